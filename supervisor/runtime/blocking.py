@@ -14,6 +14,7 @@ import contextlib
 import errno
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Protocol, TypeVar, cast
 from weakref import WeakValueDictionary
 
@@ -35,8 +36,11 @@ T = TypeVar("T")
 class Spare(Protocol):
     """Another's threads, which are there already."""
 
-    async def __call__(self, work: Callable[[], T]) -> T:
-        """Return what `work` returns, from one of them; raises `OSError` if there is none."""
+    async def __call__(self, work: Callable[[], T], over: Callable[[], None]) -> T:
+        """Return what `work` returns, from one of them; raises `OSError` if there is none.
+
+        `over` is called when it is done, whether or not somebody still waits for it.
+        """
 
 
 class Stuck(msgspec.Struct, frozen=True):
@@ -103,7 +107,8 @@ class BlockingWork:
                 if self.spare is None:
                     raise OSError(errno.EAGAIN, f"no thread for {doing}: {error}") from None
                 with trio.CancelScope(shield=not abandon):
-                    done = await self.spare(work)
+                    await limiter.acquire_on_behalf_of(key)
+                    done = await self.spare(work, partial(limiter.release_on_behalf_of, key))
         except trio.Cancelled:
             # In this order: either it sees that nobody waits, or it is seen at work.
             gone = True

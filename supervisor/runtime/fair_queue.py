@@ -23,17 +23,20 @@ CREDIT_S = 0.02
 """What somebody may be served at once, after it has asked for little: some fifty plain calls."""
 
 
+NAMED = 1024
+"""So many parties are named before any is forgotten: each process and each connection is one."""
+
+
 class _Waiter:
     """Somebody in the queue."""
 
-    __slots__ = ("is_called", "is_first", "is_gone", "number", "place", "task")
+    __slots__ = ("is_called", "is_first", "is_gone", "is_parked", "number", "place", "task")
 
     def __init__(self, place: float, number: int) -> None:
         self.place = place
         self.number = number
-        self.task: trio.lowlevel.Task | None = None
-        """What is to be woken."""
-        self.is_called = self.is_first = self.is_gone = False
+        self.task = trio.lowlevel.current_task()
+        self.is_called = self.is_first = self.is_gone = self.is_parked = False
 
     def __lt__(self, other: _Waiter) -> bool:
         return (self.place, self.number) < (other.place, other.number)
@@ -52,14 +55,29 @@ class FairQueue:
         self._times: dict[str, float] = {}
         """Each party's own, of those that were served since somebody has been waiting; who is not
         named has a whole credit."""
+        self._look_at = NAMED
+        """How many may be named before it is looked who need not be."""
         self._called = 0
         """How many were called and have not come yet: none only if nobody waits."""
+        self._expected: set[trio.lowlevel.Task] = set()
+        """The tasks of these."""
         self._went = 0
         """How many of those that were called with them went."""
 
     def charge(self, who: str, took_s: float) -> None:
         """Take note that a party was served; needed only while others wait."""
         self._times[who] = self._place(who) + took_s
+        if len(self._times) > self._look_at:
+            since = self._now - CREDIT_S  # who had less has a whole credit, named or not
+            self._times = {one: time for one, time in self._times.items() if time > since}
+            self._look_at = max(2 * len(self._times), NAMED)
+
+    def expects(self, task: trio.lowlevel.Task) -> bool:
+        """Whether a task was called and has not come yet.
+
+        It must come before it waits for anything else, or nobody would be called any more.
+        """
+        return task in self._expected
 
     def precedes(self, who: str) -> bool:
         """Whether a party would stand before all that wait."""
@@ -79,14 +97,17 @@ class FairQueue:
                 await self._stand(waiter)
             else:
                 self._called, waiter.is_first = 1, True
+                self._expected.add(waiter.task)
                 await trio.lowlevel.cancel_shielded_checkpoint()
             while not (waiter.is_first or has_room()):
                 waiter.is_called = False
+                self._expected.discard(waiter.task)
                 heapq.heappush(self._queue, waiter)
                 self._come()
                 await self._stand(waiter)
         finally:
             self.waiting -= 1
+            self._expected.discard(waiter.task)
         self._went += 1
         self._now = max(self._now, waiter.place - size_s)
         self._come()
@@ -101,9 +122,9 @@ class FairQueue:
             waiter.is_gone = True
             return trio.lowlevel.Abort.SUCCEEDED
 
-        waiter.task = trio.lowlevel.current_task()
+        waiter.is_parked = True
         await trio.lowlevel.wait_task_rescheduled(leave)
-        waiter.task = None
+        waiter.is_parked = False
 
     def _come(self) -> None:
         """Take note that one came; the last one calls the next: of those who went, one more."""
@@ -118,7 +139,8 @@ class FairQueue:
             waiter = heapq.heappop(self._queue)
             waiter.is_called, waiter.is_first = True, not self._called
             self._called += 1
-            if waiter.task is not None:
+            self._expected.add(waiter.task)
+            if waiter.is_parked:
                 trio.lowlevel.reschedule(waiter.task)
         if not self._called:  # nobody waits: what was is nothing to those who come next
             self._times.clear()

@@ -260,8 +260,7 @@ class Stalls:
         if culprit == NOBODY and busiest:
             culprit, doing = THE_DAEMON, f"waiting for its thread {busiest}"
         if self._continued():  # nobody knows how much of the turn it was stopped for
-            self._doubtful = None
-            if own_s > STOPPED_S:
+            if not self._take_back(ended) and own_s > STOPPED_S:
                 self._stopped(own_s)
             return
         if own_s > LONG_S and (self.longest is None or own_s * 1000 > self.longest.ms):
@@ -270,13 +269,15 @@ class Stalls:
             self._doubtful = Doubtful(stall, own_s, self.longest, ended + HEARD_WITHIN_S)
             self.longest = stall
 
-    def _take_back(self, now: float) -> None:
-        """Take the last stall for the stop that a SIGCONT tells of."""
+    def _take_back(self, now: float) -> bool:
+        """Take the last stall for the stop that a SIGCONT tells of, if it can be that."""
         doubtful, self._doubtful = self._doubtful, None
-        if doubtful is not None and now <= doubtful.until and self.longest is doubtful.stall:
-            self.longest = doubtful.former
-            if doubtful.own_s > STOPPED_S:
-                self._stopped(doubtful.own_s)
+        if doubtful is None or now > doubtful.until or self.longest is not doubtful.stall:
+            return False
+        self.longest = doubtful.former
+        if doubtful.own_s > STOPPED_S:
+            self._stopped(doubtful.own_s)
+        return True
 
     def _of_our_own(self, took_s: float) -> tuple[float, str]:
         """Return how much of a turn was our doing; and the thread that did most of it, if one."""

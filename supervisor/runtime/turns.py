@@ -307,9 +307,11 @@ class SharedTurn:
     ) -> Generator[Any, Any, T]:
         """Run a task, each step of it in a turn; `doing` says what it does, and `who` for whom."""
         who = who or self._who
+        this = trio.lowlevel.current_task()
         go_on, told = task.send, None
         while True:
-            if self.is_over:
+            # Who was called in a queue that the task itself waited in, goes on at once.
+            if self.is_over and not SERVING.queue.expects(this):
                 yield from self.wait().__await__()
             SERVING.begin(who, doing)
             try:

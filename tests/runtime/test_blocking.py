@@ -13,6 +13,7 @@ import trio.testing
 
 from supervisor.runtime.blocking import STUCK_S, BlockingWork, Stuck
 from supervisor.runtime.process.spawn_threads import SpawnThreads
+from tests.bounds import WAIT_S
 from tests.runtime.containment.lifelines import PATIENCE_S
 
 
@@ -151,6 +152,42 @@ async def test_without_a_thread_those_for_spawns_do_one_thing_after_the_other(
         assert scope.cancelled_caught
         answers.set()
     assert not await blocking.run("reading", done.is_set)  # nobody has waited for it
+    threads.close()
+
+
+async def test_no_more_of_a_kind_than_may_be_are_done_by_the_threads_for_spawns(
+    monkeypatch: pytest.MonkeyPatch, answers: threading.Event
+) -> None:
+    # One dead mount took all of them, and what is to be done one at a time was done at once.
+    async def none_left(*_: object, **__: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    blocking = BlockingWork()
+    threads = SpawnThreads(blocking)
+    blocking.spare = threads.lend
+    barrier = threading.Barrier(2, timeout=WAIT_S)
+    async with trio.open_nursery() as both:  # so that there are two
+        for _ in range(2):
+            both.start_soon(threads.run, "spawning", barrier.wait)
+    monkeypatch.setattr(trio.to_thread, "run_sync", none_left)
+    begun: list[str] = []
+
+    def look() -> bool:
+        begun.append("look")
+        return answers.wait(WAIT_S)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(blocking.run, "reading", look, abandon_after_s=0))
+        while not begun:
+            await trio.lowlevel.checkpoint()
+        nursery.cancel_scope.cancel()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(blocking.run, "reading", look)
+        await trio.testing.wait_all_tasks_blocked()
+        assert begun == ["look"]  # it is left, and at work
+        assert await threads.run("spawning", lambda: "made") == "made"
+        answers.set()
+    assert begun == ["look", "look"]
     threads.close()
 
 

@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from supervisor.runtime.fair_queue import CREDIT_S, FairQueue
+from supervisor.runtime.fair_queue import CREDIT_S, NAMED, FairQueue
 from supervisor.runtime.loop_clock import run_timed
 from supervisor.runtime.stalls import Stalls
 from supervisor.runtime.turns import (
@@ -225,3 +225,13 @@ def test_after_an_event_loop_that_told_of_its_turns_all_are_whole_again() -> Non
 
     assert run_timed(serve, stalls=Stalls()) == 0.0
     assert SERVING.all_s == -math.inf
+
+
+def test_parties_that_come_and_go_while_others_wait_are_forgotten() -> None:
+    # Each process per invocation and each connection has a name of its own.
+    queue = FairQueue()
+    for number in range(20 * NAMED):
+        queue._now = number * CREDIT_S / 100
+        queue.charge(f"once#{number}", CREDIT_S / 1000)
+    assert len(queue._times) <= NAMED + 1
+    assert f"once#{20 * NAMED - 1}" in queue._times

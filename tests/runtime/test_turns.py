@@ -16,6 +16,7 @@ from supervisor.runtime.turns import (
     LINES_AT_ONCE,
     PIECES_A_TURN,
     SAMPLE_BYTES,
+    THE_DAEMON,
     TURN_S,
     LineTurn,
     Serving,
@@ -184,3 +185,52 @@ async def test_a_task_in_its_partys_turn_is_told_what_it_waited_for_and_ends_as_
         await trio.testing.wait_all_tasks_blocked()
         scope.cancel()
     assert ended == ["cancelled", "raised"]
+
+
+@pytest.mark.fault(29)
+async def test_who_waits_in_the_queue_within_a_shared_turn_comes_when_it_is_called(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # A reload in a daemon of busy clients: it was called, and stood in the queue again instead of
+    # coming, in the turn that its client's requests have together. Nobody was called any more.
+    now = 0.0
+    serving = Serving(lambda: now, lambda: now)
+    monkeypatch.setattr("supervisor.runtime.turns.SERVING", serving)
+    told: list[str] = []
+    steps = 20
+
+    class Passes(trio.abc.Instrument):
+        def before_io_wait(self, timeout: float) -> None:
+            serving.turn_ended()
+
+    async def busy(number: int) -> None:
+        nonlocal now
+        turn = Turn(lambda: now, f"client {number}")
+        while not told:
+            if turn.begin():
+                serving.begin(f"client {number}", "requests")
+                now += TURN_S
+                serving.end()
+                await trio.lowlevel.checkpoint()
+            else:
+                await turn.wait()
+
+    async def reload() -> str:
+        nonlocal now
+        turn = Turn(lambda: now, THE_DAEMON)
+        for _ in range(steps):
+            now += TURN_S
+            await turn.go_on()
+        return "reloaded"
+
+    serving.turn_ended()
+    passes = Passes()
+    trio.lowlevel.add_instrument(passes)
+    async with trio.open_nursery() as clients:
+        for number in range(6):
+            clients.start_soon(busy, number)
+        await trio.lowlevel.checkpoint()
+        told.append(await SharedTurn("a client", lambda: now).serve(reload(), "a reload"))
+    trio.lowlevel.remove_instrument(passes)
+    assert told == ["reloaded"]
+    assert serving.queue.waiting == 0

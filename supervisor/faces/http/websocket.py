@@ -97,7 +97,8 @@ class WebSocket:
     def advance(self) -> bool:
         """Serve what has come, for one turn; returns whether there is more for another one."""
         connection, outbox, account = self.connection, self.outbox, self._account
-        connection.turn.begin()
+        if not connection.turn.begin():
+            return True
         SERVING.begin(connection.party.label, "requests")
         try:
             events = self._wire.events()  # what is left of them, the wire gives to the next one

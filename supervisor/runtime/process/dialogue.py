@@ -320,16 +320,19 @@ class Dialogue:
 
         Returns False if it was the process that closed it, while something was to be written.
         """
+        drained = True
         while True:
             self._to_write = trio.Event()
             if not self._left:
                 self._left = memoryview(self._outgoing.take())
             if self._left:
+                drained = False
                 if not await self._write_left():
                     return False
                 if not self._outgoing.empty:
                     await trio.lowlevel.checkpoint()  # a piece, then the neighbours' turn
-                    continue
+            elif not drained:  # whoever wrote the last piece
+                drained = True
                 self.receiver.drained()
                 for stream in tuple(self._streams):
                     stream.resume()

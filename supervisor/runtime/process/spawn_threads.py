@@ -106,15 +106,24 @@ class SpawnThreads:
             await _patience(job, late)
         return job.result()
 
-    async def lend(self, work: Callable[[], Made]) -> Made:
+    async def lend(self, work: Callable[[], Made], over: Callable[[], None]) -> Made:
         """Return what `work` returns, in one of the threads that there are.
 
         For when the system gives no further thread: it gives no further process then, and they have
-        nothing to do. Cancelled, it is left to them. Raises `OSError` if there are none.
+        nothing to do. Cancelled, it is left to them; `over` is called once it is done. Raises
+        `OSError` if there are none.
         """
         if self._threads == 0:
+            over()
             raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+        def ended() -> None:
+            self._go_on()
+            over()
+
         job = _Job(work, tuple, contextlib.nullcontext)
+        job.over = ended
+        self._held_up += 1
         self._work.put(job.run)
         await job.done.wait()
         return job.result()

@@ -17,6 +17,7 @@ from wsproto.events import BytesMessage, CloseConnection, Event, Ping, Pong, Tex
 
 from supervisor.faces.http import streams, websocket
 from supervisor.faces.http.connection import BODY_S, IDLE_S
+from supervisor.faces.http.websocket import WebSocket
 from supervisor.kernel.daemon import Daemon
 from supervisor.runtime.supervision.deadlines import Bounded, Deadlines, Queue
 from supervisor.runtime.turns import Turn
@@ -297,6 +298,28 @@ async def test_messages_that_come_together_are_served_in_order_over_as_many_turn
         together = b"".join(wire.send(TextMessage(json.dumps(one))) for one in messages)
         await socket.stream.send_all(together)
         assert [(await socket.frame())["id"] for _ in numbers] == numbers
+
+
+async def test_a_message_waits_where_a_turn_of_the_loop_has_no_time_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with speaking(tmp_path, query="") as (_, socket):
+        begin, take_text = Turn.begin, WebSocket._take_text
+        told: list[str] = []
+
+        def begun(turn: Turn) -> bool:
+            told.append("begin")
+            return len(told) > 3 and begin(turn)
+
+        def taken(one: WebSocket, event: TextMessage) -> None:
+            told.append("message")
+            take_text(one, event)
+
+        monkeypatch.setattr(Turn, "begin", begun)
+        monkeypatch.setattr(WebSocket, "_take_text", taken)
+        await socket.write(TextMessage(json.dumps({"id": "1", "payload": {"action": "ping"}})))
+        assert (await socket.frame())["id"] == "1"
+    assert told.index("message") > 3
 
 
 @pytest.mark.parametrize(

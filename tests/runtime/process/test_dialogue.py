@@ -22,7 +22,7 @@ from protocol.connection import (
     Wait,
 )
 from protocol.errors import Outcome
-from protocol.framing import Outgoing, Written
+from protocol.framing import AT_ONCE_BYTES, Outgoing, Written
 from protocol.host_call import Chunk, HostCall
 from protocol.replies import Operation
 from supervisor.policy.verdict import Exit
@@ -282,3 +282,32 @@ async def test_it_is_congested_when_much_waits_that_no_request_is_made_of(
     assert not stage.dialogue.congested
     stage.connection.outgoing.add(b"y" * 101)
     assert stage.dialogue.congested
+
+
+async def test_who_waits_for_room_is_told_whoever_wrote_the_last_piece(
+    stage: Stage, pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A request that came between two pieces wrote the rest itself, and the reader of the module's
+    # output, which had paused, was never told to go on.
+    drained: list[str] = []
+    monkeypatch.setattr(stage.ear, "drained", lambda: drained.append("drained"))
+    dialogue, outgoing = stage.dialogue, stage.connection.outgoing
+    dialogue.begin(stage.process)
+    read(pipe)
+    for _ in range(6):
+        outgoing.add(b"x" * (AT_ONCE_BYTES - 1) + b"\n")
+    outgoing.add(b"the last\n")
+    dialogue.write_now()
+    assert dialogue.congested
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(dialogue.write_rest)
+        while dialogue.half_written or not outgoing.empty:
+            await trio.lowlevel.checkpoint()
+            while read(pipe):
+                pass
+            if not dialogue.half_written and 0 < outgoing.unasked_bytes < AT_ONCE_BYTES:
+                dialogue.ask(REQUEST)
+                assert outgoing.empty
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert drained == ["drained"]
