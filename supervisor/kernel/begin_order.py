@@ -16,6 +16,7 @@ from collections.abc import Callable
 from functools import partial
 
 from protocol.errors import Failure
+from supervisor.kernel.parties import Party
 from supervisor.kernel.request_checks import Doubt
 from supervisor.runtime.checking.checks import Check, Checks
 
@@ -131,6 +132,13 @@ class BeginOrder(dict[str, deque[Held]]):
             elif one.begin is not None:
                 self._line_up(one, one.module)
         self._moving = False
+
+
+def order_of(party: Party, checks: Checks) -> BeginOrder:
+    """Return the one in which a party's requests begin, perhaps made for it now."""
+    if party.order is None:
+        party.order = BeginOrder(checks, party.label)
+    return party.order
 
 
 def _begin(one: Held, failure: Failure | None) -> None:

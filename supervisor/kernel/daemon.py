@@ -95,7 +95,7 @@ class Daemon:
         self._durability = parts.effects.durability
         self.reloads = parts.reloads
         self.requests = requests
-        requests.operations = Operations(parts)
+        requests.own.operations = Operations(parts)
         self.approvals = parts.approvals
         self.grants = parts.grants
         self.facts = parts.facts
@@ -319,7 +319,7 @@ async def running(
                     grants=grants,
                     hooks=hooks,
                     approvals=approvals,
-                    prompts=requests.prompts,
+                    prompts=requests.own.prompts,
                     refused=requests.refused,
                     catalogue=catalogue,
                     updates=updates,

@@ -1,7 +1,7 @@
-"""A request that the daemon serves itself: an op of its own, or a look at a module.
+"""Requests that the daemon serves itself: ops of its own, and looks at a module.
 
-It is begun at once, so that requests have their effects in the order in which they come; what takes
-time is a task's, whose steps have their turns with those of the party's other tasks.
+Each is begun at once, so that requests have their effects in the order in which they come; what
+takes time is a task's, whose steps have their turns with those of the party's other tasks.
 """
 
 from __future__ import annotations
@@ -17,10 +17,26 @@ from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import Progress
 from protocol.replies import Operation
 from protocol.response import Response
+from supervisor.kernel.begin_order import order_of
+from supervisor.kernel.operations import Operations
+from supervisor.kernel.operations.connection import NARROW
 from supervisor.kernel.operations.op import Begun
-from supervisor.kernel.parties import Client, Party, RefusedError
-from supervisor.kernel.request_checks import without_unseen
+from supervisor.kernel.operations.scopes import ALL_MODULES, SCOPES, WHOLE_MODULE
+from supervisor.kernel.parties import Client, Handle, Invoke, Party, RefusedError
+from supervisor.kernel.prompts import PROMPT, Prompt, Prompts
+from supervisor.kernel.request_checks import (
+    Doubt,
+    module_refusal,
+    op_refusal,
+    scope_refusal,
+    unknown_module,
+    without_unseen,
+)
+from supervisor.kernel.taking_effect import Effects
+from supervisor.policy.principals import Principal, Scope
 from supervisor.policy.verdict import Stopped
+from supervisor.runtime.checking.checks import Checks
+from supervisor.runtime.supervision.fleet import Fleet
 from supervisor.runtime.supervision.module import Module
 
 log = structlog.get_logger()
@@ -102,6 +118,159 @@ class OwnRequest:
             log.exception("a request failed in the daemon")
             words = f"the request failed in the daemon: {type(error).__name__}; its log says where"
             self.finish(Failure.because(Reason.REPORTED, words))
+
+
+class OwnRequests:
+    """What is asked of one daemon itself: its ops, and how its modules are."""
+
+    operations: Operations
+    """The ops; they work on what needs this, and so come later."""
+
+    def __init__(
+        self, fleet: Fleet, effects: Effects, checks: Checks, invoke: Invoke, nursery: trio.Nursery
+    ) -> None:
+        """Serve them in `nursery`; what they invoke goes through `invoke`."""
+        self.prompts = Prompts(fleet, effects.sessions, effects.ui, invoke)
+        self._fleet = fleet
+        self._recorder = effects.recorder
+        self._checks = checks
+        self._invoke = invoke
+        self._nursery = nursery
+
+    def begin(
+        self,
+        party: Party,
+        tool: str,
+        operation: str | None,
+        content: dict[str, Any],
+        client: Client,
+    ) -> Handle | None:
+        """Begin a request for `tool`, which is what the daemon is called there; as `Requests`."""
+        asked: object = operation
+        args: Any = content
+        if asked == Operation.INVOKE:
+            asked, args = content.get("op"), content.get("args", {})
+        session_id = content.get("session_id")
+        op = str(asked)
+        session_id = session_id if isinstance(session_id, str) else None
+        request = OwnRequest(party, client, f"{op:.80}", session_id)
+        refusal = op_refusal("the daemon", asked) or self._refusal(party.principal, op)
+        if refusal is not None:
+            request.finish(refusal)
+        elif operation == Operation.HEALTH:
+            request.finish(Success({"status": "ok"}))
+        elif operation == Operation.DESCRIBE:
+            request.finish(Success(self.operations.describe(tool)))
+        elif isinstance(found := self.operations.refusal(op, args), Failure):
+            request.finish(found)
+        elif found is not None:
+            doubt = found
+            request.begin(lambda: self._look_and_run(doubt, request), self._nursery)
+        elif (refusal := self._module_refusal(party.principal, op, args)) is not None:
+            request.finish(refusal)
+        elif op == "invoke":
+            return self._invoke_through(party, content, args, client)
+        elif op == PROMPT:
+            return self._prompt(party, args, client)
+        else:
+            self._begin_in_order(request, op, args)
+        return None if request.ended else request
+
+    def _invoke_through(
+        self, party: Party, content: dict[str, Any], args: dict[str, Any], client: Client
+    ) -> Handle | None:
+        """Begin an invocation through the daemon itself: so one serves inside another one."""
+        order = order_of(party, self._checks)
+        if "traceparent" in content:
+            args = {**args, "traceparent": content["traceparent"]}
+        return self._invoke(
+            party.principal, args["module"], args, client, order=order, account=party.account
+        )
+
+    def _prompt(self, party: Party, args: dict[str, Any], client: Client) -> Handle | None:
+        """Begin a prompt: no sooner than what its client asked of the daemon before it."""
+        prompt = Prompt(self.prompts, party.principal, args, client)
+        prompt.account = party.account
+
+        def begin(_: Failure | None = None) -> None:
+            if not prompt.ended:
+                self.prompts.begin(prompt)
+
+        order = order_of(party, self._checks)
+        if not order:
+            begin()
+        else:
+            order.hold(None, None, begin)
+        return None if prompt.ended else prompt
+
+    def _begin_in_order(self, request: OwnRequest, op: str, args: dict[str, Any]) -> None:
+        def begin(_: Failure | None) -> None:
+            if not request.ended:
+                request.begin(lambda: self._begin_op(op, args, request), self._nursery)
+
+        order = order_of(request.party, self._checks)
+        # What comes after a `narrow` asks with less at once, though what came before still waits.
+        if not order or op == NARROW:
+            begin(None)
+        else:
+            order.hold(None, None, begin)
+
+    def _begin_op(self, op: str, args: dict[str, Any], request: OwnRequest) -> Begun:
+        if SCOPES.get(op) is Scope.ADMIN:
+            module = args.get("module")
+            data = {"op": op} if module is None else {"op": op, "module": module}
+            by = request.principal.by
+            self._recorder.record("daemon:command", module=module, data=data, by=by)
+        return self.operations.begin(op, args, request)
+
+    async def _look_and_run(self, doubt: Doubt, request: OwnRequest) -> Any:
+        """Run an op about whose args there is a doubt, if it proves wrong; raises `RefusedError`.
+
+        Whoever writes `1.0` for `1` has no place in the order of requests: this one begins later.
+        """
+        op, args = doubt.what, doubt.args
+        refusal = await doubt.settled(self._checks, request.party.label)
+        refusal = refusal or self._module_refusal(request.principal, op, args)
+        # Of these all that is valid is accepted at once.
+        if refusal is None and op in ("invoke", PROMPT):
+            refusal = Failure.because(Reason.INVALID_ARGS, "the args are not valid")
+        if refusal is not None:
+            raise RefusedError(refusal)
+        begun = self._begin_op(op, args, request)
+        return begun if isinstance(begun, dict) else await begun
+
+    def ask(self, party: Party, tool: str, operation: Operation, client: Client) -> Handle | None:
+        """Begin a look at a module: its `health` or `describe`."""
+        request = OwnRequest(party, client, f"{operation} of {tool:.130}")
+        principal = party.principal
+        what = f"ask {tool:.130} for its {operation}"
+        refusal = scope_refusal(principal, SCOPES[str(operation)], what)
+        module = self._fleet.modules.get(tool)
+        if refusal is None and (module is None or not principal.sees(tool)):
+            refusal = unknown_module(tool, self._fleet, principal)
+        if refusal is not None or module is None:
+            assert refusal is not None  # noqa: S101 - no module is a refusal
+            request.finish(refusal)
+            return None
+        request.begin(lambda: answer_of(module, operation), self._nursery)
+        return None if request.ended else request
+
+    def _refusal(self, principal: Principal, op: str) -> Failure | None:
+        if principal.is_full:
+            return None
+        refusal = scope_refusal(principal, SCOPES.get(op), f"use {op:.80}")
+        if refusal is None and op in ALL_MODULES and not principal.covers_all():
+            words = f"{principal.name} may not use {op}: it concerns all modules, not only those"
+            words += f" that it may use ({', '.join(principal.modules):.1000})"
+            refusal = Failure.because(Reason.SCOPE, words)
+        return refusal
+
+    def _module_refusal(
+        self, principal: Principal, op: str, args: dict[str, Any]
+    ) -> Failure | None:
+        if op not in WHOLE_MODULE:
+            return None
+        return module_refusal(principal, self._fleet, args["module"])
 
 
 async def answer_of(module: Module, operation: Operation) -> dict[str, Any]:

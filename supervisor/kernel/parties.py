@@ -107,7 +107,7 @@ class Party:
         self.account = Account(HeldBytes(), self.label)
         """What is held for it; of the daemon's ledger, where it is a client's."""
         self.order: BeginOrder | None = None
-        """In which its requests begin; made by who begins them."""
+        """In which its requests begin (`begin_order.order_of`)."""
         self.turn = SharedTurn(self.label)
         """What becomes of its requests in tasks, has that together."""
         self.telling = trio.Semaphore(1)

@@ -21,11 +21,11 @@ import trio
 
 from protocol.connection import Request
 from protocol.descriptor.model import Kind
-from protocol.errors import Failure, Reason, Success
+from protocol.errors import Failure, Reason
 from protocol.problem import named
 from protocol.replies import Operation
 from protocol.response import Response
-from supervisor.kernel.begin_order import BeginOrder
+from supervisor.kernel.begin_order import BeginOrder, order_of
 from supervisor.kernel.detached import DetachedRequests
 from supervisor.kernel.grants.grants import Grants
 from supervisor.kernel.hooks.approvals import Approvals
@@ -37,18 +37,13 @@ from supervisor.kernel.host_calls.method import Host as HostOfCalls
 from supervisor.kernel.host_calls.of_modules import CallsOfModules
 from supervisor.kernel.invocation import Invocation, Setting
 from supervisor.kernel.invoke_record import record_response
-from supervisor.kernel.operations import Operations
-from supervisor.kernel.operations.connection import NARROW
-from supervisor.kernel.operations.op import Begun
-from supervisor.kernel.operations.scopes import ALL_MODULES, SCOPES, WHOLE_MODULE
-from supervisor.kernel.own_request import OwnRequest, answer_of
-from supervisor.kernel.parties import NOBODY, Client, Handle, Party, RefusedError
-from supervisor.kernel.prompts import PROMPT, Prompt, Prompts
+from supervisor.kernel.operations.scopes import SCOPES
+from supervisor.kernel.own_request import OwnRequests
+from supervisor.kernel.parties import NOBODY, Client, Handle, Party
 from supervisor.kernel.request_checks import (
     Doubt,
     module_refusal,
     obstacle,
-    op_refusal,
     scope_refusal,
     unknown_module,
 )
@@ -57,7 +52,7 @@ from supervisor.kernel.spans import Spans
 from supervisor.kernel.store.settings import IN_FLIGHT, Span
 from supervisor.kernel.taking_effect import Effects
 from supervisor.kernel.wait_graph import Parents
-from supervisor.policy.principals import Principal, Scope
+from supervisor.policy.principals import Principal
 from supervisor.runtime.held_bytes import Account
 from supervisor.runtime.supervision.call import NOBODY as NOBODY_YET
 from supervisor.runtime.supervision.deadlines import Deadlines
@@ -80,9 +75,6 @@ _INVOKE = Operation.INVOKE
 
 class Requests:
     """The requests of one daemon."""
-
-    operations: Operations
-    """The daemon's own ops; they work on what needs this, and so come later."""
 
     def __init__(
         self,
@@ -130,7 +122,8 @@ class Requests:
             now=trio.lowlevel.current_clock().current_time,
             refused=Counter(),
         )
-        self.prompts = Prompts(fleet, effects.sessions, effects.ui, self.invoke)
+        self.own = OwnRequests(fleet, effects, host.checks, self.invoke, nursery)
+        """What is asked of the daemon itself."""
 
     def begin(
         self,
@@ -145,18 +138,18 @@ class Requests:
         None is returned if it has ended with that: the client has its response.
         """
         if tool in party.names:
-            return self._begin_own(party, str(tool), operation, content, client)
+            return self.own.begin(party, str(tool), operation, content, client)
         if tool is None or operation is None:
             words = (
                 'a request needs "tool" and "operation": {"requestId","tool","operation","input"}'
             )
         elif operation == _INVOKE:
-            order = self._order(party) if party.order is None else party.order
+            order = order_of(party, self.checks) if party.order is None else party.order
             return self.invoke(
                 party.principal, tool, content, client, order=order, account=party.account
             )
         elif operation in (Operation.HEALTH, Operation.DESCRIBE):
-            return self._ask(party, tool, Operation(operation), client)
+            return self.own.ask(party, tool, Operation(operation), client)
         else:
             words = f"{named(operation, 80)} is not one of health, describe, invoke"
         client.finished(Response(Failure.because(Reason.MALFORMED_REQUEST, words)))
@@ -316,144 +309,6 @@ class Requests:
             invocation.enter()
         else:
             invocation.take_long_way().enter(guard)
-
-    def _order(self, party: Party) -> BeginOrder:
-        if party.order is None:
-            party.order = BeginOrder(self.checks, party.label)
-        return party.order
-
-    def _begin_own(
-        self,
-        party: Party,
-        tool: str,
-        operation: str | None,
-        content: dict[str, Any],
-        client: Client,
-    ) -> Handle | None:
-        asked: object = operation
-        args: Any = content
-        if asked == Operation.INVOKE:
-            asked, args = content.get("op"), content.get("args", {})
-        session_id = content.get("session_id")
-        op = str(asked)
-        session_id = session_id if isinstance(session_id, str) else None
-        request = OwnRequest(party, client, f"{op:.80}", session_id)
-        refusal = op_refusal("the daemon", asked) or self._own_refusal(party.principal, op)
-        if refusal is not None:
-            request.finish(refusal)
-        elif operation == Operation.HEALTH:
-            request.finish(Success({"status": "ok"}))
-        elif operation == Operation.DESCRIBE:
-            request.finish(Success(self.operations.describe(tool)))
-        elif isinstance(found := self.operations.refusal(op, args), Failure):
-            request.finish(found)
-        elif found is not None:
-            doubt = found
-            request.begin(lambda: self._look_and_run(doubt, request), self._nursery)
-        elif (refusal := self._module_refusal(party.principal, op, args)) is not None:
-            request.finish(refusal)
-        elif op == "invoke":
-            return self._invoke_through(party, content, args, client)
-        elif op == PROMPT:
-            return self._prompt(party, args, client)
-        else:
-            self._begin_in_order(request, op, args)
-        return None if request.ended else request
-
-    def _invoke_through(
-        self, party: Party, content: dict[str, Any], args: dict[str, Any], client: Client
-    ) -> Handle | None:
-        """Begin an invocation through the daemon itself: so one serves inside another one."""
-        order = self._order(party)
-        if "traceparent" in content:
-            args = {**args, "traceparent": content["traceparent"]}
-        return self.invoke(
-            party.principal, args["module"], args, client, order=order, account=party.account
-        )
-
-    def _prompt(self, party: Party, args: dict[str, Any], client: Client) -> Handle | None:
-        """Begin a prompt: no sooner than what its client asked of the daemon before it."""
-        prompt = Prompt(self.prompts, party.principal, args, client)
-        prompt.account = party.account
-
-        def begin(_: Failure | None = None) -> None:
-            if not prompt.ended:
-                self.prompts.begin(prompt)
-
-        order = self._order(party)
-        if not order:
-            begin()
-        else:
-            order.hold(None, None, begin)
-        return None if prompt.ended else prompt
-
-    def _begin_in_order(self, request: OwnRequest, op: str, args: dict[str, Any]) -> None:
-        def begin(_: Failure | None) -> None:
-            if not request.ended:
-                request.begin(lambda: self._begin_op(op, args, request), self._nursery)
-
-        order = self._order(request.party)
-        # What comes after a `narrow` asks with less at once, though what came before still waits.
-        if not order or op == NARROW:
-            begin(None)
-        else:
-            order.hold(None, None, begin)
-
-    def _begin_op(self, op: str, args: dict[str, Any], request: OwnRequest) -> Begun:
-        if SCOPES.get(op) is Scope.ADMIN:
-            module = args.get("module")
-            data = {"op": op} if module is None else {"op": op, "module": module}
-            by = request.principal.by
-            self._effects.recorder.record("daemon:command", module=module, data=data, by=by)
-        return self.operations.begin(op, args, request)
-
-    async def _look_and_run(self, doubt: Doubt, request: OwnRequest) -> Any:
-        """Run an op about whose args there is a doubt, if it proves wrong; raises `RefusedError`.
-
-        Whoever writes `1.0` for `1` has no place in the order of requests: this one begins later.
-        """
-        op, args = doubt.what, doubt.args
-        refusal = await doubt.settled(self.checks, request.party.label)
-        refusal = refusal or self._module_refusal(request.principal, op, args)
-        # Of these all that is valid is accepted at once.
-        if refusal is None and op in ("invoke", PROMPT):
-            refusal = Failure.because(Reason.INVALID_ARGS, "the args are not valid")
-        if refusal is not None:
-            raise RefusedError(refusal)
-        begun = self._begin_op(op, args, request)
-        return begun if isinstance(begun, dict) else await begun
-
-    def _ask(self, party: Party, tool: str, operation: Operation, client: Client) -> Handle | None:
-        request = OwnRequest(party, client, f"{operation} of {tool:.130}")
-        principal = party.principal
-        what = f"ask {tool:.130} for its {operation}"
-        refusal = scope_refusal(principal, SCOPES[str(operation)], what)
-        module = self._fleet.modules.get(tool)
-        if refusal is None and (module is None or not principal.sees(tool)):
-            refusal = unknown_module(tool, self._fleet, principal)
-        if refusal is not None or module is None:
-            assert refusal is not None  # noqa: S101 - no module is a refusal
-            request.finish(refusal)
-            return None
-        request.begin(lambda: answer_of(module, operation), self._nursery)
-        return None if request.ended else request
-
-    def _own_refusal(self, principal: Principal, op: str) -> Failure | None:
-        if principal.is_full:
-            return None
-        refusal = scope_refusal(principal, SCOPES.get(op), f"use {op:.80}")
-        if refusal is None and op in ALL_MODULES and not principal.covers_all():
-            words = f"{principal.name} may not use {op}: it concerns all modules, not only those"
-            words += f" that it may use ({', '.join(principal.modules):.1000})"
-            refusal = Failure.because(Reason.SCOPE, words)
-        return refusal
-
-    def _module_refusal(
-        self, principal: Principal, op: str, args: dict[str, Any]
-    ) -> Failure | None:
-        if op not in WHOLE_MODULE:
-            return None
-        return module_refusal(principal, self._fleet, args["module"])
 
     def _not_allowed(self, principal: Principal, tool: str, op: str) -> Failure | None:
         refusal = scope_refusal(principal, SCOPES["invoke"], f"invoke {tool:.130}.{op:.80}")

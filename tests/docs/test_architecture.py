@@ -84,7 +84,7 @@ def test_what_is_set_on_a_part_after_it_was_made_stands_on_the_page() -> None:
     }
     sentence = re.search(r"Three are set later, .*? Each", read("docs/architecture.md"), re.DOTALL)
     assert sentence is not None
-    assert later == set(re.findall(r"`(\w+\.\w+)`", sentence[0]))
+    assert later == set(re.findall(r"`(\w+(?:\.\w+)+)`", sentence[0]))
 
 
 def public_types(path: Path) -> list[str]:

@@ -102,7 +102,7 @@ async def run_op(
     daemon: Daemon, op: str, args: dict[str, Any], emit: Emit, principal: Principal = ADA
 ) -> Any:
     """Run one of the daemon's own ops to its end."""
-    operations = daemon.requests.operations
+    operations = daemon.requests.own.operations
     assert operations.refusal(op, args) is None
     begun = operations.begin(op, args, Asked(emit, principal))
     return Success(begun if isinstance(begun, dict) else await begun).result
@@ -110,7 +110,7 @@ async def run_op(
 
 async def refused(daemon: Daemon, op: str, args: Any) -> Failure:
     """Return why one of the daemon's own ops cannot be run with these args."""
-    refusal = daemon.requests.operations.refusal(op, args)
+    refusal = daemon.requests.own.operations.refusal(op, args)
     if isinstance(refusal, Doubt):
         refusal = await refusal.settled(daemon.requests.checks, "a client")
     assert refusal is not None

@@ -188,7 +188,7 @@ async def pipeline(folder: Path) -> AsyncIterator[World]:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(host.deadlines.run)
         requests = Requests(host, fleet, effects, deciding, nursery)
-        requests.operations = operations
+        requests.own.operations = operations
         world = World(requests, module, told)
         recorder.overhear(lambda one: world.entries.append(json.loads(one.body)))
         yield world

@@ -152,9 +152,9 @@ async def test_args_are_held_to_what_describe_says(
 
 async def test_describe_lists_each_op_that_there_is(tmp_path: Path) -> None:
     async with daemon_with(tmp_path) as daemon:
-        described = daemon.requests.operations.describe("supervisor")
+        described = daemon.requests.own.operations.describe("supervisor")
         assert described["inputs"] == INPUTS
-        assert set(INPUTS) == {*daemon.requests.operations._ops, "invoke", "session.prompt"}
+        assert set(INPUTS) == {*daemon.requests.own.operations._ops, "invoke", "session.prompt"}
 
 
 async def test_describe_of_a_module_has_the_ops_that_its_descriptor_holds_it_to(

@@ -383,8 +383,8 @@ async def test_the_op_streams_the_events_of_all_invocations(tmp_path: Path) -> N
     async with daemon_with(tmp_path, actor(tmp_path)) as daemon, trio.open_nursery() as nursery:
         send, receive = trio.open_memory_channel[Any](10)
         args = {"events": ["to*"], "module": "m"}
-        assert daemon.requests.operations.refusal("ui.subscribe", args) is None
-        assert daemon.requests.operations.refusal("ui.subscribe", {"events": []}) is not None
+        assert daemon.requests.own.operations.refusal("ui.subscribe", args) is None
+        assert daemon.requests.own.operations.refusal("ui.subscribe", {"events": []}) is not None
         with pytest.raises(RefusedError, match="no session 'none'"):
             await run_op(daemon, "ui.subscribe", {"session_id": "none"}, send.send)
 

@@ -431,7 +431,7 @@ async def test_what_becomes_of_a_session_is_told_until_its_client_goes(tmp_path:
         for name in ("session.status_changed", "agent.thinking", "message.error", "agent.idle"):
             assert name in names
         assert "prompt.rejected" in names
-        while daemon.requests.prompts.ui.status()["subscribers"]:
+        while daemon.requests.own.prompts.ui.status()["subscribers"]:
             await trio.lowlevel.checkpoint()
 
 

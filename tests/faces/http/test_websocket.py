@@ -424,11 +424,11 @@ async def test_what_a_client_that_vanishes_had_open_is_cancelled(tmp_path: Path)
                 await socket.ask("1", "prompt", session_id="s", content="hang")
                 if number % 3:
                     await socket.frames("1", until="prompt.received")
-        while daemon.facts.connections.open or daemon.requests.prompts.waiting("s"):
+        while daemon.facts.connections.open or daemon.requests.own.prompts.waiting("s"):
             await trio.lowlevel.checkpoint()
         while daemon.fleet.modules["a"].in_flight:
             await trio.lowlevel.checkpoint()
-        while daemon.requests.prompts.ui.status()["subscribers"]:
+        while daemon.requests.own.prompts.ui.status()["subscribers"]:
             await trio.lowlevel.checkpoint()
         assert daemon.facts.ledger.total == 0
 
