@@ -69,7 +69,7 @@ SCENES: dict[str, Scene] = {
     "scale": scale.scale,
     "shares": shares.shares,
 }
-ONCE = ("patch", "journal", "scale", "shares")
+ONCE = ("journal", "scale", "shares")
 """Of these one round is enough: they take long, and have nobody beside them."""
 
 OPEN_FILES = 65_536
