@@ -27,6 +27,12 @@ STUCK_S = 2.0
 ABANDON_AFTER_S = 5.0
 """Whoever is cancelled leaves no thread at work behind, unless it is stuck."""
 
+END_S = 5.0
+"""How long the daemon's end waits for what does not answer: for all of it together."""
+
+LEAST_S = 0.5
+"""What each has of the end all the same, when others have kept it for so long: it may answer."""
+
 LOOK_S = 0.001
 """Between two looks whether it is done."""
 
@@ -62,6 +68,18 @@ class BlockingWork:
         self._at_work: dict[object, tuple[str, float]] = {}
         self.spare: Spare | None = None
         """What does the work if the system gives no further thread."""
+        self._ends_at: float | None = None
+
+    def begin_end(self) -> None:
+        """Have the daemon's end wait for no thread longer than `END_S` from now, or `LEAST_S`."""
+        if self._ends_at is None:
+            self._ends_at = self._clock() + END_S
+
+    def end_left_s(self) -> float:
+        """Return how long the daemon's end may wait for what it waits for next; it has begun."""
+        self.begin_end()
+        assert self._ends_at is not None  # noqa: S101 - as of now
+        return max(self._ends_at - self._clock(), LEAST_S)
 
     async def run(
         self,
@@ -112,7 +130,10 @@ class BlockingWork:
         except trio.Cancelled:
             # In this order: either it sees that nobody waits, or it is seen at work.
             gone = True
-            with trio.move_on_after(abandon_after_s or 0.0, shield=True):
+            wait_s = abandon_after_s or 0.0
+            if self._ends_at is not None:
+                wait_s = min(wait_s, self.end_left_s())
+            with trio.move_on_after(wait_s, shield=True):
                 while key in self._at_work:  # noqa: ASYNC110 - rare, and costs no call a wake-up
                     await trio.sleep(LOOK_S)
             raise
