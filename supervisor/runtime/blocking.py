@@ -87,16 +87,15 @@ class BlockingWork:
         function: Callable[[], T],
         *,
         at_once: int = 1,
-        abandon_after_s: float | None = ABANDON_AFTER_S,
+        abandon_after_s: float = ABANDON_AFTER_S,
         in_any_case: bool = False,
     ) -> T:
         """Return what `function` returns, in a thread; `doing` says what it does, and is its kind.
 
         There are at most `at_once` threads of a kind. If it is cancelled, the thread is waited for
-        so long, or until it is done if None; it keeps its place until it is. If the system gives
-        no further thread, as when a module has begun as many as there may be, `spare` does it, or
-        `OSError` is raised; what has to be done `in_any_case`, as killing that module, is done here
-        then.
+        so long; it keeps its place until it is done. If the system gives no further thread, as when
+        a module has begun as many as there may be, `spare` does it, or `OSError` is raised; what
+        has to be done `in_any_case`, as killing that module, is done here then.
         """
         limiter = self._limiters.get(doing)
         if limiter is None:
@@ -111,12 +110,9 @@ class BlockingWork:
             with self.naming(doing, key):
                 return None if gone else function()
 
-        abandon = abandon_after_s is not None
         try:
             try:
-                done = await trio.to_thread.run_sync(
-                    work, abandon_on_cancel=abandon, limiter=limiter
-                )
+                done = await trio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=limiter)
             except RuntimeError as error:
                 if begun:
                     raise
@@ -124,16 +120,14 @@ class BlockingWork:
                     return function()
                 if self.spare is None:
                     raise OSError(errno.EAGAIN, f"no thread for {doing}: {error}") from None
-                with trio.CancelScope(shield=not abandon):
-                    await limiter.acquire_on_behalf_of(key)
-                    done = await self.spare(work, partial(limiter.release_on_behalf_of, key))
+                await limiter.acquire_on_behalf_of(key)
+                done = await self.spare(work, partial(limiter.release_on_behalf_of, key))
         except trio.Cancelled:
             # In this order: either it sees that nobody waits, or it is seen at work.
             gone = True
-            wait_s = abandon_after_s or 0.0
             if self._ends_at is not None:
-                wait_s = min(wait_s, self.end_left_s())
-            with trio.move_on_after(wait_s, shield=True):
+                abandon_after_s = min(abandon_after_s, self.end_left_s())
+            with trio.move_on_after(abandon_after_s, shield=True):
                 while key in self._at_work:  # noqa: ASYNC110 - rare, and costs no call a wake-up
                     await trio.sleep(LOOK_S)
             raise
