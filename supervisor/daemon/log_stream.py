@@ -27,7 +27,7 @@ QUEUE_BYTES = 1 << 20
 """How much may wait to be written: some thousand lines."""
 
 CLOSE_S = 2.0
-"""How long the end of the daemon waits for what does not answer."""
+"""How long the end of the daemon waits at the most for what does not answer."""
 
 SLOW = "they came faster than they could be written"
 
@@ -96,7 +96,7 @@ class LogStream:
             thread, self._thread = self._thread, None
         if thread is not None:
             self._queue.put(None)
-            thread.join(CLOSE_S)
+            thread.join(min(CLOSE_S, self._blocking.end_left_s()))
 
     def status(self) -> dict[str, Any]:
         """Return what `status` shows."""

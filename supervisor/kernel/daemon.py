@@ -173,6 +173,8 @@ class Daemon:
         if scope.cancelled_caught:
             self._name_survivors()
         # Those who were in flight have an answer now, and it may wait for the disk.
+        if self._durability.waiting:
+            self.facts.custody.blocking.begin_end()
         await self._durability.wait_told()
         self._fleet_stopped.set()
 
@@ -339,10 +341,12 @@ async def running(
                 await daemon.stop_fleet()
                 daemon.sessions.save()
             finally:
+                blocking.begin_end()
                 await fleet.abandon()
                 hooks.end()
-                data = {"cause": daemon.cause or "a failure"}
-                recorder.record("daemon:stop", data=data, by=daemon.by)
+                recorder.record(
+                    "daemon:stop", data={"cause": daemon.cause or "a failure"}, by=daemon.by
+                )
                 checks.end()
             nursery.cancel_scope.cancel()
     finally:

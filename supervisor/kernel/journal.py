@@ -47,9 +47,6 @@ FILE = "journal.db"
 OPEN_S = 30.0
 """How long the start waits for the file; a daemon whose disk hangs serves without memory."""
 
-CLOSE_S = 5.0
-"""How long the end waits for what is still to be written."""
-
 log = structlog.get_logger()
 
 
@@ -69,6 +66,7 @@ class Journal:
         self.told = Told()
         self._restored = RestoredJournal()
         self._wall_clock = wall_clock
+        self._blocking = blocking
         self.new_span: Callable[[], str] = map(
             f"{self.life}-{{:x}}".format, itertools.count(1)
         ).__next__
@@ -278,9 +276,9 @@ class Journal:
             log.warning("the journal did not open in time", path=shown(self.path))
 
     async def end(self) -> None:
-        """Write what waits, within a bound."""
+        """Write what waits, as far as the daemon's end waits for that."""
         self._writer.close()
-        with trio.move_on_after(CLOSE_S, shield=True) as scope:
+        with trio.move_on_after(self._blocking.end_left_s(), shield=True) as scope:
             await self._closed.wait()
         if scope.cancelled_caught:
             log.warning("the journal was not written to its end", path=shown(self.path))

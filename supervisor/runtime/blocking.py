@@ -27,6 +27,12 @@ STUCK_S = 2.0
 ABANDON_AFTER_S = 5.0
 """Whoever is cancelled leaves no thread at work behind, unless it is stuck."""
 
+END_S = 5.0
+"""How long the daemon's end waits for what does not answer: for all of it together."""
+
+LEAST_S = 0.5
+"""What each has of the end all the same, when others have kept it for so long: it may answer."""
+
 LOOK_S = 0.001
 """Between two looks whether it is done."""
 
@@ -62,6 +68,18 @@ class BlockingWork:
         self._at_work: dict[object, tuple[str, float]] = {}
         self.spare: Spare | None = None
         """What does the work if the system gives no further thread."""
+        self._ends_at: float | None = None
+
+    def begin_end(self) -> None:
+        """Have the daemon's end wait for no thread longer than `END_S` from now, or `LEAST_S`."""
+        if self._ends_at is None:
+            self._ends_at = self._clock() + END_S
+
+    def end_left_s(self) -> float:
+        """Return how long the daemon's end may wait for what it waits for next; it has begun."""
+        self.begin_end()
+        assert self._ends_at is not None  # noqa: S101 - as of now
+        return max(self._ends_at - self._clock(), LEAST_S)
 
     async def run(
         self,
@@ -69,16 +87,15 @@ class BlockingWork:
         function: Callable[[], T],
         *,
         at_once: int = 1,
-        abandon_after_s: float | None = ABANDON_AFTER_S,
+        abandon_after_s: float = ABANDON_AFTER_S,
         in_any_case: bool = False,
     ) -> T:
         """Return what `function` returns, in a thread; `doing` says what it does, and is its kind.
 
         There are at most `at_once` threads of a kind. If it is cancelled, the thread is waited for
-        so long, or until it is done if None; it keeps its place until it is. If the system gives
-        no further thread, as when a module has begun as many as there may be, `spare` does it, or
-        `OSError` is raised; what has to be done `in_any_case`, as killing that module, is done here
-        then.
+        so long; it keeps its place until it is done. If the system gives no further thread, as when
+        a module has begun as many as there may be, `spare` does it, or `OSError` is raised; what
+        has to be done `in_any_case`, as killing that module, is done here then.
         """
         limiter = self._limiters.get(doing)
         if limiter is None:
@@ -93,12 +110,9 @@ class BlockingWork:
             with self.naming(doing, key):
                 return None if gone else function()
 
-        abandon = abandon_after_s is not None
         try:
             try:
-                done = await trio.to_thread.run_sync(
-                    work, abandon_on_cancel=abandon, limiter=limiter
-                )
+                done = await trio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=limiter)
             except RuntimeError as error:
                 if begun:
                     raise
@@ -106,13 +120,14 @@ class BlockingWork:
                     return function()
                 if self.spare is None:
                     raise OSError(errno.EAGAIN, f"no thread for {doing}: {error}") from None
-                with trio.CancelScope(shield=not abandon):
-                    await limiter.acquire_on_behalf_of(key)
-                    done = await self.spare(work, partial(limiter.release_on_behalf_of, key))
+                await limiter.acquire_on_behalf_of(key)
+                done = await self.spare(work, partial(limiter.release_on_behalf_of, key))
         except trio.Cancelled:
             # In this order: either it sees that nobody waits, or it is seen at work.
             gone = True
-            with trio.move_on_after(abandon_after_s or 0.0, shield=True):
+            if self._ends_at is not None:
+                abandon_after_s = min(abandon_after_s, self.end_left_s())
+            with trio.move_on_after(abandon_after_s, shield=True):
                 while key in self._at_work:  # noqa: ASYNC110 - rare, and costs no call a wake-up
                     await trio.sleep(LOOK_S)
             raise

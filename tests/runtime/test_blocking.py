@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from supervisor.runtime.blocking import STUCK_S, BlockingWork, Stuck
+from supervisor.runtime.blocking import END_S, LEAST_S, STUCK_S, BlockingWork, Stuck
 from supervisor.runtime.process.spawn_threads import SpawnThreads
 from tests.bounds import WAIT_S
 from tests.runtime.containment.lifelines import PATIENCE_S
@@ -219,3 +219,31 @@ async def test_what_takes_too_long_is_left_at_work_and_what_did_not_begin_is_not
         assert await blocking.run_or_leave("a", lambda: 7, waiting, leave_after_s=PATIENCE_S) == 7
     assert not at_work
     assert not done
+
+
+@pytest.mark.fault(36)
+async def test_the_end_waits_for_all_that_is_stuck_within_one_bound(
+    answers: threading.Event,
+) -> None:
+    clock = Clock()
+    blocking = BlockingWork(clock)
+    blocking.begin_end()
+    clock.now = END_S - 1
+    blocking.begin_end()
+    assert blocking.end_left_s() == 1
+    clock.now = 2 * END_S
+    assert blocking.end_left_s() == LEAST_S
+    begun = trio.Event()
+    token = trio.lowlevel.current_trio_token()
+
+    def hang() -> None:
+        token.run_sync_soon(begun.set)
+        answers.wait()
+
+    # Who is cancelled by then waits no longer for its thread, whatever it may have elsewhere.
+    with trio.fail_after(PATIENCE_S):
+        async with trio.open_nursery() as nursery:
+            work = partial(blocking.run, "reading", hang, abandon_after_s=2 * PATIENCE_S)
+            nursery.start_soon(work)
+            await begun.wait()
+            nursery.cancel_scope.cancel()

@@ -17,7 +17,7 @@ _DETACH = 2
 def dead_mount(folder: Path) -> Iterator[Path]:
     """Have one for as long as the block lasts; who waits for it fails then (ENOTCONN)."""
     libc = ctypes.CDLL(None, use_errno=True)
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)  # what was there is covered
     try:
         device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
     except OSError as error:

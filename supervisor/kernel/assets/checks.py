@@ -118,9 +118,8 @@ class AssetChecks:
             self.store.release(looked.sha256)
 
     async def release_later(self, looked: Looked) -> None:
-        """Let go of such a copy in a thread."""
-        release = partial(self.release, looked)
-        await self._blocking.run("removing copies of assets", release, abandon_after_s=None)
+        """Let go of such a copy in a thread; what is left at the daemon's end, the next removes."""
+        await self._blocking.run("removing copies of assets", partial(self.release, looked))
 
     async def in_thread(self, module: str, bound_s: float, work: Callable[[KeepOn], T]) -> T | None:
         """Return what `work` returns in a thread for reads, or None if it takes too long."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import itertools
 import os
 import signal
 from urllib.parse import quote
@@ -72,11 +73,18 @@ class Cgroup2Rung:
 
     def new_folder(self, name: str) -> str:
         """Make a cgroup; raises `OSError`."""
-        folder = f"{self.folder}/{_folder_name(name)}"
-        try:
-            os.mkdir(folder)  # noqa: PTH102
-        except OSError:
-            os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - somebody else made or removed one
+        wanted = folder = f"{self.folder}/{_folder_name(name)}"
+        for number in itertools.count(2):
+            try:
+                os.mkdir(folder)  # noqa: PTH102
+            except FileExistsError:
+                # Of a former instance of that name, and about to be removed.
+                folder = f"{wanted}~{number}"
+            except FileNotFoundError:
+                os.makedirs(folder)  # noqa: PTH103 - somebody else removed ours
+                break
+            else:
+                break
         return folder
 
     def hold(self, folder: str, instance: str, leader: Stat, brand: int) -> Cgroup:
@@ -129,7 +137,7 @@ class Cgroup:
         self.counts_memory = False
         self._memory_counted = memory_counted
         self._tree = outside
-        self._removed = False
+        self._emptied = False
         self._breach: tuple[int, int] | None = None
 
     def rename(self, instance: str) -> None:
@@ -143,11 +151,11 @@ class Cgroup:
     @property
     def kills_at_once(self) -> bool:
         """Whether nobody is in the cgroup any more."""
-        return self._is_removed()
+        return self._is_empty()
 
     def kill(self) -> None:
         """Have the kernel kill all of it, and the group: a leader may not have been moved yet."""
-        if not self._is_removed():
+        if not self._is_empty():
             # A zombie is in no list and has no environment: who they were is noted before.
             self._tree.remember(cgroup_folder.members([self.folder]))
             cgroup_folder.kill(self.folder)
@@ -163,7 +171,7 @@ class Cgroup:
 
     def memory_breach(self) -> tuple[int, int] | None:
         """Read memory.events: `oom_kill` counts what the kernel killed for the limit."""
-        if self._removed or not self._memory_counted:
+        if self._emptied or not self._memory_counted:
             return self._breach
         if not cgroup_folder.counter(self.folder, "memory.events", "oom_kill"):
             return None
@@ -177,14 +185,14 @@ class Cgroup:
     @property
     def may_have_left(self) -> bool:
         """Whether somebody is in the cgroup, or may be outside."""
-        return not self._is_removed() or self._tree.may_have_left
+        return not self._is_empty() or self._tree.may_have_left
 
     def left(self) -> list[Stat]:
         """Return who is in the cgroup, and who is outside of it and outlived its leader."""
         return self._with_members(self._tree.left())
 
     def _with_members(self, outside: list[Stat]) -> list[Stat]:
-        if self._removed:
+        if self._emptied:
             return outside
         return [
             *outside,
@@ -192,25 +200,21 @@ class Cgroup:
         ]
 
     def remove(self) -> None:
-        """Remove the folder."""
-        if not self._is_removed():
+        """Remove the folder; for a thread, as `removals` says."""
+        try:
+            os.rmdir(self.folder)  # noqa: PTH106
+        except FileNotFoundError:
+            pass
+        except OSError:  # there may be others below it
             cgroup_folder.remove_tree(self.folder)
 
-    def _is_removed(self) -> bool:
-        # Most instances end with nobody else in there. The kernel removes a cgroup only if nobody
-        # lives in it or below, and nobody gets into one that was removed: one call asks for that,
-        # sees to it that it stays so, and leaves nothing to remove later.
-        if not self._removed:
-            breach = self.memory_breach()
-            try:
-                os.rmdir(self.folder)  # noqa: PTH106
-            except FileNotFoundError:
-                pass
-            except OSError:
-                return False
-            self._removed = True
-            self._breach = breach
-        return True
+    def _is_empty(self) -> bool:
+        # Most instances end with nobody else in there or below, and then nobody can be forked into
+        # it. To read that takes no lock for which others could make us wait (`removals`).
+        if not self._emptied and cgroup_folder.is_empty(self.folder):
+            self._breach = self.memory_breach()  # as long as the folder is there
+            self._emptied = True
+        return self._emptied
 
 
 def _count_memory(folder: str) -> bool:

@@ -33,6 +33,11 @@ def pids(path: str) -> list[int]:
     return [int(word) for word in listed.split() if word != b"0"]
 
 
+def is_empty(path: str) -> bool:
+    """Return whether nobody lives in a cgroup or below; False if that cannot be read."""
+    return b"populated 0" in procfs.read_bytes(f"{path}/cgroup.events")
+
+
 def all_pids(path: str) -> list[int]:
     """Return the living processes in a cgroup and below."""
     return [pid for folder in subtree(path) for pid in pids(folder)]

@@ -14,8 +14,9 @@ from supervisor.runtime.containment.procfs import Stat
 class Containment(Protocol):
     """The processes of one instance, from just after the spawn until the leader is reaped.
 
-    None of it waits. `signal`, `find` and `left` are for threads, since they look at processes, of
-    which there may be thousands.
+    `signal`, `find` and `left` are for threads, since they look at processes, of which there may be
+    thousands; so are `remove`, and `kill` unless it `kills_at_once`, since the kernel may make them
+    wait (`removals`). The rest does not wait.
     """
 
     @property
@@ -61,7 +62,7 @@ class Containment(Protocol):
         """Find those that live on after the leader, which has ended: `find`, but cheaper."""
 
     def remove(self) -> None:
-        """Let go of it, once the leader is reaped."""
+        """Let go of it, once the leader is reaped; for threads."""
 
 
 class Rung(Protocol):

@@ -37,6 +37,7 @@ from supervisor.runtime.containment.ledger import (
 )
 from supervisor.runtime.containment.orphans import Led
 from supervisor.runtime.containment.procfs import MISSED, Stat
+from supervisor.runtime.containment.removals import Removals
 from supervisor.runtime.process.blanks import Blank, Blanks
 from supervisor.runtime.process.file_limit import FileLimit
 from supervisor.runtime.process.reaping import tracer_of, why_held
@@ -118,6 +119,9 @@ class Custody:
             self.mark_fd = author.mark_fd
             self._guardianship = Guardianship(ledger, file, self)
             self._keeper = ClaimKeeper(data, file.renew, self.blocking)
+        self._removals: Removals | None = None
+        if isinstance(self._rung, Cgroup2Rung):
+            self._removals = Removals(self.blocking)
         self._blanks: Blanks | None = None
         # Only where each child that nobody told of is reaped (`_attend_children`): a spawner that
         # dies in the midst of its work leaves one.
@@ -350,9 +354,15 @@ class Custody:
             self._guardianship.unregister(containment.leader.pid)
 
     def release(self, containment: Containment) -> None:
-        """Let go of an instance whose leader has been reaped."""
+        """Let go of an instance whose leader has been reaped; for threads."""
         self._orphans.reaped(containment.leader)
         containment.remove()
+
+    def release_on_loop(self, containment: Containment) -> None:
+        """Do the same on the event loop, which does not wait until its cgroup is removed."""
+        self._orphans.reaped(containment.leader)
+        if self._removals is not None:
+            self._removals.add(containment)
 
     async def end_the_rest(
         self, containment: Containment, within_s: float, at_work: set[object]
@@ -500,6 +510,8 @@ class Custody:
             nursery.start_soon(keeper.run)
             with trio.move_on_after(FIRST_LOOK_S):  # a disk may hold it up
                 await keeper.looked.wait()
+            if self._removals is not None:
+                nursery.start_soon(self._removals.run)
             if self._blanks is not None:
                 nursery.start_soon(self._blanks.run)
             if self._whole_process:

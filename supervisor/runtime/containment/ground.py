@@ -33,9 +33,6 @@ from supervisor.runtime.files.looks import NEEDED_PATIENCE_S, NoAnswerError
 TAKEN_WITHIN_S = 2 * KILLED_WITHIN_S + NEEDED_PATIENCE_S
 """How long the data directory may take to be the daemon's: `claim` has to kill, and may read."""
 
-LEFT_WITHIN_S = NEEDED_PATIENCE_S
-"""How long the daemon's end waits until all of it is let go of; what is left goes with it."""
-
 log = structlog.get_logger()
 
 
@@ -138,8 +135,8 @@ def _take(
 
 
 async def leave(ground: Ground, blocking: BlockingWork) -> None:
-    """Close it, in a thread; not cancelled."""
-    with trio.move_on_after(LEFT_WITHIN_S, shield=True):
+    """Close it, in a thread, as far as the daemon's end waits for that; not cancelled."""
+    with trio.move_on_after(blocking.end_left_s(), shield=True):
         await blocking.run(
             "letting go of the data directory", ground.close, abandon_after_s=0, in_any_case=True
         )

@@ -24,9 +24,6 @@ RECORD_BYTES = 1 << 18
 GROUP_S = 0.01
 """How long a line waits for others: one that comes and goes with a lone call costs one write."""
 
-CLOSE_S = 5.0
-"""How long the daemon's end waits for a disk that does not answer."""
-
 log = structlog.get_logger()
 
 _DOING = "writing the record of instances"
@@ -88,7 +85,7 @@ class LedgerFile:
     async def close(self) -> None:
         """Write what waits, within a bound, and close the file; not cancelled."""
         self._closing = True
-        with trio.move_on_after(CLOSE_S, shield=True):
+        with trio.move_on_after(self._blocking.end_left_s(), shield=True):
             await self._write()
             await self._blocking.run(_DOING, self._close, abandon_after_s=0, in_any_case=True)
 

@@ -27,9 +27,6 @@ QUEUE_BYTES = 8 << 20
 BATCH_BYTES = 1 << 18
 """How much is written at once: a flood of short lines costs one write for many."""
 
-CLOSE_S = 5.0
-"""How long the end of the daemon waits for a disk that does not answer."""
-
 NAME_CHARS = 200
 """File systems allow 255 bytes; the rest is for the ending."""
 
@@ -108,10 +105,10 @@ class LogFiles:
             self._submit(lambda: self._forget_error(name))
 
     def close(self) -> None:
-        """Write what waits, then end the thread."""
+        """Write what waits, as far as the daemon's end waits for that, then end the thread."""
         if self._thread is not None:
             self._queue.put(None)
-            self._thread.join(CLOSE_S)
+            self._thread.join(self._blocking.end_left_s())
             self._thread = None
 
     def _submit(self, work: Callable[[], None]) -> None:

@@ -273,7 +273,8 @@ class Blanks:
 
     def _discard(self, blank: Blank) -> None:
         blank.let_go()
-        blank.containment.kill()
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(blank.pidfd, signal.SIGKILL)  # it may be stopped
         os.close(blank.pidfd)
         containment = blank.containment
         self._custody.leave(containment.leader, partial(self._custody.release, containment))

@@ -235,13 +235,13 @@ class Process:
         return await self._custody.end_the_rest(self.containment, GONE_WITHIN_S, self._at_work)
 
     def reap(self) -> End | None:
-        """Kill what is left, reap the ended leader, close everything.
+        """Kill what is left of the group, reap the ended leader, close everything.
 
         None, and nothing is closed, while it can't be reaped; it must be called again then.
         """
         if self._at_work:
             return None
-        self.containment.kill()
+        signal_group(self.containment.leader, signal.SIGKILL)
         if not reapable(self._pidfd):
             return None
         self._custody.about_to_reap(self.containment)
@@ -256,7 +256,7 @@ class Process:
 
     def _release(self) -> None:
         self._let_go = True
-        self._custody.release(self.containment)
+        self._custody.release_on_loop(self.containment)
         self.possible_survivors = self._custody.possible_survivors(self._since)
         self.close_stdin()
         for descriptor in (self.stdout, self.stderr, self._pidfd):

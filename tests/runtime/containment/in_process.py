@@ -10,6 +10,7 @@ from protocol.events import Progress
 from protocol.response import Response
 from supervisor.kernel.daemon import Daemon
 from supervisor.policy.lifecycle import State
+from supervisor.runtime.containment import cgroup_folder
 from supervisor.runtime.supervision.call import Congestion
 from tests.principals import ADA
 from tests.runtime.containment.lifelines import PATIENCE_S
@@ -48,3 +49,17 @@ def ask(daemon: Daemon, op: str, module: str = "stubborn", **args: Any) -> Asked
 async def until(daemon: Daemon, state: State, module: str = "stubborn") -> None:
     with trio.fail_after(PATIENCE_S):
         await daemon.fleet.wait_until(lambda: daemon.fleet.modules[module].state is state or None)
+
+
+def cgroups(daemon: Daemon) -> list[str]:
+    """Return the names of the cgroups of its instances, and of those below them."""
+    folder = daemon.facts.custody._rung.folder
+    found = [] if folder is None else cgroup_folder.subtree(folder)[:-1]
+    return [one.rpartition("/")[2] for one in found]
+
+
+async def until_removed(daemon: Daemon, *but: str) -> None:
+    """Wait until the cgroups of what has ended are removed: all `but` those that begin so."""
+    with trio.fail_after(PATIENCE_S):
+        while not all(one.startswith(but) for one in cgroups(daemon)):
+            await trio.lowlevel.checkpoint()

@@ -24,7 +24,7 @@ from supervisor.runtime.files.sources import scan
 from supervisor.runtime.process.blanks import Blank, Blanks
 from tests.factories import open_files, opened_since
 from tests.runtime.containment.conftest import why_not
-from tests.runtime.containment.in_process import ask, until
+from tests.runtime.containment.in_process import ask, until, until_removed
 from tests.runtime.containment.lifelines import PATIENCE_S, gone
 
 pytestmark = pytest.mark.skipif(why_not("cgroup2") is not None, reason=str(why_not("cgroup2")))
@@ -122,12 +122,6 @@ def stopped(pid: int) -> None:
     os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOWAIT)
 
 
-def folders(daemon: Daemon) -> list[str]:
-    folder = daemon.facts.custody._rung.folder
-    assert folder is not None
-    return [name.rpartition("/")[2] for name in cgroup_folder.subtree(folder)[:-1]]
-
-
 async def test_a_call_that_comes_alone_gets_one_that_was_born_in_its_cgroup(
     with_tools: With,
 ) -> None:
@@ -141,7 +135,7 @@ async def test_a_call_that_comes_alone_gets_one_that_was_born_in_its_cgroup(
         assert lone == usual
         assert lone["leads"] == [True, True]
         assert lone["files"] == [77, 77]
-        assert "blank.1" not in folders(daemon)
+        await until_removed(daemon, "blank.2")
 
 
 async def test_calls_that_come_one_upon_the_other_are_spawned_in_the_usual_way(
@@ -183,7 +177,7 @@ async def test_what_cannot_be_run_is_told_in_the_same_words(
             usual = await failure(daemon, name)
             assert lone.message == usual.message
             assert lone.details["reason"] == "spawn_failed"
-        assert [one for one in folders(daemon) if not one.startswith("blank")] == []
+        await until_removed(daemon, "blank")
 
 
 async def test_a_program_that_is_being_written_is_tried_again(
@@ -246,7 +240,7 @@ async def test_a_blank_that_is_killed_is_not_asked(with_tools: With) -> None:
         assert await trio.to_thread.run_sync(gone, blank.pid)
         assert (await result(daemon))["cgroup"].startswith("facts#")
         await waiting(daemon)
-        assert "blank.1" not in folders(daemon)
+        await until_removed(daemon, "blank.2")
 
 
 @pytest.mark.fault(26)
@@ -304,7 +298,7 @@ async def test_where_no_process_can_be_born_in_a_cgroup_all_goes_the_usual_way(
         assert (await result(daemon))["cgroup"].startswith("facts#")
         assert daemon.facts.custody.spawner_pid is None
         assert len(started) == 1
-        assert folders(daemon) == []
+        await until_removed(daemon)
 
 
 async def test_nothing_is_left_when_the_daemon_ends(with_tools: With) -> None:

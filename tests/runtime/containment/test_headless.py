@@ -14,10 +14,9 @@ import pytest
 import trio
 
 from protocol.errors import Code, Failure
-from supervisor.kernel.daemon import Daemon
 from supervisor.policy.lifecycle import State
-from supervisor.runtime.containment import cgroup_folder, procfs
-from tests.runtime.containment.in_process import ask, until
+from supervisor.runtime.containment import procfs
+from tests.runtime.containment.in_process import ask, until, until_removed
 from tests.runtime.containment.lifelines import PATIENCE_S, Lifelines, gone, letter
 
 Make = Callable[..., Any]
@@ -34,12 +33,6 @@ async def headless(pid: int) -> procfs.Stat:
     found = procfs.stat(pid)
     assert found is not None
     return found
-
-
-def folders(daemon: Daemon) -> list[str]:
-    """Return the cgroups of instances."""
-    folder = daemon.facts.custody._rung.folder
-    return [] if folder is None else cgroup_folder.subtree(folder)[:-1]
 
 
 async def test_it_lives_and_shows_all_it_has_through_a_thread(
@@ -78,7 +71,7 @@ async def test_it_ends_with_its_instance_and_no_folder_is_left(
             await lifelines.all_dead()
         await until(daemon, State.DOWN)
         assert module.last_exit.survivors == ()
-        assert folders(daemon) == []
+        await until_removed(daemon)
     assert all(gone(pid) for pid in all_pids)
 
 

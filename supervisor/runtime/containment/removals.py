@@ -1,0 +1,49 @@
+"""Remove the cgroups of instances that have ended: in a thread, many at a time, a moment later.
+
+The kernel has one lock for all cgroups of the machine (`cgroup_mutex`), which `mkdir`, `rmdir`,
+`cgroup.procs` and `cgroup.kill` take. Whoever moves a process holds it for an RCU grace period, so
+where others move many, a call waits for it for 100 ms and more. So nothing of that is done on the
+event loop, and nobody waits for a removal: nobody is in there any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import trio
+
+from supervisor.runtime.blocking import BlockingWork
+from supervisor.runtime.containment.contained import Containment
+
+TOGETHER_S = 0.1
+"""What ends within that is removed together: a thread costs a lone call more than its `rmdir`."""
+
+
+class Removals:
+    """What is to be removed; of the event loop."""
+
+    def __init__(self, blocking: BlockingWork) -> None:
+        self._blocking = blocking
+        self._ended: list[Containment] = []
+        self._some = trio.Event()
+
+    def add(self, containment: Containment) -> None:
+        """Have it removed."""
+        self._ended.append(containment)
+        self._some.set()
+
+    async def run(self) -> None:
+        """Remove what is added, until cancelled; what is left goes with the rung's folder."""
+        while True:
+            await self._some.wait()
+            await trio.sleep(TOGETHER_S)
+            self._some = trio.Event()
+            ended = self._ended[:]
+
+            def remove() -> None:
+                for one in ended:  # noqa: B023 - it is over before there are others
+                    one.remove()
+
+            with contextlib.suppress(OSError):  # without a thread, it is done with the next ones
+                await self._blocking.run("removing cgroups", remove)
+                del self._ended[: len(ended)]
