@@ -11,7 +11,7 @@ makes two kinds in its place (`collect_all`):
 
     often       only what has come since the last one; what survives counts as what stays
     grown       all that lives, once what is held has grown by half since the last one of this kind,
-                when little is open and the event loop had nothing to do for a second
+                when little is open and the event loop had next to nothing to do for a second
 
 So a cycle that became garbage late holds memory until the daemon has grown, and no longer. One of
 the second kind takes 20 ms with hardly a module, and nothing can cut it short: that is why it waits
@@ -47,8 +47,9 @@ a quarter: a crowd of long answers comes and goes, and is no garbage."""
 CALM_AGAIN_S = 1.0
 """Between two looks whether it is a good moment for that."""
 
-IDLE_S = 0.01
-"""Who has so little CPU time in between serves nobody, or one call now and then."""
+IDLE_S = 0.03
+"""With so little CPU time in between, a call comes now and then, or none: to watch a thousand
+modules that do nothing takes 20 to 30 ms of a second."""
 
 AT_LATEST_S = 3600.0
 """Then it is made whatever is open and whoever is served. A flood does not last as long."""
