@@ -119,13 +119,16 @@ class Daemon:
         return self._ending.is_set()
 
     def is_calm(self) -> bool:
-        """Whether little is open that lives in memory: few tasks but those of processes, no args.
+        """Whether little is open that lives in memory: few requests, no args, and few tasks.
 
-        Looks at each module.
+        Those of processes are no sign of that. Looks at each module.
         """
-        processes = sum(len(module.instances()) for module in self.fleet.all())
+        modules = self.fleet.all()
+        processes = sum(len(module.instances()) for module in modules)
+        requests = sum(module.in_flight + module.queued for module in modules)
         tasks = trio.lowlevel.current_statistics().tasks_living
-        return self.facts.ledger.total <= FREE_BYTES and tasks <= CALM_TASKS + 8 * processes
+        few = max(requests, tasks - 8 * processes) <= CALM_TASKS
+        return few and self.facts.ledger.total <= FREE_BYTES
 
     async def wait_ending(self) -> None:
         """Return when the end has begun."""
