@@ -92,7 +92,7 @@ async def serve(
     async def serve_client(client: trio.socket.SocketType) -> None:
         await _serve_client(daemon, client, admission)
 
-    await accept_until_stopped(daemon, listener, serve_client, _refuse)
+    await accept_until_stopped(daemon, listener, admission, serve_client, _refuse)
 
 
 async def _serve_client(
