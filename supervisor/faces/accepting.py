@@ -22,6 +22,11 @@ ENDING = Failure.because(
     Reason.STOPPING,
     "the daemon has stopped its modules and ends; nothing was begun, so try again later",
 )
+NOT_STARTED = Failure.because(
+    Reason.STOPPING,
+    "the daemon could not start, or ended before it began to serve; nothing was begun, so try again"
+    " once one runs",
+)
 CROWDED = Failure.because(
     Reason.QUEUE_FULL,
     "more clients are connected than there is room for; nothing was begun, so try again when some"
@@ -49,10 +54,10 @@ async def accept_until_stopped(
         # Those who are in are told of the same event, and closed in a later turn than this one:
         # who connects again finds nobody.
         accepting.cancel_scope.cancel()
-        _stop_listening(listener, refuse)
+        stop_listening(listener, refuse, ENDING)
 
 
-def _stop_listening(listener: socket.socket, refuse: Refuse) -> None:
+def stop_listening(listener: socket.socket, refuse: Refuse, why: Failure) -> None:
     """Let nobody in any more (ECONNREFUSED), and tell those who were not let in yet."""
     os.set_blocking(listener.fileno(), False)
     listener.shutdown(socket.SHUT_RDWR)
@@ -61,7 +66,7 @@ def _stop_listening(listener: socket.socket, refuse: Refuse) -> None:
             client, _ = listener.accept()
             with client:
                 os.set_blocking(client.fileno(), False)
-                refuse(client.fileno(), ENDING)
+                refuse(client.fileno(), why)
 
 
 async def _accept(
