@@ -1,6 +1,6 @@
 // TypeScript types of stdiod: what HTTP takes and answers (`paths`), and what stands in files.
 // Made by `make typescript` (scripts/generate_types.py) with openapi-typescript@7.13.0; do not edit.
-// The document it was made of: sha256 a735c345ddc1369accf0c4b23381e133798ce8d9086877b847082d4968bba2e5
+// The document it was made of: sha256 21b610a2f25aef75ecbc5c8427bd32e1e836f2560fe97cb7ac0e50b49f96ab14
 
 export interface paths {
     "/": {
@@ -816,6 +816,7 @@ export interface components {
             /** @description what each higher rung lacks here */
             why_not_higher: string | null;
             guardian_pid: number | null;
+            guardian_problem: string | null;
             spawner_pid: number | null;
             blank_pid: number | null;
             /** @description the control socket */

@@ -53,6 +53,7 @@ def status_text(status: dict[str, Any], width: int | None, *, failing: bool = Fa
     Modules in trouble stand first; with `failing` there are no others.
     """
     lines = [daemon_line(status["daemon"]), _summary(status)]
+    lines += _custody_trouble(status["daemon"])
     lines += _journal_trouble(status["daemon"].get("journal") or {})
     lines += _policy_trouble(status["daemon"].get("policy") or {})
     lines += [*_lost_time(status["daemon"]), *_stuck(status["daemon"])]
@@ -172,6 +173,12 @@ def _summary(status: dict[str, Any]) -> str:
 
 def _worst_first(states: Counter[str]) -> list[tuple[str, int]]:
     return sorted(states.items(), key=lambda one: severity(one[0]))
+
+
+def _custody_trouble(daemon: dict[str, Any]) -> Iterator[str]:
+    for name in ("guardian_problem", "data_dir_problem"):
+        if words := daemon.get(name):
+            yield click.style(one_line(words), fg="yellow")
 
 
 def _journal_trouble(journal: dict[str, Any]) -> Iterator[str]:

@@ -12,6 +12,7 @@ import structlog
 import trio
 
 from protocol.errors import Failure, Reason
+from supervisor.faces.admission import Admission
 from supervisor.kernel.daemon import Daemon
 
 OUT_OF_DESCRIPTORS_PAUSE_S = 0.25
@@ -20,6 +21,11 @@ OUT_OF_DESCRIPTORS_PAUSE_S = 0.25
 ENDING = Failure.because(
     Reason.STOPPING,
     "the daemon has stopped its modules and ends; nothing was begun, so try again later",
+)
+NOT_STARTED = Failure.because(
+    Reason.STOPPING,
+    "the daemon could not start, or ended before it began to serve; nothing was begun, so try again"
+    " once one runs",
 )
 CROWDED = Failure.because(
     Reason.QUEUE_FULL,
@@ -35,19 +41,23 @@ log = structlog.get_logger()
 
 
 async def accept_until_stopped(
-    daemon: Daemon, listener: socket.socket, serve_client: ServeClient, refuse: Refuse
+    daemon: Daemon,
+    listener: socket.socket,
+    admission: Admission,
+    serve_client: ServeClient,
+    refuse: Refuse,
 ) -> None:
     """Have each client served by a task; returns when all have parted."""
     async with trio.open_nursery() as clients, trio.open_nursery() as accepting:
-        accepting.start_soon(_accept, listener, serve_client, clients)
+        accepting.start_soon(_accept, listener, admission, serve_client, clients)
         await daemon.wait_fleet_stopped()
         # Those who are in are told of the same event, and closed in a later turn than this one:
         # who connects again finds nobody.
         accepting.cancel_scope.cancel()
-        _stop_listening(listener, refuse)
+        stop_listening(listener, refuse, ENDING)
 
 
-def _stop_listening(listener: socket.socket, refuse: Refuse) -> None:
+def stop_listening(listener: socket.socket, refuse: Refuse, why: Failure) -> None:
     """Let nobody in any more (ECONNREFUSED), and tell those who were not let in yet."""
     os.set_blocking(listener.fileno(), False)
     listener.shutdown(socket.SHUT_RDWR)
@@ -56,11 +66,14 @@ def _stop_listening(listener: socket.socket, refuse: Refuse) -> None:
             client, _ = listener.accept()
             with client:
                 os.set_blocking(client.fileno(), False)
-                refuse(client.fileno(), ENDING)
+                refuse(client.fileno(), why)
 
 
 async def _accept(
-    listener: socket.socket, serve_client: ServeClient, clients: trio.Nursery
+    listener: socket.socket,
+    admission: Admission,
+    serve_client: ServeClient,
+    clients: trio.Nursery,
 ) -> None:
     waiting = trio.socket.from_stdlib_socket(listener)
     while True:
@@ -69,6 +82,10 @@ async def _accept(
         except OSError as error:
             if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                 raise
+            if error.errno == errno.EMFILE and admission.make_room():
+                with trio.move_on_after(OUT_OF_DESCRIPTORS_PAUSE_S):
+                    await admission.wait_parted()
+                continue
             log.warning("cannot accept a client", words=os.strerror(error.errno))
             await trio.sleep(OUT_OF_DESCRIPTORS_PAUSE_S)
         else:

@@ -3,13 +3,14 @@
 A client costs a descriptor, which modules need too. Who comes when all ordinary places are taken
 gets one of the `KEPT` ones, in which an operator's command is asked and answered; when those are
 taken as well, he gets the place of the first who has nothing open there. So a crowd of idle
-connections keeps nobody out, and who has asked something is not parted from before the answer.
+connections keeps nobody out, and who has asked something is not parted from before the answer. The
+same holds when the limit on open files was lowered, so that clients have the last descriptors.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import structlog
 import trio
@@ -32,8 +33,9 @@ log = structlog.get_logger()
 class Place:
     """What a client was let in to."""
 
-    def __init__(self, uid: int, *, kept: bool) -> None:
+    def __init__(self, uid: int, descriptor: int, *, kept: bool) -> None:
         self.uid = uid
+        self.descriptor = descriptor
         self.kept = kept
         self.idle: Callable[[], bool] = bool
         """Whether the client has nothing open; it has not been read from before this is set."""
@@ -50,6 +52,8 @@ class Admission:
         self._limit = limit
         self._facts = facts
         self._of_user: Counter[int] = Counter()
+        self._taken: dict[Place, None] = {}
+        """All places, the first that was given first."""
         self._kept: list[Place] = []
         self._crowded = False
         self.parted = 0
@@ -72,10 +76,11 @@ class Admission:
             or descriptor >= self._limit.for_clients
         )
         self._tell(kept)
-        place = Place(uid, kept=kept)
-        if kept and len(self._kept) >= KEPT and not self._displace():
+        place = Place(uid, descriptor, kept=kept)
+        if kept and len(self._kept) >= KEPT and not self._displace(self._kept):
             self._facts.refused += 1
             return None
+        self._taken[place] = None
         if kept:
             self._kept.append(place)
         else:
@@ -88,22 +93,33 @@ class Admission:
         self._facts.open -= 1
         self.parted += 1
         self._parting.unpark_all()
-        if place.displaced:
-            return
-        if place.kept:
-            self._kept.remove(place)
-        else:
-            self._of_user[place.uid] -= 1
+        if not place.displaced:
+            self._free(place)
 
     async def wait_parted(self) -> None:
         """Return when a client has parted."""
         await self._parting.park()
 
-    def _displace(self) -> bool:
-        for place in self._kept:
+    def make_room(self) -> bool:
+        """Part from the first idle client whose descriptor is not for clients: none is left.
+
+        One above the limit would not be given to anybody else. Returns whether there was one.
+        """
+        last = range(self._limit.for_clients, self._limit.number)
+        return self._displace(one for one in self._taken if one.descriptor in last)
+
+    def _free(self, place: Place) -> None:
+        del self._taken[place]
+        if place.kept:
+            self._kept.remove(place)
+        else:
+            self._of_user[place.uid] -= 1
+
+    def _displace(self, places: Iterable[Place]) -> bool:
+        for place in places:
             if place.idle():
                 place.displaced = True
-                self._kept.remove(place)
+                self._free(place)
                 self._facts.refused += 1
                 place.scope.cancel()
                 return True

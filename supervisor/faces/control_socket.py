@@ -21,7 +21,13 @@ import trio
 from protocol.errors import Failure
 from protocol.response import Response
 from protocol.version import VERSION
-from supervisor.faces.accepting import CROWDED, ENDING, accept_until_stopped
+from supervisor.faces.accepting import (
+    CROWDED,
+    ENDING,
+    NOT_STARTED,
+    accept_until_stopped,
+    stop_listening,
+)
 from supervisor.faces.admission import Admission
 from supervisor.faces.byte_stream import READ_BYTES, carry, disconnect
 from supervisor.faces.conversation import Conversation
@@ -76,6 +82,8 @@ def listening(path: Path) -> Iterator[socket.socket]:
             _bind_private(listener, path)
             owned.callback(_remove, path)
             listener.listen(BACKLOG)
+            # It may fail to start yet, or have failed to serve: who came meanwhile is told.
+            owned.callback(stop_listening, listener, _refuse, NOT_STARTED)
         except OSError as error:
             message = f"cannot listen on {path}: {error.strerror}"
             raise SocketPathError(message) from None
@@ -92,7 +100,7 @@ async def serve(
     async def serve_client(client: trio.socket.SocketType) -> None:
         await _serve_client(daemon, client, admission)
 
-    await accept_until_stopped(daemon, listener, serve_client, _refuse)
+    await accept_until_stopped(daemon, listener, admission, serve_client, _refuse)
 
 
 async def _serve_client(

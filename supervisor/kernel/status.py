@@ -78,6 +78,7 @@ def daemon_status(facts: DaemonFacts, now: float) -> dict[str, Any]:
         "containment": facts.custody.containment,
         "why_not_higher": facts.custody.why_not_higher,
         "guardian_pid": facts.custody.guardian_pid,
+        "guardian_problem": facts.custody.guardian_problem,
         "spawner_pid": facts.custody.spawner_pid,
         "blank_pid": facts.custody.blank_pid,
         "socket": facts.socket,

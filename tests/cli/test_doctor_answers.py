@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from supervisor.cli.checked import check
+from supervisor.cli.doctor import running
 from supervisor.cli.doctor.examination import examine
 from supervisor.cli.doctor.finding import bad, ok, warn
 from tests.cli.conftest import Run
-from tests.cli.fake_daemon import Reply, serving
+from tests.cli.fake_daemon import Reply, serving, status
 
 
 @pytest.mark.parametrize("replies", [None, [b"hello\n"]], ids=["closes", "chatters"])
@@ -25,6 +26,14 @@ def test_who_accepts_and_does_not_answer_is_bad(
     (one,) = [one for one in found if one.area == "daemon"]
     assert (one.level, bool(one.hint)) == ("bad", True)
     assert "gives no answer" in one.message
+
+
+def test_that_nobody_would_end_what_a_killed_daemon_left_is_bad() -> None:
+    document = status()
+    document["daemon"]["guardian_problem"] = "there is no guardian (it died)"
+    (found,) = [one for one in running.daemon(document) if one.area == "guardian"]
+    assert (found.level, found.message) == ("bad", "there is no guardian (it died)")
+    assert "tries again" in str(found.hint)
 
 
 def test_that_nobody_listens_is_no_fault(tmp_path: Path) -> None:

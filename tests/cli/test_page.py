@@ -55,6 +55,11 @@ def test_the_address_alone_is_on_stdout(http: str, url: str, run: Run, serve: Se
     ("told", "said", "up"),
     [
         (
+            {"http": None},  # one before there were projects
+            "serves no HTTP",
+            "up /srv/modules '/srv/my own' --http 127.0.0.1:8420",
+        ),
+        (
             {"http": None, "project": None},
             "serves no HTTP",
             "up /srv/modules '/srv/my own' --http 127.0.0.1:8420",

@@ -146,6 +146,13 @@ def test_how_far_a_preparation_is_stands_beside_it() -> None:
     assert note(module(state="preparing", instances=[])) == ""
 
 
+@pytest.mark.parametrize("problem", ["guardian_problem", "data_dir_problem"])
+def test_a_promise_that_nobody_keeps_at_the_moment_stands_above_the_table(problem: str) -> None:
+    document = status(module())
+    document["daemon"][problem] = "there is no\nguardian"
+    assert plain(status_text(document, None))[2:4] == ["there is no guardian", ""]
+
+
 def test_what_is_wrong_with_the_journal_stands_above_the_table() -> None:
     aside = {"path": "/data/journal.db.set-aside-1", "why": "it is not an SQLite database"}
     journal = {"problem": "/data/journal.db: disk I/O error", "set_aside": [aside]}

@@ -13,7 +13,10 @@ import trio.testing
 
 from supervisor.faces import control_socket
 from supervisor.faces.accepting import _accept
+from supervisor.faces.admission import Admission
 from supervisor.faces.conversation import Conversation
+from supervisor.kernel.status import Connections
+from supervisor.runtime.process.file_limit import FileLimit
 from tests.bounds import WAIT_S
 from tests.kernel.conftest import daemon_with
 
@@ -40,6 +43,7 @@ async def test_of_a_crowd_one_client_is_let_in_in_a_turn(tmp_path: Path) -> None
         if len(let_in) == CLIENTS:
             all_in.set()
 
+    places = Admission(FileLimit(), Connections())
     trio.lowlevel.add_instrument(turns)
     with contextlib.ExitStack() as owned:
         listener = owned.enter_context(socket.socket(socket.AF_UNIX))
@@ -48,7 +52,7 @@ async def test_of_a_crowd_one_client_is_let_in_in_a_turn(tmp_path: Path) -> None
         for _ in range(CLIENTS):
             owned.enter_context(socket.socket(socket.AF_UNIX)).connect(listener.getsockname())
         async with trio.open_nursery() as accepting:
-            accepting.start_soon(_accept, listener, serve, accepting)
+            accepting.start_soon(_accept, listener, places, serve, accepting)
             with trio.fail_after(WAIT_S):
                 await all_in.wait()
             accepting.cancel_scope.cancel()

@@ -79,3 +79,23 @@ def test_the_last_numbers_are_for_spawns_and_for_an_operator(places: Admission) 
     assert limit.for_clients < limit.for_spawns < limit.number
     assert not admit(places, ADA, number=limit.for_clients - 1).kept
     assert admit(places, ADA, number=limit.for_clients).kept
+
+
+def test_when_the_limit_was_lowered_the_last_numbers_are_taken_back_from_idle_clients(
+    places: Admission, facts: Connections
+) -> None:
+    limit = Limit()
+    low = admit(places, ADA, number=limit.for_clients - 1)
+    busy = admit(places, ADA, idle=False, number=limit.for_clients)
+    first = admit(places, ADA, number=limit.number - 1)
+    second = admit(places, ADA, number=limit.for_clients + 1)
+    beyond = admit(places, ADA, number=limit.number)
+    assert places.make_room()
+    everybody = (low, busy, first, second, beyond)
+    assert [one.displaced for one in everybody] == [False, False, True, False, False]
+    assert places.make_room()
+    assert not places.make_room()
+    assert [one.displaced for one in everybody] == [False, False, True, True, False]
+    for one in everybody:
+        places.leave(one)
+    assert (facts.open, facts.refused) == (0, 2)

@@ -17,6 +17,7 @@ from supervisor.faces.control_socket import (
     listening,
     serve,
 )
+from tests.bounds import WAIT_S
 from tests.faces.conftest import Client, request
 from tests.factories import actor, open_files, opened_since
 from tests.kernel.conftest import daemon_with
@@ -77,6 +78,17 @@ def test_the_socket_is_its_owners_alone_and_goes_with_the_daemon(path: Path) -> 
             client.connect(str(path))
     assert not path.exists()
     assert not opened_since(before)
+
+
+def test_who_comes_while_a_start_fails_is_told_and_not_reset(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(WAIT_S)
+        with listening(path):
+            client.connect(str(path))
+            client.sendall(b'{"operation":"describe"}\n')
+        said = client.recv(1 << 16)
+    assert b"could not start" in said
+    assert b'"stopping"' in said
 
 
 def test_a_stale_socket_is_replaced(path: Path) -> None:

@@ -67,24 +67,41 @@ def test_clients_beyond_the_limit_wait_and_are_served_once_there_is_room(
     daemon = start_daemon(misbehaving("one"))
     with contextlib.ExitStack() as clients:
         began_s = time.monotonic()
-        with few_files(daemon, 20):
-            crowd = [clients.enter_context(Client(daemon.socket)) for _ in range(60)]
+        with few_files(daemon, 6):
+            crowd = [clients.enter_context(Client(daemon.socket)) for _ in range(20)]
+            for one in crowd[:-1]:
+                one.send("supervisor", "ui.subscribe")  # who is idle would be parted from
             waiting = crowd[-1].send_invoke("one", word="late")
 
             def refused() -> int:
-                assert daemon.invoke("one").ok
+                assert crowd[0].invoke("one").ok
                 return refused_accepts(daemon)
 
             until(refused, "a client that is not accepted")
             # Those who are in are served as ever, and accepting is tried in its own time: the
             # number of tries is bounded by the pauses that fit in, however fast the machine is.
             for _ in range(200):
-                assert daemon.invoke("one").ok
+                assert crowd[0].invoke("one").ok
             tries, took_s = refused_accepts(daemon), time.monotonic() - began_s
             assert tries <= took_s / OUT_OF_DESCRIPTORS_PAUSE_S + 1
-            for client in crowd[:40]:
+            for client in crowd[:-1]:
                 client.close()
         assert crowd[-1].answer(waiting).result == {"word": "late"}
+
+
+@pytest.mark.fault(21)
+def test_a_limit_that_is_lowered_under_a_crowd_keeps_no_operators_command_out(
+    start_daemon: StartDaemon,
+) -> None:
+    """`status` and `down` waited for as long as nobody parted by himself."""
+    daemon = start_daemon(misbehaving("one"))
+    with contextlib.ExitStack() as clients:
+        for _ in range(60):
+            one = clients.enter_context(Client(daemon.socket))
+            assert one.op("status").ok
+        with few_files(daemon, 0):
+            newcomer = clients.enter_context(Client(daemon.socket))
+            assert newcomer.op("status").ok
 
 
 @pytest.mark.fault(21)

@@ -49,6 +49,13 @@ def daemon(status: dict[str, Any]) -> list[Finding]:
         words = f"the daemon is version {one['version']}, and this command is {VERSION}"
         findings.append(warn("daemon", words, "`stdiod down`, then start it again"))
     findings.append(containment.in_force(one["containment"], one.get("why_not_higher")))
+    if one.get("guardian_problem"):
+        hint = (
+            "see whether processes, memory or open files have run out (`ulimit -u`, `-n`), and"
+            " who kills it; the daemon tries again at least once a minute, and `stdiod down` still"
+            " ends everything"
+        )
+        findings.append(bad("guardian", one["guardian_problem"], hint))
     if one.get("data_dir_problem"):
         hint = "`stdiod down`, then start it again, so that all its files are in it"
         findings.append(bad("data directory", one["data_dir_problem"], hint))

@@ -73,7 +73,7 @@ def _served(daemon: dict[str, Any], socket: Path) -> str:
     url = urlsplit(daemon["http"] or "")
     if not url.hostname:
         stdiod = f"stdiod {socket_option(socket)}"
-        folders = "" if daemon["project"] else "".join(map(_folder, daemon["directories"]))
+        folders = "" if daemon.get("project") else "".join(map(_folder, daemon["directories"]))
         where = f"only {url.path}" if url.path else "no HTTP"
         words = f"a browser needs an address, and this daemon serves {where}; to have one:"
         raise NoError(f"{words}\n  {stdiod}down\n  {stdiod}up{folders} --http {EXAMPLE_ADDRESS}")

@@ -101,7 +101,9 @@ async def serve(daemon: Daemon, doors: list[Door], admission: Admission) -> None
         async with trio.open_nursery() as open_doors:
             for door in doors:
                 one = partial(_serve_client, daemon, api, door, admission)
-                open_doors.start_soon(accept_until_stopped, daemon, door.listener, one, _refuse)
+                open_doors.start_soon(
+                    accept_until_stopped, daemon, door.listener, admission, one, _refuse
+                )
         nursery.cancel_scope.cancel()
 
 

@@ -151,6 +151,11 @@ class Custody:
         return None if self._guardianship is None else self._guardianship.pid
 
     @property
+    def guardian_problem(self) -> str | None:
+        """Why there is no guardian, and what that means; None if there is one."""
+        return None if self._guardianship is None else self._guardianship.problem
+
+    @property
     def spawner_pid(self) -> int | None:
         """The pid of the spawner (`blanks`), while there is one."""
         return None if self._blanks is None else self._blanks.spawner_pid

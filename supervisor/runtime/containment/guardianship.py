@@ -50,6 +50,9 @@ class Starter(Protocol):
     def reaped_own(self, process: procfs.Stat) -> None:
         """Forget one that is gone."""
 
+    def leave(self, process: procfs.Stat) -> None:
+        """Have one reaped when it can be."""
+
 
 class Guardianship:
     """The ledger, and the two who are told of it."""
@@ -57,6 +60,8 @@ class Guardianship:
     def __init__(self, ledger: Ledger, file: LedgerFile, starter: Starter) -> None:
         """Tell of what is in the ledger from now on; the file was begun."""
         self.pid: int | None = None
+        self.problem: str | None = None
+        """Why there is none, and what that means; None while there is one."""
         self.file = file
         self._ledger = ledger
         self._starter = starter
@@ -97,7 +102,7 @@ class Guardianship:
             task_status = trio.TASK_STATUS_IGNORED
             if trio.current_time() - since > STEADY_S:
                 pause_s = RESPAWN_S
-            log.warning("the guardian died; another takes its place", wait_s=pause_s)
+            log.warning("another guardian is started", wait_s=pause_s)
             await trio.sleep(pause_s)
             pause_s = min(pause_s * 2, LAST_RESPAWN_S)
 
@@ -107,14 +112,10 @@ class Guardianship:
         self.file.append(b"bye\n")
 
     async def _serve(self, task_status: trio.TaskStatus[None]) -> None:
-        reading, self._pipe = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(self._pipe, False)
         try:
-            popen, process = await self._starter.spawn_own(
-                "starting the guardian", partial(_start, reading, str(self.file.path))
-            )
+            process, pidfd = await self._begin()
         except OSError as error:
-            self._drop_pipe()
+            self.problem = _missing(f"none can be started: {error}")
             first = task_status is not trio.TASK_STATUS_IGNORED
             if first and error.errno != errno.ETIMEDOUT:  # the next try would not be better
                 words = (
@@ -124,13 +125,7 @@ class Guardianship:
             log.error("no guardian could be started", error=str(error))  # noqa: TRY400
             task_status.started()
             return
-        except trio.Cancelled:
-            self._drop_pipe()
-            raise
-        finally:
-            os.close(reading)
-        popen.returncode = 0  # it is reaped by its pidfd, and not by Popen, too
-        self.pid = popen.pid
+        self.pid, self.problem = process.pid, None
         self._behind = trio.Event()
         self._telling_anew = False
         # At once, and not by the task that catches up: the daemon may be killed before its turn.
@@ -138,13 +133,34 @@ class Guardianship:
             self._behind.set()
         task_status.started()
         try:
-            await self._until_it_ends(popen.pid)
+            await self._until_it_ends(process.pid, pidfd)
         finally:
-            self.pid = None
+            self.pid, self.problem = None, _missing("it died")
             self._starter.reaped_own(process)
+        log.warning("the guardian died", pid=process.pid)
 
-    async def _until_it_ends(self, pid: int) -> None:
-        pidfd = os.pidfd_open(pid)
+    async def _begin(self) -> tuple[procfs.Stat, int]:
+        """Start one that waits at our pipe; returns it with its pidfd, or raises `OSError`."""
+        reading, self._pipe = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self._pipe, False)
+        try:
+            popen, process = await self._starter.spawn_own(
+                "starting the guardian", partial(_start, reading, str(self.file.path))
+            )
+            popen.returncode = 0  # it is reaped by its pidfd, and not by Popen, too
+            try:
+                return process, os.pidfd_open(process.pid)
+            except OSError:  # nobody would notice its end
+                os.kill(process.pid, signal.SIGKILL)
+                self._starter.leave(process)
+                raise
+        except (OSError, trio.Cancelled):
+            self._drop_pipe()
+            raise
+        finally:
+            os.close(reading)
+
+    async def _until_it_ends(self, pid: int, pidfd: int) -> None:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._catch_up)
@@ -191,6 +207,13 @@ class Guardianship:
     def _drop_pipe(self) -> None:
         pipe, self._pipe = self._pipe, -1
         os.close(pipe)
+
+
+def _missing(why: str) -> str:
+    return (
+        f"there is no guardian ({why}); if the daemon were killed now, what modules started would"
+        " go on running until it is started again"
+    )
 
 
 def _start(reading: int, record: str) -> subprocess.Popen[bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import signal
@@ -282,10 +283,38 @@ async def test_nothing_is_begun_without_a_guardian_and_one_that_cannot_be_replac
             with trio.fail_after(PATIENCE_S):
                 while not any("no guardian" in one["event"] for one in logged):
                     await trio.lowlevel.checkpoint()
+            assert "no-such-program" in str(guardianship.problem)
             monkeypatch.setattr(guardianship_module, "command", command)
             with trio.fail_after(PATIENCE_S):
                 while guardianship.pid in (None, former):
                     await trio.lowlevel.checkpoint()
+        assert guardianship.problem is None
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("lacking", ["pipe2", "pidfd_open"])
+async def test_a_guardian_that_dies_when_no_descriptor_is_left_is_replaced_once_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacking: str
+) -> None:
+    """The daemon ended with 70: `prlimit` had lowered its limit, and clients took what was free."""
+
+    def none_left(*_: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    guardianship = guarding(tmp_path / "record")
+    async with trio.open_nursery() as nursery:
+        await nursery.start(guardianship.run)
+        former = guardianship.pid
+        assert former is not None
+        with monkeypatch.context() as exhausted:
+            exhausted.setattr(os, lacking, none_left)
+            os.kill(former, signal.SIGKILL)
+            with trio.fail_after(PATIENCE_S):
+                while "Too many open files" not in str(guardianship.problem):
+                    await trio.lowlevel.checkpoint()
+        with trio.fail_after(PATIENCE_S):
+            while guardianship.pid is None:
+                await trio.lowlevel.checkpoint()
         nursery.cancel_scope.cancel()
 
 

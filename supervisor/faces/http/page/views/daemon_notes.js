@@ -66,5 +66,6 @@ function* troubles(daemon) {
   }
   if (daemon.connections?.refused)
     yield `${count(daemon.connections.refused, "client")} refused: there was no room for more`;
+  if (daemon.guardian_problem) yield daemon.guardian_problem;
   if (daemon.data_dir_problem) yield daemon.data_dir_problem;
 }
