@@ -18,7 +18,7 @@ from protocol.events import Progress
 from protocol.replies import Operation
 from protocol.response import Response
 from supervisor.kernel.operations.op import Begun
-from supervisor.kernel.parties import Client, Party, RefusedError
+from supervisor.kernel.parties import Client, OutcomeOnly, Party, RefusedError
 from supervisor.kernel.request_checks import without_unseen
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.supervision.module import Module
@@ -44,6 +44,11 @@ class OwnRequest:
         self.ended = False
         self._scope = trio.CancelScope()
         self._room = trio.lowlevel.ParkingLot()
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the answer is only encoded: nobody within the daemon looks at it."""
+        return not isinstance(self.client, OutcomeOnly)
 
     def begin(self, begin: Callable[[], Begun], nursery: trio.Nursery) -> None:
         """Do at once what can be done at once, and the rest in a task."""
