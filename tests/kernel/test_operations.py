@@ -387,7 +387,8 @@ async def test_an_answer_that_is_longer_than_what_may_wait_for_a_client_is_refus
 ) -> None:
     monkeypatch.setattr("supervisor.runtime.turns.TURN_S", 0)
     monkeypatch.setattr("supervisor.kernel.operations.long_answers.PARTY_BYTES", 100)
-    made = [descriptor(tmp_path, ["true"], name=f"m{n}") for n in range(3)]
+    lazy = {"start": "lazy"}
+    made = [descriptor(tmp_path, ["true"], name=f"m{n}", supervision=lazy) for n in range(3)]
     async with daemon_with(tmp_path, *made) as daemon:
         asker, content = Asker(), {"op": "status", "args": {}}
         daemon.requests.begin(Party(ADA), "supervisor", "invoke", content, asker)
