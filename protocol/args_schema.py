@@ -67,7 +67,10 @@ class ArgsValidator:
             return False
 
     def acceptance(self, op: str) -> Accepts:
-        """Return what accepts the args of an op; it may raise `RecursionError`, which is a no."""
+        """Return what accepts the args of an op; what is returned may raise `RecursionError`.
+
+        That is over args that are too deep for it, and a no. To make it raises nothing.
+        """
         if op not in self._inputs:
             return nothing
         accepts = self.accepting[op] = self._acceptance(self._inputs[op])

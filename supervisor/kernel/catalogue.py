@@ -7,7 +7,7 @@ would start it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -87,11 +87,11 @@ class Catalogue:
 
     async def offers(self, principal: Principal) -> list[Offer]:
         """Return what a principal may see, by name; no hooks, which nobody calls."""
-        return [
-            self._offer(one)
-            async for one in each_in_turns(self._callable())
-            if principal.sees(one.name)
-        ]
+        return [one async for one in each_in_turns(self.offering(principal)) if one is not None]
+
+    def offering(self, principal: Principal) -> Iterator[Offer | None]:
+        """Give the same one by one, and None for what the principal does not see."""
+        return (self._offer(one) if principal.sees(one.name) else None for one in self._callable())
 
     def said(self, name: str) -> dict[str, Any]:
         """Return what is known of a module; nothing if it is not there."""

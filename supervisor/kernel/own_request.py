@@ -22,7 +22,7 @@ from supervisor.kernel.operations import Operations
 from supervisor.kernel.operations.connection import NARROW
 from supervisor.kernel.operations.op import Begun
 from supervisor.kernel.operations.scopes import ALL_MODULES, SCOPES, WHOLE_MODULE
-from supervisor.kernel.parties import Client, Handle, Invoke, Party, RefusedError
+from supervisor.kernel.parties import Client, Handle, Invoke, OutcomeOnly, Party, RefusedError
 from supervisor.kernel.prompts import PROMPT, Prompt, Prompts
 from supervisor.kernel.request_checks import (
     Doubt,
@@ -60,6 +60,11 @@ class OwnRequest:
         self.ended = False
         self._scope = trio.CancelScope()
         self._room = trio.lowlevel.ParkingLot()
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the answer is only encoded: nobody within the daemon looks at it."""
+        return not isinstance(self.client, OutcomeOnly)
 
     def begin(self, begin: Callable[[], Begun], nursery: trio.Nursery) -> None:
         """Do at once what can be done at once, and the rest in a task."""

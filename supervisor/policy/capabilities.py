@@ -67,6 +67,8 @@ class Glob(msgspec.Struct, frozen=True):
     head: str
     inner: tuple[str, ...]
     last: str
+    last_of_level: tuple[str, ...]
+    """`last`, with what may come behind it."""
     has_wildcard: bool
     length: int
     """So long is the shortest capability that it is about."""
@@ -76,7 +78,8 @@ class Glob(msgspec.Struct, frozen=True):
         """Take an entry apart."""
         head, *parts = entry.split(WILDCARD)
         *inner, last = parts or [""]
-        return cls(head, tuple(inner), last, bool(parts), len(entry) - len(parts))
+        of_level = tuple(f"{last}{level}" for level in _LEVELS)
+        return cls(head, tuple(inner), last, of_level, bool(parts), len(entry) - len(parts))
 
     def covers(self, capability: str) -> bool:
         """Tell whether the entry is about a capability (`covers`)."""
@@ -92,10 +95,12 @@ class Glob(msgspec.Struct, frozen=True):
             if at < 0:
                 return False
             at += len(part)
-        last = self.last
-        if not last or (len(capability) - at >= len(last) and capability.endswith(last)):
+        # Found nowhere, it is at no end of a level: mostly so, and a thousand are held against it.
+        if capability.find(self.last, at) < 0:
+            return False
+        if capability.endswith(self.last, at):
             return True
-        return any(capability.find(f"{last}{level}", at) >= 0 for level in _LEVELS)
+        return any(capability.find(of_level, at) >= 0 for of_level in self.last_of_level)
 
 
 def covers(entry: str, capability: str) -> bool:

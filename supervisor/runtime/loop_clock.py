@@ -43,12 +43,12 @@ class LoopClock(trio.abc.Clock, trio.abc.Instrument):
         clock: Callable[[], float] = time.perf_counter,
         *,
         turn_ended: Callable[[float, float], None] = lambda _began, _ended: None,
-        woke_late: Callable[[float], None] = lambda _late_s: None,
+        woke_late: Callable[[float, float], None] = lambda _late_s, _at: None,
     ) -> None:
         """Make one; `clock` is the monotonic time (s), whoever sleeps.
 
         `turn_ended` is told when each turn of the loop began and ended, by `clock`; `woke_late` how
-        many seconds too late the loop woke up.
+        many seconds too late the loop woke up, and when.
         """
         self._clock = clock
         self._turn_ended = turn_ended
@@ -101,7 +101,7 @@ class LoopClock(trio.abc.Clock, trio.abc.Instrument):
             if late_s > LATE_S:
                 # Back by the grace, but never to before it went to sleep.
                 self._lose(max(since + timeout - GRACE_S, since), at)
-                self._woke_late(late_s)
+                self._woke_late(late_s, at)
         self._looked_at = self._turn_began_at = at
 
     def _lose(self, since: float, until: float) -> None:

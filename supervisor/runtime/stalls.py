@@ -238,14 +238,15 @@ class Stalls:
         """Take note that the event loop has ended."""
         self._serving.turns_ended()
 
-    def woke_late(self, late_s: float) -> None:
-        """Take note that the loop slept for longer than it was to."""
-        self._continued()  # this is what it was about
-        before = self._own
+    def woke_late(self, late_s: float, at: float) -> None:
+        """Take note that the loop slept for longer than it was to, until `at`."""
+        continued, before = self._continued(), self._own
         self._look()
         stopped_s = late_s - (self._own.delayed_s - before.delayed_s)
-        if stopped_s > STOPPED_S:
+        if stopped_s > STOPPED_S:  # this is what the signal was about
             self._stopped(stopped_s)
+        elif continued and stopped_s <= LONG_S:  # or about one before, that was told as a stall
+            self._take_back(at)
 
     def status(self) -> dict[str, Any]:
         """Return what `status` shows."""

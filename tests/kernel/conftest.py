@@ -93,6 +93,7 @@ class Asked:
         self.party = Party(principal)
         self.principal = principal
         self._emit = emit
+        self.is_written = False
 
     async def emit(self, event: Progress | None) -> None:
         await self._emit(event)

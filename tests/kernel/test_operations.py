@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import trio
 
+from protocol.errors import Failure, Success
 from protocol.events import Log, Progress
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.operations import INPUTS, modules
@@ -356,3 +358,41 @@ async def test_an_end_that_is_asked_for_twice_is_hurried(tmp_path: Path) -> None
         last_exit = daemon.fleet.modules["m"].last_exit
         assert last_exit is not None
         assert last_exit.signal == 9
+
+
+@pytest.mark.fault(29)
+async def test_what_is_written_of_offers_was_encoded_in_turns_and_is_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("supervisor.runtime.turns.TURN_S", 0)  # each module is a turn of its own
+    inputs = {"go": {"type": "object"}}
+    made = [
+        descriptor(tmp_path, ["true"], name=name, inputs=inputs, supervision={"start": "lazy"})
+        for name in ("a", "b", "c")
+    ]
+    async with daemon_with(tmp_path, *made) as daemon:
+        asker, content = Asker(), {"op": "offers", "args": {}}
+        daemon.requests.begin(Party(ADA), "supervisor", "invoke", content, asker)
+        outcome = (await asker.response()).outcome
+        looked_at = await run(daemon, "offers")
+    assert isinstance(outcome, Success)
+    assert isinstance(outcome.said, msgspec.Raw)  # or it would be encoded in one step
+    assert [one.module for one in looked_at["modules"]] == ["a", "b", "c"]
+    assert msgspec.json.decode(outcome.said) == msgspec.to_builtins(looked_at)
+
+
+@pytest.mark.fault(29)
+async def test_an_answer_that_is_longer_than_what_may_wait_for_a_client_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("supervisor.runtime.turns.TURN_S", 0)
+    monkeypatch.setattr("supervisor.kernel.operations.long_answers.PARTY_BYTES", 100)
+    lazy = {"start": "lazy"}
+    made = [descriptor(tmp_path, ["true"], name=f"m{n}", supervision=lazy) for n in range(3)]
+    async with daemon_with(tmp_path, *made) as daemon:
+        asker, content = Asker(), {"op": "status", "args": {}}
+        daemon.requests.begin(Party(ADA), "supervisor", "invoke", content, asker)
+        outcome = (await asker.response()).outcome
+    assert isinstance(outcome, Failure)
+    assert outcome.details["reason"] == "queue_full"
+    assert "narrow" in outcome.message

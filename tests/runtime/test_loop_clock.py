@@ -23,7 +23,7 @@ class Machine:
         self.clock = LoopClock(
             lambda: self.at,
             turn_ended=lambda began, ended: self.turns.append(ended - began),
-            woke_late=self.late.append,
+            woke_late=lambda late_s, _: self.late.append(late_s),
         )
 
     def sleep(self, until: float, really_s: float) -> None:

@@ -131,7 +131,7 @@ def test_short_turns_are_not_looked_at_but_for_the_run_delay_now_and_then(world:
 @pytest.mark.fault(28)
 def test_a_stop_in_a_sleep_is_told_once_with_its_length(world: World) -> None:
     with structlog.testing.capture_logs() as logs:
-        world.stalls.woke_late(3.5)
+        world.stalls.woke_late(3.5, world.now)
         world.turn(("a#1", "stdout", 0.001))
     (line,) = logs
     assert (line["event"], line["seconds"]) == ("the daemon was suspended", 3.5)
@@ -182,6 +182,29 @@ def test_a_stop_of_which_the_signal_is_heard_a_little_later_is_no_stall_any_more
 
 
 @pytest.mark.fault(28)
+def test_a_stop_of_which_the_signal_is_heard_when_the_loop_wakes_late_is_no_stall_any_more(
+    world: World,
+) -> None:
+    # The machine is busy: so the signal comes later, and the loop wakes up late.
+    world.turn(("a#1", "stdout", 3.5))
+    world.continued = True
+    world.now += 0.5
+    world.delay += 0.5
+    world.stalls.woke_late(0.5, world.now)
+    assert world.longest is None
+    assert world.stalls.suspensions.last_s == 3.5
+
+
+@pytest.mark.fault(28)
+def test_a_signal_that_a_sleep_was_stopped_by_is_not_about_a_stall_before(world: World) -> None:
+    world.turn(("a#1", "stdout", 0.3))
+    world.continued = True
+    world.now += 0.5
+    world.stalls.woke_late(0.5, world.now)
+    assert world.longest == (300.0, "a#1", "stdout")
+
+
+@pytest.mark.fault(28)
 def test_a_signal_that_is_heard_much_later_is_about_something_else(world: World) -> None:
     world.turn(("a#1", "stdout", 3.5))
     world.now += 2.0
@@ -193,7 +216,7 @@ def test_a_signal_that_is_heard_much_later_is_about_something_else(world: World)
 
 def test_a_late_sleep_on_a_busy_machine_is_no_stop(world: World) -> None:
     world.delay += 3.0
-    world.stalls.woke_late(3.5)
+    world.stalls.woke_late(3.5, world.now)
     assert world.stalls.suspensions.count == 0
 
 

@@ -25,7 +25,7 @@ from supervisor.policy.verdict import Stopped
 from supervisor.runtime.supervision.call import Congestion
 
 Selection = Callable[[Any], Any]
-"""What of a result is shown."""
+"""What of a result is shown; it is given as the op said it (`Success.said`)."""
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -49,7 +49,7 @@ def tell_result(response: Response, view: Selection = whole, status: int = 200) 
     """Say the result of an op, or its failure as a route's error."""
     outcome = response.outcome
     if isinstance(outcome, Success):
-        shown = view(outcome.result)
+        shown = view(outcome.said)
         headers = [JSON]
         if isinstance(shown, Tagged):
             headers.append(("ETag", shown.tag))

@@ -4,19 +4,42 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from protocol.errors import Failure, Reason
+from protocol.frames import encode
 from protocol.response import Response
 from supervisor.faces.http.exchange import Tagged, Told, tell_failure, tell_result
 
 
 def modules(result: Any) -> Any:
     """Show the modules alone."""
-    return {"modules": result["modules"], "quarantined": result["quarantined"]}
+    status = _status(result)
+    return {"modules": status.modules, "quarantined": status.quarantined}
 
 
 def of_kind(kind: str, result: Any) -> Any:
     """Show the modules of a kind, under its plural."""
-    return {f"{kind}s": [one for one in result["modules"] if one["kind"] == kind]}
+    every = _status(result).modules
+    return {f"{kind}s": [one for one in every if _KIND.decode(one).kind == kind]}
+
+
+class _Status(msgspec.Struct):
+    modules: list[msgspec.Raw]
+    quarantined: msgspec.Raw
+
+
+class _Module(msgspec.Struct):
+    kind: str
+
+
+_STATUS = msgspec.json.Decoder(_Status)
+_KIND = msgspec.json.Decoder(_Module)
+
+
+def _status(result: Any) -> _Status:
+    # Of thousands of modules it is encoded already, and to build it would take one long step.
+    return _STATUS.decode(result if isinstance(result, msgspec.Raw) else encode(result))
 
 
 def agent_role(args: dict[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,8 @@ from protocol.dialects.mcp.rpc import (
     RpcError,
 )
 from protocol.errors import Failure, Outcome
+from protocol.frames import encode
+from protocol.host_call import UNENCODABLE
 from protocol.host_events import RegisteredAsset
 from protocol.mcp_server.client import REVISIONS
 from protocol.mcp_server.headers import param_problem
@@ -48,6 +50,9 @@ CAPABILITIES: dict[str, Any] = {
 
 PAGE = 500
 """Entries of a list in one answer."""
+
+PAGE_BYTES = 1 << 20
+"""Of these, as many as take so much together: their lengths are the modules'. One may be longer."""
 
 TTL_MS = 0
 """A change is told of at once; a list may be another one the next moment."""
@@ -115,10 +120,22 @@ def _page(
     problem = table.problem or table.unlisted.get(field)
     if not names and problem is not None:
         return RpcError(INTERNAL_ERROR, f"there is nothing to list: {problem}")
-    page, revision = names[at : at + PAGE], asked.client.revision
-    found: dict[str, Any] = {field: [definition_for(revision, entries[name]) for name in page]}
-    if at + PAGE < len(names):
-        found["nextCursor"] = page[-1]
+    revision, size = asked.client.revision, 0
+    page: list[msgspec.Raw] = []
+    try:
+        for name in names[at : at + PAGE]:
+            encoded = encode(definition_for(revision, entries[name]))
+            size += len(encoded)
+            if page and size > PAGE_BYTES:
+                break
+            page.append(msgspec.Raw(encoded))
+    except UNENCODABLE as error:
+        words = f"the {field} cannot be passed on: {type(error).__name__}"
+        return RpcError(INTERNAL_ERROR, words)
+    found: dict[str, Any] = {field: page}
+    at += len(page)
+    if at < len(names):
+        found["nextCursor"] = names[at - 1]
     return _cacheable(found, asked)
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 import trio
 
-from protocol.frames import encode
 from supervisor.kernel.metrics import Form
+from supervisor.kernel.operations.long_answers import LongAnswers
 from supervisor.kernel.operations.op import MODULE, Asked, Begun, Op, Parts, args_schema
 from supervisor.kernel.status import daemon_status
 from supervisor.policy.principals import Principal
@@ -19,10 +18,6 @@ from supervisor.runtime.turns import Turn
 
 if TYPE_CHECKING:
     from supervisor.kernel.exposition import Exposition
-
-LONG_ANSWERS = 2
-"""So many statuses that take more than a turn are made at a time."""
-
 
 LOOK_WITHIN_S = 1.0
 """How long a status waits for a look at orphans, which the kernel may hold up."""
@@ -64,7 +59,7 @@ class FigureOps:
     def __init__(self, parts: Parts) -> None:
         """Prepare to serve."""
         self._parts = parts
-        self._telling = trio.Semaphore(LONG_ANSWERS)
+        self._answers = LongAnswers()
         self._writing = trio.Semaphore(1)
 
     def ops(self) -> Mapping[str, Op]:
@@ -93,7 +88,7 @@ class FigureOps:
     def _status_of_all(self, asked: Asked, more: dict[str, bool]) -> Begun:
         # First, so that what is said of a module is not older than the reloads that are counted.
         principal, shown = asked.principal, self._whole(asked.principal)
-        return self._tell(self._told(principal, **more), shown, asked.party.telling)
+        return self._answers.tell(self._told(principal, **more), shown, asked.party.telling)
 
     def _whole(self, principal: Principal) -> dict[str, Any]:
         """Return the answer to `status`, but for the modules."""
@@ -138,49 +133,6 @@ class FigureOps:
             for _, module in by_name
         )
 
-    def _tell(
-        self, told: Iterator[Any], shown: dict[str, Any], telling: trio.Semaphore
-    ) -> dict[str, Any] | Awaitable[msgspec.Raw]:
-        """Take in what is told of modules: at once if there is a turn's time for all of it."""
-        try:
-            telling.acquire_nowait()
-        except trio.WouldBlock:
-            return self._tell_behind_others(told, shown, telling)
-        with contextlib.ExitStack() as held:
-            held.callback(telling.release)
-            if _tell_a_turn(told, shown["modules"]):
-                return shown
-            held.pop_all()
-        return self._tell_the_rest(told, shown, telling)
-
-    async def _tell_behind_others(
-        self, told: Iterator[Any], shown: dict[str, Any], telling: trio.Semaphore
-    ) -> msgspec.Raw:
-        await telling.acquire()
-        return await self._tell_the_rest(told, shown, telling)
-
-    async def _tell_the_rest(
-        self, told: Iterator[Any], shown: dict[str, Any], telling: trio.Semaphore
-    ) -> msgspec.Raw:
-        """Take it in a turn at a time: of thousands it takes longer than neighbours should wait.
-
-        It takes megabytes, too: so a party has one at a time, and all have a few. What was told is
-        encoded in the same turns: as objects it would be encoded in one step, and the garbage
-        collector would look through all of them.
-        """
-        try:
-            async with self._telling:
-                encoded = shown["modules"]
-                encoded[:] = map(encode, encoded)
-                over = False
-                while not over:
-                    await trio.lowlevel.checkpoint()
-                    over = _tell_a_turn((one and encode(one) for one in told), encoded)
-                modules = msgspec.Raw(b"[%s]" % b",".join(encoded))
-                return msgspec.Raw(encode({**shown, "modules": modules}))
-        finally:
-            telling.release()
-
     async def _metrics(self, args: dict[str, Any], asked: Asked) -> Any:
         """Write what `status` says; a turn at a time, since it takes as long as that."""
         blocking = self._parts.facts.custody.blocking
@@ -201,15 +153,3 @@ def _import() -> type[Exposition]:
     from supervisor.kernel.exposition import Exposition  # noqa: PLC0415
 
     return Exposition
-
-
-def _tell_a_turn(told: Iterator[Any], into: list[Any]) -> bool:
-    """Take as much as a turn has time for; return whether that was all."""
-    turn = Turn()
-    turn.begin()
-    for one in told:
-        if one is not None:
-            into.append(one)
-        if turn.over:
-            return False
-    return True

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import msgspec
 import trio
 
 from protocol.events import Log
+from protocol.frames import encode
+from supervisor.kernel.operations.long_answers import LongAnswers
 from supervisor.kernel.operations.op import MODULE, Asked, Op, Parts, args_schema
 from supervisor.kernel.resource_updates import URI_CHARS, ResourceFollower
 
@@ -43,6 +46,7 @@ class OfferOps:
     def __init__(self, parts: Parts) -> None:
         """Prepare to serve."""
         self._catalogue = parts.catalogue
+        self._answers = LongAnswers()
         self._updates = parts.updates
         self._module = parts.module
 
@@ -57,7 +61,11 @@ class OfferOps:
         if args.get("wait", True):
             await catalogue.wait_known(principal)
         version = catalogue.version  # what changes while it is told is told of as a change
-        return {"version": version, "modules": await catalogue.offers(principal)}
+        if not asked.is_written:
+            return {"version": version, "modules": await catalogue.offers(principal)}
+        told = (one and msgspec.Raw(encode(one)) for one in catalogue.offering(principal))
+        begun = self._answers.tell(told, {"version": version, "modules": []}, asked.party.telling)
+        return begun if isinstance(begun, dict) else await begun
 
     async def _follow(self, asked: Asked) -> None:
         changed = trio.Event()

@@ -47,6 +47,10 @@ class Asked(Protocol):
     def session_id(self) -> str | None:
         """The session that was named with it, as it was named."""
 
+    @property
+    def is_written(self) -> bool:
+        """Whether the answer is only encoded: nobody within the daemon looks at it."""
+
     async def emit(self, event: Progress | None) -> None:
         """Send an event once there is room for it; None waits for the room, and sends nothing."""
 

@@ -77,7 +77,9 @@ class Looks:
             try:
                 thread.start()
             except RuntimeError:  # the system gives no further thread
-                self._run(row)  # in this one, however long that takes
+                # In this one, however long that takes: it is never the event loop's. Whoever has
+                # one comes from a thread of `BlockingWork`, or looks before the loop begins.
+                self._run(row)
             while not row.wait(patience_s):
                 if self._leave(row, patience_s):
                     patience_s = max(patience_s / 2, LEAST_PATIENCE_S)

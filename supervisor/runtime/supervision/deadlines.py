@@ -10,12 +10,13 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
+import time
 from collections.abc import Callable
 from typing import Protocol
 
 import trio
 
-from supervisor.runtime.turns import SERVING, THE_DAEMON
+from supervisor.runtime.turns import SERVING, THE_DAEMON, TURN_S
 
 COMPACT_FROM = 64
 """Below this many entries, cancelled ones are not worth sweeping out."""
@@ -27,7 +28,11 @@ MOST_LENGTHS = 64
 
 DUE_AT_ONCE = 128
 """So many timers, and so many with a bound, are told in a turn of the loop: to end a request takes
-some 50 us."""
+some 50 us. What takes longer, such as to lay out a part of a table, has no more than `SHARE_S`."""
+
+SHARE_S = TURN_S / 2
+"""How long timers are called in a turn of the loop, and how long those with a bound are told; the
+last one is finished. Not what others leave over: who waits for a time was promised that."""
 
 
 class Bounded(Protocol):
@@ -65,7 +70,9 @@ class Timer:
 class Deadlines:
     """Call actions at their times; an action must neither block nor raise."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        """`clock` is what a turn is measured by."""
+        self._clock = clock
         self._heap: list[tuple[float, int, Timer]] = []
         self._order = itertools.count()
         self._cancelled = 0
@@ -89,12 +96,12 @@ class Deadlines:
         """Have `action` called `delay_s` seconds from now (monotonic)."""
         return self.at(trio.current_time() + delay_s, action)
 
-    def at(self, time: float, action: Callable[[], None]) -> Timer:
+    def at(self, when: float, action: Callable[[], None]) -> Timer:
         """Have `action` called at a time of trio's clock; those of one time make one wake-up."""
         timer = Timer(self, action)
-        entry = (time, next(self._order), timer)
+        entry = (when, next(self._order), timer)
         heapq.heappush(self._heap, entry)
-        if time < self._wakes_at:
+        if when < self._wakes_at:
             self._earlier.set()
         return timer
 
@@ -120,6 +127,7 @@ class Deadlines:
             for one, _ in itertools.takewhile(lambda kept: kept[1] <= now, queue.items())
         )
         due = list(itertools.islice(bounded, DUE_AT_ONCE))
+        until = self._clock() + SHARE_S
         for _ in range(DUE_AT_ONCE):
             if not self._heap or self._heap[0][0] > now or self._heap[0][1] > first_added:
                 break
@@ -129,10 +137,15 @@ class Deadlines:
                 self._cancelled -= 1
             else:
                 action()
+                if self._clock() >= until:
+                    break
+        until = self._clock() + SHARE_S
         for queue, one in due:
             if queue.get(one, math.inf) <= now:  # else it has left
                 del queue[one]
                 one.expired()
+                if self._clock() >= until:
+                    break
 
     def _next_at(self) -> float:
         # A cancelled entry is no reason to wake up.

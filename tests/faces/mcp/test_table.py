@@ -1,11 +1,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
+from protocol.dialects.mcp.rpc import RpcError
 from protocol.errors import Failure
+from protocol.frames import encode
+from supervisor.faces.mcp.methods import PAGE_BYTES, _page
+from supervisor.faces.mcp.request import ClientRequest
 from supervisor.faces.mcp.table import Table, laying_out
 from supervisor.faces.mcp.table_on_its_way import TableOnItsWay
 from supervisor.kernel.catalogue import Offer
@@ -51,3 +57,23 @@ def test_a_table_of_many_tools_is_laid_out_in_turns(monkeypatch: pytest.MonkeyPa
     assert (table, one_turn) == (whole, 1)
     assert list(table.tools) == [f"m__t{one}" for one in range(TOOLS)]
     assert many_turns > TOOLS
+
+
+@pytest.mark.fault(29)
+def test_a_page_of_a_list_is_no_longer_than_may_be_encoded_at_once() -> None:
+    entry = {"description": "x" * (PAGE_BYTES // 2)}
+    entries = {f"t{number}": {"name": f"t{number}", **entry} for number in range(3)}
+    entries["long"] = {"name": "long", "description": "x" * (2 * PAGE_BYTES)}
+    entries["last"] = {"name": "last"}
+    table = cast("Table", SimpleNamespace(problem=None, unlisted={}))
+    params: dict[str, Any] = {}
+    asked = SimpleNamespace(params=params, client=SimpleNamespace(revision="r", is_modern=False))
+    pages: list[list[str]] = []
+    while not pages or "cursor" in params:
+        page = _page("tools", entries, table, cast("ClientRequest", asked))
+        assert not isinstance(page, RpcError)
+        params.clear()
+        pages.append([one["name"] for one in msgspec.json.decode(encode(page["tools"]))])
+        if "nextCursor" in page:
+            params["cursor"] = page["nextCursor"]
+    assert pages == [["t0"], ["t1"], ["t2"], ["long"], ["last"]]

@@ -12,6 +12,7 @@ from supervisor.runtime.supervision.deadlines import (
     COMPACT_FROM,
     DUE_AT_ONCE,
     MOST_LENGTHS,
+    SHARE_S,
     Deadlines,
 )
 
@@ -203,6 +204,37 @@ async def test_of_many_that_are_due_only_some_are_told_in_one_turn(
     trio.lowlevel.remove_instrument(steps)
     assert steps.of(Deadlines.run) == 3
     assert sorted(called) == sorted(one for n in range(3 * DUE_AT_ONCE) for one in (n, -n))
+
+
+@pytest.mark.fault(29)
+async def test_what_is_due_and_takes_long_is_told_a_few_at_a_time_of_either_kind(
+    mock_clock: Clock, nursery: trio.Nursery
+) -> None:
+    # A hundred clients whose list of tools is laid out in turns had 0.5 ms each, one by one.
+    spent_s = 0.0
+    told: list[str] = []
+
+    class Slow:
+        def __init__(self, kind: str) -> None:
+            self._kind = kind
+
+        def expired(self) -> None:
+            nonlocal spent_s
+            spent_s += SHARE_S
+            told.append(self._kind)
+
+    deadlines, many = Deadlines(lambda: spent_s), 10
+    nursery.start_soon(deadlines.run)
+    for _ in range(many):
+        deadlines.bound(Slow("bound"), 5, trio.current_time())
+        deadlines.at(5.0, Slow("timer").expired)
+    await pass_time(mock_clock, 0)
+    steps = Steps()
+    trio.lowlevel.add_instrument(steps)
+    await pass_time(mock_clock, 5)
+    trio.lowlevel.remove_instrument(steps)
+    assert steps.of(Deadlines.run) == many
+    assert told == ["timer", "bound"] * many
 
 
 class Steps(trio.abc.Instrument):

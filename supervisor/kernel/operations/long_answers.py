@@ -1,0 +1,92 @@
+"""Answers with something of each module: of thousands it takes longer than neighbours should wait.
+
+What fits in a turn is answered at once. The rest is taken in, and encoded, a turn at a time. As
+objects it would be encoded in one step, and the garbage collector would look through all of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Iterator
+from typing import Any
+
+import msgspec
+import trio
+
+from protocol.errors import Failure, Reason
+from protocol.frames import encode
+from supervisor.kernel.parties import RefusedError
+from supervisor.runtime.held_bytes import PARTY_BYTES
+from supervisor.runtime.turns import Turn
+
+AT_ONCE = 2
+"""So many answers that take more than a turn are made at a time: each takes megabytes."""
+
+
+class LongAnswers:
+    """Those of one op."""
+
+    def __init__(self) -> None:
+        self._telling = trio.Semaphore(AT_ONCE)
+
+    def tell(
+        self, told: Iterator[Any], shown: dict[str, Any], telling: trio.Semaphore
+    ) -> dict[str, Any] | Awaitable[msgspec.Raw]:
+        """Take what is told of modules into `shown`; None is nothing, and takes time all the same.
+
+        `telling` is that of the party (`Party.telling`): it has one long answer at a time.
+        """
+        try:
+            telling.acquire_nowait()
+        except trio.WouldBlock:
+            return self._tell_behind_others(told, shown, telling)
+        with contextlib.ExitStack() as held:
+            held.callback(telling.release)
+            if _tell_a_turn(told, shown["modules"]):
+                return shown
+            held.pop_all()
+        return self._tell_the_rest(told, shown, telling)
+
+    async def _tell_behind_others(
+        self, told: Iterator[Any], shown: dict[str, Any], telling: trio.Semaphore
+    ) -> msgspec.Raw:
+        await telling.acquire()
+        return await self._tell_the_rest(told, shown, telling)
+
+    async def _tell_the_rest(
+        self, told: Iterator[Any], shown: dict[str, Any], telling: trio.Semaphore
+    ) -> msgspec.Raw:
+        try:
+            async with self._telling:
+                encoded = shown["modules"]
+                encoded[:] = map(encode, encoded)
+                size, over = 0, False
+                while not over:
+                    await trio.lowlevel.checkpoint()
+                    before = len(encoded) if size else 0
+                    over = _tell_a_turn((one and encode(one) for one in told), encoded)
+                    size += sum(map(len, encoded[before:]))
+                    if size > PARTY_BYTES:
+                        raise RefusedError(_too_long())
+                modules = msgspec.Raw(b"[%s]" % b",".join(encoded))
+                return msgspec.Raw(encode({**shown, "modules": modules}))
+        finally:
+            telling.release()
+
+
+def _too_long() -> Failure:
+    words = f"the answer takes more than the {PARTY_BYTES} bytes that are held for a client"
+    words += "; ask as somebody who sees fewer modules (`narrow`)"
+    return Failure.because(Reason.QUEUE_FULL, words)
+
+
+def _tell_a_turn(told: Iterator[Any], into: list[Any]) -> bool:
+    """Take as much as a turn has time for; return whether that was all."""
+    turn = Turn()
+    turn.begin()
+    for one in told:
+        if one is not None:
+            into.append(one)
+        if turn.over:
+            return False
+    return True
