@@ -18,6 +18,20 @@ from supervisor.kernel.daemon import Daemon
 OUT_OF_DESCRIPTORS_PAUSE_S = 0.25
 """With no descriptor left, accepting waits a little: those that exist are to be served."""
 
+OF_ONE_CLIENT = (
+    errno.ECONNABORTED,
+    errno.EPERM,
+    errno.EPROTO,
+    errno.ENOPROTOOPT,
+    errno.EOPNOTSUPP,
+    errno.ENONET,
+    errno.ENETDOWN,
+    errno.ENETUNREACH,
+    errno.EHOSTDOWN,
+    errno.EHOSTUNREACH,
+)
+"""What `accept` says of a client that has gone, or that a firewall keeps out (accept(2))."""
+
 ENDING = Failure.because(
     Reason.STOPPING,
     "the daemon has stopped its modules and ends; nothing was begun, so try again later",
@@ -80,6 +94,9 @@ async def _accept(
         try:
             client, _ = await waiting.accept()
         except OSError as error:
+            if error.errno in OF_ONE_CLIENT:
+                await trio.lowlevel.checkpoint()
+                continue
             if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                 raise
             if error.errno == errno.EMFILE and admission.make_room():

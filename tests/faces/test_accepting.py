@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 from collections import Counter
 from pathlib import Path
@@ -12,7 +13,7 @@ import trio
 import trio.testing
 
 from supervisor.faces import control_socket
-from supervisor.faces.accepting import _accept
+from supervisor.faces.accepting import OF_ONE_CLIENT, _accept
 from supervisor.faces.admission import Admission
 from supervisor.faces.conversation import Conversation
 from supervisor.kernel.status import Connections
@@ -58,6 +59,41 @@ async def test_of_a_crowd_one_client_is_let_in_in_a_turn(tmp_path: Path) -> None
             accepting.cancel_scope.cancel()
     trio.lowlevel.remove_instrument(turns)
     assert len(set(let_in)) == CLIENTS
+
+
+@pytest.mark.parametrize("number", OF_ONE_CLIENT)
+async def test_a_client_that_cannot_be_accepted_keeps_nobody_else_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """It has gone already, or a firewall keeps it out: the others are let in as ever."""
+    let_in, tries = trio.Event(), 0
+
+    async def serve(client: trio.socket.SocketType) -> None:
+        client.close()
+        let_in.set()
+
+    async def once_not(listener: trio.socket.SocketType) -> object:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise OSError(number, os.strerror(number))
+        return await accept(listener)
+
+    with contextlib.ExitStack() as owned:
+        listener = owned.enter_context(socket.socket(socket.AF_UNIX))
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+        owned.enter_context(socket.socket(socket.AF_UNIX)).connect(listener.getsockname())
+        kind = type(trio.socket.from_stdlib_socket(listener))
+        accept = kind.accept
+        monkeypatch.setattr(kind, "accept", once_not)
+        async with trio.open_nursery() as accepting:
+            places = Admission(FileLimit(), Connections())
+            accepting.start_soon(_accept, listener, places, serve, accepting)
+            with trio.fail_after(WAIT_S):
+                await let_in.wait()
+            accepting.cancel_scope.cancel()
+    assert tries >= 2
 
 
 @pytest.mark.fault(29)
