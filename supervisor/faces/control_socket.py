@@ -25,6 +25,7 @@ from supervisor.faces.accepting import (
     CROWDED,
     ENDING,
     NOT_STARTED,
+    Refuse,
     accept_until_stopped,
     stop_listening,
 )
@@ -62,9 +63,17 @@ class SocketPathError(Exception):
     """A socket cannot be made at this path."""
 
 
+def _refuse(descriptor: int, failure: Failure) -> None:
+    with contextlib.suppress(OSError):
+        os.write(descriptor, done_line(None, Response(failure)))
+
+
 @contextlib.contextmanager
-def listening(path: Path) -> Iterator[socket.socket]:
-    """Own the path and listen; raises `SocketTakenError` or `SocketPathError`."""
+def listening(path: Path, refuse: Refuse = _refuse) -> Iterator[socket.socket]:
+    """Own the path and listen; raises `SocketTakenError` or `SocketPathError`.
+
+    `refuse` tells those who are never let in, in the words of what is served there.
+    """
     if len(os.fsencode(path)) > MAX_PATH_BYTES:
         message = f"{path} is longer than the {MAX_PATH_BYTES} bytes a socket's path may have"
         raise SocketPathError(message)
@@ -83,7 +92,7 @@ def listening(path: Path) -> Iterator[socket.socket]:
             owned.callback(_remove, path)
             listener.listen(BACKLOG)
             # It may fail to start yet, or have failed to serve: who came meanwhile is told.
-            owned.callback(stop_listening, listener, _refuse, NOT_STARTED)
+            owned.callback(stop_listening, listener, refuse, NOT_STARTED)
         except OSError as error:
             message = f"cannot listen on {path}: {error.strerror}"
             raise SocketPathError(message) from None
@@ -138,11 +147,6 @@ async def _serve_client(
     # A mistake of ours over one client's request is not to end the daemon.
     except Exception:
         log.exception("conversation failed")
-
-
-def _refuse(descriptor: int, failure: Failure) -> None:
-    with contextlib.suppress(OSError):
-        os.write(descriptor, done_line(None, Response(failure)))
 
 
 def _refuse_unread(daemon: Daemon, client: trio.socket.SocketType) -> None:

@@ -75,7 +75,7 @@ def listening(exposure: Exposure, control: Path) -> Iterator[list[Door]]:
     Raises `SocketTakenError` and `SocketPathError`.
     """
     path = control.with_name(SOCKET_NAME)
-    with control_socket.listening(path) as unix:
+    with control_socket.listening(path, _refuse) as unix:
         doors = [Door(unix, Peer(None), str(path))]
         if exposure.host is None:
             yield doors

@@ -6,6 +6,7 @@ import base64
 import os
 import pwd
 import shutil
+import socket
 import stat
 import subprocess
 from pathlib import Path
@@ -19,6 +20,7 @@ from supervisor.faces.control_socket import SocketPathError, SocketTakenError
 from supervisor.faces.http.serving import listening
 from supervisor.policy.http_exposure import Exposure
 from supervisor.runtime.files import looks
+from tests.bounds import WAIT_S
 from tests.faces.http.client import LOOPBACK, served
 from tests.faces.http.test_routes import CALM
 from tests.factories import actor, open_files, opened_since
@@ -285,3 +287,14 @@ def test_two_daemons_do_not_share_a_socket(tmp_path: Path) -> None:
         listening(Exposure(), tmp_path / "b.sock"),
     ):
         raise AssertionError
+
+
+def test_who_comes_while_a_start_fails_is_told_so_in_http(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(WAIT_S)
+        with listening(Exposure(), tmp_path / "stdiod.sock"):
+            client.connect(str(tmp_path / "http.sock"))
+            client.sendall(b"GET /api/v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        said = client.recv(1 << 16)
+    assert said.startswith(b"HTTP/1.1 503 ")
+    assert b"could not start" in said
