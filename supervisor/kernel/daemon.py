@@ -176,9 +176,9 @@ class Daemon:
         if scope.cancelled_caught:
             self._name_survivors()
         # Those who were in flight have an answer now, and it may wait for the disk.
-        if self._durability.waiting:
-            self.facts.custody.blocking.begin_end()
-        await self._durability.wait_told()
+        since = trio.current_time()
+        if not await self._durability.wait_told():
+            self.facts.custody.blocking.begin_end(trio.current_time() - since)
         self._fleet_stopped.set()
 
     async def _hurry_fleet(self) -> None:

@@ -21,6 +21,7 @@ class Durability:
 
     def __init__(self, recorder: Recorder, deadlines: Deadlines) -> None:
         self.waiting = 0
+        self._unstored = 0
         self._recorder = recorder
         self._deadlines = deadlines
         self._none_waits = trio.lowlevel.ParkingLot()
@@ -38,6 +39,7 @@ class Durability:
             if timer is not None:
                 timer.cancel()
             self.waiting -= 1
+            self._unstored += failure is not None
             if not self.waiting:
                 self._none_waits.unpark_all()
             done(failure)
@@ -62,10 +64,15 @@ class Durability:
         if found:
             raise RefusedError(_unstored("it is done, but could not be stored", found[0]))
 
-    async def wait_told(self) -> None:
-        """Return when no answer waits any more; that is bounded by `FLUSH_S`."""
+    async def wait_told(self) -> bool:
+        """Return when no answer waits any more, and whether what they waited for was stored.
+
+        That is bounded by `FLUSH_S`.
+        """
+        unstored = self._unstored
         while self.waiting:
             await self._none_waits.park()
+        return self._unstored == unstored
 
 
 def _too_slow() -> Failure:

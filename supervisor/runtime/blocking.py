@@ -70,10 +70,13 @@ class BlockingWork:
         """What does the work if the system gives no further thread."""
         self._ends_at: float | None = None
 
-    def begin_end(self) -> None:
-        """Have the daemon's end wait for no thread longer than `END_S` from now, or `LEAST_S`."""
+    def begin_end(self, waited_s: float = 0.0) -> None:
+        """Have the daemon's end wait for no thread longer than `END_S` from now, or `LEAST_S`.
+
+        It has waited for `waited_s` of that already, for what did not answer.
+        """
         if self._ends_at is None:
-            self._ends_at = self._clock() + END_S
+            self._ends_at = self._clock() + END_S - waited_s
 
     def end_left_s(self) -> float:
         """Return how long the daemon's end may wait for what it waits for next; it has begun."""

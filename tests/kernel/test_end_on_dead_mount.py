@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 import trio
 
+from protocol.errors import Failure, Reason
 from supervisor.kernel.assets.checks import AssetChecks, Looked
 from supervisor.kernel.assets.store import AssetOptions, AssetStore
 from supervisor.kernel.daemon import running
+from supervisor.kernel.recorder import Kept
 from supervisor.kernel.store.settings import JournalOptions
 from supervisor.policy.findings import Found
 from supervisor.runtime import blocking
@@ -25,12 +27,15 @@ class Asked(BlockingWork):
     """Notes who waits at the daemon's end, and asks how long it may."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(lambda: self.now)
+        self.now = 0.0
         self.by: list[str] = []
+        self.told: list[float] = []
 
     def end_left_s(self) -> float:
         self.by.append(sys._getframe(1).f_code.co_qualname)
-        return super().end_left_s()
+        self.told.append(super().end_left_s())
+        return self.told[-1]
 
 
 @pytest.mark.fault(36)
@@ -51,6 +56,33 @@ async def test_whoever_waits_for_it_at_the_end_has_what_the_others_have_left(
             daemon.facts.log_files.append("m", b"a line\n")
     waited = [one for one in asked.by if one != "BlockingWork.run"]  # who was cancelled by then
     assert waited == ["Journal.end", "LedgerFile.close", "leave", "LogFiles.close"]
+
+
+@pytest.mark.fault(36)
+@pytest.mark.parametrize("failure", [None, Failure.because(Reason.STORAGE, "too slow")])
+async def test_only_what_did_not_answer_has_had_its_time_before_the_clients_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Failure | None
+) -> None:
+    """Else what only the memory has, such as histories, had 0.5 s after clients that read late."""
+    asked, waiting = Asked(), list[Kept]()
+    async with running(
+        Found(),
+        data_dir=tmp_path / "data",
+        containment="process_group",
+        memory=JournalOptions(),
+        blocking=asked,
+    ) as daemon:
+        assert daemon.facts.journal is not None
+        monkeypatch.setattr(daemon.facts.journal, "flush", waiting.append)
+        daemon._durability.confirm(lambda _: None)
+        with trio.fail_after(WAIT_S):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(daemon.stop_fleet)
+                while not daemon._durability._none_waits:  # the end waits for the disk
+                    await trio.lowlevel.checkpoint()
+                waiting.pop()(failure)
+        asked.now = 2 * blocking.END_S  # clients take their last answers
+    assert asked.told[0] == (blocking.END_S if failure is None else blocking.LEAST_S)
 
 
 @pytest.mark.fault(36)
