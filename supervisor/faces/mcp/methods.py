@@ -113,7 +113,7 @@ def _page(
     names, cursor = list(entries), asked.params.get("cursor")
     at = 0
     if cursor is not None:
-        if cursor not in entries:
+        if not isinstance(cursor, str) or cursor not in entries:
             words = f"the cursor {described(cursor)} is of a list that has changed; begin anew"
             return RpcError(INVALID_PARAMS, words)
         at = names.index(cursor) + 1

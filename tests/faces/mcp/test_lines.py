@@ -137,7 +137,8 @@ async def test_failures_are_told_to_the_model_and_mistakes_to_the_client(tmp_pat
         for params in ({}, {"name": 5}, {"name": "test_simple_text", "arguments": []}):
             assert (await client.error("tools/call", params))["code"] == -32602
         assert (await client.error("no/such"))["code"] == -32601
-        assert (await client.error("tools/list", {"cursor": "x"}))["code"] == -32602
+        for cursor in ("x", 5, [1], {"a": 1}):
+            assert (await client.error("tools/list", {"cursor": cursor}))["code"] == -32602
 
 
 async def test_a_crash_is_told_with_what_it_died_of(tmp_path: Path) -> None:
