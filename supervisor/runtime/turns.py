@@ -168,10 +168,11 @@ TURN_S = 0.005
 being served then is finished, and a second task may serve what waited: so it is 20 ms at the most,
 unless one request alone takes longer."""
 
-ALL_S = 0.008
+ALL_S = 0.006
 """What all have together in a turn of the loop: where there are many, each has less. A plain call
-needs three turns, one to come in, one to be answered, and before each it may have just missed one;
-so with what the last one takes longer than it should, they have to be well below 50 ms."""
+comes in, and its answer does, each after up to three turns: the one it just missed, one in which
+others were called, and its own. Those six, with what the last one of a turn takes longer than it
+should, have to be well below 50 ms."""
 
 LEAST_S = 0.0005
 """But no less than that, or nobody would get on."""
