@@ -56,7 +56,10 @@ async def test_requests_that_waited_are_served_in_the_order_they_were_written(
         )
         await client.stream.send_eof()
         dones = [line for line in await client.rest() if line["type"] == "done"]
-        assert [done.get("requestId") for done in dones[:2]] == ["flood", None]
+        order = [done.get("requestId") for done in dones]
+        assert order[0] == "flood"
+        # A turn may be over between any two: the first may have its answer before that.
+        assert order.index(None) < min(order.index("stop"), order.index("late"))
         ok = {done.get("requestId"): done["ok"] for done in dones}
         assert len(dones) == len(ok)
         assert ok == {"flood": False, None: False, "early": True, "stop": True, "late": False}

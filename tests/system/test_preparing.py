@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.bounds import until
 from tests.system.conftest import StartDaemon
 from tests.system.descriptors import PYTHON, misbehaving
 from tests.system.liveness import Liveness
@@ -53,7 +54,14 @@ def test_its_success_outlives_the_daemon_until_it_is_asked_for_anew(
     waiting = daemon.client.send("supervisor", "invoke", {"op": "wait", "args": {}})
     told = next(daemon.client.lines())
     assert told["message"].startswith("one is preparing: `stdiod logs -f one`")
-    (shown,) = daemon.status("one")["instances"]
+
+    def said() -> dict[str, Any] | None:
+        # The process may be there before the daemon knows of it, or has read what it wrote.
+        return next(
+            (one for one in daemon.status("one")["instances"] if one.get("last_line")), None
+        )
+
+    shown = until(said, "a line of the process that prepares")
     assert (shown["id"], shown["state"]) == ("one#1", "preparing")
     assert shown["last_line"] == "the last words"
     gate.release()
