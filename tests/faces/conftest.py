@@ -105,7 +105,8 @@ async def connected(
 async def congested(folder: Path) -> AsyncIterator[tuple[Daemon, Client]]:
     """Have a client with an open request `flood` whose answers it does not read."""
     noisy = factories.actor(folder, name="noisy", supervision=CALM)
-    quiet = factories.actor(folder, name="quiet", supervision=CALM)
+    unhurried = {**CALM, "timeouts": {"exit_s": 0.1, "stop_s": factories.GENEROUS_S}}
+    quiet = factories.actor(folder, name="quiet", supervision=unhurried)
     async with (
         daemon_with(folder, noisy, quiet) as daemon,
         connected(daemon, buffer_bytes=4096) as client,

@@ -13,7 +13,7 @@ from protocol.descriptor.model import Descriptor
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.grants.operator_policy import OperatorPolicy
 from tests.factories import GENEROUS_S, PYTHON, descriptor
-from tests.kernel.conftest import ask, daemon_with
+from tests.kernel.conftest import Asker, ask, daemon_with
 from tests.kernel.test_lineage import Noting
 from tests.principals import ADA
 
@@ -331,13 +331,13 @@ async def test_calls_end_with_the_request_and_their_children_too(tmp_path: Path)
     async with daemon_with(
         tmp_path, a, b, operator=allowing(tmp_path), recorder=recorder
     ) as daemon:
-        asker = ask(
-            daemon,
-            "a",
-            "calls",
-            args={"calls": [payload("invoke", module="b", op="hang")]},
-            timeout_s=0.3,
-        )
+        asker = Asker()
+        args = {"calls": [payload("invoke", module="b", op="hang")]}
+        submitted = daemon.requests.invoke(ADA, "a", {"op": "calls", "args": args}, asker)
+        assert submitted is not None
+        while not daemon.fleet.modules["b"].in_flight:
+            await trio.lowlevel.checkpoint()
+        submitted.expired()
         assert (await asker.document())["error"]["code"] == "timeout"
         child = recorder.invoked("hang")
         assert child["error"]["details"]["reason"] == "parent_ended"
@@ -386,7 +386,7 @@ async def test_no_more_calls_are_open_than_a_request_may_have(tmp_path: Path) ->
     a, b = caller(tmp_path, "a"), caller(tmp_path, "b", supervision={"queue": 2000})
     async with daemon_with(tmp_path, a, b, operator=allowing(tmp_path)) as daemon:
         calls = [
-            {**payload("invoke", str(number), module="b", op="hang"), "timeout_ms": 3000}
+            {**payload("invoke", str(number), module="b", op="hang"), "timeout_ms": 10_000}
             for number in range(1030)
         ]
         found = await results(daemon, *calls)

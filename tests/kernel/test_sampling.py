@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from protocol.descriptor.model import Descriptor
 from supervisor.policy.principals import Principal, Scope
@@ -15,6 +16,7 @@ from tests.kernel.conftest import Asker, ask, daemon_with
 from tests.kernel.test_host_calls import allowing, caller, error, payload, results
 from tests.kernel.test_lineage import Noting
 from tests.kernel.test_mcp_servers import served
+from tests.principals import ADA
 
 PROVIDER = str(Path(__file__).with_name("provider.py"))
 HI = [{"role": "user", "content": {"type": "text", "text": "hi"}}]
@@ -168,7 +170,13 @@ async def test_it_ends_with_its_request(tmp_path: Path) -> None:
     recorder = Noting()
     options: dict[str, Any] = {"operator": allowing(tmp_path), "recorder": recorder}
     async with daemon_with(tmp_path, *parties, **options) as daemon:
-        asker = ask(daemon, "a", "calls", args={"calls": [sample()], "lines": []}, timeout_s=0.3)
+        asker = Asker()
+        args = {"calls": [sample()], "lines": []}
+        submitted = daemon.requests.invoke(ADA, "a", {"op": "calls", "args": args}, asker)
+        assert submitted is not None
+        while not daemon.fleet.modules["p"].in_flight:
+            await trio.lowlevel.checkpoint()
+        submitted.expired()
         assert (await asker.document())["error"]["code"] == "timeout"
         assert recorder.invoked("complete")["error"]["details"]["reason"] == "parent_ended"
 

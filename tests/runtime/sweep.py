@@ -39,7 +39,7 @@ async def sweep(
     Returns the number of runs, which is one more than the number of steps that were cancelled.
     """
     await subject()  # whatever is made once and kept (threads, their wakeup) is made now
-    files = set(factories.open_files())
+    files = factories.open_files()
     for steps in itertools.count(1):
         assert steps < MOST_STEPS
         with trio.CancelScope() as scope:
@@ -49,8 +49,8 @@ async def sweep(
                 await subject()
             finally:
                 trio.lowlevel.remove_instrument(cancel)
-        left = {*factories.open_files()} - files
-        assert not left, f"cancelled at step {steps}: {left} of {factories.open_files()}"
+        left = factories.opened_since(files)
+        assert not left, f"cancelled at step {steps}: {left}"
         assert not factories.children(), f"cancelled at step {steps}"
         check()
         if cancel.left > 0:

@@ -208,7 +208,14 @@ async def test_what_takes_too_long_is_left_at_work_and_what_did_not_begin_is_not
     at_work: set[object] = set()
     waiting: set[object] = set()
     done: list[None] = []
-    assert await blocking.run_or_leave("a", answers.wait, at_work, leave_after_s=0.01) is None
+    begun = threading.Event()
+
+    def hang() -> bool:
+        begun.set()
+        return answers.wait()
+
+    while not begun.is_set():  # a thread that had not begun when it was left does nothing
+        assert await blocking.run_or_leave("a", hang, at_work, leave_after_s=0.01) is None
     clock.now = STUCK_S + 1
     assert at_work
     assert [one.doing for one in blocking.stuck()] == ["a"]

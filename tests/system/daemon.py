@@ -34,6 +34,10 @@ TRIES = 50
 """How often a module that is being replaced is asked again; `wait` blocks between two tries."""
 
 
+SHORT_BOUNDS = ("timeout/silence", "timeout/exit_deadline")
+"""Where a test has these run out, they do so by themselves when the machine is slow."""
+
+
 class Daemon:
     """A daemon process, and one connection to it."""
 
@@ -174,7 +178,8 @@ class Daemon:
         for _ in range(TRIES):
             if answer.ok:
                 break
-            assert answer.error["code"] == "unreachable", answer
+            known = answer.error["code"] == "unreachable" or answer.verdict in SHORT_BOUNDS
+            assert known, answer
             self.op("wait", modules=[module])
             answer = self.invoke(module)
         assert answer.ok, answer

@@ -45,6 +45,8 @@ class Process(NamedTuple):
     instance: str
     link: socket.socket
     pidfd: int
+    began: int
+    """Clock ticks since boot."""
 
     @property
     def slot(self) -> str:

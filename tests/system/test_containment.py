@@ -91,7 +91,8 @@ def test_a_daemon_killed_together_with_its_guardian_is_followed_by_one_that_clea
     assert lifelines.dead_already()
     lifelines.wait_dead()
     lifelines.take(*LABELS, "leader")
-    assert "killed what a former daemon left" in second.log.read_text()
+    words = "killed what a former daemon left"
+    until(lambda: words in second.log.read_text(), "a word in the log")
     assert all(gone(pid) for pid in pids)
     second.close()
     lifelines.wait_dead()

@@ -238,8 +238,9 @@ def test_a_pipe_in_the_place_of_a_file_holds_nobody_up(
     assert not daemon.client.op("logs", module="live", lines=1).events
     assert str(logs / "live.log") in daemon.op("status")["daemon"]["log_error"]
     for path in (policy, modules / "other.json"):
-        path.unlink()
-        os.mkfifo(path)
+        beside = path.with_name(f".{path.name}.new")
+        os.mkfifo(beside)
+        beside.replace(path)
     found = daemon.op("reload")
     assert "is not a regular file" in found["policy_problem"]
     assert {one["descriptor"] for one in found["quarantined"]} == {

@@ -195,7 +195,7 @@ def test_a_process_that_misses_its_probes_is_replaced(
             "one",
             env={"LIVENESS": str(liveness.path)},
             health={"interval_s": 0.05, "failures": 1},
-            timeouts=timeouts(health_s=2),
+            timeouts=timeouts(health_s=5),
         )
     )
     daemon.usable("one")

@@ -122,7 +122,7 @@ def test_a_module_that_calls_and_does_not_read_holds_up_nobody_and_is_replaced(
         "deaf",
         [sys.executable, "-I", "-S", "-c", DEAF, "deaf"],
         concurrency=1,
-        timeouts=timeouts(invoke_s=5, health_s=2, stop_s=0.1, exit_s=0.1),
+        timeouts=timeouts(invoke_s=10, health_s=2, stop_s=0.1, exit_s=0.1),
     )
     daemon = start_daemon(deaf, caller("b"), options=policy(tmp_path))
     other = daemon.connect()

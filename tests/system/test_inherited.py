@@ -77,6 +77,7 @@ def test_a_daemon_that_was_started_carelessly_and_its_modules_are_as_any_other(
         for number in range(3):
             assert str(Path(f"/proc/{daemon.pid}/fd/{number}").readlink()) == os.devnull
         assert client.invoke("once", fault="exit", code=7).details["exit_code"] == 7
+        client.op("logs", module="one", lines=1)  # it is read behind what was written before
         assert {path.stat().st_mode & 0o777 for path in (log, data / "logs" / "one.log")} == {0o600}
         assert (data / "logs").stat().st_mode & 0o777 == 0o700
         daemon.send_signal(signal.SIGHUP)

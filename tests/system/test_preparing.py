@@ -57,13 +57,11 @@ def test_its_success_outlives_the_daemon_until_it_is_asked_for_anew(
 
     def said() -> dict[str, Any] | None:
         # The process may be there before the daemon knows of it, or has read what it wrote.
-        return next(
-            (one for one in daemon.status("one")["instances"] if one.get("last_line")), None
-        )
+        instances = daemon.status("one")["instances"]
+        return next((one for one in instances if one.get("last_line") == "the last words"), None)
 
-    shown = until(said, "a line of the process that prepares")
+    shown = until(said, "the last line of the process that prepares")
     assert (shown["id"], shown["state"]) == ("one#1", "preparing")
-    assert shown["last_line"] == "the last words"
     gate.release()
     assert daemon.client.answer(waiting).ok
     daemon.end()

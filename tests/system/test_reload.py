@@ -193,10 +193,6 @@ def test_a_change_to_a_program_that_is_missing_leaves_the_module_running_until_i
         (refused,) = plan["quarantined"]
         assert f"{program} is not there. The last good version stays in use." in refused["reason"]
         assert plan["changed"] == []
-    write(daemon.modules, descriptor("b", ["./nothing"]))
-    (one,) = daemon.op("reload", dry_run=True)["unrunnable"]
-    assert "nothing is not there" in one["reason"]
-    (daemon.modules / "b.json").unlink()
     with reload_of(daemon):
         program.symlink_to("/usr/bin/env")
         through_it = with_command("./program", *A["transport"]["command"])
@@ -205,9 +201,16 @@ def test_a_change_to_a_program_that_is_missing_leaves_the_module_running_until_i
     assert quarantined(daemon) == {}
 
 
+def test_a_dry_run_names_a_program_that_is_missing(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon(A, options=("--no-watch",))
+    write(daemon.modules, descriptor("b", ["./nothing"]))
+    (one,) = daemon.op("reload", dry_run=True)["unrunnable"]
+    assert "nothing is not there" in one["reason"]
+
+
 @pytest.mark.fault(32)
 def test_a_successor_that_fails_is_refused_with_its_last_words(start_daemon: StartDaemon) -> None:
-    daemon = start_daemon(A)
+    daemon = start_daemon(A, options=("--no-watch",))
     before = pids(daemon)
     (daemon.modules / "a.json").write_text(with_command("sh", "-c", "echo no cheese >&2; exit 3"))
     (refused,) = daemon.op("reload")["quarantined"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -10,7 +11,7 @@ import pytest
 
 from tests.system.conftest import StartDaemon
 from tests.system.descriptors import misbehaving, narratoria, per_invocation, timeouts
-from tests.system.liveness import Liveness
+from tests.system.liveness import Liveness, Member
 
 BRIEF = timeouts(exit_s=0.2, stop_s=0.2)
 
@@ -150,6 +151,17 @@ def test_requests_that_wait_go_on_waiting_over_a_restart(
     assert client.answer(restart).result["instances"][0]["id"] == "one#2"
 
 
+def kill(member: Member) -> None:
+    """Kill it, unless it has died meanwhile and its pid may be another's."""
+    with contextlib.suppress(ProcessLookupError):
+        pidfd = os.pidfd_open(member.pid)
+        try:
+            if member.alive():
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        finally:
+            os.close(pidfd)
+
+
 @pytest.mark.fault(12)
 def test_a_hundred_starts_stops_restarts_and_kills_at_once_leave_one_process(
     start_daemon: StartDaemon, liveness: Liveness
@@ -165,10 +177,7 @@ def test_a_hundred_starts_stops_restarts_and_kills_at_once_leave_one_process(
             if op == "invoke":
                 asked.append(client.send_invoke("one"))
             elif op == "kill" and alive:
-                pidfd = os.pidfd_open(alive[0].pid)
-                if alive[0].alive():
-                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-                os.close(pidfd)
+                kill(alive[0])
             elif op != "kill":
                 content = {"op": op, "args": {"module": "one"}}
                 asked.append(client.send("supervisor", "invoke", content))

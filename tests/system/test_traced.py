@@ -102,7 +102,8 @@ class Scene:
 
     def log(self) -> list[dict[str, Any]]:
         logged = self.daemon.log.read_text()[self._logged_before :]
-        return [json.loads(line) for line in logged.splitlines()]
+        whole, _, _ = logged.rpartition("\n")
+        return [json.loads(line) for line in whole.splitlines()]
 
     def until_logged(self, event: str) -> dict[str, Any]:
         def logged() -> dict[str, Any] | None:
@@ -161,7 +162,7 @@ def test_who_is_killed_while_it_is_traced_keeps_its_slot_and_the_others_are_serv
 ) -> None:
     probes: dict[str, Any] = {}
     if end is let_it_miss_its_probes:
-        probes["timeouts"] = {**PATIENT, "health_s": 1}
+        probes["timeouts"] = {**PATIENT, "health_s": 5}
         probes["health"] = {"interval_s": 0.1, "failures": 1}
     pid = scene.begin(*vices, **probes)
     scene.daemon.ask("supervisor", "wait", modules=["held"])

@@ -6,7 +6,6 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from protocol.errors import Failure, Reason
 from supervisor.policy.lifecycle import State
 from supervisor.runtime.containment import cgroup_folder, procfs
 from tests import bounds
+from tests.factories import open_files, opened_since
 from tests.runtime.containment.in_process import ask, until
 from tests.runtime.containment.lifelines import PATIENCE_S, Lifelines, gone
 
@@ -23,10 +23,6 @@ EVERY_VICE = ("ignores_term", "child", "setsid", "double")
 
 
 Make = Callable[..., Any]
-
-
-def descriptors() -> set[str]:
-    return {path.name for path in Path("/proc/self/fd").iterdir()}
 
 
 async def test_a_stop_leaves_nobody(daemon_with: Make, lifelines: Lifelines) -> None:
@@ -200,7 +196,7 @@ async def test_no_cgroup_folder_and_no_descriptor_is_left(
         await lifelines.all_dead()
 
     await cycle()
-    before = descriptors()
+    before = open_files()
     await cycle()
-    assert descriptors() == before
+    assert not opened_since(before)
     assert not [one for one in folders if one is not None and cgroup_folder.subtree(one)]

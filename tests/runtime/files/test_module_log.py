@@ -128,7 +128,7 @@ async def test_a_flood_is_cut_off_counted_and_reported(log: ModuleLog, mock_cloc
 
 
 async def test_a_follower_is_told_even_what_the_file_leaves_out(
-    log: ModuleLog, monkeypatch: pytest.MonkeyPatch
+    log: ModuleLog, mock_clock: Clock
 ) -> None:
     followed: list[LogLine] = []
     log.follow(followed.append)

@@ -31,7 +31,11 @@ async def test_what_was_made_is_returned_and_what_was_raised_is_raised() -> None
     threads.close()
 
 
-async def test_threads_are_made_when_needed_and_end_when_closed() -> None:
+async def test_threads_are_made_when_needed_and_end_when_closed(
+    mock_clock: trio.testing.MockClock,
+) -> None:
+    """None counts as held up, however slowly it gets on: no time passes."""
+    assert mock_clock.rate == 0
     threads = SpawnThreads(BlockingWork())
     met = threading.Barrier(AT_ONCE)
     used: list[threading.Thread] = []
