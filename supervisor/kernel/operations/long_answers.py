@@ -60,10 +60,10 @@ class LongAnswers:
             async with self._telling:
                 encoded = shown["modules"]
                 encoded[:] = map(encode, encoded)
-                size, over = 0, False
+                size, over = sum(map(len, encoded)), False
                 while not over:
                     await trio.lowlevel.checkpoint()
-                    before = len(encoded) if size else 0
+                    before = len(encoded)
                     over = _tell_a_turn((one and encode(one) for one in told), encoded)
                     size += sum(map(len, encoded[before:]))
                     if size > PARTY_BYTES:

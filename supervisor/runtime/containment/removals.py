@@ -9,6 +9,8 @@ event loop, and nobody waits for a removal: nobody is in there any more.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
+from functools import partial
 
 import trio
 
@@ -39,11 +41,11 @@ class Removals:
             await trio.sleep(TOGETHER_S)
             self._some = trio.Event()
             ended = self._ended[:]
-
-            def remove() -> None:
-                for one in ended:  # noqa: B023 - it is over before there are others
-                    one.remove()
-
             with contextlib.suppress(OSError):  # without a thread, it is done with the next ones
-                await self._blocking.run("removing cgroups", remove)
+                await self._blocking.run("removing cgroups", partial(_remove, ended))
                 del self._ended[: len(ended)]
+
+
+def _remove(ended: Iterable[Containment]) -> None:
+    for one in ended:
+        one.remove()
