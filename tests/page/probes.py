@@ -114,6 +114,37 @@ return new Promise((then) => {
 """How often the view is drawn in so many frames, or until it was drawn that often; in how many
 milliseconds of the page; and how many rows there are then that were not there before."""
 
+DRAWN_DESPITE_A_LATE_TIMER: Final = """
+return import("/page/repaint.js").then(({ repainting }) => {
+  const { setTimeout, clearTimeout, requestAnimationFrame } = window;
+  let at = 1000, made = 0;
+  const timers = new Map(), frames = [], drawn = [];
+  const frame = () => frames.splice(0).forEach((run) => run());
+  const fire = () => {
+    for (const [id, timer] of [...timers])
+      if (timer.at <= at && timers.delete(id)) timer.run();
+  };
+  // Nothing else of the page runs until they are as they were.
+  window.setTimeout = (run, ms = 0) => (timers.set(++made, { run, at: at + ms }), made);
+  window.clearTimeout = (id) => timers.delete(id);
+  window.requestAnimationFrame = (run) => frames.push(run);
+  performance.now = () => at;
+  try {
+    const soon = repainting(() => drawn.push(at));
+    soon(); frame(); fire();
+    soon(); at = 1260; soon(); frame(); // 10 ms after the timer was due
+    at = 1270; fire(); frame();
+    soon(); at = 1510; fire(); frame();
+  } finally {
+    Object.assign(window, { setTimeout, clearTimeout, requestAnimationFrame });
+    delete performance.now;
+  }
+  return drawn;
+});
+"""
+"""When something is drawn that begins at 1000 ms, and whose timer comes 20 ms late once, after the
+frame in which it was drawn for other news."""
+
 FRAMES_TO_ANSWER: Final = """
 const [selector, heading, most] = arguments;
 return new Promise((then) => {

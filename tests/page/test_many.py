@@ -1,4 +1,5 @@
-"""300 modules, each of which changes its state ten times a second: the page answers in time."""
+"""300 modules, each of which changes its state ten times a second: the page answers in time, and is
+drawn at a calm pace."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ import pytest
 
 from tests.page.chromium import Chromium
 from tests.page.churning import MODULES
-from tests.page.probes import FRAMES_TO_ANSWER, REPAINTS
+from tests.page.probes import DRAWN_DESPITE_A_LATE_TIMER, FRAMES_TO_ANSWER, REPAINTS
+from tests.page.visit import Visit
 
 FRAMES = 120
 """That are watched: 2 s where nothing is in the way."""
@@ -73,3 +75,8 @@ def test_the_page_answers_while_300_modules_change_their_states(
         assert max(sizes) < MOST_HEAP_BYTES, f"{view} holds {sizes} bytes"
     browser.open("about:blank")
     assert not [line for line in browser.console() if line.startswith("SEVERE")]
+
+
+def test_a_timer_that_comes_late_has_nothing_drawn_twice(visit: Visit) -> None:
+    visit.go("modules", "Modules")
+    assert visit.browser.js(DRAWN_DESPITE_A_LATE_TIMER) == [1000, 1260, 1510]

@@ -13,6 +13,8 @@ export function repainting(draw) {
   let nextAt = 0;
   const now = inFrame(() => {
     const begun = performance.now();
+    clearTimeout(timer); // it may be late, and would have the same drawn again
+    timer = 0;
     nextAt = begun + EVERY_MS;
     draw();
     // What is laid out and painted for it is done once this runs.
@@ -23,7 +25,7 @@ export function repainting(draw) {
   const soon = () => {
     const waitMs = nextAt - performance.now();
     if (waitMs <= 0) now();
-    else timer ||= setTimeout(() => ((timer = 0), now()), waitMs);
+    else timer ||= setTimeout(() => ((timer = 0), soon()), waitMs);
   };
   soon.now = now;
   soon.cancel = () => {
