@@ -89,7 +89,7 @@ def daemon_status(facts: DaemonFacts, now: float) -> dict[str, Any]:
         "directories": facts.directories,
         "rss_bytes": procfs.rss_bytes(facts.pid),
         "reaped_orphans": facts.custody.reaped_orphans,
-        "possible_survivors": msgspec.to_builtins(facts.custody.possible_survivors()),
+        "possible_survivors": msgspec.to_builtins(facts.custody.strays.possible_survivors()),
         "open_files": {
             "used": facts.custody.file_limit.used,
             "limit": facts.custody.file_limit.number,

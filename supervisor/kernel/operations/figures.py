@@ -74,14 +74,14 @@ class FigureOps:
             return self._parts.status_of(
                 module, principal, inputs=args.get("inputs", False), **more
             )
-        if self._parts.facts.custody.may_have_orphans:
+        if self._parts.facts.custody.strays.may_be_any:
             return self._status_after_look(asked, more)
         return self._status_of_all(asked, more)
 
     async def _status_after_look(self, asked: Asked, more: dict[str, bool]) -> Any:
         # What is held up is named by what is shown then.
         with trio.move_on_after(LOOK_WITHIN_S):
-            await self._parts.facts.custody.look_at_orphans()
+            await self._parts.facts.custody.strays.look()
         shown = self._status_of_all(asked, more)
         return shown if isinstance(shown, dict) else await shown
 

@@ -1,4 +1,4 @@
-"""Hold all processes of a daemon's modules: rung, marks, lock, guardian, and the last sweep.
+"""Hold all processes of a daemon's modules: rung, marks, lock and guardian, until the last sweep.
 
 `holding` is the daemon's; a `Host` made without one has `Custody.bare`, which contains by process
 group and leaves no trace on disk.
@@ -16,42 +16,27 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import structlog
 import trio
 
-from supervisor.policy.verdict import Suspect
 from supervisor.runtime.blocking import BlockingWork
-from supervisor.runtime.containment import ground, hunt, procfs
+from supervisor.runtime.containment import ground, hunt, last_sweep, procfs
 from supervisor.runtime.containment.cgroup2 import Cgroup, Cgroup2Rung
 from supervisor.runtime.containment.claim_keeper import ClaimKeeper
 from supervisor.runtime.containment.contained import Containment
 from supervisor.runtime.containment.ground import Ground
 from supervisor.runtime.containment.guardianship import Guardianship
-from supervisor.runtime.containment.ledger import (
-    DAEMON_VARIABLE,
-    Adopted,
-    Leader,
-    Ledger,
-)
+from supervisor.runtime.containment.ledger import DAEMON_VARIABLE, Leader
 from supervisor.runtime.containment.orphans import Led
-from supervisor.runtime.containment.procfs import MISSED, Stat
+from supervisor.runtime.containment.procfs import Stat
 from supervisor.runtime.containment.removals import Removals
+from supervisor.runtime.containment.strays import Strays, Survey
 from supervisor.runtime.process.blanks import Blank, Blanks
 from supervisor.runtime.process.file_limit import FileLimit
 from supervisor.runtime.process.reaping import tracer_of, why_held
 from supervisor.runtime.process.spawn_threads import Late, SpawnThreads, SpawnTooSlowError
 from supervisor.runtime.turns import THE_DAEMON, SharedTurn
-
-LAST_SWEEP_S = 5.0
-"""How long the daemon's end may take to kill what all the modules' ends have missed."""
-
-TRACED_SWEEP_S = 0.5
-"""How long it tries if a tracer holds each of them: no SIGKILL is heard before that lets go."""
-
-SWEPT_WITHIN_S = TRACED_SWEEP_S + LAST_SWEEP_S + 5.0
-"""How long the daemon's end waits for that: a look at a process may be held up by the kernel."""
 
 LOOKED_WITHIN_S = 5.0
 """How long a look at what one leader left may take, unless the kernel holds it up."""
@@ -68,25 +53,7 @@ LOOK_S = 0.001
 FIRST_LOOK_S = 2.0
 """So long a start waits for the first look at the data directory; `status` names it then."""
 
-STRAYS_TOLD = 10
-"""So many new ones of one look have a line each in the log."""
-
 log = structlog.get_logger()
-
-
-class Stray(NamedTuple):
-    """An orphan that shows nothing of whose it is."""
-
-    process: Stat
-    command: str
-
-
-class Survey(NamedTuple):
-    """The strays that there were at a look."""
-
-    number: float
-    """That of the look (`orphans.Looked`); between two of them, of none but the short list."""
-    strays: dict[int, Stray]
 
 
 class Custody:
@@ -127,13 +94,15 @@ class Custody:
         # dies in the midst of its work leaves one.
         if whole_process and isinstance(self._rung, Cgroup2Rung):
             self._blanks = Blanks(self, self._rung)
-        self._strays: dict[int, Stray] = {}
-        self._strays_at = -1.0
-        """The number of the survey that these are of."""
         self.ends = SharedTurn(THE_DAEMON)
         """In which processes that have ended are seen to: all modules may end in one moment."""
-        self._ownerless = trio.Event()
-        """Set when strays have to be ended, since no instance can own them any more."""
+        self.strays = Strays(
+            self._orphans,
+            self._rung,
+            self._guardianship,
+            self.blocking,
+            whole_process=whole_process,
+        )
 
     @classmethod
     def bare(cls) -> Custody:
@@ -174,11 +143,6 @@ class Custody:
     def reaped_orphans(self) -> int:
         """How many processes it has reaped that it never spawned."""
         return self._orphans.reaped_count
-
-    @property
-    def may_have_orphans(self) -> bool:
-        """Whether `look_at_orphans` has anybody to look at; cheap."""
-        return self._orphans.may_be_left()
 
     @property
     def marks(self) -> dict[str, str]:
@@ -378,14 +342,14 @@ class Custody:
         is `at_work` until it is done.
         """
         if not containment.may_have_left:
-            self._hold(self._nobody())
+            self.strays.take_in(self.strays.nobody())
             return ()
 
         def end() -> tuple[list[int], Survey]:
             while True:
                 with contextlib.suppress(hunt.NotKnownError):  # it looks again
                     left = hunt.exterminate(containment.left, within_s)
-                    return left, self._survey()
+                    return left, self.strays.survey()
 
         ended = await self.blocking.run_or_leave(
             f"killing what {containment.instance} left",
@@ -396,90 +360,8 @@ class Custody:
         if ended is None:
             return ()
         left, survey = ended
-        self._hold(survey)
+        self.strays.take_in(survey)
         return tuple(left)
-
-    def possible_survivors(self, since: int = 0) -> tuple[Suspect, ...]:
-        """Return who lived at the last look, came of a module, and shows nothing of which one.
-
-        `since` leaves out those that started before (clock ticks since boot), and nobody is named
-        who is about to be killed.
-        """
-        if not self._strays:
-            return ()
-        ownerless = self._orphans.ownerless(one.process for one in self._strays.values())
-        if ownerless:
-            self._ownerless.set()
-        return tuple(
-            Suspect(pid, one.command)
-            for pid, one in self._strays.items()
-            if one.process.start >= since and one.process not in ownerless
-        )
-
-    async def look_at_orphans(self) -> None:
-        """Look whose the orphans are, and reap those that have ended; if there are any.
-
-        There is no event for an adoption: called whenever a child has ended, and by status. Those
-        that show nothing of whose they are, and that no instance can own any more, are killed; the
-        others die with the daemon.
-        """
-        survey = self._nobody()
-        if self._orphans.may_be_left():
-            survey = await self.blocking.run("looking at orphans", self._survey, in_any_case=True)
-        self._hold(survey)
-
-    # In a thread.
-
-    def _survey(self) -> Survey:
-        missed = MISSED.count
-        looked = self._orphans.look()
-        strays = [one for one in looked.strays if not self._rung.holds(one)]
-        ownerless = self._orphans.ownerless(strays)
-        if ownerless:
-            everybody = procfs.every_process
-            hunt.strike(lambda: hunt.with_descendants(ownerless, everybody()))
-        self._orphans.collect()
-        held = self._strays
-        found: dict[int, Stray] = {}
-        for one in strays:
-            if one in ownerless:
-                continue
-            known = held.get(one.pid)
-            if known is None or known.process.start != one.start:
-                known = Stray(one, procfs.command(one.thread))
-                self._rung.hold_stray(one)
-            found[one.pid] = known
-        if MISSED.count != missed:  # who was not seen is not gone
-            self._orphans.put_off = self._whole_process
-            found = {**held, **found}
-        return Survey(looked.number, found)
-
-    # On the event loop.
-
-    def _nobody(self) -> Survey:
-        """Return what a short list with nobody in it tells: it is newer than all looks so far."""
-        return Survey(self._orphans.looks_begun + 0.5, {})
-
-    def _hold(self, survey: Survey) -> None:
-        if survey.number <= self._strays_at:
-            return  # its thread was slower than that of a newer one
-        self._strays_at, strays = survey
-        if not self._strays and not strays:
-            return
-        former, self._strays = self._strays, strays
-        known = {(pid, one.process.start) for pid, one in former.items()}
-        now = {(pid, one.process.start) for pid, one in strays.items()}
-        new = [one for one in strays.values() if (one.process.pid, one.process.start) not in known]
-        if self._guardianship is not None:
-            for pid, _ in known - now:
-                self._guardianship.unregister_stray(pid)
-            for one in new:
-                self._guardianship.register_stray(Adopted(one.process.pid, one.process.start))
-        for one in new[:STRAYS_TOLD]:
-            pid, command = one.process.pid, one.command
-            log.warning("an orphan shows nothing of whose it is", pid=pid, command=command)
-        if len(new) > STRAYS_TOLD:
-            log.warning("there are more such orphans", more=len(new) - STRAYS_TOLD)
 
     async def _attend_children(self) -> None:
         while True:
@@ -496,13 +378,7 @@ class Custody:
     async def _look_at_children(self) -> None:
         if self._blanks is not None:
             self._blanks.look()
-        await self.look_at_orphans()
-
-    async def _end_ownerless(self) -> None:
-        while True:
-            await self._ownerless.wait()
-            self._ownerless = trio.Event()
-            await self.look_at_orphans()
+        await self.strays.look()
 
     @asynccontextmanager
     async def in_force(self) -> AsyncIterator[None]:
@@ -521,57 +397,16 @@ class Custody:
                 nursery.start_soon(self._blanks.run)
             if self._whole_process:
                 nursery.start_soon(self._attend_children)
-                nursery.start_soon(self._end_ownerless)
+                nursery.start_soon(self.strays.run)
             try:
                 yield
             finally:
                 if self._blanks is not None:
                     await self._blanks.close()
-                if await self._leaves_nobody():
+                if await last_sweep.leaves_nobody(self._ground, self.blocking):
                     guardianship.close()
                 await guardianship.file.close()
                 nursery.cancel_scope.cancel()
-
-    async def _leaves_nobody(self) -> bool:
-        """Kill what all the modules' ends have missed; returns whether nobody is left."""
-        with trio.move_on_after(SWEPT_WITHIN_S, shield=True):
-            left: list[int] | None = None
-            with contextlib.suppress(hunt.NotKnownError):
-                left = await self.blocking.run(
-                    "looking for what modules left",
-                    self._last_sweep,
-                    abandon_after_s=0,
-                    in_any_case=True,
-                )
-            if left is None:
-                log.error("left to the guardian: nobody could look for what modules left")
-                return False
-            if left:
-                log.error("left behind", pids=left)
-            return not left
-        log.error("left to the guardian: looking for what modules left took too long")
-        return False
-
-    # In a thread.
-
-    def _last_sweep(self) -> list[int]:
-        assert self._ground.holding is not None  # noqa: S101 - see `in_force`
-        ledger = Ledger()
-        # This process may be older than this run of a daemon in it.
-        ledger.author = self._ground.holding.author._replace(start=self._ground.since)
-
-        def find() -> list[Stat]:
-            strays = self._orphans.look().strays
-            ledger.strays = {one.pid: Adopted(one.pid, one.start) for one in strays}
-            return ledger.find()
-
-        left: list[int] | None = None
-        with contextlib.suppress(hunt.NotKnownError):
-            left = hunt.exterminate(find, TRACED_SWEEP_S)
-        if left is None or not all(map(tracer_of, left)):
-            left = hunt.exterminate(find, LAST_SWEEP_S)
-        self._orphans.collect()
-        return left
 
 
 @asynccontextmanager

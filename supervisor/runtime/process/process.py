@@ -257,7 +257,7 @@ class Process:
     def _release(self) -> None:
         self._let_go = True
         self._custody.release_on_loop(self.containment)
-        self.possible_survivors = self._custody.possible_survivors(self._since)
+        self.possible_survivors = self._custody.strays.possible_survivors(self._since)
         self.close_stdin()
         for descriptor in (self.stdout, self.stderr, self._pidfd):
             trio.lowlevel.notify_closing(descriptor)

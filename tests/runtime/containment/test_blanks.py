@@ -320,4 +320,4 @@ async def test_one_that_waits_is_no_owner_of_what_others_leave(with_tools: With)
         custody = daemon.facts.custody
         stray = blank.containment.leader._replace(pid=1, start=procfs.now_ticks() + 100)
         assert custody._orphans.ownerless([stray]) == [stray]
-        assert custody.possible_survivors() == ()
+        assert custody.strays.possible_survivors() == ()

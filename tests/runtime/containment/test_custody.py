@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trio
 
-from supervisor.runtime.containment import custody, hunt, ladder, procfs
+from supervisor.runtime.containment import custody, hunt, ladder, last_sweep, procfs
 from supervisor.runtime.containment.ledger_file import LedgerFile
 from supervisor.runtime.containment.orphans import Looked, Orphans
 from supervisor.runtime.containment.process_group import ProcessGroup, ProcessGroupRung
@@ -92,7 +92,7 @@ async def test_a_last_sweep_that_is_held_up_is_left_to_the_guardian(
         return []
 
     monkeypatch.setattr(hunt, "exterminate", held_up)
-    monkeypatch.setattr(custody, "SWEPT_WITHIN_S", 0.01)
+    monkeypatch.setattr(last_sweep, "WAITED_FOR_S", 0.01)
     async with custody.holding(tmp_path):
         pass
     goes_on.set()
@@ -119,14 +119,14 @@ async def test_a_look_that_is_slower_than_a_newer_one_names_nobody_who_is_gone(
     monkeypatch.setattr(Orphans, "look", lambda _: Looked(set(), (stray,), 0))
     async with trio.open_nursery() as nursery:
         monkeypatch.setattr(Orphans, "may_be_left", lambda *_: True)
-        nursery.start_soon(held.look_at_orphans)
+        nursery.start_soon(held.strays.look)
         with trio.fail_after(PATIENCE_S):
             await begun.wait()
         monkeypatch.setattr(Orphans, "may_be_left", lambda *_: False)
         monkeypatch.setattr(ProcessGroup, "may_have_left", False)
         await held.end_the_rest(ProcessGroup("a#1", stray, 0, "d"), 0.0, set())
         goes_on.set()
-    assert held.possible_survivors() == ()
+    assert held.strays.possible_survivors() == ()
 
 
 @pytest.mark.fault(36)
