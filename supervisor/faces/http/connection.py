@@ -11,7 +11,6 @@ next one begins cannot be known.
 
 from __future__ import annotations
 
-import math
 import time
 from email.utils import formatdate
 from enum import Enum, auto
@@ -19,7 +18,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 import h11
-import msgspec
 import structlog
 import trio
 
@@ -34,20 +32,15 @@ from supervisor.faces.http.head import (
     Refusal,
     check_host,
     check_origin,
-    cookie_of,
     cors,
-    is_of_own_origin,
     is_preflight,
     is_visit,
     read_head,
-    token_of,
-    unauthorized,
 )
+from supervisor.faces.http.identity import NOBODY, Identity, Peer
 from supervisor.faces.outbox import Outbox
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.parties import Party
-from supervisor.kernel.tokens import Login
-from supervisor.policy.principals import Principal
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import UNFINISHED_BYTES, Account
 from supervisor.runtime.supervision.deadlines import Queue
@@ -65,8 +58,6 @@ HEAD_S = 10.0
 
 BODY_S = 60.0
 """From there to the end of its body."""
-
-FACE = "http"
 
 HUNG_UP = Stopped(Reason.DISCONNECT, "the client hung up")
 
@@ -86,20 +77,6 @@ class Phase(Enum):
 
 
 _BOUND_S = {Phase.IDLE: IDLE_S, Phase.HEAD: HEAD_S, Phase.BODY: BODY_S}
-
-
-class Peer(msgspec.Struct, frozen=True):
-    """Where a client comes in, and who it is if it says nothing."""
-
-    user: Principal | None
-    """Of the Unix socket, whose user the kernel knows; over TCP nobody."""
-    served: str | None = None
-    """The host that requests may name beside those of loopback; None for any."""
-    scheme: str = "http"
-    origins: frozenset[str] = frozenset()
-    """Whose pages may use it, too."""
-    cookie: str | None = None
-    """The name of the cookie that a browser logs in with; None where nobody needs one."""
 
 
 class Serves(Protocol):
@@ -160,7 +137,7 @@ class HttpConnection:
     """The requests of one client, and what is to be written back to it."""
 
     def __init__(self, daemon: Daemon, api: Api, peer: Peer) -> None:
-        self.party = Party(peer.user or _NOBODY)
+        self.party = Party(peer.user or NOBODY)
         self.account = Account(daemon.facts.ledger, self.party.label, self.party.principal.by)
         self.party.account = self.account
         self.current: Speaks = self
@@ -173,9 +150,8 @@ class HttpConnection:
         """Cancelled when the client is waited for too long."""
         self._daemon = daemon
         self._api = api
-        self.peer = peer
-        self.login: Login | None = None
-        """What the open request was let in with."""
+        self._peer = peer
+        self.identity = Identity(peer, daemon.tokens, self.account, self._token_over)
         self._wire = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
         self.turn = Turn(who=self.party.label)
         """In which what it writes is served, WebSocket too."""
@@ -265,8 +241,7 @@ class HttpConnection:
         self._wait_for(Phase.SERVED)
         self.outbox.close()
         self.current.cancel(stopped)
-        if self.login is not None:
-            self._daemon.tokens.leave(self.login)
+        self.identity.leave()
         self.account.close()
 
     # What goes to the client: a whole response, or its parts.
@@ -282,8 +257,8 @@ class HttpConnection:
         said = [*headers, _NO_SNIFFING, ("Date", _date(int(time.time())))]
         if _NO_STORE[0] not in dict(headers):
             said.append(_NO_STORE)
-        if self.head is not None and self.peer.origins:
-            said += cors(self.head, self.peer.origins)
+        if self.head is not None and self._peer.origins:
+            said += cors(self.head, self._peer.origins)
         if self.closing or self._daemon.ending:
             said.append(("Connection", "close"))
         data = self._wire.send(_response(status, tuple(said))) or b""
@@ -360,15 +335,15 @@ class HttpConnection:
     def _begin_request(self, event: h11.Request) -> None:
         head = read_head(event.method, event.target, event.headers)
         self.head = head
-        check_host(head, self.peer.served)
+        check_host(head, self._peer.served)
         # What a browser asks for a page that may is no secret, nor is our own page.
-        asks = bool(cors(head, self.peer.origins)) and is_preflight(head)
+        asks = bool(cors(head, self._peer.origins)) and is_preflight(head)
         is_open = self._api.is_open(head)
         if not (is_open and is_visit(head)):
-            check_origin(head, self.peer.scheme, self.peer.origins)
+            check_origin(head, self._peer.scheme, self._peer.origins)
         is_open = is_open or asks
-        self.party.principal = _NOBODY if is_open else self._principal(head)
-        self.count_request()
+        self.party.principal = NOBODY if is_open else self.identity.principal_of(head)
+        self.identity.count_request()
         self._route = self._api.check(head)
         length = head.headers.get("content-length", "0")
         if len(length) > 20 or int(length) > BODY_BYTES:  # noqa: PLR2004 - digits, by h11
@@ -378,46 +353,7 @@ class HttpConnection:
                 self._wire.send(h11.InformationalResponse(status_code=100, headers=[])) or b""
             )
 
-    def _principal(self, head: Head) -> Principal:
-        said = token_of(head)
-        if said is None:
-            said = self.cookie(head)
-        login = self.login
-        if said is None:
-            if self.peer.user is None:
-                raise unauthorized("this needs a token (`stdiod token new`): Authorization: Bearer")
-            return self.peer.user
-        tokens = self._daemon.tokens
-        if login is not None and not tokens.is_of(login, said):
-            tokens.leave(login)
-            login = None
-        login = login or tokens.login(said, FACE, self._token_over)
-        self.login = login
-        if login is None:
-            raise unauthorized("the token is unknown, or no longer valid")
-        self.account.by = login.principal.by
-        return login.principal
-
-    def cookie(self, head: Head) -> str | None:
-        """Return what a browser is logged in with, if its request is none of another page's."""
-        name = self.peer.cookie
-        if name is None or not is_of_own_origin(head, self.peer.scheme):
-            return None
-        return cookie_of(head, name)
-
-    def count_request(self) -> None:
-        """Count a request for the token that it came with; raises `Refusal`."""
-        login = self.login
-        wait_s = 0.0
-        if login is not None:
-            wait_s = self._daemon.tokens.wait_s(login, trio.current_time())
-        if login is not None and wait_s:
-            words = f"the token is good for {login.token.rate_per_s:g} requests a second"
-            again = [("Retry-After", str(math.ceil(wait_s)))]
-            raise Refusal(ErrorCode.RATE_LIMITED, words, headers=again, retry_in_s=wait_s)
-
     def _token_over(self) -> None:
-        self.login = None
         self.closing = True
         self.current.cancel(Stopped(Reason.DISCONNECT, "the token that it was asked with is over"))
         self.patience.cancel()
@@ -493,8 +429,6 @@ holds (RFC 9110 8.6)."""
 
 JSON = ("Content-Type", "application/json")
 RETRY = ("Retry-After", "1")
-
-_NOBODY = Principal("nobody", FACE, frozenset(), ())
 
 
 def error_body(error: AmcpError) -> bytes:

@@ -14,8 +14,9 @@ import trio
 
 from protocol.amcp_errors import ErrorCode
 from protocol.frames import encode
-from supervisor.faces.http.connection import JSON, HttpConnection, Peer
+from supervisor.faces.http.connection import JSON, HttpConnection
 from supervisor.faces.http.head import Head, Headers, Refusal
+from supervisor.faces.http.identity import Peer
 from supervisor.faces.http.page_files import PageFiles
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.tokens import PAGE_S
@@ -38,7 +39,7 @@ class PageLogin:
 
     def log_in(self, connection: HttpConnection, head: Head, code: str) -> None:
         """Answer who comes with a code; raises `Refusal`."""
-        peer, now_s = connection.peer, trio.current_time()
+        peer, now_s = connection.identity.peer, trio.current_time()
         leads_on: Headers = [("Location", "./"), ("Referrer-Policy", "no-referrer")]
         if head.method == "HEAD" or peer.cookie is None:  # nothing to use a code up for
             connection.respond(303, leads_on, b"")
@@ -60,8 +61,12 @@ class PageLogin:
 
         It may have come with both: the token says who asks, and the cookie is taken back.
         """
-        login, peer, tokens = connection.login, connection.peer, self._daemon.tokens
-        own, said = None if login is None else login.token, connection.cookie(head)
+        login, peer, tokens = (
+            connection.identity.login,
+            connection.identity.peer,
+            self._daemon.tokens,
+        )
+        own, said = None if login is None else login.token, connection.identity.cookie(head)
         ended = {
             one.name
             for one in (own, None if said is None else tokens.find(said))

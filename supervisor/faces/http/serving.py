@@ -26,7 +26,8 @@ from supervisor.faces.admission import Admission
 from supervisor.faces.byte_stream import read_some, write_out
 from supervisor.faces.control_socket import BACKLOG, SocketPathError
 from supervisor.faces.http.api import Api
-from supervisor.faces.http.connection import FACE, HEAD_S, HUNG_UP, HttpConnection, Peer, error_body
+from supervisor.faces.http.connection import HEAD_S, HUNG_UP, HttpConnection, error_body
+from supervisor.faces.http.identity import FACE, Peer
 from supervisor.faces.http.page_files import PageFiles
 from supervisor.faces.http.page_login import PageLogin
 from supervisor.faces.http.streams import Streams

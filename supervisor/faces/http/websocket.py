@@ -260,8 +260,8 @@ class WebSocket:
             self.refuse(None, AmcpError(ErrorCode.CONFLICT, words, {"field": "id"}))
         else:
             try:
-                if self.connection.login is not None:
-                    self.connection.count_request()
+                if self.connection.identity.login is not None:
+                    self.connection.identity.count_request()
                 self._begin(message_id, payload, len(data))
             except Refusal as refusal:
                 self.refuse(message_id, refusal.error)

@@ -1,0 +1,102 @@
+"""Who a client over HTTP is: the user of a Unix socket, or whoever its token or cookie names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import msgspec
+import trio
+
+from protocol.amcp_errors import ErrorCode
+from supervisor.faces.http.head import (
+    Head,
+    Refusal,
+    cookie_of,
+    is_of_own_origin,
+    token_of,
+    unauthorized,
+)
+from supervisor.kernel.tokens import Login, Tokens
+from supervisor.policy.principals import Principal
+from supervisor.runtime.held_bytes import Account
+
+FACE = "http"
+
+NOBODY = Principal("nobody", FACE, frozenset(), ())
+
+
+class Peer(msgspec.Struct, frozen=True):
+    """Where a client comes in, and who it is if it says nothing."""
+
+    user: Principal | None
+    """Of the Unix socket, whose user the kernel knows; over TCP nobody."""
+    served: str | None = None
+    """The host that requests may name beside those of loopback; None for any."""
+    scheme: str = "http"
+    origins: frozenset[str] = frozenset()
+    """Whose pages may use it, too."""
+    cookie: str | None = None
+    """The name of the cookie that a browser logs in with; None where nobody needs one."""
+
+
+class Identity:
+    """Of one connection; each request may come with another token."""
+
+    def __init__(
+        self, peer: Peer, tokens: Tokens, account: Account, over: Callable[[], None]
+    ) -> None:
+        """Call `over` when the token of the open request is over."""
+        self.peer = peer
+        self.login: Login | None = None
+        """What the open request was let in with."""
+        self._tokens = tokens
+        self._account = account
+        self._told_over = over
+
+    def principal_of(self, head: Head) -> Principal:
+        """Return who makes a request; raises `Refusal` if nobody who is known."""
+        said = token_of(head)
+        if said is None:
+            said = self.cookie(head)
+        login = self.login
+        if said is None:
+            if self.peer.user is None:
+                raise unauthorized("this needs a token (`stdiod token new`): Authorization: Bearer")
+            return self.peer.user
+        if login is not None and not self._tokens.is_of(login, said):
+            self._tokens.leave(login)
+            login = None
+        login = login or self._tokens.login(said, FACE, self._over)
+        self.login = login
+        if login is None:
+            raise unauthorized("the token is unknown, or no longer valid")
+        self._account.by = login.principal.by
+        return login.principal
+
+    def cookie(self, head: Head) -> str | None:
+        """Return what a browser is logged in with, if its request is none of another page's."""
+        name = self.peer.cookie
+        if name is None or not is_of_own_origin(head, self.peer.scheme):
+            return None
+        return cookie_of(head, name)
+
+    def count_request(self) -> None:
+        """Count a request for the token that it came with; raises `Refusal`."""
+        login = self.login
+        wait_s = 0.0
+        if login is not None:
+            wait_s = self._tokens.wait_s(login, trio.current_time())
+        if login is not None and wait_s:
+            words = f"the token is good for {login.token.rate_per_s:g} requests a second"
+            again = [("Retry-After", str(math.ceil(wait_s)))]
+            raise Refusal(ErrorCode.RATE_LIMITED, words, headers=again, retry_in_s=wait_s)
+
+    def leave(self) -> None:
+        """Take note that the connection is over; idempotent."""
+        if self.login is not None:
+            self._tokens.leave(self.login)
+
+    def _over(self) -> None:
+        self.login = None
+        self._told_over()
