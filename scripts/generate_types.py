@@ -35,7 +35,7 @@ from supervisor.faces.http.routes import ROUTES
 
 OUTPUT = Path(__file__).parents[1] / "schemas" / "stdiod.d.ts"
 
-WITHIN_S = 60.0
+WITHIN_S = 250.0
 OK = 200
 TOKEN = "STDIOD_TOKEN"  # noqa: S105 - the name of the variable
 WHERE = f"http://HOST:PORT, with a token in ${TOKEN}; or the absolute path of an http.sock"

@@ -18,6 +18,8 @@ import tempfile
 import threading
 from pathlib import Path
 
+from scripts import own_environment
+
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / ".mcp-conformance"
 FIXTURES = ROOT / "tests" / "conformance" / "mcp"
@@ -40,16 +42,11 @@ prefix = false
 
 def install() -> None:
     """Install the suite, unless it is there."""
-    stamp = FOLDER / "installed"
-    if stamp.is_file() and stamp.read_text(encoding="utf-8").split() == list(PACKAGES):
-        return
-    if shutil.which("npm") is None:
+    if not own_environment.is_installed(FOLDER, PACKAGES) and shutil.which("npm") is None:
         sys.exit("npm is missing, and with it the suite")
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    FOLDER.mkdir(parents=True)
-    npm = ["npm", "install", "--no-fund", "--no-audit", "--loglevel", "error"]
-    subprocess.run([*npm, "--prefix", str(FOLDER), *PACKAGES], check=True, timeout=WITHIN_S)
-    stamp.write_text("\n".join(PACKAGES), encoding="utf-8")
+    why = own_environment.install_from_npm(FOLDER, PACKAGES)
+    if why is not None:
+        sys.exit(f"{', '.join(PACKAGES)} cannot be installed: {why}")
 
 
 class Relay:

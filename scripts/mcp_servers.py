@@ -8,10 +8,10 @@ is a failure.
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
-import venv
 from pathlib import Path
+
+from scripts import own_environment
 
 FOLDER = Path(__file__).resolve().parents[1] / ".mcp-servers"
 PYTHON = FOLDER / "python"
@@ -33,48 +33,17 @@ PACKAGES = {
     INSPECTOR: ("node@22", "@modelcontextprotocol/inspector@2.12.0"),
 }
 
-WITHIN_S = 600.0
-
-
-def say(words: str) -> None:
-    """Show how far it is."""
-    sys.stderr.write(f"{words}\n")
-    sys.stderr.flush()
-
-
-def install(folder: Path) -> str | None:
-    """Install what belongs in a folder, unless it is there; returns why that was not possible."""
-    packages = PACKAGES[folder]
-    stamp = folder / "installed"
-    if stamp.is_file() and stamp.read_text(encoding="utf-8").split() == list(packages):
-        return None
-    say(f"installing {', '.join(packages)}")
-    shutil.rmtree(folder, ignore_errors=True)
-    if folder == PYTHON:
-        venv.create(folder, with_pip=True)
-        pip = [str(folder / "bin/python"), "-m", "pip", "--disable-pip-version-check"]
-        command = [*pip, "install", "--quiet", *packages]
-    else:
-        folder.mkdir(parents=True)
-        npm = ["npm", "install", "--no-fund", "--no-audit", "--loglevel", "error"]
-        command = [*npm, "--save-exact", "--prefix", str(folder), *packages]
-    try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, check=False, timeout=WITHIN_S)
-    except subprocess.TimeoutExpired:
-        return f"it took longer than {WITHIN_S:g} s"
-    if done.returncode:
-        return f"{command[0]} ended with {done.returncode}"
-    stamp.write_text("\n".join(packages), encoding="utf-8")
-    return None
-
 
 def main() -> None:
     """Install all of them; only npm may be missing."""
     for folder, packages in PACKAGES.items():
-        if folder != PYTHON and shutil.which("npm") is None:
-            say(f"npm is missing: what it installs into {folder.name} is left out")
+        install = own_environment.install_from_npm
+        if folder == PYTHON:
+            install = own_environment.install
+        elif shutil.which("npm") is None:
+            sys.stderr.write(f"npm is missing: what goes into {folder.name} is left out\n")
             continue
-        why = install(folder)
+        why = install(folder, packages)
         if why is not None:
             sys.exit(f"{', '.join(packages)} cannot be installed: {why}")
 

@@ -6,10 +6,12 @@ import shutil
 import subprocess
 import sys
 import venv
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 WITHIN_S = 600.0
+TRIES = 3
+"""What a registry failed to hand over may be there a moment later."""
 
 
 def is_installed(folder: Path, packages: Sequence[str]) -> bool:
@@ -20,17 +22,42 @@ def is_installed(folder: Path, packages: Sequence[str]) -> bool:
 
 def install(folder: Path, packages: Sequence[str]) -> str | None:
     """Make an environment with packages, unless it is there; returns why that was not possible."""
+    pip = [str(folder / "bin/python"), "-m", "pip", "--disable-pip-version-check", "install"]
+    return _install(folder, packages, lambda: venv.create(folder, with_pip=True), [*pip, "--quiet"])
+
+
+def install_from_npm(folder: Path, packages: Sequence[str]) -> str | None:
+    """Do the same with what npm has; that it is there is for the caller to know."""
+    npm = ["npm", "install", "--no-fund", "--no-audit", "--loglevel", "error", "--save-exact"]
+    npm += ["--prefix", str(folder)]
+    return _install(folder, packages, lambda: folder.mkdir(parents=True), npm)
+
+
+def _install(
+    folder: Path, packages: Sequence[str], begin: Callable[[], None], installer: list[str]
+) -> str | None:
     if is_installed(folder, packages):
         return None
     sys.stderr.write(f"installing {', '.join(packages)}\n")
-    shutil.rmtree(folder, ignore_errors=True)
-    pip = [str(folder / "bin/python"), "-m", "pip", "--disable-pip-version-check", "install"]
-    try:
-        venv.create(folder, with_pip=True)
-        subprocess.run(
-            [*pip, "--quiet", *packages], stdin=subprocess.DEVNULL, check=True, timeout=WITHIN_S
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        return str(error)
-    (folder / "installed").write_text("\n".join(packages), encoding="utf-8")
-    return None
+    sys.stderr.flush()
+    why = ""
+    for _ in range(TRIES):
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            begin()
+            # What it prints is no part of what our own program prints.
+            subprocess.run(
+                [*installer, *packages],
+                stdin=subprocess.DEVNULL,
+                stdout=sys.stderr,
+                check=True,
+                timeout=WITHIN_S,
+            )
+        except subprocess.TimeoutExpired as error:
+            return str(error)
+        except (OSError, subprocess.CalledProcessError) as error:
+            why = str(error)
+        else:
+            (folder / "installed").write_text("\n".join(packages), encoding="utf-8")
+            return None
+    return why

@@ -7,9 +7,10 @@ left alone. Without npm nothing is installed, and the tests that need it are ski
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 from pathlib import Path
+
+from scripts import own_environment
 
 FOLDER = Path(__file__).resolve().parents[1] / ".typescript"
 BIN = FOLDER / "node_modules" / ".bin"
@@ -17,32 +18,12 @@ BIN = FOLDER / "node_modules" / ".bin"
 GENERATOR = "openapi-typescript@7.13.0"
 PACKAGES = (GENERATOR, "openapi-fetch@0.17.0", "typescript@5.9.3")
 
-WITHIN_S = 600.0
-
 
 def install() -> str | None:
     """Install them, unless they are there; returns why that is not possible."""
-    stamp = FOLDER / "installed"
-    if stamp.is_file() and stamp.read_text(encoding="utf-8").split() == list(PACKAGES):
-        return None
-    if shutil.which("npm") is None:
+    if not own_environment.is_installed(FOLDER, PACKAGES) and shutil.which("npm") is None:
         return "npm is missing"
-    sys.stderr.write(f"installing {', '.join(PACKAGES)}\n")
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    FOLDER.mkdir(parents=True)
-    npm = ["npm", "install", "--no-fund", "--no-audit", "--loglevel", "error", "--save-exact"]
-    command = [*npm, "--prefix", str(FOLDER), *PACKAGES]
-    try:
-        # What npm prints is no part of the types, which may go to stdout.
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False, timeout=WITHIN_S
-        )
-    except subprocess.TimeoutExpired:
-        return f"npm took longer than {WITHIN_S:g} s"
-    if done.returncode:
-        return f"npm ended with {done.returncode}"
-    stamp.write_text("\n".join(PACKAGES), encoding="utf-8")
-    return None
+    return own_environment.install_from_npm(FOLDER, PACKAGES)
 
 
 def main() -> None:

@@ -1,0 +1,36 @@
+"""What a registry failed to hand over is asked for again; an environment is there whole, or not."""
+
+from __future__ import annotations
+
+import subprocess
+import venv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts import own_environment
+
+PACKAGES = ("one==1",)
+
+
+@pytest.mark.parametrize(
+    ("failures", "tries", "is_made"),
+    [(0, 1, True), (2, 3, True), (own_environment.TRIES, own_environment.TRIES, False)],
+)
+def test_an_installer_that_fails_is_tried_again(
+    failures: int, tries: int, is_made: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+
+    def run(command: list[str], **_: Any) -> None:
+        asked.append(command)
+        if len(asked) <= failures:
+            raise subprocess.CalledProcessError(1, command)
+
+    monkeypatch.setattr(venv, "create", lambda folder, **_: folder.mkdir())
+    monkeypatch.setattr(subprocess, "run", run)
+    folder = tmp_path / "own"
+    why = own_environment.install(folder, PACKAGES)
+    assert len(asked) == tries
+    assert (why is None) == own_environment.is_installed(folder, PACKAGES) == is_made
