@@ -18,7 +18,6 @@ from protocol.descriptor.loading import parse_descriptor
 from protocol.descriptor.model import Descriptor
 from protocol.events import UiEvent
 from supervisor.kernel.daemon import Daemon
-from supervisor.policy.lifecycle import State
 from tests.bounds import until
 from tests.factories import children
 from tests.kernel.conftest import ask, daemon_with, run_op
@@ -192,17 +191,15 @@ async def test_a_kill_in_a_call_is_told_with_its_cause_and_the_next_call_goes_we
 
 async def test_a_server_that_is_stopped_is_noticed_and_replaced(tmp_path: Path) -> None:
     health = {"interval_s": 0.2, "failures": 2}
-    made = server(tmp_path, "time", health=health, timeouts={**PATIENT, "health_s": 0.5})
+    made = server(tmp_path, "time", health=health, timeouts={**PATIENT, "health_s": 1})
     async with served(tmp_path, made) as daemon:
-        shown = await run_op(daemon, "status", {"module": "time"}, nothing)
-        first = shown["instances"][0]["pid"]
-        os.kill(first, signal.SIGSTOP)
         module = daemon.fleet.modules["time"]
-        await daemon.fleet.wait_until(
-            lambda: (module.restarts > 0 and module.state is State.READY) or None
-        )
         shown = await run_op(daemon, "status", {"module": "time"}, nothing)
-        assert shown["instances"][0]["pid"] != first
-        assert (await result(daemon, "time", "get_current_time", timezone="UTC"))[
-            "timezone"
-        ] == "UTC"
+        os.kill(shown["instances"][0]["pid"], signal.SIGSTOP)
+        restarts = module.restarts
+        await daemon.fleet.wait_until(lambda: module.restarts > restarts or None)
+        # On a busy machine the next one may not be well in time either.
+        call = {"args": {"timezone": "UTC"}}
+        while not (said := await ask(daemon, "time", "get_current_time", **call).document())["ok"]:
+            assert said["error"]["code"] == "unreachable", said
+        assert said["result"]["timezone"] == "UTC"
