@@ -18,6 +18,7 @@ from supervisor.cli import module_templates
 from supervisor.cli.verbs import new
 from supervisor.conformance import persistent
 from tests.cli.conftest import Run
+from tests.system.descriptors import PATIENT
 
 ALL = "STDIOD_TEST_LANGUAGES" in os.environ
 ONCE = {"go": "module", "java": "module", "rust": "mcp"}
@@ -49,6 +50,10 @@ def begun(run: Run, folder: Path, *options: str) -> Path:
 
 def checked(run: Run, folder: Path) -> set[str]:
     """Check a module, which has to pass, and return which clauses the host has to supply."""
+    file = folder / "module.json"
+    document = json.loads(file.read_text())
+    document.setdefault("supervision", {})["timeouts"] = PATIENT
+    file.write_text(json.dumps(document))
     ended = run("check", str(folder), "--json")
     (report,) = json.loads(ended.stdout)["modules"]
     found = [one for one in report["findings"] if one["status"] not in ("holds", "not judged")]
