@@ -24,6 +24,7 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
 
 from tests.bounds import WAIT_S, until
+from tests.page.held_port import held_port
 
 CHROMIUM: Final = shutil.which("chromium")
 CHROMEDRIVER: Final = shutil.which("chromedriver")
@@ -46,7 +47,6 @@ WIDTH: Final = 1280
 HEIGHT: Final = 800
 
 MARKER: Final = "STDIOD_TEST_BROWSER"
-GONE_WITHIN_S: Final = 10.0
 _PR_SET_CHILD_SUBREAPER: Final = 36
 
 
@@ -63,8 +63,9 @@ class Chromium:
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         # Some of its processes leave their parent, others overwrite their environment.
         home = {"HOME": str(self._home), "TMPDIR": str(self._home), MARKER: self._home.name}
+        self._held, port = held_port()
         self._service = Service(
-            CHROMEDRIVER, log_output=str(self._home / "log"), env={**os.environ, **home}
+            CHROMEDRIVER, port, log_output=str(self._home / "log"), env={**os.environ, **home}
         )
         try:
             with _adopting_orphans():
@@ -115,6 +116,11 @@ class Chromium:
             for name, value in features.items()
         ]
         self.cdp("Emulation.setEmulatedMedia", features=wanted)
+
+    def block(self, *patterns: str) -> None:
+        """Let nothing through to addresses like these, which have `*` for any part."""
+        self.cdp("Network.enable")
+        self.cdp("Network.setBlockedURLs", urls=list(patterns))
 
     # What a person sees, and what is behind it.
 
@@ -176,6 +182,7 @@ class Chromium:
         """Wait for all of its processes, kill those that stay, and return these."""
         processes = {**known, **self._processes()}
         left = {pid: name for pid, name in processes.items() if not _is_gone(pid)}
+        self._held.close()
         shutil.rmtree(self._home)
         return left
 
@@ -202,7 +209,7 @@ def _is_gone(pid: int) -> bool:
     except ProcessLookupError:
         return True
     try:
-        ended = bool(select.select([pidfd], [], [], GONE_WITHIN_S)[0])
+        ended = bool(select.select([pidfd], [], [], WAIT_S)[0])
         if not ended:
             signal.pidfd_send_signal(pidfd, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):  # it is its parent's, and that one reaped it

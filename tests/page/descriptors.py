@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.system.descriptors import PATIENT, descriptor
+from tests.system.descriptors import AT_ONCE, PATIENT, descriptor
 from tests.system.test_hooks import hook
 
 FOLDER = Path(__file__).parent
@@ -32,13 +32,12 @@ INPUTS: dict[str, Any] = {
     "patch": {"type": "object", "properties": {"patch": {"type": "object"}}, "required": ["patch"]},
 }
 
-RESTARTED_AT_ONCE = {"initial_s": 0.01, "factor": 1, "max_s": 0.01, "jitter": 0}
 RESTARTED_BY_HAND = {"initial_s": 3600, "factor": 1, "max_s": 3600, "jitter": 0}
 
 
 def actor(name: str, *, back_at_once: bool = True, **fields: Any) -> dict[str, Any]:
     """Return a module that does what it is asked to (actor.py)."""
-    backoff = RESTARTED_AT_ONCE if back_at_once else RESTARTED_BY_HAND
+    backoff = AT_ONCE if back_at_once else RESTARTED_BY_HAND
     supervision = {
         "concurrency": 4, "intensity": 1000, "backoff": backoff, "timeouts": PATIENT
     }  # fmt: skip

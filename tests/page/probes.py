@@ -145,21 +145,15 @@ return import("/page/repaint.js").then(({ repainting }) => {
 """When something is drawn that begins at 1000 ms, and whose timer comes 20 ms late once, after the
 frame in which it was drawn for other news."""
 
-FRAMES_TO_ANSWER: Final = """
-const [selector, heading, most] = arguments;
+HEADING_AFTER_CLICK: Final = """
+const [selector] = arguments;
 return new Promise((then) => {
-  let frames = 0;
-  const next = () => {
-    frames += 1;
-    const isThere = document.querySelector("main h1")?.innerText === heading;
-    if (isThere || frames > most) then(frames);
-    else requestAnimationFrame(next);
-  };
+  const look = () => then(document.querySelector("main h1")?.innerText);
+  addEventListener("hashchange", look, { once: true });
   document.querySelector(selector).click();
-  requestAnimationFrame(next);
 });
 """
-"""How many frames are drawn from a click until a heading is there."""
+"""The heading in the moment in which the page has heard of a click on a link to a view."""
 
 LONGEST_TREND: Final = """
 const points = (one) => (one.getAttribute("d") ?? "").split("L").length;

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from tests.bounds import until
 from tests.page.chromium import Chromium
+from tests.page.held_port import held_port
 from tests.page.probes import IS_LIVE
 from tests.system import descriptors
 from tests.system.daemon import Daemon
@@ -26,8 +27,10 @@ class Site:
         self._folder = folder
         self._policy = folder / "policy.toml"
         self._policy.write_text('allow = ["user.ask"]\n')
-        self.daemon = self._started("127.0.0.1:0")
-        self.address: str = self.daemon.op("status")["daemon"]["http"]
+        self._held, port = held_port()
+        self.host = f"127.0.0.1:{port}"
+        self.address = f"http://{self.host}"
+        self.daemon = self._started()
 
     def __enter__(self) -> Self:
         return self
@@ -38,19 +41,17 @@ class Site:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        self.daemon.__exit__(kind, error, at)
-
-    @property
-    def host(self) -> str:
-        """HOST:PORT."""
-        return self.address.removeprefix("http://")
+        try:
+            self.daemon.__exit__(kind, error, at)
+        finally:
+            self._held.close()
 
     def url(self, view: str = "") -> str:
         """Return the address of a view: `modules/dice`."""
         return f"{self.address}/#/{view}" if view else f"{self.address}/"
 
-    def _started(self, where: str) -> Daemon:
-        options = ("--http", where, "--policy", str(self._policy))
+    def _started(self) -> Daemon:
+        options = ("--http", self.host, "--policy", str(self._policy))
         # What its modules hand over is theirs to make and nobody's to remove.
         return Daemon(self._folder, options=options, environment={"TMPDIR": str(self._folder)})
 
@@ -96,7 +97,7 @@ class Site:
 
     def start_again(self) -> None:
         """Start another daemon on the same folders, at the same address."""
-        self.daemon = self._started(self.host)
+        self.daemon = self._started()
         self.daemon.op("wait", **{"for": "verdict"})
 
     # What a visitor does.

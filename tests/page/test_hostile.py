@@ -15,7 +15,7 @@ from tests.page.hostile import ALL, BIDI, IMAGE, LINK, SCRIPT
 from tests.page.probes import MARKUP, SETTLED, SIZE, UNSEEN
 from tests.page.site import Site
 from tests.page.visit import Visit
-from tests.system.descriptors import descriptor
+from tests.system.descriptors import AT_ONCE, PATIENT, descriptor
 
 NAME = f"{IMAGE}\u202e\u2066x"
 """A module may be called so."""
@@ -51,7 +51,7 @@ def module() -> dict[str, Any]:
         for op in ("all", "patch", "much", "deep", "wide", "chatter", "die", SCRIPT, BIDI)
     }
     made = descriptor(NAME, [*PYTHON, str(FOLDER / "hostile.py"), NAME], supervision={
-        "intensity": 1000, "backoff": {"initial_s": 0.01, "factor": 1, "max_s": 0.01},
+        "intensity": 1000, "backoff": AT_ONCE, "timeouts": PATIENT
     })  # fmt: skip
     return {**made, "version": ALL[:60], "description": ALL, "inputs": inputs}
 
@@ -150,6 +150,7 @@ def test_a_hostile_question_is_a_text(visit: Visit, site: Site) -> None:
 def test_an_asset_that_is_opened_runs_nothing(visit: Visit, site: Site, said: None) -> None:
     # By the browser itself, where a picture or a sound stands alone: nothing of that is allowed.
     visit.expects("violates the following Content Security Policy")
-    for asset in site.daemon.op("asset.list")["assets"]:
+    assets = {one["asset_id"]: one for one in site.daemon.op("asset.list")["assets"]}
+    for asset in assets.values():
         visit.browser.open(f"{site.address}/api/v1/assets/{asset['asset']}/content")
         assert visit.browser.js(f"return window.{hostile.TRACE}") is None, asset

@@ -14,14 +14,15 @@ from tests.page.site import Site
 from tests.page.visit import Visit
 
 VIEWS = {
-    "modules": "Modules",
-    "modules/a": "a",
-    "sessions": "Sessions",
-    "sessions/walk": "walk",
-    "assets": "Assets",
-    "approvals": "Approvals",
-    "events": "Events",
+    "modules": ("Modules", "/nowhere/c is not there", "ready"),
+    "modules/a": ("a", "What is to be said", "this is a line of the log"),
+    "sessions": ("Sessions", "walk"),
+    "sessions/walk": ("walk", "room", "hall", "make"),
+    "assets": ("Assets", "picture", "model/x-unheard-of"),
+    "approvals": ("Approvals", "may b be called?"),
+    "events": ("Events", "module:state"),
 }
+"""Each with its heading, and what is there to be seen once it is furnished."""
 
 
 def furnish(site: Site) -> None:
@@ -40,20 +41,18 @@ def furnish(site: Site) -> None:
     site.waits(lambda: site.daemon.op("approvals")["approvals"], "a question")
 
 
+def show(visit: Visit, view: str) -> None:
+    """Go to a view; returns when all of it is there."""
+    heading, *words = VIEWS[view]
+    visit.go(view, heading)
+    for text in words:
+        visit.sees(text)
+
+
 def test_each_view_shows_what_there_is(visit: Visit, site: Site) -> None:
     furnish(site)
-    for view, words in {
-        "modules": ["/nowhere/c is not there", "ready"],
-        "modules/a": ["What is to be said", "this is a line of the log"],
-        "sessions": ["walk"],
-        "sessions/walk": ["room", "hall", "make"],
-        "assets": ["picture", "model/x-unheard-of"],
-        "approvals": ["may b be called?"],
-        "events": ["module:state"],
-    }.items():
-        visit.go(view, VIEWS[view])
-        for text in words:
-            visit.sees(text)
+    for view in VIEWS:
+        show(visit, view)
         current = "return document.querySelector('nav [aria-current=page]')?.innerText"
         assert visit.browser.js(current), f"no link of the navigation is the current one in {view}"
 
@@ -115,8 +114,8 @@ def test_nothing_keeps_anybody_from_using_a_view(visit: Visit, site: Site, schem
     found = []
     visit.browser.prefer(color_scheme=scheme, reduced_motion="reduce")
     try:
-        for view, heading in VIEWS.items():
-            visit.go(view, heading)
+        for view in VIEWS:
+            show(visit, view)
             found += [f"{view}: {line}" for line in violations(visit, source)]
     finally:
         visit.browser.prefer()
@@ -128,8 +127,11 @@ def test_the_keyboard_reaches_everything_and_the_focus_is_seen(
     visit: Visit, site: Site, view: str
 ) -> None:
     furnish(site)
-    # A list that grows meanwhile would have no end to get to.
-    visit.go(f"{view}?event=session:*" if view == "events" else view, VIEWS[view])
+    if view == "events":  # a list that grows meanwhile would have no end to get to
+        visit.go("events?event=session:*", "Events")
+        visit.sees("session:start")
+    else:
+        show(visit, view)
     visit.browser.js("document.activeElement.blur(); document.body.focus()")
     wanted = visit.browser.js(REACHABLE)
     reached = 0

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 
-from selenium.common.exceptions import StaleElementReferenceException
+from selenium.common.exceptions import (
+    ElementClickInterceptedException,
+    ElementNotInteractableException,
+    StaleElementReferenceException,
+)
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
+from tests.bounds import until
 from tests.page.chromium import Chromium
 from tests.page.hostile import TRACE
 from tests.page.probes import FOCUSED, NAMED
@@ -26,13 +32,20 @@ look();
 """A click goes to where an element was: so it is not to move any more."""
 
 
+UNCLICKED = "window.wasClicked = false"
 LISTENING = """
-arguments[0].wasClicked = false;
-arguments[0].addEventListener("click", () => { arguments[0].wasClicked = true; }, {once: true});
+arguments[0].addEventListener("click", () => { window.wasClicked = true; }, {once: true});
 """
-CLICKED = "return arguments[0].wasClicked"
-CLICKS = 5
-"""A click goes to a place, so to something else if the page moves at that moment."""
+CLICKED = "return window.wasClicked"
+
+LEAVING = """
+const left = document.querySelector("main > .view");
+if (left !== null && location.href !== arguments[0]) left.isLeft = true;
+"""
+ARRIVED = """
+return document.readyState === "complete" && !document.querySelector("main > .view")?.isLeft;
+"""
+"""Whether the view is another one: a new `#...` is there before the view that it names."""
 
 
 class Visit:
@@ -49,8 +62,10 @@ class Visit:
 
     def go(self, view: str, heading: str) -> None:
         """Show a view by its address; returns when all of its heading is `heading`, a pattern."""
-        self.browser.open(self.site.url(view))
-        self.browser.until("return document.readyState === 'complete'", f"{view} being loaded")
+        url = self.site.url(view)
+        self.browser.js(LEAVING, url)
+        self.browser.open(url)
+        self.browser.until(ARRIVED, f"{view} being shown")
         self.element("heading", f"^(?:{heading})$")
 
     def sees(self, text: str, within: str = "main") -> None:
@@ -64,18 +79,25 @@ class Visit:
         return found
 
     def click(self, name: str, role: str = "button") -> None:
-        """Click on what is called so, until it was what the click came to."""
+        """Click on what is called so, until it was what the click came to.
+
+        A click goes to a place, so to something else if the page moves at that moment; and what was
+        found may be another element, or out of sight, before it is clicked on.
+        """
+        until(lambda: self._clicked(role, name), f"a click on {name!r}")
+
+    def _clicked(self, role: str, name: str) -> bool:
         element = self.element(role, name)
-        self.browser.js(LISTENING, element)
-        for _ in range(CLICKS):
+        self.browser.js(UNCLICKED)
+        with contextlib.suppress(
+            ElementClickInterceptedException,
+            ElementNotInteractableException,
+            StaleElementReferenceException,
+        ):
+            self.browser.js(LISTENING, element)
             self.browser.driver.execute_async_script(STANDING, element)
             element.click()
-            try:
-                if self.browser.js(CLICKED, element):
-                    return
-            except StaleElementReferenceException:
-                return  # it was, and is there no more
-        raise AssertionError(f"{CLICKS} clicks on {name!r} came to something else")
+        return bool(self.browser.js(CLICKED))
 
     def fill(self, name: str, text: str) -> None:
         """Type into a field, in place of what it has."""
