@@ -41,6 +41,18 @@ def test_what_does_not_fit_the_inputs_is_said_beside_the_form(visit: Visit, site
     visit.browser.until(wrong, "a word about the missing text")
 
 
+def test_a_form_is_asked_for_again_if_that_failed(visit: Visit, site: Site) -> None:
+    site.serve(actor("a"))
+    visit.expects("ERR_BLOCKED_BY_CLIENT")
+    visit.browser.block("*/modules/supervisor/invoke")
+    try:
+        visit.go("modules/a", "a")
+        visit.sees("The daemon does not answer.")
+    finally:
+        visit.browser.block()
+    visit.element("button", "^Invoke")
+
+
 def test_output_is_shown_as_it_comes_and_a_call_can_be_cancelled(visit: Visit, site: Site) -> None:
     site.serve(actor("a"))
     invoke(visit, "wait")

@@ -40,6 +40,7 @@ export function ops(name, page) {
       if (text !== shown) fill(content, form(found));
       shown = text;
     } catch (error) {
+      known = null; // it is asked for again with the next figures
       if (error.isLogin) page.fail(error);
       else if (!page.signal.aborted) fill(trouble, notice(error.message, "warn"));
     }
