@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 import trio
 
+from protocol.descriptor.model import Timeouts
 from supervisor.conformance import clauses, persistent
 from supervisor.conformance.examination import Permission
 from supervisor.conformance.report import Status, Verdict
@@ -139,6 +141,9 @@ PARTIAL = {"flaky": {"done", "exit status"}, "moon": {"answers"}, "orchestrator"
 @pytest.mark.parametrize("name", DESCRIPTORS)
 async def test_the_samples_hold_to_all_clauses(tmp_path: Path, name: str) -> None:
     descriptor = read_descriptor(MODULES / name / "module.json")
+    patient = Timeouts(start_s=60, health_s=60, describe_s=60, invoke_s=60, exit_s=60, stop_s=60)
+    supervision = msgspec.structs.replace(descriptor.supervision, timeouts=patient)
+    descriptor = msgspec.structs.replace(descriptor, supervision=supervision)
     report = await report_of(tmp_path, descriptor, Permission({}))
     assert by_status(report, *BAD) == {}
     untried = set(by_status(report, Status.NOT_TRIED))

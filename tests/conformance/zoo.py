@@ -236,7 +236,7 @@ def animal(
     """Make the descriptor of a module, with a piece of its source put in place of another."""
     source, stated, interpreter, top = SPECIES[species]
     assert old in source, old
-    patience = {"start_s": 60, "health_s": 60, "exit_s": 60, "stop_s": 60}
+    patience = dict.fromkeys(("start_s", "health_s", "describe_s", "exit_s", "stop_s"), 60)
     supervision = dict(supervision or {})
     timeouts = {**patience, **supervision.pop("timeouts", {})}
     top = dict(top)

@@ -42,7 +42,12 @@ def documents(folder: Any) -> list[dict[str, Any]]:
                 "version": "1.0.0",
                 "transport": {"type": "stdio", "command": program},
                 "supervision": {
-                    "timeouts": {"start_s": start_s, "invoke_s": NEVER_S},
+                    "timeouts": {
+                        "start_s": start_s,
+                        "health_s": NEVER_S,
+                        "describe_s": NEVER_S,
+                        "invoke_s": NEVER_S,
+                    },
                     "backoff": {"initial_s": NEVER_S, "max_s": NEVER_S},
                     "intensity": 100,
                 },

@@ -39,6 +39,8 @@ async def test_a_mistake_is_named(
         timeouts = {
             "start_s": NEVER_S if case.when == AT_DEADLINE else wait_s,
             "invoke_s": NEVER_S if case.when == AT_START_S else wait_s,
+            "health_s": NEVER_S,
+            "describe_s": NEVER_S,
             "exit_s": 60,
         }
         said = await said_of(tmp_path, program, timeouts, case)

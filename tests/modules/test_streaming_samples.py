@@ -1,6 +1,7 @@
 """The samples that stream or can be cancelled, driven alone."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,11 @@ def test_crowd_answers_64_at_once_and_keeps_their_streams_apart(tmp_path: Path) 
             frame("invoke", {"op": "complete", "args": {"prompt": prompt, "delay_ms": 1}}, key)
             for key, prompt in prompts.items()
         ]
-        stdout, _ = crowd.process.communicate(b"".join(requests))
+        # All in one write: no stream has ended before the last request is there.
+        assert crowd.process.stdin is not None
+        data = b"".join(requests)
+        assert os.write(crowd.process.stdin.fileno(), data) == len(data)
+        stdout, _ = crowd.process.communicate()
     order = [json.loads(line) for line in stdout.splitlines()]
     first_end = next(n for n, event in enumerate(order) if event["type"] == "done")
     assert {event["requestId"] for event in order[:first_end]} == prompts.keys()

@@ -1,8 +1,8 @@
 """A module that streams for several requests side by side, as fast as its output is read.
 
 It reads what comes before it writes on. `stream` says `count` events of `size` bytes, without a
-count for ever; `echo` answers at once, with `bytes` more bytes if it is to; `size` says how long a
-text is, and `hold` is never answered. With the argument
+count for ever; `echo` answers at once, with `bytes` more bytes if it is to, or once there are
+`together` of them; `size` says how long a text is, and `hold` is never answered. With the argument
 `flow` it heeds `pause` and `resume`, and says in the end how often it was paused.
 """
 
@@ -14,6 +14,7 @@ from typing import Any
 
 FEATURES = [word for word in sys.argv[1:] if word in ("flow", "cancel")]
 streams: dict[str, dict[str, Any]] = {}
+echoes: list[dict[str, Any]] = []
 
 
 def write(**line: Any) -> None:
@@ -51,9 +52,18 @@ def serve(frame: dict[str, Any]) -> None:
             size = len(frame["input"]["args"]["text"])
             write(requestId=request_id, ok=True, result={"size": size})
         case "invoke":
-            args = frame["input"]["args"]
-            args |= {"padding": "x" * args["bytes"]} if "bytes" in args else {}
-            write(requestId=request_id, ok=True, result=args)
+            echo(request_id, frame["input"]["args"])
+
+
+def echo(request_id: str, args: dict[str, Any]) -> None:
+    args |= {"padding": "x" * args["bytes"]} if "bytes" in args else {}
+    echoes.append({"requestId": request_id, "ok": True, "result": args})
+    if "together" not in args:
+        write(**echoes.pop())
+    elif len(echoes) == args["together"]:
+        for one in echoes:
+            write(**one)
+        echoes.clear()
 
 
 def say_more() -> None:

@@ -34,6 +34,18 @@ def checkers(daemon: Daemon) -> list[int]:
 
 
 @contextlib.contextmanager
+def held_checker(daemon: Daemon) -> Iterator[None]:
+    """Have the process that checks hold still: what it is given takes as long as the block."""
+    assert daemon.invoke("evil", text="aaa").ok
+    (pid,) = checkers(daemon)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+@contextlib.contextmanager
 def gone(pid: int) -> Iterator[None]:
     """Wait until a process that the block has killed is gone."""
     pidfd = os.pidfd_open(pid)
@@ -87,13 +99,15 @@ def test_what_is_behind_a_slow_one_begins_in_order_and_each_has_one_answer(
 @pytest.mark.fault(29)
 def test_a_deadline_and_a_hang_up_end_what_is_being_looked_at(start_daemon: StartDaemon) -> None:
     daemon = start_daemon(backtracking("evil"))
-    answer = daemon.client.invoke("evil", timeout_s=0.01, text=SLOW)
+    with held_checker(daemon):
+        answer = daemon.client.invoke("evil", timeout_s=0.01, text=SLOW)
     assert answer.verdict == "timeout/deadline"
     assert answer.error["message"].endswith("its args were still being checked")
-    with daemon.connect() as other:
-        other.send_invoke("evil", text=SLOW)
-        other.send("supervisor", "invoke", {"op": "stop", "args": {"module": "evil"}})
-    assert daemon.invoke("evil", text="aaa").result == {"text": "aaa"}
+    with held_checker(daemon):
+        with daemon.connect() as other:
+            other.send_invoke("evil", text=SLOW)
+            other.send("supervisor", "invoke", {"op": "stop", "args": {"module": "evil"}})
+        assert daemon.invoke("evil", text="aaa").result == {"text": "aaa"}
     assert daemon.status("evil")["state"] == "ready"  # the stop went with its client
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
 
+from supervisor.runtime.files.module_log import BURST_BYTES, RATE_BYTES_S
 from tests.bounds import until
 from tests.system.conftest import StartDaemon
 from tests.system.daemon import Daemon, shared
@@ -15,6 +17,24 @@ EVENTS = 200_000
 MEGABYTE = 1 << 20
 PEAK_BYTES = 150 * MEGABYTE
 """What the daemon may have had at the most, its own code included."""
+
+
+ROW_BYTES = 100
+"""The length of a line that `misbehave` says on stderr."""
+HEAD_BYTES = len("2026-11-24T12:00:00.000Z m#1 stderr ")
+"""What stands before each in the log, at the least."""
+
+
+def left_out(daemon: Daemon, module: str) -> int:
+    """Return how many lines of a module are not in its log."""
+    number: int = daemon.status(module)["counters"]["left_out_log_lines"]
+    return number
+
+
+def least_left_out(size_bytes: int, row_bytes: int, since: float) -> float:
+    """Return how many of these rows the log can't have had room for; the longer, the fewer."""
+    room_bytes = BURST_BYTES + (time.monotonic() - since) * RATE_BYTES_S
+    return size_bytes // row_bytes - room_bytes / (HEAD_BYTES + row_bytes)
 
 
 @pytest.fixture(scope="module")
@@ -69,11 +89,13 @@ def test_a_line_that_is_too_long_leaves_the_stream_in_step(daemon: Daemon) -> No
 def test_ten_megabytes_on_stderr_block_nothing_and_the_tail_is_kept(
     daemon: Daemon, module: str
 ) -> None:
+    before, began_at = left_out(daemon, module), time.monotonic()
     answer = daemon.invoke(module, fault="stderr+exit", bytes=10 * MEGABYTE, code=3)
     assert answer.details["exit_code"] == 3
     assert answer.details["stderr_tail"][-1] == "the last words"
     assert len(answer.details["stderr_tail"]) > 1
-    assert daemon.status(module)["counters"]["left_out_log_lines"] > 0
+    counted = left_out(daemon, module) - before
+    assert counted >= least_left_out(10 * MEGABYTE, ROW_BYTES, began_at)
     assert daemon.usable(module).ok
     assert daemon.peak_bytes() < PEAK_BYTES
 
@@ -82,9 +104,12 @@ def test_ten_megabytes_on_stderr_block_nothing_and_the_tail_is_kept(
 def test_millions_of_empty_lines_on_stderr_are_counted_and_cost_little(
     daemon: Daemon, module: str
 ) -> None:
+    before, began_at = left_out(daemon, module), time.monotonic()
     answer = daemon.invoke(module, fault="stderr_newlines+stderr+exit", bytes=4 * MEGABYTE, code=3)
     assert answer.details["exit_code"] == 3
     assert answer.details["stderr_tail"][-1] == "the last words"
+    counted = left_out(daemon, module) - before
+    assert counted >= least_left_out(4 * MEGABYTE, 1, began_at)
     assert daemon.usable(module).ok
     assert daemon.invoke("witness").ok
     assert daemon.peak_bytes() < PEAK_BYTES
@@ -95,13 +120,13 @@ def test_millions_of_empty_lines_on_stderr_are_counted_and_cost_little(
 def test_ten_megabytes_on_stderr_before_the_first_line_delay_no_start(
     start_daemon: StartDaemon, speaks: list[str]
 ) -> None:
+    began_at = time.monotonic()
     daemon = start_daemon(misbehaving("loud", "start=stderr", f"bytes={10 * MEGABYTE}", *speaks))
     assert daemon.invoke("loud", word="hello").result == {"word": "hello"}
-    status = daemon.status("loud")
-    assert status["restarts"] == 0
-    assert status["counters"]["left_out_log_lines"] > 0
-    answer = daemon.invoke("loud", fault="exit")
+    assert daemon.status("loud")["restarts"] == 0
+    answer = daemon.invoke("loud", fault="exit")  # by now all that the first process said is read
     assert answer.details["stderr_tail"][-1] == "the last words"
+    assert left_out(daemon, "loud") >= least_left_out(10 * MEGABYTE, ROW_BYTES, began_at)
 
 
 @pytest.mark.fault(19)

@@ -24,7 +24,7 @@ import pytest
 from supervisor.runtime.containment.cgroup2 import own_folder
 from supervisor.runtime.held_bytes import PARTY_BYTES
 from tests.bounds import until
-from tests.runtime.containment.lifelines import PATIENCE_S, Lifelines, describe, letter
+from tests.runtime.containment.lifelines import PATIENCE_S, Lifelines, describe
 from tests.runtime.containment.tracer import Tracer
 from tests.system.client import Client
 from tests.system.daemon_process import DaemonProcess
@@ -32,12 +32,13 @@ from tests.system.descriptors import AT_ONCE, misbehaving, write
 from tests.system.liveness import Liveness
 from tests.system.test_slow_readers import (
     ANSWER_BYTES,
-    ANSWERS,
     PEAK_BYTES,
+    READ_LATE,
+    ask_together,
     read_all,
     streaming,
 )
-from tests.system.test_suspension import passed
+from tests.system.test_suspension import passed, suspend
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 ALWAYS: dict[str, Any] = {"restart": "permanent", "intensity": 1000, "backoff": AT_ONCE}
@@ -160,13 +161,13 @@ def does_not_read(scene: Scene) -> None:
     stream = scene.slow()
     stream.send_invoke("shared", "stream")
     assert next(stream.lines())["type"] == "log"
-    other = scene.client.send_invoke("shared", "stream", count=800)
+    other = scene.client.send_invoke("shared", "stream", **READ_LATE)
     scene.others_are_served()
-    assert scene.client.answer(other).result == {"events": 800, "pauses": 0}
+    assert scene.client.answer(other).result == {"events": READ_LATE["count"], "pauses": 0}
     (*_, done) = read_all(stream)
     assert done["error"]["details"]["reason"] == "slow_reader"
     answers = scene.slow()
-    asked = [answers.send_invoke("shared", "echo", bytes=ANSWER_BYTES) for _ in range(ANSWERS)]
+    asked = ask_together(answers, scene.client, "shared")
     scene.others_are_served()
     assert scene.held_bytes() <= PARTY_BYTES + ANSWER_BYTES
     assert {answers.answer(one).verdict for one in asked} == {"ok", "unreachable/slow_reader"}
@@ -194,15 +195,13 @@ def asks_much(scene: Scene) -> None:
 
 def is_suspended(scene: Scene) -> None:
     """Point 4: what was answered meanwhile counts, and nobody is replaced."""
-    asked = scene.client.send_invoke("gate", timeout_s=DEADLINE_S, fault="gate+done")
-    (gate,) = scene.liveness.wait_for("gate")
-    os.kill(scene.pid, signal.SIGSTOP)
-    until(lambda: letter(scene.pid) == "T", "the daemon being stopped")
+    (asked,), (gate,) = suspend(scene.pid, scene.client, scene.liveness, ["gate"], DEADLINE_S)
     gate.release()
     passed(DEADLINE_S + 0.5)
     os.kill(scene.pid, signal.SIGCONT)
     assert scene.client.answer(asked).ok
-    assert scene.module("gate")["restarts"] == 0
+    (instance,) = scene.module("gate")["instances"]
+    assert instance["pid"] == gate.pid
 
 
 def is_traced(scene: Scene) -> None:

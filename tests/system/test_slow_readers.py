@@ -23,6 +23,9 @@ PEAK_BYTES = 150 << 20
 ANSWER_BYTES, ANSWERS = 4 << 20, 10
 """In all more than a party may have held."""
 
+READ_LATE = {"count": 800, "size": 500}
+"""A stream that is as long as others, and all of which may wait: its reader is not a slow one."""
+
 STREAMER = [sys.executable, "-I", "-S", str(Path(__file__).with_name("streamer.py"))]
 
 
@@ -112,10 +115,10 @@ def test_a_stream_that_is_not_read_delays_no_other_call_and_ends_alone(
     daemon = start_daemon(streaming("shared"))
     with slow_stream(daemon, "shared") as slow, daemon.connect() as other:
         pid = daemon.pid("shared")
-        stream = other.send_invoke("shared", "stream", count=800)
+        stream = other.send_invoke("shared", "stream", **READ_LATE)
         for n in range(20):
             assert daemon.invoke("shared", "echo", n=n).result == {"n": n}
-        assert other.answer(stream).result == {"events": 800, "pauses": 0}
+        assert other.answer(stream).result == {"events": READ_LATE["count"], "pauses": 0}
         lines = list(read_all(slow))
         assert len(lines) * 21_000 > OVERRUN_BYTES  # what was kept is not lost
         done = lines[-1]
@@ -131,14 +134,28 @@ def test_a_stream_that_is_not_read_delays_no_other_call_and_ends_alone(
 def test_a_module_that_can_pause_a_stream_loses_nothing_of_it(start_daemon: StartDaemon) -> None:
     daemon = start_daemon(streaming("shared", "flow"))
     with slow_stream(daemon, "shared", count=200) as slow, daemon.connect() as other:
-        stream = other.send_invoke("shared", "stream", count=400)
+        stream = other.send_invoke("shared", "stream", **READ_LATE)
         assert daemon.invoke("shared", "echo", n=1).result == {"n": 1}
-        assert other.answer(stream).result == {"events": 400, "pauses": 0}
+        assert other.answer(stream).result == {"events": READ_LATE["count"], "pauses": 0}
         *events, done = read_all(slow)
         assert [one["message"].split()[0] for one in events] == [str(n) for n in range(2, 201)]
         assert done["result"]["events"] == 200
         assert done["result"]["pauses"] > 0
     assert daemon.peak_bytes() < PEAK_BYTES
+
+
+def ask_together(slow: Client, other: Client, module: str) -> list[str]:
+    """Ask for large answers, none of which is given before all are asked for; returns their ids.
+
+    Each answer after this one comes behind them.
+    """
+    together = ANSWERS + 1
+    asked = [
+        slow.send_invoke(module, "echo", bytes=ANSWER_BYTES, together=together)
+        for _ in range(ANSWERS)
+    ]
+    assert other.invoke(module, "echo", together=together).ok
+    return asked
 
 
 def read_all(client: Client) -> Iterator[dict[str, Any]]:
@@ -156,8 +173,7 @@ def test_answers_that_are_not_read_are_bounded_and_each_request_has_one(
     daemon = start_daemon(streaming("big"), misbehaving("witness"))
     with daemon.connect() as slow:
         slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        # They are in flight before the first is answered, which the client does not read either.
-        asked = [slow.send_invoke("big", "echo", bytes=ANSWER_BYTES) for _ in range(ANSWERS)]
+        asked = ask_together(slow, daemon.client, "big")
         for n in range(20):
             assert daemon.invoke("witness", n=n).result == {"n": n}
             assert daemon.invoke("big", "echo", n=n).result == {"n": n}

@@ -17,6 +17,9 @@ from supervisor.transcripts.recording import ENTRY_BYTES, Recording, TranscriptF
 from tests.factories import actor, call, descriptor, script
 from tests.runtime.conftest import Running
 
+CALM = {"health": {"interval_s": 10_000}}
+"""It is not probed meanwhile."""
+
 
 class Kept:
     """A recording and what it held."""
@@ -51,7 +54,7 @@ async def ask(module: Module, op: str = "echo", **args: object) -> None:
 
 
 async def test_a_conversation_is_kept_from_spawn_to_exit(running: Running, tmp_path: Path) -> None:
-    module = running(actor(tmp_path))
+    module = running(actor(tmp_path, supervision=CALM))
     kept = Kept()
     module.taps.attach(kept.recording)
     module.start("the test")
@@ -72,7 +75,7 @@ async def test_a_conversation_is_kept_from_spawn_to_exit(running: Running, tmp_p
 async def test_it_is_attached_and_detached_while_the_process_runs(
     running: Running, tmp_path: Path
 ) -> None:
-    module = await running.ready(actor(tmp_path))
+    module = await running.ready(actor(tmp_path, supervision=CALM))
     await ask(module, "echo", text="before")
     assert module.taps.tap is None
     kept, other = Kept(), Kept()

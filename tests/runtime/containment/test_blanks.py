@@ -57,6 +57,13 @@ print(json.dumps({"version": "0", "type": "done", "ok": True, "result": facts}))
 With = Callable[..., AbstractAsyncContextManager[Daemon]]
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have nobody given up because the machine is slow."""
+    for bound in ("blanks.ANSWERS_WITHIN_S", "spawn_threads.SPAWN_S"):
+        monkeypatch.setattr(f"supervisor.runtime.process.{bound}", 3600.0)
+
+
 @pytest.fixture
 def with_tools(tmp_path: Path) -> With:
     """Run a daemon with per-invocation tools: `facts`, and what else is given by its command."""
@@ -213,9 +220,8 @@ async def test_a_request_too_large_for_a_message_is_served_in_the_usual_way(
 @pytest.mark.fault(2)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 async def test_a_spawner_that_dies_is_followed_by_another(
-    with_tools: With, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+    with_tools: With, number: signal.Signals
 ) -> None:
-    monkeypatch.setattr("supervisor.runtime.process.blanks.ANSWERS_WITHIN_S", 1.0)
     async with with_tools() as daemon:
         await result(daemon)
         await waiting(daemon)
@@ -258,10 +264,8 @@ async def test_one_that_is_held_is_not_asked_and_nobody_waits_for_it(with_tools:
 
 @pytest.mark.fault(26)
 async def test_a_spawner_that_is_held_is_replaced_long_before_it_would_be_given_up(
-    with_tools: With, monkeypatch: pytest.MonkeyPatch
+    with_tools: With,
 ) -> None:
-    for bound in ("blanks.ANSWERS_WITHIN_S", "spawn_threads.SPAWN_S"):
-        monkeypatch.setattr(f"supervisor.runtime.process.{bound}", 3600.0)
     async with with_tools() as daemon:
         await result(daemon)
         await waiting(daemon)
