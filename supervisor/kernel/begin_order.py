@@ -3,7 +3,8 @@
 Requests begin in the order in which they were written, as far as anybody could tell: those for one
 module do, and an op of the daemon's own begins when all before it have begun, and before all behind
 it. So a request whose args take their time (`request_checks.Doubt`) holds up those behind it for
-the same module, and ops; requests for other modules pass it by. Who is given up leaves.
+the same module, and ops; requests for other modules pass it by. Who is given up leaves. An op that
+takes turns to begin holds up ops in the same way (`pause`).
 
     lines:  module -> those for it, the first one being looked at; the order is this dictionary
     behind: all that came since the first op that has to wait, in order; empty if there are no lines
@@ -19,6 +20,8 @@ from protocol.errors import Failure
 from supervisor.kernel.parties import Party
 from supervisor.kernel.request_checks import Doubt
 from supervisor.runtime.checking.checks import Check, Checks
+
+_NO_MODULE = ""
 
 BeginHeld = Callable[[Failure | None], None]
 """Begins a request, or refuses it for this reason."""
@@ -86,6 +89,15 @@ class BeginOrder(dict[str, deque[Held]]):
         else:
             self._line_up(one, module)
         return one
+
+    def pause(self) -> None:
+        """Have ops wait until `go_on`: the one before them has not begun yet."""
+        self[_NO_MODULE] = deque()
+
+    def go_on(self) -> None:
+        """Have ops begin again."""
+        del self[_NO_MODULE]
+        self._move_up()
 
     def passed(self, one: Held) -> None:
         """Take note that the first one of a line is not waited for any more."""

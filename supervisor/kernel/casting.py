@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
+
+import msgspec
+
 from protocol.descriptor.model import Kind
 from protocol.errors import Failure, Reason
 from protocol.problem import printable
@@ -9,6 +14,29 @@ from supervisor.kernel.request_checks import unknown_module
 from supervisor.policy.principals import Principal
 from supervisor.policy.roles import EXECUTE, Roles, only_agent
 from supervisor.runtime.supervision.fleet import Fleet
+
+LOOKED_AT = 100
+"""So many modules of a kind are looked at for those that could be named in the place of another."""
+
+
+class Able(msgspec.Struct):
+    """Who could be given the prompts of a session that names nobody, by name."""
+
+    agents: list[str] = []
+    orchestrators: list[str] = []
+    """Only if there are no agents."""
+
+    def looking(self, fleet: Fleet, principal: Principal) -> Iterator[None]:
+        """Look for them, at one module with each step: each is held against all globs there are."""
+        # Whom it may ask, it also sees.
+        for name in _named(Kind.AGENT, fleet):
+            if principal.covers(name, EXECUTE):
+                self.agents.append(name)
+            yield
+        for name in () if self.agents else _named(Kind.ORCHESTRATOR, fleet):
+            if principal.sees(name):
+                self.orchestrators.append(name)
+            yield
 
 
 def cast_problem(roles: Roles, fleet: Fleet, principal: Principal) -> Failure | None:
@@ -23,33 +51,24 @@ def cast_problem(roles: Roles, fleet: Fleet, principal: Principal) -> Failure | 
         found = module.descriptor.kind
         if found is not kind:
             words = f"the session's {role}: {printable(name, 128)} is of the kind {found}"
-            able = _of_kind(kind, fleet, principal)
-            words += f"; modules of the kind {kind}: {', '.join(able[:10]) or 'none'}"
+            able = filter(principal.sees, _named(kind, fleet)[:LOOKED_AT])
+            words += f"; modules of the kind {kind}: {', '.join(islice(able, 10)) or 'none'}"
             return Failure.because(Reason.INVALID_ARGS, words, pointer=pointer)
     return None
 
 
 def cast_of(
-    session_id: str, roles: Roles, fleet: Fleet, principal: Principal
+    session_id: str, roles: Roles, able: Able, fleet: Fleet, principal: Principal
 ) -> tuple[str, Roles] | Failure:
     """Return who is given a session's prompts, with the roles; the only agent, if none is named."""
     lead = roles.lead
     if lead is None:
-        # Whom it may ask, it also sees: there may be a thousand, and as many globs to look through.
-        agents = sorted(
-            name for name in _named(Kind.AGENT, fleet) if principal.covers(name, EXECUTE)
-        )
-        orchestrators = _of_kind(Kind.ORCHESTRATOR, fleet, principal)
-        found = only_agent(session_id, agents, orchestrators)
+        found = only_agent(session_id, able.agents, able.orchestrators)
         if isinstance(found, Failure):
             return found
         return found, Roles(agent=found)
     return cast_problem(roles, fleet, principal) or (lead, roles)
 
 
-def _of_kind(kind: Kind, fleet: Fleet, principal: Principal) -> list[str]:
-    return sorted(name for name in _named(kind, fleet) if principal.sees(name))
-
-
 def _named(kind: Kind, fleet: Fleet) -> list[str]:
-    return [one.name for one in fleet.modules.values() if one.descriptor.kind is kind]
+    return sorted(one.name for one in fleet.modules.values() if one.descriptor.kind is kind)

@@ -17,7 +17,7 @@ from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import Progress
 from protocol.replies import Operation
 from protocol.response import Response
-from supervisor.kernel.begin_order import order_of
+from supervisor.kernel.begin_order import BeginOrder, order_of
 from supervisor.kernel.operations import Operations
 from supervisor.kernel.operations.connection import NARROW
 from supervisor.kernel.operations.op import Begun
@@ -38,6 +38,7 @@ from supervisor.policy.verdict import Stopped
 from supervisor.runtime.checking.checks import Checks
 from supervisor.runtime.supervision.fleet import Fleet
 from supervisor.runtime.supervision.module import Module
+from supervisor.runtime.turns import Turn, in_turns
 
 log = structlog.get_logger()
 
@@ -198,8 +199,13 @@ class OwnRequests:
         prompt.account = party.account
 
         def begin(_: Failure | None = None) -> None:
-            if not prompt.ended:
-                self.prompts.begin(prompt)
+            if prompt.ended:
+                return
+            turn, steps = Turn(), self.prompts.beginning(prompt)
+            turn.begin()
+            if any(turn.over for _ in steps):
+                order.pause()
+                self._nursery.start_soon(self._begin_prompt, party, steps, order)
 
         order = order_of(party, self._checks)
         if not order:
@@ -207,6 +213,10 @@ class OwnRequests:
         else:
             order.hold(None, None, begin)
         return None if prompt.ended else prompt
+
+    async def _begin_prompt(self, party: Party, rest: Iterator[None], order: BeginOrder) -> None:
+        await in_turns(party.label, PROMPT, rest)
+        order.go_on()
 
     def _begin_in_order(self, request: OwnRequest, op: str, args: dict[str, Any]) -> None:
         def begin(_: Failure | None) -> None:

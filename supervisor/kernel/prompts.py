@@ -16,6 +16,7 @@ the next.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
 from enum import IntEnum, StrEnum
 from typing import Any
 
@@ -27,7 +28,7 @@ from protocol.errors import Failure, Reason, Success
 from protocol.events import Log, Progress, UiEvent, built
 from protocol.host_events import HostUiEvent
 from protocol.response import Response
-from supervisor.kernel.casting import cast_of
+from supervisor.kernel.casting import Able, cast_of
 from supervisor.kernel.invocation import Invocation
 from supervisor.kernel.parties import Client, Invoke, Origin
 from supervisor.kernel.sessions.registry import Sessions
@@ -80,6 +81,7 @@ class Prompt:
         "_prompts",
         "_said",
         "_said_chars",
+        "able",
         "account",
         "client",
         "conflict",
@@ -110,6 +112,8 @@ class Prompt:
         self.ended = False
         self.lane: Lane | None = None
         """Where it waits or runs."""
+        self.able = Able()
+        """Who could be given it, if its session names nobody."""
         self.lead = ""
         """The module that it is for, once that is known."""
         self._prompts = prompts
@@ -272,10 +276,19 @@ class Prompts:
         lane = self._lanes.get(session_id)
         return 0 if lane is None else len(lane.waiting)
 
-    def begin(self, prompt: Prompt) -> None:
-        """Have a prompt run or wait, or refuse it."""
+    def beginning(self, prompt: Prompt) -> Iterator[None]:
+        """Have a prompt run or wait, or refuse it: with the last step, if it has not ended."""
         session = self._sessions.find_live(prompt.session_id, prompt.principal)
-        cast = session if isinstance(session, Failure) else self._cast(session, prompt.principal)
+        if not isinstance(session, Failure) and session.kept.roles.lead is None:
+            for _ in prompt.able.looking(self._fleet, prompt.principal):
+                yield
+                if prompt.ended:
+                    return
+        self._begin(prompt)
+
+    def _begin(self, prompt: Prompt) -> None:
+        session = self._sessions.find_live(prompt.session_id, prompt.principal)
+        cast = session if isinstance(session, Failure) else self._cast(session, prompt)
         if isinstance(cast, Failure) or isinstance(session, Failure):
             assert isinstance(cast, Failure)  # noqa: S101 - no session is a refusal
             prompt.settle(Response(cast))
@@ -375,15 +388,16 @@ class Prompts:
     def _run(self, lane: Lane, prompt: Prompt) -> None:
         lane.running = prompt
         # Anew: its module may have gone while it waited.
-        cast = self._cast(lane.session, prompt.principal)
+        cast = self._cast(lane.session, prompt)
         if isinstance(cast, Failure):
             prompt.settle(Response(cast))
         else:
             prompt.run(*cast)
 
-    def _cast(self, session: Session, principal: Principal) -> tuple[str, Roles] | Failure:
-        found = cast_of(session.id, session.kept.roles, self._fleet, principal)
-        if not isinstance(found, Failure) and session.kept.roles.lead is None:
+    def _cast(self, session: Session, prompt: Prompt) -> tuple[str, Roles] | Failure:
+        roles = session.kept.roles
+        found = cast_of(session.id, roles, prompt.able, self._fleet, prompt.principal)
+        if not isinstance(found, Failure) and roles.lead is None:
             # So that it stays with whom it has begun to speak, whoever comes later.
             self._sessions.give_roles(session, found[1])
         return found

@@ -123,6 +123,21 @@ def test_where_nobody_can_look_all_are_refused_at_once(world: World) -> None:
     assert not world.order
 
 
+def test_an_op_that_takes_turns_to_begin_holds_up_ops_and_no_module(world: World) -> None:
+    world.hold("1", "m", DOUBT)
+    world.order.hold(None, None, lambda _: world.order.pause())
+    world.hold("stop", None)
+    world.looking.answer()
+    assert world.begun == ["1"]
+    world.order.go_on()
+    assert world.begun == ["1", "stop"]
+    world.order.pause()
+    assert world.order
+    assert world.order.is_clear("m")
+    world.order.go_on()
+    assert not world.order
+
+
 def test_thousands_behind_an_op_begin_when_it_has(world: World) -> None:
     world.hold("1", "m", DOUBT)
     world.hold("stop", None)
