@@ -151,7 +151,7 @@ class HttpConnection:
         self._daemon = daemon
         self._api = api
         self._peer = peer
-        self.identity = Identity(peer, daemon.tokens, self.account, self._token_over)
+        self.identity = Identity(peer, daemon.tokens, self.account)
         self._wire = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
         self.turn = Turn(who=self.party.label)
         """In which what it writes is served, WebSocket too."""
@@ -342,7 +342,8 @@ class HttpConnection:
         if not (is_open and is_visit(head)):
             check_origin(head, self._peer.scheme, self._peer.origins)
         is_open = is_open or asks
-        self.party.principal = NOBODY if is_open else self.identity.principal_of(head)
+        principal = NOBODY if is_open else self.identity.principal_of(head, self._token_over)
+        self.party.principal = principal
         self.identity.count_request()
         self._route = self._api.check(head)
         length = head.headers.get("content-length", "0")

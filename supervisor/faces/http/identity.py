@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 import trio
@@ -43,19 +44,18 @@ class Peer(msgspec.Struct, frozen=True):
 class Identity:
     """Of one connection; each request may come with another token."""
 
-    def __init__(
-        self, peer: Peer, tokens: Tokens, account: Account, over: Callable[[], None]
-    ) -> None:
-        """Call `over` when the token of the open request is over."""
+    def __init__(self, peer: Peer, tokens: Tokens, account: Account) -> None:
         self.peer = peer
         self.login: Login | None = None
         """What the open request was let in with."""
         self._tokens = tokens
         self._account = account
-        self._told_over = over
 
-    def principal_of(self, head: Head) -> Principal:
-        """Return who makes a request; raises `Refusal` if nobody who is known."""
+    def principal_of(self, head: Head, over: Callable[[], None]) -> Principal:
+        """Return who makes a request; raises `Refusal` if nobody who is known.
+
+        `over` is called if the token that it came with is over before the next one.
+        """
         said = token_of(head)
         if said is None:
             said = self.cookie(head)
@@ -67,7 +67,7 @@ class Identity:
         if login is not None and not self._tokens.is_of(login, said):
             self._tokens.leave(login)
             login = None
-        login = login or self._tokens.login(said, FACE, self._over)
+        login = login or self._tokens.login(said, FACE, partial(self._over, over))
         self.login = login
         if login is None:
             raise unauthorized("the token is unknown, or no longer valid")
@@ -97,6 +97,6 @@ class Identity:
         if self.login is not None:
             self._tokens.leave(self.login)
 
-    def _over(self) -> None:
+    def _over(self, told: Callable[[], None]) -> None:
         self.login = None
-        self._told_over()
+        told()
