@@ -52,7 +52,7 @@ from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.files.module_log import ModuleLog
 from supervisor.runtime.process.dialogue import Dialogue
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
-from supervisor.runtime.process.process import spawn
+from supervisor.runtime.process.spawning import spawn
 from supervisor.runtime.supervision.call import Call
 from supervisor.runtime.supervision.deadlines import Deadlines
 from supervisor.runtime.taps import Taps

@@ -14,7 +14,7 @@ from protocol.descriptor.model import Descriptor
 from protocol.replies import Operation
 from supervisor.policy.lifecycle import Input
 from supervisor.runtime.process.incarnation import StopStep
-from supervisor.runtime.process.process import spawn
+from supervisor.runtime.process.spawning import spawn
 from supervisor.runtime.supervision.call import Call
 from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.life import Ended, Life, Setting

@@ -17,8 +17,8 @@ from supervisor.runtime.files.module_log import ModuleLog
 from supervisor.runtime.process.dialogue import Dialogue
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
 from supervisor.runtime.process.opening import Opening
-from supervisor.runtime.process.process import spawn
 from supervisor.runtime.process.program import SpawnError, of_prepare
+from supervisor.runtime.process.spawning import spawn
 from supervisor.runtime.process.unspoken import Unheard, Unspoken
 from supervisor.runtime.supervision.deadlines import Deadlines
 from supervisor.runtime.taps import Taps

@@ -1,67 +1,260 @@
-"""Spawn a process of a module and hold it, as its descriptor says."""
+"""Spawn a module's process: found, with its pipes, its environment and its limits, contained.
+
+What holds it is a `Process`; none runs that is not held. It is spawned in a thread: `fork` and
+`exec` take as long as the disk does.
+"""
 
 from __future__ import annotations
 
-import msgspec
+import contextlib
+import errno
+import os
+import signal
+import subprocess
+from collections.abc import Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import NamedTuple
 
-from protocol.descriptor.model import Descriptor
-from protocol.dialects import DIALECTS
-from supervisor.runtime.process.dialogue import Dialogue, Receiver
-from supervisor.runtime.process.incarnation import Incarnation
+import trio
+
+from protocol.descriptor.model import Descriptor, Limits
+from supervisor.runtime.containment.contained import Containment
+from supervisor.runtime.containment.custody import Custody
+from supervisor.runtime.process.blanks import Blank
+from supervisor.runtime.process.environment import UnsetVariableError, module_environment
+from supervisor.runtime.process.limits import LimitError, apply
 from supervisor.runtime.process.opening import Opening
-from supervisor.runtime.process.process import spawn
-from supervisor.runtime.supervision.life import Setting
+from supervisor.runtime.process.pipes import Pipes, close_all
+from supervisor.runtime.process.process import Held, Process
+from supervisor.runtime.process.program import (
+    SpawnError,
+    explain,
+    find_program,
+    module_folder,
+    named_program,
+    working_folder,
+)
+from supervisor.runtime.process.reaping import why_held
+from supervisor.runtime.process.spawn_threads import Late, SpawnTooSlowError
 
-TRACEPARENT = "TRACEPARENT"
-"""The variable in which a process has the trace context of its request, as of OpenTelemetry."""
+BUSY_RETRIES_S = (0.01, 0.02, 0.05, 0.1, 0.2)
+"""ETXTBSY is over as soon as whoever writes the program closes it; so it is worth a little wait."""
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
-def begin_dialogue(setting: Setting, instance: str, receiver: Receiver) -> Dialogue:
-    """Return the conversation with a process that is about to be spawned, in its dialect."""
-    connect = DIALECTS[setting.descriptor.transport.protocol].connect
-    host = setting.host
-    connection = connect(setting.descriptor, host.next_request_id, setting.recollection.memory)
-    return Dialogue(instance, connection, receiver, host.deadlines, setting.taps)
+class Wanted(NamedTuple):
+    """What is to be spawned."""
+
+    descriptor: Descriptor
+    host: Mapping[str, str]
+    instance: str
+    custody: Custody
+    opening: Opening | None
+    late: Late
+    """Set when nobody waits for it any more: what is made from then on is undone."""
+    one_output: bool = False
+    """Whether what it writes to stdout comes on stderr."""
+    variables: Mapping[str, str] = NOTHING
+    """Of its one request, beside those of its module."""
 
 
-async def incarnate(
-    setting: Setting,
-    dialogue: Dialogue,
+async def spawn(
+    descriptor: Descriptor,
+    host: Mapping[str, str],
+    instance: str,
+    custody: Custody,
     opening: Opening | None = None,
-    traceparent: str | None = None,
-) -> Incarnation:
-    """Start a process for a dialogue, which gave the `opening`; raises `SpawnError`.
+    *,
+    one_output: bool = False,
+    variables: Mapping[str, str] = NOTHING,
+) -> Process:
+    """Start a module's command, contained; raises `SpawnError` with the reason in words.
 
-    The `traceparent` is that of its one request.
-
-    It is to be run: until then nobody reads it, and nobody sees it end.
+    With `one_output` it writes to one place, in the order in which it does: all is stderr. The
+    `variables` are of its one request.
     """
-    host, timeouts = setting.host, setting.descriptor.supervision.timeouts
-    descriptor = _with_arguments(setting.descriptor, dialogue.arguments)
-    variables = {} if traceparent is None else {TRACEPARENT: traceparent}
-    process = await spawn(
-        descriptor,
-        host.environment,
-        dialogue.instance,
-        host.custody,
-        opening,
-        variables=variables,
-    )
-    return Incarnation(
-        dialogue.instance,
-        process,
-        dialogue,
-        setting.log,
-        exit_s=timeouts.exit_s,
-        stop_s=timeouts.stop_s,
-        taps=setting.taps,
-        parting=lambda: host.shutting_down,
-    )
+    wanted = Wanted(descriptor, host, instance, custody, opening, Late(), one_output, variables)
+    if opening is None or one_output:  # nobody waits for its answer
+        return await _spawn_in_thread(wanted, None)
+    with custody.blank() as blank:
+        return await _spawn_in_thread(wanted, blank)
 
 
-def _with_arguments(descriptor: Descriptor, arguments: tuple[str, ...]) -> Descriptor:
-    if not arguments:
-        return descriptor
-    transport = descriptor.transport
-    transport = msgspec.structs.replace(transport, command=(*transport.command, *arguments))
-    return msgspec.structs.replace(descriptor, transport=transport)
+async def _spawn_in_thread(wanted: Wanted, blank: Blank | None) -> Process:
+    custody = wanted.custody
+    for pause_s in (*BUSY_RETRIES_S, None):
+        try:
+            # Not cancelled: a process that nobody holds would be a leak.
+            process = await custody.spawn_threads.run(
+                f"spawning {wanted.instance}",
+                partial(_spawn, wanted, blank),
+                look=partial(_look, wanted),
+                late=partial(_give_up, wanted, blank),
+            )
+        except SpawnTooSlowError as error:
+            raise SpawnError(str(error), errno.ETIMEDOUT) from None
+        except OSError as error:  # there is no thread for it
+            raise SpawnError(explain(error, wanted.instance), error.errno) from None
+        except SpawnError as error:
+            if error.code != errno.ETXTBSY or pause_s is None:
+                raise
+            await trio.sleep(pause_s)
+        else:
+            custody.register(process.containment)
+            if custody.registers_each:
+                await process.begin_on_loop()
+            return process
+    raise AssertionError  # the last pause is None, so the loop returned or raised
+
+
+def _environment(descriptor: Descriptor, host: Mapping[str, str], instance: str) -> dict[str, str]:
+    try:
+        return module_environment(descriptor.transport, host, instance)
+    except UnsetVariableError as error:
+        raise SpawnError(str(error)) from None
+
+
+def _look(wanted: Wanted) -> tuple[dict[str, str], str]:
+    descriptor, host, instance, custody, *_, variables = wanted
+    environment = {**_environment(descriptor, host, instance), **variables, **custody.marks}
+    # Whether a path leads to a program, and the folder is there, `exec` and `chdir` will tell.
+    return environment, named_program(descriptor) or find_program(descriptor, environment)
+
+
+def _give_up(wanted: Wanted, blank: Blank | None, thread: int) -> None:
+    """End what waits for its program, so that the thread goes on."""
+    wanted.custody.end_untold(thread, wanted.late)
+    if blank is not None and blank.spent:
+        wanted.late.held_by = why_held(blank.pid)
+        with contextlib.suppress(OSError):
+            signal.pidfd_send_signal(blank.pidfd, signal.SIGKILL)
+
+
+def _spawn(
+    wanted: Wanted, blank: Blank | None, environment: dict[str, str], program: str
+) -> Process:
+    descriptor, _, instance, custody, opening, late, one_output, _ = wanted
+    folder = module_folder(descriptor)
+    if blank is not None and not blank.spent:
+        filled = _fill(blank, wanted, program, environment)
+        if filled is not None:
+            return filled
+    with Pipes(custody.file_limit.for_spawns) as pipes, custody.spawning() as brand:
+        try:
+            stdin, stdout, stderr = pipes.open()
+            with custody.forking(brand):
+                popen = subprocess.Popen(
+                    descriptor.transport.command,
+                    executable=program,
+                    stdin=stdin,
+                    stdout=stderr if one_output else stdout,
+                    stderr=stderr,
+                    cwd=folder,
+                    env=environment,
+                    pass_fds=custody.inherited,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            # Popen names the folder when the child could not enter it.
+            step = "chdir" if error.filename == folder else "exec"
+            raise _refused(descriptor, program, step, error) from None
+        except ValueError as error:
+            raise _unspeakable(error) from None
+        # It is reaped by its pidfd. Without this, Popen would try, too, when it is collected.
+        popen.returncode = 0
+        if late.is_set():
+            custody.abandon(popen.pid)
+            raise SpawnError(str(SpawnTooSlowError(late.held_by)), errno.ETIMEDOUT)
+        limits = descriptor.supervision.limits
+        pidfd, containment = _take(popen.pid, program, instance, custody, limits, brand=brand)
+        ours = pipes.keep()
+    process = Process(
+        popen.pid, pidfd, ours, Held(custody, containment, containment.leader.start), opening
+    )
+    if not custody.registers_each:
+        process.begin_in_thread()
+    return process
+
+
+def _unspeakable(error: ValueError) -> SpawnError:
+    """Say that there is a NUL, or half a surrogate pair: arguments may come from a request."""
+    return SpawnError(f"its command or environment cannot be handed to a program: {error}")
+
+
+def _refused(descriptor: Descriptor, program: str, step: str, error: OSError) -> SpawnError:
+    if step == "chdir":
+        folder = working_folder(descriptor)
+        message = f"its working folder {folder} cannot be entered: {error.strerror}"
+        return SpawnError(message, error.errno)
+    return SpawnError(explain(error, program), error.errno)
+
+
+def _fill(
+    blank: Blank, wanted: Wanted, program: str, environment: Mapping[str, str]
+) -> Process | None:
+    """Have a blank become the program; None if it hears nothing, and nothing is left of it."""
+    descriptor, _, instance, custody, opening, late, *_ = wanted
+    blank.spent = True
+    containment, folder = blank.containment, module_folder(descriptor)
+    with contextlib.ExitStack() as undone, Pipes(custody.file_limit.for_spawns) as pipes:
+        undone.callback(blank.undo, custody)
+        try:
+            streams = pipes.open()
+        except OSError as error:
+            raise SpawnError(explain(error, program), error.errno) from None
+        try:
+            command = descriptor.transport.command
+            complaint = blank.become(program, command, environment, folder, streams)
+        except OSError:
+            return None
+        except ValueError as error:
+            raise _unspeakable(error) from None
+        # While it does.
+        since = custody.employ(containment, instance)
+        ours = pipes.keep()
+        undone.callback(close_all, ours)
+        refusal = blank.refusal(complaint)
+        if late.is_set():
+            raise SpawnError(str(SpawnTooSlowError(late.held_by)), errno.ETIMEDOUT)
+        if refusal is not None:
+            refused = OSError(refusal.code, os.strerror(refusal.code))
+            raise _refused(descriptor, program, refusal.step, refused)
+        try:
+            apply(descriptor.supervision.limits, containment)
+        except LimitError as error:
+            raise SpawnError(str(error)) from None
+        undone.pop_all()
+    process = Process(blank.pid, blank.pidfd, ours, Held(custody, containment, since), opening)
+    process.begin_in_thread()
+    return process
+
+
+def _take(
+    pid: int,
+    program: str,
+    instance: str,
+    custody: Custody,
+    limits: Limits,
+    *,
+    brand: int,
+) -> tuple[int, Containment]:
+    """Contain and limit a process just spawned, or kill it: none may run that is not held."""
+    try:
+        containment = custody.take(pid, instance, brand)
+    except OSError as error:
+        custody.abandon(pid)
+        words = f"its processes cannot be contained ({custody.containment}): {error}"
+        raise SpawnError(words, error.errno) from None
+    try:
+        apply(limits, containment)
+        pidfd = os.pidfd_open(pid)
+    except (LimitError, OSError) as error:
+        containment.kill()
+        custody.abandon(pid)
+        custody.release(containment)
+        if isinstance(error, LimitError):
+            raise SpawnError(str(error)) from None
+        raise SpawnError(explain(error, program), error.errno) from None
+    return pidfd, containment

@@ -51,10 +51,10 @@ from protocol.replies import Operation
 from supervisor.policy.lifecycle import Input
 from supervisor.policy.verdict import Exit, Stopped, on_death
 from supervisor.runtime.files.module_log import NOTED
+from supervisor.runtime.process.beginning import begin_dialogue, incarnate
 from supervisor.runtime.process.flow_control import FlowControl
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
 from supervisor.runtime.process.program import SpawnError
-from supervisor.runtime.process.spawning import begin_dialogue, incarnate
 from supervisor.runtime.supervision.call import Call
 from supervisor.runtime.supervision.life import Ended, Instance, Owner, Setting
 from supervisor.runtime.supervision.probing import Probing

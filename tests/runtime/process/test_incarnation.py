@@ -20,7 +20,8 @@ from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.files.module_log import ModuleLog
 from supervisor.runtime.process.dialogue import Dialogue, Receiver
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
-from supervisor.runtime.process.process import Process, spawn
+from supervisor.runtime.process.process import Process
+from supervisor.runtime.process.spawning import spawn
 from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.taps import Taps
 from supervisor.runtime.turns import LINES_AT_ONCE, PIECES_A_TURN

@@ -17,8 +17,9 @@ from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.process import process as process_module
 from supervisor.runtime.process.incarnation import Incarnation
 from supervisor.runtime.process.opening import Opening
-from supervisor.runtime.process.process import Process, spawn
+from supervisor.runtime.process.process import Process
 from supervisor.runtime.process.program import SpawnError
+from supervisor.runtime.process.spawning import spawn
 from supervisor.runtime.supervision import run as run_module
 from supervisor.runtime.supervision.host import Host
 from tests.bounds import WAIT_S

@@ -20,9 +20,10 @@ from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.containment.process_group import ProcessGroup
 from supervisor.runtime.process import process
 from supervisor.runtime.process.pipes import read, read_rest
-from supervisor.runtime.process.process import Process, spawn
+from supervisor.runtime.process.process import Process
 from supervisor.runtime.process.program import SpawnError
 from supervisor.runtime.process.spawn_threads import Late, SpawnTooSlowError
+from supervisor.runtime.process.spawning import spawn
 from tests.factories import PYTHON, children, descriptor, open_files, opened_since
 from tests.runtime.containment.lifelines import PATIENCE_S
 from tests.runtime.containment.tracer import Tracer

@@ -9,10 +9,11 @@ import pytest
 
 from protocol.descriptor.model import Descriptor
 from supervisor.runtime.containment.custody import Custody
-from supervisor.runtime.process import process
+from supervisor.runtime.process import spawning
 from supervisor.runtime.process.preflight import obstacle
-from supervisor.runtime.process.process import Process, spawn
+from supervisor.runtime.process.process import Process
 from supervisor.runtime.process.program import SpawnError, explain, find_program
+from supervisor.runtime.process.spawning import spawn
 from tests.factories import children, descriptor, open_files, opened_since, program
 
 
@@ -141,7 +142,7 @@ async def test_a_program_that_is_being_written_is_tried_again(
 ) -> None:
     path = program(tmp_path / "run", "#!/bin/sh\n")
     attempts: list[int | None] = []
-    original = process._spawn
+    original = spawning._spawn
     with path.open("ab") as writer:
 
         def attempt(*args: Any) -> Process:
@@ -152,7 +153,7 @@ async def test_a_program_that_is_being_written_is_tried_again(
                 writer.close()
                 raise
 
-        monkeypatch.setattr(process, "_spawn", attempt)
+        monkeypatch.setattr(spawning, "_spawn", attempt)
         running = await spawn(descriptor(tmp_path, ["./run"]), os.environ, "m#1", Custody.bare())
     await running.wait_exited()
     assert running.reap() == (0, None)
@@ -163,7 +164,7 @@ async def test_a_program_that_is_being_written_is_tried_again(
 async def test_a_program_that_is_written_for_ever_is_given_up_in_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "BUSY_RETRIES_S", (0.0, 0.0))
+    monkeypatch.setattr(spawning, "BUSY_RETRIES_S", (0.0, 0.0))
     with program(tmp_path / "run", "#!/bin/sh\n").open("ab"):
         words = await refusal(descriptor(tmp_path, ["./run"]))
     assert words == f"{tmp_path}/run is being written by another process"
