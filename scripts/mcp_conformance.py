@@ -110,7 +110,12 @@ def main() -> None:
 
         def run(*arguments: str) -> str:
             done = subprocess.run(
-                [*stdiod, *arguments], env=environment, cwd=ROOT, stdout=subprocess.PIPE, check=True
+                [*stdiod, *arguments],
+                env=environment,
+                cwd=ROOT,
+                stdout=subprocess.PIPE,
+                check=True,
+                timeout=WITHIN_S,
             )
             return done.stdout.decode()
 

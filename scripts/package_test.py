@@ -59,6 +59,9 @@ for file in importlib.metadata.files(sys.argv[1]):
         print(file)
 """
 
+WITHIN_S: Final = 600.0
+"""For each command; the longest is an installation from PyPI."""
+
 # What a user's shell might set, and what would let the checkout back in.
 ENVIRONMENT: Final = {
     name: value for name, value in os.environ.items() if not name.startswith("PYTHON")
@@ -205,7 +208,14 @@ def wheel_contents(wheel: Path) -> dict[str, int]:
 def run(*command: str, cwd: Path) -> str:
     """Run a command and return its stdout; when it fails, show all it said and exit."""
     done = subprocess.run(
-        command, cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, check=False
+        command,
+        cwd=cwd,
+        env=ENVIRONMENT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=WITHIN_S,
     )
     if done.returncode:
         sys.exit(f"{' '.join(command)}\nfailed ({done.returncode}):\n{done.stdout}{done.stderr}")

@@ -66,6 +66,7 @@ async def told_by_client(daemon: Daemon, version: str, url: str) -> dict[str, An
     return found
 
 
+@pytest.mark.bound(BOUND_S + 60)
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_a_client_does_all_that_it_can_and_sees_a_kill(version: str, tmp_path: Path) -> None:
     if not is_installed(version):

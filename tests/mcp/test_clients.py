@@ -28,7 +28,7 @@ from tests.system.test_mcp_questions import stdiod
 
 __all__ = ["folder", "start_daemon"]
 
-pytestmark = needs_servers
+pytestmark = [needs_servers, pytest.mark.bound(300)]
 
 SDK = Path(__file__).with_name("sdk_client.py")
 NEWER, OLDER = "2026-07-28", "2025-11-25"

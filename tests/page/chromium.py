@@ -23,7 +23,7 @@ from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
 
-from tests.bounds import WAIT_S, until
+from tests.bounds import TEST_S, WAIT_S, until
 from tests.page.held_port import held_port
 
 CHROMIUM: Final = shutil.which("chromium")
@@ -74,7 +74,8 @@ class Chromium:
             self._clean_up()
             raise
         self.resize(WIDTH, HEIGHT)
-        self.driver.set_script_timeout(WAIT_S)
+        # A script may count frames, and a busy machine draws three in a second.
+        self.driver.set_script_timeout(TEST_S)
         self.driver.set_page_load_timeout(WAIT_S)
 
     def __enter__(self) -> Self:

@@ -63,7 +63,8 @@ class Site:
         Returns when each eager one is ready, or cannot be.
         """
         for asked in self.daemon.op("approvals")["approvals"]:
-            self.daemon.op("approve", id=asked["id"], answer="deny")
+            # It may have come to its end by itself meanwhile.
+            self.daemon.client.op("approve", id=asked["id"], answer="deny")
         wanted = {f"{document['name']}.json": json.dumps(document) for document in documents}
         self._remove_all_but(wanted)
         for name, text in wanted.items():

@@ -8,6 +8,7 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 
 from scripts import axe
+from tests.bounds import TEST_S
 from tests.page.descriptors import actor, broken, gate
 from tests.page.probes import REACHABLE, REACHED
 from tests.page.site import Site
@@ -37,7 +38,7 @@ def furnish(site: Site) -> None:
             "a", "invoke", {"op": "make", "args": {}, "session_id": "walk"}
         )
         assert site.daemon.client.answer(made).ok
-    site.daemon.client.send_invoke("b", "say", text="x")
+    site.daemon.client.send_invoke("b", "say", TEST_S, text="x")
     site.waits(lambda: site.daemon.op("approvals")["approvals"], "a question")
 
 
