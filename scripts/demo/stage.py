@@ -29,7 +29,7 @@ from scripts.demo.terminal import Screen, Step
 COMMAND_WITHIN_S: Final = 90.0
 """The longest of them compiles a module."""
 
-GONE_WITHIN_S: Final = 5.0
+GONE_WITHIN_S: Final = 30.0
 ALL: Final = 1000
 """As many lines as no command here prints."""
 

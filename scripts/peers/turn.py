@@ -13,7 +13,7 @@ from scripts.peers.births import Births
 from scripts.peers.supervisor import Program, Supervisor
 
 BORN_WITHIN_S = 30.0
-SETTLED_AFTER_S = 2.0
+SETTLED_AFTER_S = 5.0
 """How long whoever is going to die of something may take."""
 
 

@@ -21,7 +21,7 @@ from scripts.soak.tally import Tally
 
 READY_WITHIN_S: Final = 60.0
 ENDS_WITHIN_S: Final = 60.0
-GONE_WITHIN_S: Final = 10.0
+GONE_WITHIN_S: Final = 60.0
 """How long a process may be found after its daemon's end, on a machine with much else to do."""
 
 OPEN_FILES: Final = 1024

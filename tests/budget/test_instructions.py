@@ -92,6 +92,7 @@ def count(*works: str) -> list[int]:
     return [int(said[pid].replace(",", "")) for pid in done.stdout.split()]
 
 
+@pytest.mark.bound(600)  # as slow as valgrind is
 @pytest.mark.skipif(VALGRIND is None, reason="valgrind is not installed")
 def test_requests_answers_and_events_cost_about_what_json_alone_would() -> None:
     # Uncounted: it has Python compile and keep what the others import.

@@ -22,6 +22,7 @@ from typing import Self
 import supervisor
 from tests import journals
 from tests.docs.markdown import ROOT
+from tests.modules.samples import take_time
 
 PATIENCE_S = 120.0
 """No command of a document takes longer, on the slowest machine; a watchdog ends it then."""
@@ -45,6 +46,7 @@ class Sandbox:
         shutil.copytree(
             ROOT / "modules", self.home / "modules", ignore=shutil.ignore_patterns("__pycache__")
         )
+        take_time(self.home / "modules")
         self._environment = {
             name: value
             for name, value in os.environ.items()

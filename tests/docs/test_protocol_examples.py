@@ -50,6 +50,7 @@ from supervisor.runtime.files.sources import scan
 from supervisor.runtime.turns import Turn
 from tests.docs.markdown import ROOT, Block, blocks, read, rows
 from tests.docs.transcript import fits
+from tests.modules.samples import take_time
 from tests.principals import ADA
 from tests.protocol.wire import announce, connected, descriptor, give_up
 from tests.schemas.local_registry import validator
@@ -224,6 +225,7 @@ async def test_an_example_of_the_control_socket_goes_as_it_is_shown(
 ) -> None:
     for name in ("dice", "planner"):
         shutil.copytree(ROOT / "modules" / name, tmp_path / "modules" / name)
+    take_time(tmp_path / "modules")
     async with running(scan([tmp_path / "modules"]), data_dir=tmp_path) as daemon:
         modules = daemon.fleet.modules.values()
         with trio.fail_after(PATIENCE_S):

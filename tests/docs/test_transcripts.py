@@ -15,7 +15,7 @@ import pytest
 
 from tests.docs.markdown import DOCUMENTS, Block, blocks
 from tests.docs.sandbox import Sandbox
-from tests.docs.transcript import fits, steps, typed
+from tests.docs.transcript import fits, steps, typed, undisturbed
 
 VISITS = [
     (name, heading, list(visit))
@@ -45,7 +45,7 @@ def test_what_a_reader_types_shows_what_the_document_shows(
 
 def play(sandbox: Sandbox, block: Block, numbers: dict[str, str], where: str) -> None:
     for step in steps(block.text):
-        printed = sandbox.run(typed(step.command, numbers))
+        printed = undisturbed(sandbox.run(typed(step.command, numbers)))
         if not fits(step.shown, printed, numbers):
             said = [where, f"$ {step.command}", "-- shown:", *step.shown, "-- printed:", *printed]
             pytest.fail("\n".join(said), pytrace=False)

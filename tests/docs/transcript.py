@@ -10,6 +10,8 @@ the terminal shows. A shown line fits a real one when it is the same but for thi
   decimal point, a number with a unit behind it (`4s`, `12ms`, `9.8 MiB`); and an integer of three
   digits or more, such as a process id, stands for any integer.
 
+What `stdiod` says of a time in which the machine held it up is passed over (`undisturbed`).
+
 A number that was shown and is typed later, as in `kill -9 48211`, is typed as what really came.
 """
 
@@ -34,6 +36,7 @@ _SPECIAL = re.compile(
     "|".join([*(f"(?P<v{n}>{one})" for n, one in enumerate(_VARIES)), r"\.\.\.", " +"])
 )
 _NUMBER = re.compile(_INTEGER)
+_HELD_UP = re.compile(r"(^|, )(?:longest stall|it was suspended for) .*")
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -58,6 +61,12 @@ def steps(text: str) -> Iterator[Step]:
             shown.append(line)
     if command:
         yield Step("\n".join(command), shown)
+
+
+def undisturbed(real: list[str]) -> list[str]:
+    """Leave out that the daemon was held up or stopped: no document shows it."""
+    lines = [(one, _HELD_UP.sub("", one)) for one in real]
+    return [left for one, left in lines if left or not one]
 
 
 def fits(shown: list[str], real: list[str], numbers: dict[str, str]) -> bool:

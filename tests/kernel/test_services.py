@@ -250,7 +250,8 @@ async def test_a_service_that_hangs_is_found_out_after_a_call_and_parted_from(
     tmp_path: Path,
 ) -> None:
     async with peer() as services:
-        quick = {"invoke_s": 0.05, "health_s": 0.05}
+        # Three in a row are missed by one who hangs, and by nobody on a busy machine.
+        quick = {"invoke_s": 0.05, "health_s": 0.5}
         made = services.service(tmp_path, "m", supervision=BUSY | {"timeouts": quick})
         async with daemon_with(tmp_path, made) as daemon:
             module = daemon.fleet.modules["m"]
@@ -301,7 +302,8 @@ async def test_a_service_that_cannot_begin_says_why(tmp_path: Path) -> None:
             if name == "handshake":
                 own = {"url": f"https://localhost:{mute.socket.getsockname()[1]}"}
             timeouts = {
-                "start_s": 1 if name in ("silent", "unwell", "handshake") else 60,
+                # The unwell one is to have said so by then, even if all stand still for a while.
+                "start_s": {"silent": 1, "handshake": 1, "unwell": 4}.get(name, 60),
                 "describe_s": 0.1 if name == "mute" else 60,
             }
             once = {"start": "lazy", "intensity": 0, "timeouts": timeouts}

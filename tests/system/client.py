@@ -107,12 +107,14 @@ class Client:
         self.socket.settimeout(BOUND_S)
         return self._reader.readline()
 
-    def lines(self, awaited: str = "what was waited for") -> Iterator[dict[str, Any]]:
+    def lines(
+        self, awaited: str = "what was waited for", bound_s: float = BOUND_S
+    ) -> Iterator[dict[str, Any]]:
         """Yield what the daemon writes, as it comes, until it hangs up.
 
         The bound is one for all lines: others that come in between do not prolong it.
         """
-        ends_at = time.monotonic() + BOUND_S
+        ends_at = time.monotonic() + bound_s
         line = b"none yet"
         while line:
             left_s = ends_at - time.monotonic()
@@ -122,11 +124,11 @@ class Client:
                 if line := self._reader.readline():
                     yield json.loads(line)
 
-    def answer(self, request_id: str) -> Answer:
+    def answer(self, request_id: str, bound_s: float = BOUND_S) -> Answer:
         """Wait for the answer to a request; those to others are kept."""
         if request_id in self._answers:
             return self._answers.pop(request_id)
-        for line in self.lines(f"the answer to {request_id}"):
+        for line in self.lines(f"the answer to {request_id}", bound_s):
             of = line.get("requestId", "")
             if line["type"] == "done":
                 assert of not in self._answers, f"{of} was answered twice"

@@ -98,7 +98,7 @@ def test_what_is_behind_a_slow_one_begins_in_order_and_each_has_one_answer(
 
 @pytest.mark.fault(29)
 def test_a_deadline_and_a_hang_up_end_what_is_being_looked_at(start_daemon: StartDaemon) -> None:
-    daemon = start_daemon(backtracking("evil"))
+    daemon = start_daemon(backtracking("evil"), misbehaving("healthy"))
     with held_checker(daemon):
         answer = daemon.client.invoke("evil", timeout_s=0.01, text=SLOW)
     assert answer.verdict == "timeout/deadline"
@@ -106,6 +106,7 @@ def test_a_deadline_and_a_hang_up_end_what_is_being_looked_at(start_daemon: Star
     with held_checker(daemon):
         with daemon.connect() as other:
             other.send_invoke("evil", text=SLOW)
+            assert other.invoke("healthy").ok  # and so what is before it is being looked at
             other.send("supervisor", "invoke", {"op": "stop", "args": {"module": "evil"}})
         assert daemon.invoke("evil", text="aaa").result == {"text": "aaa"}
     assert daemon.status("evil")["state"] == "ready"  # the stop went with its client

@@ -42,7 +42,6 @@ from tests.system.test_suspension import passed, suspend
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 ALWAYS: dict[str, Any] = {"restart": "permanent", "intensity": 1000, "backoff": AT_ONCE}
-DEADLINE_S = 2.0
 ARGS, REQUESTS = "x" * (10 << 20), 6
 """In all more than a party may have held, and what is read and begun beyond that."""
 OPEN_FILES = 256
@@ -195,9 +194,9 @@ def asks_much(scene: Scene) -> None:
 
 def is_suspended(scene: Scene) -> None:
     """Point 4: what was answered meanwhile counts, and nobody is replaced."""
-    (asked,), (gate,) = suspend(scene.pid, scene.client, scene.liveness, ["gate"], DEADLINE_S)
+    (asked,), (gate,), deadline_s = suspend(scene.pid, scene.client, scene.liveness, ["gate"])
     gate.release()
-    passed(DEADLINE_S + 0.5)
+    passed(deadline_s + 0.5)
     os.kill(scene.pid, signal.SIGCONT)
     assert scene.client.answer(asked).ok
     (instance,) = scene.module("gate")["instances"]

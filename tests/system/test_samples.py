@@ -5,7 +5,6 @@ Whoever asks is not to notice which (tests/modules/forced.py).
 
 from __future__ import annotations
 
-import json
 import shlex
 import shutil
 import tempfile
@@ -19,10 +18,9 @@ from supervisor.cli.args_words import args_of, read_words
 from tests.bounds import until
 from tests.docs.markdown import read
 from tests.modules.forced import ALONE, POOL, WARM, copy_forced, pooled, warmed
-from tests.modules.samples import DESCRIPTORS, MODULES, required_programs
+from tests.modules.samples import DESCRIPTORS, MODULES, required_programs, take_time
 from tests.system.client import Answer
 from tests.system.daemon import Daemon
-from tests.system.descriptors import timeouts
 from tests.system.liveness import BOUND_S
 
 AT_ONCE = 6
@@ -123,14 +121,6 @@ def example(line: str) -> tuple[str, str, dict[str, Any], float]:
     return module, op, args, float(timeout or BOUND_S)
 
 
-def unhurried(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a descriptor with which nothing is given up, however slow the machine is."""
-    supervision = document.get("supervision", {})
-    supervision["timeouts"] = timeouts(exit_s=BOUND_S, linger_s=BOUND_S)
-    hook = {"hook": {**document["hook"], "timeout_s": BOUND_S}} if "hook" in document else {}
-    return {**document, "supervision": supervision, **hook}
-
-
 @pytest.fixture(scope="module", params=["as they are", "forced"])
 def variant(request: pytest.FixtureRequest) -> Iterator[tuple[Daemon, bool]]:
     forced = request.param == "forced"
@@ -139,8 +129,7 @@ def variant(request: pytest.FixtureRequest) -> Iterator[tuple[Daemon, bool]]:
         copy_forced(MODULES, modules) if forced else shutil.copytree(MODULES, modules)
         for module in MISSING:
             shutil.rmtree(modules / module)
-        for path in modules.glob("*/module.json"):
-            path.write_text(json.dumps(unhurried(json.loads(path.read_text()))))
+        take_time(modules)
         policy = ("--policy", str(modules / "policy.toml"))
         with Daemon(Path(name), environment={"TMPDIR": name}, options=policy) as daemon:
             yield daemon, forced
