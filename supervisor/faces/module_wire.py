@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from protocol.errors import Failure, Reason
+from protocol.errors import Failure, Pieces, Reason, Success
 from protocol.events import Event, Log, Progress
 from protocol.frames import RequestFrame, decode_request, encode_line, named_in
 from protocol.json_line import Fault
@@ -216,12 +216,18 @@ class Exchange(msgspec.Struct, eq=False):
     def finished(self, response: Response) -> None:
         """Write the response as a `done` with its fields."""
         self.handle = None  # they hold each other, and only the garbage collector would see it
-        line = done_line(self.request_id, response)
-        outbox = self.outbox
-        large = len(line) > LEAST_FREE_BYTES and len(line) > outbox.account.free_bytes
-        if (large or outbox.congested) and not outbox.account.takes_answer(len(line)):
-            line = done_line(self.request_id, _unread(len(line), outbox.waiting_bytes, response))
-        outbox.put(line)
+        outbox, outcome = self.outbox, response.outcome
+        if type(outcome) is Success and type(outcome.said) is Pieces:
+            lines = response.done_pieces(self.request_id)
+            size = sum(map(len, lines))
+        else:
+            lines = [done_line(self.request_id, response)]
+            size = len(lines[0])
+        large = size > LEAST_FREE_BYTES and size > outbox.account.free_bytes
+        if (large or outbox.congested) and not outbox.account.takes_answer(size):
+            lines = [done_line(self.request_id, _unread(size, outbox.waiting_bytes, response))]
+        for line in lines:
+            outbox.put(line)
         self.ended(self)
 
     def congested(self) -> Congestion:

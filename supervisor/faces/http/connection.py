@@ -43,7 +43,7 @@ from supervisor.faces.http.head import (
     token_of,
     unauthorized,
 )
-from supervisor.faces.outbox import Outbox
+from supervisor.faces.outbox import TOGETHER_BYTES, Outbox
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.parties import Party
 from supervisor.kernel.tokens import Login
@@ -288,7 +288,12 @@ class HttpConnection:
             said.append(("Connection", "close"))
         data = self._wire.send(_response(status, tuple(said))) or b""
         if body and self._wants_body:
-            data += self._wire.send(h11.Data(body)) or b""
+            more = self._wire.send(h11.Data(body)) or b""
+            if len(more) > TOGETHER_BYTES:
+                self._put(data)
+                data = more
+            else:
+                data += more
         self._put(data)
 
     def put_body(self, data: bytes) -> None:
