@@ -97,11 +97,13 @@ class Response(msgspec.Struct, frozen=True, gc=False):
         return _encode(self.shown("0", "done", named)) + b"\n"
 
     def done_pieces(self, request_id: str | None) -> list[bytes]:
-        """Encode one whose result is in `Pieces` in the same way, and leave it so."""
+        """Encode one whose result is bytes in the same way, and do not put these together."""
         assert isinstance(self.outcome, Success)  # noqa: S101 - it has a result
+        said = self.outcome.said
+        parts = said.parts if type(said) is Pieces else [bytes(said)]
         around = msgspec.structs.replace(self, outcome=Success(_PLACE, self.outcome.summary))
         before, _, behind = around.done_line(request_id).rpartition(_PLACE)
-        return [before, *self.outcome.said.parts, behind]
+        return [before, *parts, behind]
 
 
 @final

@@ -17,7 +17,7 @@ from protocol.json_line import Fault
 from protocol.problem import named
 from protocol.readdress import Readdresser
 from protocol.response import Response
-from supervisor.faces.outbox import Outbox
+from supervisor.faces.outbox import TOGETHER_BYTES, Outbox
 from supervisor.kernel.parties import Begin, Handle, Party
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import ALL_BYTES, ARGS, LEAST_FREE_BYTES
@@ -217,8 +217,9 @@ class Exchange(msgspec.Struct, eq=False):
         """Write the response as a `done` with its fields."""
         self.handle = None  # they hold each other, and only the garbage collector would see it
         outbox, outcome = self.outbox, response.outcome
-        if type(outcome) is Success and type(outcome.said) is Pieces:
-            lines = response.done_pieces(self.request_id)
+        said = outcome.said if type(outcome) is Success else None
+        if type(said) is Pieces or (type(said) is msgspec.Raw and len(said) > TOGETHER_BYTES):
+            lines = done_pieces(self.request_id, response)
             size = sum(map(len, lines))
         else:
             lines = [done_line(self.request_id, response)]
@@ -258,6 +259,14 @@ def event_line(event: Event, request_id: str | None) -> bytes:
         kind = type(error).__name__
         words = f"a {type(event).__name__} event cannot be passed on: {kind}"
         return encode_line(Log(version="0", request_id=named, level="warn", message=words))
+
+
+def done_pieces(request_id: str | None, response: Response) -> list[bytes]:
+    """Encode it in pieces, where its result is bytes."""
+    try:
+        return response.done_pieces(request_id)
+    except UNENCODABLE:
+        return [done_line(request_id, response)]
 
 
 def done_line(request_id: str | None, response: Response) -> bytes:

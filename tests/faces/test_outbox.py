@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from protocol.errors import Pieces, Success
@@ -10,6 +11,9 @@ from supervisor.faces.module_wire import Exchange
 from supervisor.faces.outbox import TOGETHER_BYTES, Outbox
 from supervisor.runtime.held_bytes import Account, HeldBytes
 from supervisor.runtime.turns import SERVING
+
+LONG = b'"%b"' % (b"x" * 3_000_000)
+PLACE = '{"result":"pieces"}'
 
 
 def outbox() -> Outbox:
@@ -56,19 +60,27 @@ async def test_what_leaves_at_the_end_of_a_turn_is_no_more_and_stays_in_order() 
 
 
 @pytest.mark.fault(29)
-@pytest.mark.parametrize("request_id", ["r1", None, '{"result":"pieces"}'])
-async def test_an_answer_in_pieces_is_the_same_line_and_is_not_put_together(
-    request_id: str | None,
+@pytest.mark.parametrize("request_id", ["r1", None, PLACE])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Response(Success(Pieces([b'{"modules":[', b'"x"', b",", LONG, b"]}"]))),
+        Response(Success(msgspec.Raw(LONG), PLACE), "q1", "m", "op", session_id=PLACE),
+    ],
+    ids=["of the daemon", "of a module"],
+)
+async def test_a_long_answer_is_the_same_line_and_is_not_put_together(
+    answer: Response, request_id: str | None
 ) -> None:
-    waiting, parts = outbox(), [b'{"modules":[', b'"x"', b",", b'"%b"' % (b"x" * 3_000_000), b"]}"]
-    answer = Response(Success(Pieces(parts)))
+    waiting = outbox()
     Exchange(request_id, waiting, lambda _: None).finished(answer)
-    assert parts[3] in waiting._lines
+    assert LONG in waiting._lines
     taken = b""
     while waiting.waiting_bytes:
         data = await waiting.take()
         taken += data
         waiting.written(len(data))
     assert taken == answer.done_line(request_id)
-    whole = Success(Success(Pieces(parts)).result)
-    assert taken == Response(whole).done_line(request_id)
+    assert isinstance(answer.outcome, Success)
+    built = Success(answer.outcome.result, answer.outcome.summary)
+    assert taken == msgspec.structs.replace(answer, outcome=built).done_line(request_id)
