@@ -188,11 +188,21 @@ CODE_OF: dict[Reason, Code] = {
 }
 
 
+class Pieces(msgspec.Struct, frozen=True):
+    """A JSON value as bytes in pieces: to put together tens of megabytes takes one long step."""
+
+    parts: list[bytes]
+
+    def together(self) -> msgspec.Raw:
+        """Return it all the same, for who needs it in one piece."""
+        return msgspec.Raw(b"".join(self.parts))
+
+
 class Success(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A request that ended well: any JSON value, and the summary the module gave, if any.
 
     A value that nobody looks at is never built: `said` may be the module's own bytes
-    (`msgspec.Raw`), which are passed on as they are. `result` is for who looks.
+    (`msgspec.Raw`), or `Pieces`, which are passed on as they are. `result` is for who looks.
     """
 
     said: Any = None
@@ -203,8 +213,13 @@ class Success(msgspec.Struct, frozen=True, eq=False, gc=False):
     @property
     def result(self) -> Any:
         """The value itself; built each time, if it was not before."""
-        said = self.said
+        said = self.encodable
         return msgspec.json.decode(said) if isinstance(said, msgspec.Raw) else said
+
+    @property
+    def encodable(self) -> Any:
+        """The value for an encoder."""
+        return self.said.together() if type(self.said) is Pieces else self.said
 
     def __eq__(self, other: object) -> bool:
         """Tell whether both say the same, in whatever form."""

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from protocol.connection import Notice
-from protocol.errors import Failure, Outcome, Success
+from protocol.errors import Failure, Outcome, Pieces, Success
 
 _encode = msgspec.json.Encoder().encode
 
@@ -66,6 +66,8 @@ class Response(msgspec.Struct, frozen=True, gc=False):
             error = {"code": outcome.code, "message": outcome.message, "details": outcome.details}
         else:
             result = outcome.said
+            if type(result) is Pieces:
+                result = result.together()
         if not self.request_id:
             return _Shown(version, type_, named, action, ok, result, error, summary)
         return _Shown(
@@ -94,6 +96,15 @@ class Response(msgspec.Struct, frozen=True, gc=False):
         named = UNSET if request_id is None else request_id
         return _encode(self.shown("0", "done", named)) + b"\n"
 
+    def done_pieces(self, request_id: str | None) -> list[bytes]:
+        """Encode one whose result is bytes in the same way, and do not put these together."""
+        assert isinstance(self.outcome, Success)  # noqa: S101 - it has a result
+        said = self.outcome.said
+        parts = said.parts if type(said) is Pieces else [bytes(said)]
+        around = msgspec.structs.replace(self, outcome=Success(_PLACE, self.outcome.summary))
+        before, _, behind = around.done_line(request_id).rpartition(_PLACE)
+        return [before, *parts, behind]
+
 
 @final
 class _Shown(msgspec.Struct, frozen=True, gc=False):
@@ -119,5 +130,8 @@ class _Shown(msgspec.Struct, frozen=True, gc=False):
     warnings: tuple[Notice, ...] | UnsetType = UNSET
     injected: list[dict[str, Any]] | UnsetType = UNSET
 
+
+_PLACE = msgspec.Raw(b'{"result":"pieces"}')
+"""Where they stand in the line: what comes behind them is the host's own."""
 
 _FIELDS = _Shown.__struct_fields__

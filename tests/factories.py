@@ -136,6 +136,11 @@ def pass_time(deadlines: Deadlines, seconds: float) -> None:
     deadlines._tell_who_is_due(trio.current_time() + seconds)
 
 
+def none_left(*_: object) -> None:
+    """Be a thread's `start` where the system gives no further one."""
+    raise RuntimeError("can't start new thread")
+
+
 def open_files() -> dict[int, str]:
     """Return this process's file descriptors and what they are."""
     found = {}

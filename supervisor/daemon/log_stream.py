@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from supervisor.runtime.begun_thread import begun_thread
 from supervisor.runtime.held_bytes import LOGS, Account
 
 if TYPE_CHECKING:
@@ -113,11 +114,9 @@ class LogStream:
         if told:
             line = self._notice(told, self.problem or SLOW).encode() + line
         self._waiting_bytes += len(line)
-        if self._thread is None:
-            # A daemon thread: what hangs for good must not keep the process from ending.
-            self._thread = threading.Thread(target=self._run, name="daemon-log", daemon=True)
-            self._thread.start()
         self._queue.put(_Waiting(line, lines, told))
+        if self._thread is None:  # still none: the next line tries again
+            self._thread = begun_thread(self._run, "daemon-log")
         self._hold()
 
     def _run(self) -> None:

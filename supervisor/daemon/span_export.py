@@ -23,6 +23,7 @@ import structlog
 from protocol.version import VERSION
 from supervisor.kernel.spans import EndedSpan
 from supervisor.policy.tally import OK
+from supervisor.runtime.begun_thread import begun_thread
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
@@ -105,10 +106,8 @@ class SpanExport:
         self._waiting.append(span)
         if not self._some.is_set():
             self._some.set()
-            if self._thread is None:
-                # A daemon thread: a collector that hangs must not keep the process from ending.
-                self._thread = threading.Thread(target=self._run, name="spans", daemon=True)
-                self._thread.start()
+        if self._thread is None:  # still none: the next span tries again
+            self._thread = begun_thread(self._run, "spans")
 
     def status(self) -> dict[str, Any]:
         """Return what `status` shows."""

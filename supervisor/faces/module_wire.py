@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from protocol.errors import Failure, Reason
+from protocol.errors import Failure, Pieces, Reason, Success
 from protocol.events import Event, Log, Progress
 from protocol.frames import RequestFrame, decode_request, encode_line, named_in
 from protocol.json_line import Fault
 from protocol.problem import named
 from protocol.readdress import Readdresser
 from protocol.response import Response
-from supervisor.faces.outbox import Outbox
+from supervisor.faces.outbox import TOGETHER_BYTES, Outbox
 from supervisor.kernel.parties import Begin, Handle, Party
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import ALL_BYTES, ARGS, LEAST_FREE_BYTES
@@ -216,12 +216,19 @@ class Exchange(msgspec.Struct, eq=False):
     def finished(self, response: Response) -> None:
         """Write the response as a `done` with its fields."""
         self.handle = None  # they hold each other, and only the garbage collector would see it
-        line = done_line(self.request_id, response)
-        outbox = self.outbox
-        large = len(line) > LEAST_FREE_BYTES and len(line) > outbox.account.free_bytes
-        if (large or outbox.congested) and not outbox.account.takes_answer(len(line)):
-            line = done_line(self.request_id, _unread(len(line), outbox.waiting_bytes, response))
-        outbox.put(line)
+        outbox, outcome = self.outbox, response.outcome
+        said = outcome.said if type(outcome) is Success else None
+        if type(said) is Pieces or (type(said) is msgspec.Raw and len(said) > TOGETHER_BYTES):
+            lines = done_pieces(self.request_id, response)
+            size = sum(map(len, lines))
+        else:
+            lines = [done_line(self.request_id, response)]
+            size = len(lines[0])
+        large = size > LEAST_FREE_BYTES and size > outbox.account.free_bytes
+        if (large or outbox.congested) and not outbox.account.takes_answer(size):
+            lines = [done_line(self.request_id, _unread(size, outbox.waiting_bytes, response))]
+        for line in lines:
+            outbox.put(line)
         self.ended(self)
 
     def congested(self) -> Congestion:
@@ -252,6 +259,14 @@ def event_line(event: Event, request_id: str | None) -> bytes:
         kind = type(error).__name__
         words = f"a {type(event).__name__} event cannot be passed on: {kind}"
         return encode_line(Log(version="0", request_id=named, level="warn", message=words))
+
+
+def done_pieces(request_id: str | None, response: Response) -> list[bytes]:
+    """Encode it in pieces, where its result is bytes."""
+    try:
+        return response.done_pieces(request_id)
+    except UNENCODABLE:
+        return [done_line(request_id, response)]
 
 
 def done_line(request_id: str | None, response: Response) -> bytes:

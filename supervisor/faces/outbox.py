@@ -10,6 +10,7 @@ the event loop between, if the client takes it; else a task writes it (`take`).
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import accumulate, takewhile
 from typing import Protocol
 
 import trio
@@ -21,6 +22,9 @@ HIGH_BYTES = 1 << 20
 LOW_BYTES = 1 << 18
 """Congestion begins above the one and ends below the other: the gap keeps it from flapping. Both
 are less where no more is free for a party (`held_bytes.LEAST_FREE_BYTES`)."""
+
+TOGETHER_BYTES = 1 << 20
+"""Of lines that wait so much is put together to be written, or the first one."""
 
 COUNTED_BYTES = 1 << 16
 """What waits is told to the client's account in such steps: a stream of events passes here."""
@@ -100,16 +104,20 @@ class Outbox:
                 self._count()
 
     async def take(self) -> bytes:
-        """Wait for lines and return all there are; b"" after `close`."""
+        """Wait for lines and return some, or all there are; b"" after `close`."""
         while not self._lines and not self._closed:
             self._is_taken = False
             self._some = trio.Event()
             await self._some.wait()
         self._is_taken = True
         self.gather()
-        data = b"".join(self._lines)
-        self._lines.clear()
-        return data
+        return self._take_some()
+
+    def _take_some(self) -> bytes:
+        sizes = accumulate(map(len, self._lines))
+        fitting = sum(1 for _ in takewhile(TOGETHER_BYTES.__ge__, sizes)) or 1
+        some, self._lines = self._lines[:fitting], self._lines[fitting:]
+        return b"".join(some)
 
     def written(self, size: int) -> None:
         """Take note that this many bytes have left."""
@@ -157,12 +165,19 @@ class Outbox:
             self.gather()
         if not self._lines or self._write is None:
             return  # taken meanwhile, or closed
-        data = b"".join(self._lines)
+        if self.waiting_bytes <= TOGETHER_BYTES:
+            data, self._lines = b"".join(self._lines), []
+        elif len(self._lines[0]) <= TOGETHER_BYTES:
+            data = self._take_some()
+        else:
+            self._some.set()  # the task copies nothing of what is left of it
+            return
         try:
             size = self._write(data)
         except OSError:
             size = 0  # whatever it is, the task will meet it too
-        self._lines = [data[size:]] if size < len(data) else []
+        if size < len(data):
+            self._lines.insert(0, data[size:])
         if self._lines:
             self._some.set()
         self.written(size)

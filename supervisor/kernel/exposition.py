@@ -25,6 +25,9 @@ from supervisor.kernel.metrics import (
     of_module,
 )
 
+TOGETHER = 100
+"""The samples of so many modules make a part."""
+
 _END = "# EOF\n"
 """Of OpenMetrics."""
 
@@ -69,11 +72,14 @@ class Exposition:
             self._encoded(family).removeprefix(self._heads[metric.name])
         )
 
-    def text(self) -> str:
-        """Return what was written."""
-        end = _END if self._form is Form.OPENMETRICS else ""
-        parts = ("".join((self._heads[name], *lines)) for name, lines in self._lines.items())
-        return "".join((*parts, end))
+    def texts(self) -> Iterator[str]:
+        """Give what was written, in parts."""
+        for name, lines in self._lines.items():
+            yield self._heads[name]
+            for at in range(0, len(lines), TOGETHER):
+                yield "".join(lines[at : at + TOGETHER])
+        if self._form is Form.OPENMETRICS:
+            yield _END
 
     def _encoded(self, family: Family) -> str:
         encode = as_openmetrics if self._form is Form.OPENMETRICS else as_prometheus

@@ -39,11 +39,15 @@ LOOKED_AT = 64
 """So many events are looked at for a subscriber that wants none of them, before others go on."""
 
 REMEMBERED = 256
-"""Of so many names, and places where they come from, it is known who wants them."""
+"""Of so many names, ops, and places where they come from, it is known who wants them."""
 
 SUBSCRIPTIONS = 512
 OF_ONE_PARTY = 64
 """How many there may be: each new name is held against all of them."""
+
+SUBSCRIBED_GLOBS = 128
+"""Of all that subscribe, those who have the same ones counted once: each op of a module from which
+something comes is held against all of them."""
 
 NAME_CHARS = 200
 """A longer name is matched, and shown, by its beginning."""
@@ -133,22 +137,17 @@ class Subscription:
             one for one in beginnings if not any(one[:n] in beginnings for n in range(len(one)))
         )
         """Without those that begin with another one."""
-        self._principal = principal
+        self.principal = principal
         self._session_id = session_id
         self._module = module
 
     def sees(self, origin: Origin) -> bool:
-        """Tell whether it is told what comes of some op of a module, in a session."""
+        """Tell whether it is told what comes of a module, in a session; for all that globs say."""
         return (
             self._session_id in (None, origin.session_id)
             and self._module in (None, origin.module)
-            and self._principal.owns(origin.owner)
-            and (not origin.module or self._principal.sees(origin.module))
+            and self.principal.owns(origin.owner)
         )
-
-    def covers(self, origin: Origin, op: str | None) -> bool:
-        """Tell whether it is told what comes of an op, None for all of the module's."""
-        return not origin.module or self._principal.covers(origin.module, op)
 
 
 class _Names:
@@ -185,17 +184,10 @@ class _Names:
         return found
 
 
-def _discard(found: dict[str, set[Subscription]], name: str, one: Subscription) -> None:
+def _discard(found: dict[K, set[Subscription]], name: K, one: Subscription) -> None:
     found[name].discard(one)
     if not found[name]:
         del found[name]
-
-
-class _Audience(NamedTuple):
-    """Who is told what comes of a module, in a session: of all its ops, or perhaps of some."""
-
-    whole: frozenset[Subscription]
-    partly: frozenset[Subscription]
 
 
 _NOBODY: frozenset[Subscription] = frozenset()
@@ -225,7 +217,12 @@ class UiEvents:
         self._waiting: set[Subscription] = set()
         """Those that have read all that they want."""
         self._names = _Names()
-        self._audiences: dict[_Source, _Audience] = {}
+        self._globs: dict[tuple[str, ...], set[Subscription]] = {}
+        """Who subscribes, by the globs."""
+        self._covered: dict[tuple[str, str], frozenset[Subscription]] = {}
+        """Whose globs cover an op of a module."""
+        self._seeing: dict[_Source, frozenset[Subscription]] = {}
+        """Who sees what comes from there, for all that globs say."""
         self._wanted_by: dict[tuple[_Source, str, str], frozenset[Subscription]] = {}
         self.plain = _RUNNING_TEXT
         """What is passed on as it is; nothing while somebody subscribes."""
@@ -241,7 +238,13 @@ class UiEvents:
             words = f"there are {same} subscriptions of this connection, and may be {OF_ONE_PARTY};"
             words += f" of all {len(self._subscriptions)}, and may be {SUBSCRIPTIONS}"
             raise RefusedError(Failure.because(Reason.QUEUE_FULL, words))
+        globs = subscription.principal.modules
+        held = sum(map(len, self._globs.keys() | {globs}))
+        if held > SUBSCRIBED_GLOBS:
+            words = f"all that subscribe would have {held} globs, and may have {SUBSCRIBED_GLOBS}"
+            raise RefusedError(Failure.because(Reason.QUEUE_FULL, words))
         self._subscriptions.add(subscription)
+        self._globs.setdefault(globs, set()).add(subscription)
         self._names.add(subscription)
         self._changed()
         subscription.number = self._kept.end_number
@@ -300,13 +303,15 @@ class UiEvents:
 
     def _unsubscribe(self, subscription: Subscription) -> None:
         self._subscriptions.remove(subscription)
+        _discard(self._globs, subscription.principal.modules, subscription)
         self._names.remove(subscription)
         self._hold_behind(-subscription.behind_bytes)
         subscription.behind.clear()
         self._changed()
 
     def _changed(self) -> None:
-        self._audiences.clear()
+        self._covered.clear()
+        self._seeing.clear()
         self._wanted_by.clear()
         self.plain = frozenset() if self._subscriptions else _RUNNING_TEXT
         self._forget_what_all_read()
@@ -320,20 +325,27 @@ class UiEvents:
         known = self._wanted_by.get((source, op, name))
         if known is not None:
             return known, False
-        audience = self._audiences.get(source)
-        if audience is None:
-            audience = self._audience(origin)
-            _remember(self._audiences, source, audience)
-        wanted = self._names.wanted_by(name)
-        some = [one for one in audience.partly & wanted if one.covers(origin, op)]
-        wanted_by = (audience.whole & wanted).union(some)
+        seeing = self._seeing.get(source)
+        if seeing is None:
+            seeing = frozenset(one for one in self._subscriptions if one.sees(origin))
+            _remember(self._seeing, source, seeing)
+        if origin.module:
+            seeing &= self._whose_globs_cover(origin.module, op)
+        wanted_by = seeing & self._names.wanted_by(name)
         _remember(self._wanted_by, (source, op, name), wanted_by)
         return wanted_by, True
 
-    def _audience(self, origin: Origin) -> _Audience:
-        seeing = frozenset(one for one in self._subscriptions if one.sees(origin))
-        whole = frozenset(one for one in seeing if one.covers(origin, None))
-        return _Audience(whole, seeing - whole)
+    def _whose_globs_cover(self, module: str, op: str) -> frozenset[Subscription]:
+        known = self._covered.get((module, op))
+        if known is not None:
+            return known
+        found: set[Subscription] = set()
+        for whose in self._globs.values():
+            if next(iter(whose)).principal.covers(module, op):
+                found |= whose
+        covered = frozenset(found)
+        _remember(self._covered, (module, op), covered)
+        return covered
 
     def _keep(
         self,

@@ -18,6 +18,7 @@ from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.files import rotated_file
 from supervisor.runtime.held_bytes import ALL_BYTES, ARGS, Account, HeldBytes
 from tests.bounds import WAIT_S, until
+from tests.factories import none_left
 
 
 class Pipe(NamedTuple):
@@ -185,6 +186,20 @@ def test_a_line_that_was_torn_ends_before_the_next_one() -> None:
     stream.write("kept\n")
     stream.close()
     assert b"".join(written) == b"tor\n1 lost: No space left on device\nkept\n"
+
+
+@pytest.mark.fault(21)
+def test_a_line_that_comes_while_the_system_gives_no_thread_is_written_with_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "log"
+    stream = LogStream(partial(rotated_file.append, path), notice, BlockingWork())
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", none_left)
+        stream.write("line 1\n")
+    stream.write("line 2\n")
+    stream.close()
+    assert path.read_text() == "line 1\nline 2\n"
 
 
 def test_a_file_is_private_and_put_aside_when_it_is_long(

@@ -22,7 +22,7 @@ from protocol.trace_context import EXAMPLE
 from supervisor.daemon import span_export
 from supervisor.daemon.span_export import WAITING, SpanExport, exporting
 from supervisor.kernel.spans import EndedSpan
-from tests.factories import actor
+from tests.factories import actor, none_left
 from tests.kernel.conftest import ask, daemon_with
 from tests.kernel.test_host_calls import allowing, caller, payload
 
@@ -74,6 +74,21 @@ class Held(SpanExporter):
         self.begun.set()
         assert self.let_go.wait(60)
         return SpanExportResult.FAILURE
+
+
+@pytest.mark.fault(21)
+def test_a_span_that_ends_while_the_system_gives_no_thread_is_exported_with_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It raised in the invocation that had just ended."""
+    collector = InMemorySpanExporter()
+    export = SpanExport(lambda: collector, gather_s=0)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", none_left)
+        export.ended(SPAN)
+    export.ended(SPAN)
+    export.close()
+    assert len(collector.get_finished_spans()) == 2
 
 
 def test_what_finds_no_room_is_dropped_and_counted() -> None:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from prometheus_client.openmetrics.parser import (
     text_string_to_metric_families as parse_openmetrics,
 )
 from prometheus_client.parser import text_string_to_metric_families as parse_prometheus
 
+from supervisor.kernel import exposition
 from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.exposition import Exposition
 from supervisor.kernel.metrics import EDGES_US, METRICS, Form
 from supervisor.policy.lifecycle import State
 from supervisor.policy.principals import ALL_SCOPES, Principal
@@ -127,6 +132,28 @@ async def test_a_module_has_a_bounded_number_of_series_and_none_when_it_is_gone(
             assert "stdiod_module_info" not in await scraped(daemon)
         finally:
             daemon.fleet.modules["m"] = module
+
+
+@pytest.mark.fault(29)
+async def test_the_text_is_put_together_a_few_modules_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of 9,000 modules, 23 MB, took 75 ms in one step, and 55 over HTTP."""
+    parts: list[str] = []
+    texts = Exposition.texts
+
+    def kept(written: Exposition) -> Iterator[str]:
+        for one in texts(written):
+            parts.append(one)
+            yield one
+
+    monkeypatch.setattr(exposition, "TOGETHER", 2)
+    monkeypatch.setattr(Exposition, "texts", kept)
+    names = {f"m{number}" for number in range(5)}
+    made = [actor(tmp_path, name=name, supervision={"start": "lazy"}) for name in names]
+    async with daemon_with(tmp_path, *made) as daemon:
+        assert modules_in(await scraped(daemon)) == names
+    assert max(len(set(re.findall(r'module="(\w+)"', one))) for one in parts) == 2
 
 
 def series_of_module() -> int:

@@ -15,6 +15,7 @@ from protocol.host_events import PlaceholderUiEvent, SeenUiEvent
 from supervisor.kernel import ui_events
 from supervisor.kernel.parties import Origin, RefusedError
 from supervisor.kernel.ui_events import Subscription, UiEvents
+from supervisor.policy.principals import Principal
 from supervisor.runtime import held_bytes
 from supervisor.runtime.held_bytes import HeldBytes
 from tests.factories import actor
@@ -322,17 +323,17 @@ async def test_each_line_is_kept_once_and_no_subscriber_is_asked_in_the_turn_of_
     """Of issue 13: 128 lines for 512 subscribers took 83 ms in one turn of the module."""
     asked = {"sees": 0, "covers": 0}
 
-    def count(name: str) -> None:
-        unchanged = getattr(Subscription, name)
+    def count(of: type, name: str) -> None:
+        unchanged = getattr(of, name)
 
         def counted(*args: Any) -> Any:
             asked[name] += 1
             return unchanged(*args)
 
-        monkeypatch.setattr(Subscription, name, counted)
+        monkeypatch.setattr(of, name, counted)
 
-    count("sees")
-    count("covers")
+    count(Subscription, "sees")
+    count(Principal, "covers")
     ledger = HeldBytes()
     events = UiEvents(ledger)
     subscribers = [Subscription(ADA, party=str(number)) for number in range(64)]
@@ -345,7 +346,7 @@ async def test_each_line_is_kept_once_and_no_subscriber_is_asked_in_the_turn_of_
         events.pass_on(ui(f"made up {number}"), HERE)
     for number in range(128):
         events.pass_on(ui("toast"), Origin("m", f"op {number}", f"r{number}", "s-1"))
-    assert asked == {"sees": 64, "covers": 64}  # and not for each line
+    assert asked == {"sees": 64, "covers": 1 + 128}  # once for each op, and not for each line
     held = ledger.total
     for one in subscribers:
         for _ in range(4 * 128):
@@ -431,3 +432,17 @@ async def test_there_are_so_many_subscriptions_of_one_connection_and_in_all(
         events.subscribe(Subscription(ADA, party="client 3"))
     ends[0]()
     events.subscribe(Subscription(ADA, party="client 3"))
+
+
+@pytest.mark.fault(29)
+def test_each_op_of_a_module_is_held_against_so_many_globs_of_all_subscribers() -> None:
+    """It was held against those of each subscriber anew, with each new name of an event."""
+    events = UiEvents(HeldBytes())
+    globs = [f"m{number}" for number in range(ui_events.SUBSCRIBED_GLOBS // 2)]
+    narrow = ADA.narrowed(modules=globs), ADA.narrowed(modules=["n", *globs[1:]])
+    ends = [events.subscribe(Subscription(one)) for one in narrow for _ in range(3)]
+    with pytest.raises(RefusedError, match="would have 129 globs, and may have 128"):
+        events.subscribe(Subscription(ADA))
+    for end in ends[:3]:
+        end()
+    events.subscribe(Subscription(ADA))

@@ -38,7 +38,7 @@ from supervisor.faces.http.head import (
     read_head,
 )
 from supervisor.faces.http.identity import NOBODY, Identity, Peer
-from supervisor.faces.outbox import Outbox
+from supervisor.faces.outbox import TOGETHER_BYTES, Outbox
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.parties import Party
 from supervisor.policy.verdict import Stopped
@@ -263,7 +263,12 @@ class HttpConnection:
             said.append(("Connection", "close"))
         data = self._wire.send(_response(status, tuple(said))) or b""
         if body and self._wants_body:
-            data += self._wire.send(h11.Data(body)) or b""
+            more = self._wire.send(h11.Data(body)) or b""
+            if len(more) > TOGETHER_BYTES:
+                self._put(data)
+                data = more
+            else:
+                data += more
         self._put(data)
 
     def put_body(self, data: bytes) -> None:

@@ -25,7 +25,7 @@ from supervisor.policy.verdict import Stopped
 from supervisor.runtime.supervision.call import Congestion
 
 Selection = Callable[[Any], Any]
-"""What of a result is shown; it is given as the op said it (`Success.said`)."""
+"""What of a result is shown; it is given as the op said it (`Success.encodable`)."""
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -49,7 +49,7 @@ def tell_result(response: Response, view: Selection = whole, status: int = 200) 
     """Say the result of an op, or its failure as a route's error."""
     outcome = response.outcome
     if isinstance(outcome, Success):
-        shown = view(outcome.said)
+        shown = view(outcome.encodable)
         headers = [JSON]
         if isinstance(shown, Tagged):
             headers.append(("ETag", shown.tag))
@@ -97,7 +97,7 @@ def tell_module_protocol(response: Response) -> Told:
 def tell_answer(response: Response) -> Told:
     """Say the answer to `health` or `describe` as Module Protocol v1 does."""
     if isinstance(response.outcome, Success):
-        return Told(200, encoded(response.outcome.said), [JSON])
+        return Told(200, encoded(response.outcome.encodable), [JSON])
     return tell_module_protocol(response)
 
 

@@ -14,7 +14,7 @@ from supervisor.kernel.operations.long_answers import LongAnswers
 from supervisor.kernel.operations.op import MODULE, Asked, Begun, Op, Parts, args_schema
 from supervisor.kernel.status import daemon_status
 from supervisor.policy.principals import Principal
-from supervisor.runtime.turns import Turn
+from supervisor.runtime.turns import Turn, each_in_turns
 
 if TYPE_CHECKING:
     from supervisor.kernel.exposition import Exposition
@@ -145,7 +145,11 @@ class FigureOps:
             turn.begin()
             for _ in exposition.write(whole, told):
                 await turn.go_on()
-        return {"content_type": exposition.content_type, "text": exposition.text()}
+            texts = [one async for one in each_in_turns(exposition.texts())]
+            text = "".join(texts)
+            # Of thousands of modules, to put it together and to encode it takes a turn each.
+            await turn.go_on()
+        return {"content_type": exposition.content_type, "text": text}
 
 
 def _import() -> type[Exposition]:

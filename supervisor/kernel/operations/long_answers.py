@@ -1,7 +1,8 @@
 """Answers with something of each module: of thousands it takes longer than neighbours should wait.
 
-What fits in a turn is answered at once. The rest is taken in, and encoded, a turn at a time. As
-objects it would be encoded in one step, and the garbage collector would look through all of them.
+What fits in a turn is answered at once. The rest is taken in, and encoded, a turn at a time, and
+stays in these pieces. As objects it would be encoded in one step, and the garbage collector would
+look through all of them.
 """
 
 from __future__ import annotations
@@ -10,10 +11,9 @@ import contextlib
 from collections.abc import Awaitable, Iterator
 from typing import Any
 
-import msgspec
 import trio
 
-from protocol.errors import Failure, Reason
+from protocol.errors import Failure, Pieces, Reason
 from protocol.frames import encode
 from supervisor.kernel.parties import RefusedError
 from supervisor.runtime.held_bytes import PARTY_BYTES
@@ -31,7 +31,7 @@ class LongAnswers:
 
     def tell(
         self, told: Iterator[Any], shown: dict[str, Any], telling: trio.Semaphore
-    ) -> dict[str, Any] | Awaitable[msgspec.Raw]:
+    ) -> dict[str, Any] | Awaitable[Pieces]:
         """Take what is told of modules into `shown`; None is nothing, and takes time all the same.
 
         `telling` is that of the party (`Party.telling`): it has one long answer at a time.
@@ -49,27 +49,28 @@ class LongAnswers:
 
     async def _tell_behind_others(
         self, told: Iterator[Any], shown: dict[str, Any], telling: trio.Semaphore
-    ) -> msgspec.Raw:
+    ) -> Pieces:
         await telling.acquire()
         return await self._tell_the_rest(told, shown, telling)
 
     async def _tell_the_rest(
         self, told: Iterator[Any], shown: dict[str, Any], telling: trio.Semaphore
-    ) -> msgspec.Raw:
+    ) -> Pieces:
         try:
             async with self._telling:
-                encoded = shown["modules"]
+                encoded = shown.pop("modules")
                 encoded[:] = map(encode, encoded)
-                size, over = sum(map(len, encoded)), False
+                parts, size, over = [encode(shown)[:-1] + b',"modules":['], 0, False
                 while not over:
                     await trio.lowlevel.checkpoint()
-                    before = len(encoded)
                     over = _tell_a_turn((one and encode(one) for one in told), encoded)
-                    size += sum(map(len, encoded[before:]))
+                    if encoded:
+                        parts += [b"," if size else b"", b",".join(encoded)]
+                        size += len(parts[-1])
+                        encoded.clear()
                     if size > PARTY_BYTES:
                         raise RefusedError(_too_long())
-                modules = msgspec.Raw(b"[%s]" % b",".join(encoded))
-                return msgspec.Raw(encode({**shown, "modules": modules}))
+                return Pieces([*parts, b"]}"])
         finally:
             telling.release()
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
+from supervisor.runtime.begun_thread import begun_thread
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.files.rotated_file import FILES, append, numbered
 
@@ -112,11 +113,9 @@ class LogFiles:
             self._thread = None
 
     def _submit(self, work: Callable[[], None]) -> None:
-        if self._thread is None:
-            # A daemon thread: a disk that hangs for good must not keep the process from ending.
-            self._thread = threading.Thread(target=self._run, name="module-logs", daemon=True)
-            self._thread.start()
         self._queue.put(work)
+        if self._thread is None:  # still none: what comes next tries again
+            self._thread = begun_thread(self._run, "module-logs")
 
     def _run(self) -> None:
         while (work := self._queue.get()) is not None:

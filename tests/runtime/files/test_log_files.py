@@ -10,7 +10,7 @@ import pytest
 from supervisor.runtime.files import log_files, rotated_file
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.files.rotated_file import FILES
-from tests.factories import open_files, opened_since
+from tests.factories import none_left, open_files, opened_since
 
 
 @pytest.fixture
@@ -39,6 +39,18 @@ def test_a_tail_sees_all_that_was_written_before_it_was_asked_for(files: LogFile
     assert tail(files, "m", 3) == [b"line 97", b"line 98", b"line 99"]
     assert len(tail(files, "m", 1000)) == 100
     assert tail(files, "m", 0) == []
+
+
+@pytest.mark.fault(21)
+def test_what_comes_while_the_system_gives_no_thread_is_written_with_what_comes_next(
+    files: LogFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It raised in whoever was about to log: a worker was left without a process, for good."""
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", none_left)
+        files.append("m", b"line 1\n")
+    files.append("m", b"line 2\n")
+    assert tail(files, "m", 10) == [b"line 1", b"line 2"]
 
 
 def test_the_tail_of_a_log_that_was_never_written_is_empty(files: LogFiles) -> None:
