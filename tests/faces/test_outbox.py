@@ -22,7 +22,7 @@ def outbox() -> Outbox:
 
 @pytest.mark.fault(29)
 async def test_of_many_lines_that_wait_some_are_put_together_at_a_time() -> None:
-    """It took 32 MiB in one step: 15 ms, and 100 where the system had to find the memory."""
+    """It was all, up to 32 MiB: a copy of 15 ms, or 100 in memory that has to be found first."""
     waiting, line = outbox(), b"x" * (TOGETHER_BYTES // 4) + b"\n"
     lines = [b"first\n", *[line] * 10, line * 8, b"last\n"]
     for one in lines:

@@ -87,7 +87,8 @@ class LedgerFile:
         self._closing = True
         with trio.move_on_after(self._blocking.end_left_s(), shield=True):
             await self._write()
-            await self._blocking.run(_DOING, self._close, abandon_after_s=0, in_any_case=True)
+            with contextlib.suppress(OSError):  # without a thread: the event loop waits for no disk
+                await self._blocking.run(_DOING, self._close, abandon_after_s=0)
 
     def let_go(self) -> None:
         """Close the file, unless `close` has seen to it."""
@@ -106,7 +107,7 @@ class LedgerFile:
         self._stale = False
         # A full disk must not keep modules from being started; the marks find them all the same.
         with contextlib.suppress(OSError):
-            await self._blocking.run(_DOING, work, abandon_after_s=0, in_any_case=self._closing)
+            await self._blocking.run(_DOING, work, abandon_after_s=0)
 
     # In a thread, one at a time.
 

@@ -115,3 +115,30 @@ async def test_one_that_grew_is_written_anew_with_what_holds(
         await file.close()
         nursery.cancel_scope.cancel()
     assert file.path.read_bytes() == b"daemon\nwhat holds\n"
+
+
+@pytest.mark.fault(36)
+async def test_without_a_thread_the_end_has_another_one_wait_for_the_disk(
+    file: LedgerFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event loop did: on a disk that never answers, the daemon never ended."""
+
+    async def none_left(*_: object, **__: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    lent: list[object] = []
+
+    async def lend(work: object, _: object) -> object:
+        lent.append(work)
+        return await trio.sleep_forever()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trio.to_thread, "run_sync", none_left)
+        patch.setattr(blocking, "END_S", 0)
+        patch.setattr(blocking, "LEAST_S", 0.001)
+        patch.setattr(file._blocking, "spare", lend)
+        file.append(b"one\n")
+        await file.close()
+    assert len(lent) == 1
+    assert file.path.read_bytes() == b"daemon\n"
+    file._close()
