@@ -45,9 +45,9 @@ SUBSCRIPTIONS = 512
 OF_ONE_PARTY = 64
 """How many there may be: each new name is held against all of them."""
 
-SUBSCRIBED_GLOBS = 128
-"""Of all that subscribe, those who have the same ones counted once: each op of a module from which
-something comes is held against all of them."""
+SUBSCRIBED_GLOBS = 256
+"""Of all that subscribe with more than one, those who have the same ones counted once: each op of a
+module from which something comes is held against all of them. Who has one alone is let in."""
 
 NAME_CHARS = 200
 """A longer name is matched, and shown, by its beginning."""
@@ -239,9 +239,10 @@ class UiEvents:
             words += f" of all {len(self._subscriptions)}, and may be {SUBSCRIPTIONS}"
             raise RefusedError(Failure.because(Reason.QUEUE_FULL, words))
         globs = subscription.principal.modules
-        held = sum(map(len, self._globs.keys() | {globs}))
-        if held > SUBSCRIBED_GLOBS:
-            words = f"all that subscribe would have {held} globs, and may have {SUBSCRIBED_GLOBS}"
+        held = sum(len(one) for one in self._globs.keys() | {globs} if len(one) > 1)
+        if held > SUBSCRIBED_GLOBS and len(globs) > 1:
+            words = "those who subscribe with more than one glob would have"
+            words += f" {held}, and may have {SUBSCRIBED_GLOBS}"
             raise RefusedError(Failure.because(Reason.QUEUE_FULL, words))
         self._subscriptions.add(subscription)
         self._globs.setdefault(globs, set()).add(subscription)
