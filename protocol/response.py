@@ -102,7 +102,7 @@ class Response(msgspec.Struct, frozen=True, gc=False):
         said = self.outcome.said
         parts = said.parts if type(said) is Pieces else [bytes(said)]
         around = msgspec.structs.replace(self, outcome=Success(_PLACE, self.outcome.summary))
-        before, _, behind = around.done_line(request_id).rpartition(_PLACE)
+        before, _, behind = around.done_line(request_id).partition(_PLACE)
         return [before, *parts, behind]
 
 
@@ -132,6 +132,6 @@ class _Shown(msgspec.Struct, frozen=True, gc=False):
 
 
 _PLACE = msgspec.Raw(b'{"result":"pieces"}')
-"""Where they stand in the line: what comes behind them is the host's own."""
+"""Where they stand in the line: before them are texts alone, in which its quotes are escaped."""
 
 _FIELDS = _Shown.__struct_fields__

@@ -84,6 +84,7 @@ class LogStream:
                 self._lose(1, 0, self.problem or SLOW)
             else:
                 self._submit(line, 1)
+            self._have_thread()
         return len(text)
 
     def flush(self) -> None:
@@ -94,6 +95,7 @@ class LogStream:
         with self._lock:
             if self._untold:
                 self._submit(b"", 0)
+            self._have_thread()
             thread, self._thread = self._thread, None
         if thread is not None:
             self._queue.put(None)
@@ -115,9 +117,11 @@ class LogStream:
             line = self._notice(told, self.problem or SLOW).encode() + line
         self._waiting_bytes += len(line)
         self._queue.put(_Waiting(line, lines, told))
-        if self._thread is None:  # still none: the next line tries again
-            self._thread = begun_thread(self._run, "daemon-log")
         self._hold()
+
+    def _have_thread(self) -> None:
+        if self._thread is None and not self._queue.empty():
+            self._thread = begun_thread(self._run, "daemon-log")
 
     def _run(self) -> None:
         while (one := self._queue.get()) is not None:

@@ -102,12 +102,11 @@ class SpanExport:
             return
         if len(self._waiting) >= WAITING:
             self.dropped += 1
-            return
-        self._waiting.append(span)
-        if not self._some.is_set():
-            self._some.set()
-        if self._thread is None:  # still none: the next span tries again
-            self._thread = begun_thread(self._run, "spans")
+        else:
+            self._waiting.append(span)
+            if not self._some.is_set():
+                self._some.set()
+        self._have_thread()
 
     def status(self) -> dict[str, Any]:
         """Return what `status` shows."""
@@ -122,8 +121,13 @@ class SpanExport:
         """Send what waits, as far as that can be done in time."""
         self._closing.set()
         self._some.set()
+        self._have_thread()
         if self._thread is not None:
             self._thread.join(CLOSE_S)
+
+    def _have_thread(self) -> None:
+        if self._thread is None and self._waiting:
+            self._thread = begun_thread(self._run, "spans")
 
     def _run(self) -> None:
         # It says what went wrong by warnings of its own, one for each try.

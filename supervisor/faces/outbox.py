@@ -66,8 +66,8 @@ class Outbox:
         self._write = write
 
     def put(self, line: bytes) -> None:
-        """Add a line; after `close` it is dropped, for nobody is there to read it."""
-        if self._closed:
+        """Add a line, or a piece of one; after `close` it is dropped: nobody reads any more."""
+        if self._closed or not line:  # nothing to be taken is the end
             return
         if self.gatherer is not None:
             self.gather()

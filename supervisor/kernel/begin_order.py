@@ -4,7 +4,8 @@ Requests begin in the order in which they were written, as far as anybody could 
 module do, and an op of the daemon's own begins when all before it have begun, and before all behind
 it. So a request whose args take their time (`request_checks.Doubt`) holds up those behind it for
 the same module, and ops; requests for other modules pass it by. Who is given up leaves. An op that
-takes turns to begin holds up ops in the same way (`pause`).
+takes turns to begin holds up ops in the same way (`pause`). There may be thousands: those whose
+time has come begin a turn at a time, too.
 
     lines:  module -> those for it, the first one being looked at; the order is this dictionary
     behind: all that came since the first op that has to wait, in order; empty if there are no lines
@@ -13,15 +14,17 @@ takes turns to begin holds up ops in the same way (`pause`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from protocol.errors import Failure
 from supervisor.kernel.parties import Party
 from supervisor.kernel.request_checks import Doubt
 from supervisor.runtime.checking.checks import Check, Checks
+from supervisor.runtime.turns import Turn
 
-_NO_MODULE = ""
+_PAUSED, _MOVING = "", " "
+"""Lines of no module, in which nobody stands: while there is one, an op does not begin at once."""
 
 BeginHeld = Callable[[Failure | None], None]
 """Begins a request, or refuses it for this reason."""
@@ -47,7 +50,7 @@ class Held:
         """What it waits for, as words."""
         if self.doubt is not None:
             return "its args were still being checked"
-        return "args of a request before it were still being checked"
+        return "a request before it had not begun yet"
 
     def leave(self) -> None:
         """Wait no more: the request has ended."""
@@ -92,27 +95,27 @@ class BeginOrder(dict[str, deque[Held]]):
 
     def pause(self) -> None:
         """Have ops wait until `go_on`: the one before them has not begun yet."""
-        self[_NO_MODULE] = deque()
+        self[_PAUSED] = deque()
 
     def go_on(self) -> None:
         """Have ops begin again."""
-        del self[_NO_MODULE]
+        del self[_PAUSED]
         self._move_up()
 
     def passed(self, one: Held) -> None:
         """Take note that the first one of a line is not waited for any more."""
         assert one.module is not None  # noqa: S101 - ops are in no line
-        line = self[one.module]
-        line.popleft()
-        self._advance(one.module)
+        self[one.module].popleft()
+        self._take(self._advancing(one.module))
 
     def _line_up(self, one: Held, module: str) -> None:
         line = self.setdefault(module, deque())
         line.append(one)
         if len(line) == 1:
-            self._advance(module)
+            self._take(self._advancing(module))
 
-    def _advance(self, module: str) -> None:
+    def _advancing(self, module: str) -> Iterator[None]:
+        """Begin those in a line as far as can be, one with each step; the first one stays there."""
         line = self[module]
         while line:
             first = line[0]
@@ -123,8 +126,9 @@ class BeginOrder(dict[str, deque[Held]]):
                     first.check = asked
                     return
                 failure = asked
-            line.popleft()
             _begin(first, failure)
+            yield
+            line.popleft()
         del self[module]
         self._move_up()
 
@@ -134,16 +138,28 @@ class BeginOrder(dict[str, deque[Held]]):
         self.passed(one)
 
     def _move_up(self) -> None:
-        if self._moving:
-            return  # a line that is empty again at once: the loop goes on
-        self._moving = True
+        if not self._moving:  # else a line is empty again at once: that goes on
+            self._moving = True
+            self._take(self._moving_up())
+
+    def _moving_up(self) -> Iterator[None]:
         while self._behind and not (self._behind[0].module is None and self):
             one = self._behind.popleft()
             if one.module is None:
                 _begin(one, None)
             elif one.begin is not None:
                 self._line_up(one, one.module)
+            self[_MOVING] = deque()
+            yield
+            del self[_MOVING]
         self._moving = False
+
+    def _take(self, steps: Iterator[None]) -> None:
+        """Take as many of the steps as a turn is long, and the others in later ones."""
+        turn = Turn()
+        turn.begin()
+        if any(turn.over for _ in steps):
+            self._checks.in_turns(self.party, "beginning what waited", steps)
 
 
 def order_of(party: Party, checks: Checks) -> BeginOrder:

@@ -63,11 +63,21 @@ def cast_of(
     """Return who is given a session's prompts, with the roles; the only agent, if none is named."""
     lead = roles.lead
     if lead is None:
-        found = only_agent(session_id, able.agents, able.orchestrators)
+        # Who has gone since is not given it.
+        agents = [name for name in able.agents if _is_of(Kind.AGENT, name, fleet)]
+        orchestrators = [
+            name for name in able.orchestrators if _is_of(Kind.ORCHESTRATOR, name, fleet)
+        ]
+        found = only_agent(session_id, agents, orchestrators)
         if isinstance(found, Failure):
             return found
         return found, Roles(agent=found)
     return cast_problem(roles, fleet, principal) or (lead, roles)
+
+
+def _is_of(kind: Kind, name: str, fleet: Fleet) -> bool:
+    module = fleet.modules.get(name)
+    return module is not None and module.descriptor.kind is kind
 
 
 def _named(kind: Kind, fleet: Fleet) -> list[str]:

@@ -45,9 +45,9 @@ SUBSCRIPTIONS = 512
 OF_ONE_PARTY = 64
 """How many there may be: each new name is held against all of them."""
 
-SUBSCRIBED_GLOBS = 256
-"""Of all that subscribe with more than one, those who have the same ones counted once: each op of a
-module from which something comes is held against all of them. Who has one alone is let in."""
+SUBSCRIBED_GLOBS = 100
+"""Of all that subscribe, those who have the same ones counted once, and those who may see all not:
+each op of a module from which something comes is held against all of them, in up to 0.5 ms."""
 
 NAME_CHARS = 200
 """A longer name is matched, and shown, by its beginning."""
@@ -138,6 +138,8 @@ class Subscription:
         )
         """Without those that begin with another one."""
         self.principal = principal
+        self.globs = () if principal.covers_all() else principal.modules
+        """What modules and ops are held against for it; nothing, if it may see all."""
         self._session_id = session_id
         self._module = module
 
@@ -238,14 +240,12 @@ class UiEvents:
             words = f"there are {same} subscriptions of this connection, and may be {OF_ONE_PARTY};"
             words += f" of all {len(self._subscriptions)}, and may be {SUBSCRIPTIONS}"
             raise RefusedError(Failure.because(Reason.QUEUE_FULL, words))
-        globs = subscription.principal.modules
-        held = sum(len(one) for one in self._globs.keys() | {globs} if len(one) > 1)
-        if held > SUBSCRIBED_GLOBS and len(globs) > 1:
-            words = "those who subscribe with more than one glob would have"
-            words += f" {held}, and may have {SUBSCRIBED_GLOBS}"
+        held = sum(map(len, self._globs.keys() | {subscription.globs}))
+        if held > SUBSCRIBED_GLOBS and subscription.globs:
+            words = f"all that subscribe would have {held} globs, and may have {SUBSCRIBED_GLOBS}"
             raise RefusedError(Failure.because(Reason.QUEUE_FULL, words))
         self._subscriptions.add(subscription)
-        self._globs.setdefault(globs, set()).add(subscription)
+        self._globs.setdefault(subscription.globs, set()).add(subscription)
         self._names.add(subscription)
         self._changed()
         subscription.number = self._kept.end_number
@@ -304,7 +304,7 @@ class UiEvents:
 
     def _unsubscribe(self, subscription: Subscription) -> None:
         self._subscriptions.remove(subscription)
-        _discard(self._globs, subscription.principal.modules, subscription)
+        _discard(self._globs, subscription.globs, subscription)
         self._names.remove(subscription)
         self._hold_behind(-subscription.behind_bytes)
         subscription.behind.clear()
@@ -341,8 +341,8 @@ class UiEvents:
         if known is not None:
             return known
         found: set[Subscription] = set()
-        for whose in self._globs.values():
-            if next(iter(whose)).principal.covers(module, op):
+        for globs, whose in self._globs.items():
+            if not globs or next(iter(whose)).principal.covers(module, op):
                 found |= whose
         covered = frozenset(found)
         _remember(self._covered, (module, op), covered)

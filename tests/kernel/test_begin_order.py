@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -13,6 +15,7 @@ from protocol.errors import Failure
 from protocol.problem import Problem
 from supervisor.kernel.begin_order import BeginOrder, Held
 from supervisor.kernel.request_checks import Doubt
+from supervisor.runtime import turns
 from supervisor.runtime.checking.checks import Check, Verdict
 
 DOUBT = Doubt("m.op", OpSchema(b"{}", vouched=True), {})
@@ -26,6 +29,8 @@ class Looking:
     def __init__(self) -> None:
         self.waiting: list[Check] = []
         self.full = False
+        self.rests: list[Iterator[None]] = []
+        """What is left for later turns."""
 
     def ask(
         self, party: str, schema: OpSchema, args: bytes, told: Callable[[Verdict], None]
@@ -35,6 +40,20 @@ class Looking:
         check = Check(party, schema, args, told)
         self.waiting.append(check)
         return check
+
+    def in_turns(self, party: str, doing: str, steps: Iterator[None]) -> None:
+        del party, doing
+        self.rests.append(steps)
+
+    def take_turns(self) -> None:
+        while self.rests:
+            deque(self.rests.pop(0), maxlen=0)
+
+    def finish(self) -> None:
+        self.take_turns()
+        while self.waiting:
+            self.answer()
+            self.take_turns()
 
     def answer(self, verdict: Verdict = None) -> None:
         check = self.waiting.pop(0)
@@ -101,7 +120,7 @@ def test_an_op_of_the_daemon_waits_for_all_before_it_and_all_behind_wait_for_it(
 def test_who_is_given_up_holds_up_nobody(world: World, who: str) -> None:
     first, second = world.hold("1", "m", DOUBT), world.hold("2", "m")
     assert first.why == "its args were still being checked"
-    assert second.why == "args of a request before it were still being checked"
+    assert second.why == "a request before it had not begun yet"
     world.hold("3", "m")
     gone = {"first": first, "second": second}[who]
     gone.leave()
@@ -118,6 +137,7 @@ def test_where_nobody_can_look_all_are_refused_at_once(world: World) -> None:
         world.hold(f"{number}", "m", DOUBT)
     world.looking.full = True
     world.looking.answer()
+    world.looking.take_turns()
     assert world.begun == ["1"]
     assert len(world.refused) == 5000
     assert not world.order
@@ -138,26 +158,61 @@ def test_an_op_that_takes_turns_to_begin_holds_up_ops_and_no_module(world: World
     assert not world.order
 
 
+@pytest.mark.fault(29)
+def test_thousands_that_waited_begin_in_turns_and_all_that_come_meanwhile_behind_them(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "TURN_S", 0)
+    world.hold("1", "m", DOUBT)
+    for name in ("2", "3"):
+        world.hold(name, "m")
+    for name in ("a", "b"):
+        world.hold(name, None)
+    world.looking.answer()
+    assert world.begun == ["1", "2"]
+    assert not world.order.is_clear("m")
+    world.hold("c", None)
+    world.hold("4", "m")
+    next(world.looking.rests[0])
+    assert world.begun == ["1", "2", "3"]
+    with pytest.raises(StopIteration):
+        next(world.looking.rests.pop(0))
+    assert world.begun == ["1", "2", "3", "a"]
+    assert world.order, "what comes now is to wait"
+    world.hold("d", None)
+    world.looking.take_turns()
+    assert world.begun == ["1", "2", "3", "a", "b", "c", "4", "d"]
+    assert not world.order
+    assert world.order.is_clear("m")
+
+
 def test_thousands_behind_an_op_begin_when_it_has(world: World) -> None:
     world.hold("1", "m", DOUBT)
     world.hold("stop", None)
     for number in range(5000):
         world.hold(f"{number}", "n")
     world.looking.answer()
+    world.looking.take_turns()
     assert world.begun == ["1", "stop", *map(str, range(5000))]
 
 
 STEPS = st.lists(
     st.tuples(st.sampled_from(["m", "n", None]), st.booleans())
-    | st.sampled_from(["answer", "refuse", "leave"]),
+    | st.sampled_from(["answer", "refuse", "leave", "turns"]),
     max_size=30,
 )
 
 
-@given(STEPS)
+@pytest.mark.parametrize("turn_s", [0, turns.TURN_S])
+@given(steps=STEPS)
 def test_each_begins_once_and_in_order(
-    steps: list[tuple[str | None, bool] | str],
+    turn_s: float, steps: list[tuple[str | None, bool] | str]
 ) -> None:
+    with mock.patch.object(turns, "TURN_S", turn_s):
+        _each_begins_once_and_in_order(steps)
+
+
+def _each_begins_once_and_in_order(steps: list[tuple[str | None, bool] | str]) -> None:
     world = World()
     asked: list[str | None] = []
     held: dict[str, Held] = {}
@@ -182,8 +237,9 @@ def test_each_begins_once_and_in_order(
                 world.looking.answer()
             case "refuse" if world.looking.waiting:
                 world.looking.answer(Problem("", "is wrong"))
-    while world.looking.waiting:
-        world.looking.answer()
+            case "turns":
+                world.looking.take_turns()
+    world.looking.finish()
     assert not world.order
     ended = [*world.begun, *world.refused, *left]
     assert sorted(map(int, ended)) == list(range(len(asked)))

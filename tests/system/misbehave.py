@@ -51,6 +51,7 @@ class Answer:
         self.events = OPTIONS.get("speaks") == "events"
         content = request.get("input", {})
         self.args: dict[str, Any] = content if self.events else content.get("args", {})
+        self.held_bytes = bytearray()
         self.id = {} if OPTIONS.get("ids") == "no" else {"requestId": request.get("requestId")}
 
     def line(self, **fields: Any) -> None:
@@ -190,6 +191,7 @@ def asset(answer: Answer) -> None:
 def allocate(answer: Answer) -> None:
     held_bytes = bytearray(answer.number("bytes"))
     held_bytes[::4096] = b"x" * len(held_bytes[::4096])
+    answer.held_bytes = held_bytes  # for as long as it is served: a look comes now and then
 
 
 def not_ok(answer: Answer) -> None:

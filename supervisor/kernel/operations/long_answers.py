@@ -65,7 +65,8 @@ class LongAnswers:
                     await trio.lowlevel.checkpoint()
                     over = _tell_a_turn((one and encode(one) for one in told), encoded)
                     if encoded:
-                        parts += [b"," if size else b"", b",".join(encoded)]
+                        parts += [b","] if size else []
+                        parts.append(b",".join(encoded))
                         size += len(parts[-1])
                         encoded.clear()
                     if size > PARTY_BYTES:

@@ -9,7 +9,7 @@ check, and a further one when something has waited for `PATIENCE_S`; unused, the
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import structlog
 import trio
@@ -19,6 +19,7 @@ from protocol.problem import Problem
 from supervisor.runtime.checking.checker import Checker, Unchecked, checker
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.supervision.deadlines import Deadlines, Timer
+from supervisor.runtime.turns import in_turns
 
 PROCESSES = 2
 
@@ -95,6 +96,13 @@ class Checks:
         self._waiting_bytes += one.size_bytes
         self._look()
         return one
+
+    def in_turns(self, party: str, doing: str, steps: Iterator[None]) -> None:
+        """Have steps of a party's taken in its turns: what waited for a check, and may be much."""
+        if self._nursery is None:  # the end has begun
+            deque(steps, maxlen=0)
+        else:
+            self._nursery.start_soon(in_turns, party, doing, steps)
 
     async def run(self) -> None:
         """Serve until cancelled; who waits then is told that nobody will look."""

@@ -426,12 +426,11 @@ async def holding(
     """
     blocking = blocking or BlockingWork()
     taken = await ground.take(data_dir, containment, blocking, whole_process=whole_process)
-    try:
-        custody = Custody(taken, file_limit, blocking, whole_process=whole_process)
+    with contextlib.ExitStack() as at_last:
         try:
+            custody = Custody(taken, file_limit, blocking, whole_process=whole_process)
+            at_last.callback(custody.spawn_threads.close)  # one of which may be lent to `leave`
             async with custody.in_force():
                 yield custody
         finally:
-            custody.spawn_threads.close()
-    finally:
-        await ground.leave(taken, blocking)
+            await ground.leave(taken, blocking)

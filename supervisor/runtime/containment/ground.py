@@ -136,10 +136,12 @@ def _take(
 
 async def leave(ground: Ground, blocking: BlockingWork) -> None:
     """Close it, in a thread, as far as the daemon's end waits for that; not cancelled."""
-    with (
-        trio.move_on_after(blocking.end_left_s(), shield=True),
-        contextlib.suppress(OSError),  # without a thread: the event loop waits for no disk
-    ):
-        await blocking.run("letting go of the data directory", ground.close, abandon_after_s=0)
-        return
-    log.error("the data directory does not answer; it is free once this process has ended")
+    why = "it does not answer"
+    with trio.move_on_after(blocking.end_left_s(), shield=True):
+        try:
+            await blocking.run("letting go of the data directory", ground.close, abandon_after_s=0)
+        except OSError as error:  # without a thread: the event loop waits for no disk
+            why = f"there is no thread for it: {error.strerror}"
+        else:
+            return
+    log.error("the data directory is free once this process has ended", words=why)

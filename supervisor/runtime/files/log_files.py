@@ -66,17 +66,21 @@ class LogFiles:
     def append(self, name: str, data: bytes) -> None:
         """Queue whole lines for a log; dropped and counted if the disk is too far behind."""
         with self._lock:
-            if self._waiting + len(data) > QUEUE_BYTES:
-                self.dropped_bytes += len(data)
-                return
-            self._reads.pop(name, None)
-            self._waiting += len(data)
-            batch = self._batches.get(name)
-            if batch is not None and len(batch) + len(data) <= BATCH_BYTES:
-                batch += data
-                return
-            self._batches[name] = batch = bytearray(data)
-        self._submit(lambda: self._write_batch(name, batch))
+            self._add(name, data)
+        self._have_thread()
+
+    def _add(self, name: str, data: bytes) -> None:
+        if self._waiting + len(data) > QUEUE_BYTES:
+            self.dropped_bytes += len(data)
+            return
+        self._reads.pop(name, None)
+        self._waiting += len(data)
+        batch = self._batches.get(name)
+        if batch is not None and len(batch) + len(data) <= BATCH_BYTES:
+            batch += data
+            return
+        self._batches[name] = batch = bytearray(data)
+        self._queue.put(lambda: self._write_batch(name, batch))
 
     def tail(
         self, name: str, lines: int, reply: Callable[[list[bytes]], None]
@@ -93,7 +97,8 @@ class LogFiles:
             reads = self._reads.setdefault(name, {})
             reads[key] = lambda: reply(self._read_tail(name, lines))
         if not is_queued:
-            self._submit(lambda: self._read_all(name, reads))
+            self._queue.put(lambda: self._read_all(name, reads))
+        self._have_thread()
 
         def give_up() -> None:
             reads.pop(key, None)
@@ -103,18 +108,18 @@ class LogFiles:
     def forget(self, name: str) -> None:
         """Let `last_error` name a log no more, once what waits for it was tried: it has ended."""
         if self._thread is not None:
-            self._submit(lambda: self._forget_error(name))
+            self._queue.put(lambda: self._forget_error(name))
 
     def close(self) -> None:
         """Write what waits, as far as the daemon's end waits for that, then end the thread."""
+        self._have_thread()
         if self._thread is not None:
             self._queue.put(None)
             self._thread.join(self._blocking.end_left_s())
             self._thread = None
 
-    def _submit(self, work: Callable[[], None]) -> None:
-        self._queue.put(work)
-        if self._thread is None:  # still none: what comes next tries again
+    def _have_thread(self) -> None:
+        if self._thread is None and not self._queue.empty():
             self._thread = begun_thread(self._run, "module-logs")
 
     def _run(self) -> None:

@@ -111,9 +111,9 @@ class SpawnThreads:
 
         For when the system gives no further thread: it gives no further process then, and they have
         nothing to do. Cancelled, it is left to them; `over` is called once it is done. Raises
-        `OSError` if there are none.
+        `OSError` if there are none, or all have been closed.
         """
-        if self._threads == 0:
+        if self._threads == 0 or not self.close.alive:
             over()
             raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
