@@ -202,6 +202,25 @@ def test_a_line_that_comes_while_the_system_gives_no_thread_is_written_with_the_
     assert path.read_text() == "line 1\nline 2\n"
 
 
+@pytest.mark.fault(21)
+@pytest.mark.parametrize("more", ["line 3\n", ""], ids=["one more", "the end"])
+def test_a_queue_that_filled_while_there_was_no_thread_is_written_once_there_is_one(
+    more: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_stream, "QUEUE_BYTES", 14)
+    path = tmp_path / "log"
+    stream = LogStream(partial(rotated_file.append, path), notice, BlockingWork())
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", none_left)
+        for line in ("line 1\n", "line 2\n"):
+            stream.write(line)
+    if more:
+        stream.write(more)
+    stream.close()
+    assert path.read_text().startswith("line 1\nline 2\n")
+    assert stream.lost_lines == (1 if more else 0)
+
+
 def test_a_file_is_private_and_put_aside_when_it_is_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

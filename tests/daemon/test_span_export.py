@@ -91,6 +91,24 @@ def test_a_span_that_ends_while_the_system_gives_no_thread_is_exported_with_the_
     assert len(collector.get_finished_spans()) == 2
 
 
+@pytest.mark.fault(21)
+@pytest.mark.parametrize("more", [1, 0], ids=["one more", "the end"])
+def test_a_queue_that_filled_while_there_was_no_thread_is_exported_once_there_is_one(
+    more: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(span_export, "WAITING", 2)
+    collector = InMemorySpanExporter()
+    export = SpanExport(lambda: collector, gather_s=0)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", none_left)
+        for _ in range(2):
+            export.ended(SPAN)
+    for _ in range(more):
+        export.ended(SPAN)
+    export.close()
+    assert (len(collector.get_finished_spans()), export.dropped) == (2, more)
+
+
 def test_what_finds_no_room_is_dropped_and_counted() -> None:
     held = Held()
     export = SpanExport(lambda: held, gather_s=0)

@@ -24,7 +24,7 @@ def outbox() -> Outbox:
 async def test_of_many_lines_that_wait_some_are_put_together_at_a_time() -> None:
     """It was all, up to 32 MiB: a copy of 15 ms, or 100 in memory that has to be found first."""
     waiting, line = outbox(), b"x" * (TOGETHER_BYTES // 4) + b"\n"
-    lines = [b"first\n", *[line] * 10, line * 8, b"last\n"]
+    lines = [b"first\n", *[line] * 10, line * 8, b"", line * 8, b"last\n"]
     for one in lines:
         waiting.put(one)
     taken = []
@@ -32,7 +32,8 @@ async def test_of_many_lines_that_wait_some_are_put_together_at_a_time() -> None
         taken.append(await waiting.take())
         waiting.written(len(taken[-1]))
     assert b"".join(taken) == b"".join(lines)
-    assert [one for one in taken if len(one) > TOGETHER_BYTES] == [line * 8]
+    assert [one for one in taken if len(one) > TOGETHER_BYTES] == [line * 8] * 2
+    assert all(taken), "nothing to write would be the end of whoever writes"
 
 
 @pytest.mark.fault(29)

@@ -53,6 +53,23 @@ def test_what_comes_while_the_system_gives_no_thread_is_written_with_what_comes_
     assert tail(files, "m", 10) == [b"line 1", b"line 2"]
 
 
+@pytest.mark.fault(21)
+@pytest.mark.parametrize("more", [b"line 3\n", b""], ids=["one more", "the end"])
+def test_a_queue_that_filled_while_there_was_no_thread_is_written_once_there_is_one(
+    files: LogFiles, more: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_files, "QUEUE_BYTES", 14)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", none_left)
+        for line in (b"line 1\n", b"line 2\n"):
+            files.append("m", line)
+    if more:
+        files.append("m", more)
+    files.close()
+    assert files.path("m").read_bytes() == b"line 1\nline 2\n"
+    assert files.dropped_bytes == len(more)
+
+
 def test_the_tail_of_a_log_that_was_never_written_is_empty(files: LogFiles) -> None:
     assert tail(files, "nobody", 10) == []
     assert not files.folder.exists()
