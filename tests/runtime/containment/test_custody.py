@@ -16,7 +16,7 @@ from supervisor.runtime.containment.ledger_file import LedgerFile
 from supervisor.runtime.containment.orphans import Looked, Orphans
 from supervisor.runtime.containment.process_group import ProcessGroup, ProcessGroupRung
 from supervisor.runtime.containment.procfs import Stat
-from supervisor.runtime.containment.survivors import RECORD_FILE, Claim, claim
+from supervisor.runtime.containment.survivors import LOCK_FILE, RECORD_FILE, Claim, claim
 from tests.runtime.containment.lifelines import PATIENCE_S
 
 
@@ -99,6 +99,28 @@ async def test_a_last_sweep_that_is_held_up_is_left_to_the_guardian(
     assert b"bye" not in (tmp_path / RECORD_FILE).read_bytes()
     monkeypatch.undo()
     claim(tmp_path).close()
+
+
+def marks(data_dir: Path) -> list[Path]:
+    known = (data_dir / LOCK_FILE, data_dir / RECORD_FILE)
+    return [one for one in data_dir.glob("instances*") if one not in known]
+
+
+@pytest.mark.fault(36)
+async def test_without_a_further_thread_one_that_spawns_lets_go_of_the_data_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def none_left(*_: object, **__: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async with custody.holding(tmp_path) as held:
+        await held.spawn_threads.run("beginning a thread", lambda: None)
+        assert len(marks(tmp_path)) == 1
+        monkeypatch.setattr(trio.to_thread, "run_sync", none_left)
+    monkeypatch.undo()
+    assert not marks(tmp_path)
+    with pytest.raises(OSError, match="temporarily unavailable"):
+        await held.spawn_threads.lend(lambda: None, lambda: None)
 
 
 async def test_a_look_that_is_slower_than_a_newer_one_names_nobody_who_is_gone(
