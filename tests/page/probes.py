@@ -148,12 +148,22 @@ frame in which it was drawn for other news."""
 HEADING_AFTER_CLICK: Final = """
 const [selector] = arguments;
 return new Promise((then) => {
-  const look = () => then(document.querySelector("main h1")?.innerText);
+  let frames = 0, asked = 0;
+  const next = () => {
+    frames += 1;
+    asked = requestAnimationFrame(next);
+  };
+  const look = () => {
+    cancelAnimationFrame(asked);
+    then([document.querySelector("main h1")?.innerText, frames]);
+  };
   addEventListener("hashchange", look, { once: true });
   document.querySelector(selector).click();
+  asked = requestAnimationFrame(next);
 });
 """
-"""The heading in the moment in which the page has heard of a click on a link to a view."""
+"""The heading in the moment in which the page has heard of a click on a link to a view, and how
+many frames it drew before that."""
 
 LONGEST_TREND: Final = """
 const points = (one) => (one.getAttribute("d") ?? "").split("L").length;

@@ -29,6 +29,9 @@ LEAST_REPAINTS = 3
 MOST_ELEMENTS = 40 * MODULES
 MOST_HEAP_BYTES = 64 * 2**20
 
+MOST_FRAMES = 10
+"""From a click to the view that it shows."""
+
 
 @pytest.fixture
 def churning() -> Iterator[dict[str, str]]:
@@ -53,7 +56,9 @@ def test_the_page_answers_while_300_modules_change_their_states(
     browser.until(rows, "all modules")
     for view, wanted in (("events", "Events"), ("modules", "Modules")):
         # It waits for nothing: not for the daemon, and not for a turn of its own.
-        assert browser.js(HEADING_AFTER_CLICK, f"nav a[href='#/{view}']") == wanted
+        heading, frames = browser.js(HEADING_AFTER_CLICK, f"nav a[href='#/{view}']")
+        assert heading == wanted
+        assert frames <= MOST_FRAMES, f"{view} is there after {frames} frames"
         if view == "modules":
             browser.until(rows, "all modules again")
         sizes = []
