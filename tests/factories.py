@@ -136,8 +136,8 @@ def pass_time(deadlines: Deadlines, seconds: float) -> None:
     deadlines._tell_who_is_due(trio.current_time() + seconds)
 
 
-def none_left(*_: object) -> None:
-    """Be a thread's `start` where the system gives no further one."""
+def none_left(*_: object, **__: object) -> None:
+    """Be what begins a thread, where the system gives no further one."""
     raise RuntimeError("can't start new thread")
 
 

@@ -17,6 +17,7 @@ from supervisor.runtime.containment.orphans import Looked, Orphans
 from supervisor.runtime.containment.process_group import ProcessGroup, ProcessGroupRung
 from supervisor.runtime.containment.procfs import Stat
 from supervisor.runtime.containment.survivors import LOCK_FILE, RECORD_FILE, Claim, claim
+from tests.factories import none_left
 from tests.runtime.containment.lifelines import PATIENCE_S
 
 
@@ -110,9 +111,6 @@ def marks(data_dir: Path) -> list[Path]:
 async def test_without_a_further_thread_one_that_spawns_lets_go_of_the_data_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def none_left(*_: object, **__: object) -> None:
-        raise RuntimeError("can't start new thread")
-
     async with custody.holding(tmp_path) as held:
         await held.spawn_threads.run("beginning a thread", lambda: None)
         assert len(marks(tmp_path)) == 1

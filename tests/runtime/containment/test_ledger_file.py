@@ -12,6 +12,7 @@ import trio
 from supervisor.runtime import blocking
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment.ledger_file import RECORD_BYTES, LedgerFile
+from tests.factories import none_left
 
 
 class Ledger:
@@ -122,9 +123,6 @@ async def test_without_a_thread_the_end_has_another_one_wait_for_the_disk(
     file: LedgerFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The event loop did: on a disk that never answers, the daemon never ended."""
-
-    async def none_left(*_: object, **__: object) -> None:
-        raise RuntimeError("can't start new thread")
 
     lent: list[object] = []
 
