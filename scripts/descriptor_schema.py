@@ -14,7 +14,7 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 
-from protocol.descriptor.model import WHENCE, Descriptor
+from protocol.descriptor.model import WHENCE, Descriptor, Timeouts
 from protocol.descriptor.shape import DESCRIPTOR, NUL, URL
 from protocol.dialects import DIALECTS
 from protocol.shape import text
@@ -38,6 +38,25 @@ def _lifecycles() -> Iterator[dict[str, Any]]:
     for name, dialect in DIALECTS.items():
         only = {"lifecycle": {"enum": [str(one) for one in dialect.lifecycles]}}
         yield {"if": _when("protocol", name), "then": {"properties": only}}
+
+
+def _defaults() -> Iterator[dict[str, Any]]:
+    """Yield the defaults of `supervision` that are a dialect's own."""
+    usual = msgspec.structs.asdict(Timeouts())
+    for name, dialect in DIALECTS.items():
+        own = {
+            field: {"default": value}
+            for field, value in msgspec.structs.asdict(dialect.timeouts).items()
+            if value != usual[field]
+        }
+        if own:
+            properties = {
+                "concurrency": {"default": dialect.concurrency},
+                "timeouts": {"properties": own},
+            }
+            spoken = {"properties": {"transport": _when("protocol", name)}}
+            then = {"properties": {"supervision": {"properties": properties}}}
+            yield {"if": {**spoken, "required": ["transport"]}, "then": then}
 
 
 OBJECTS = {
@@ -83,6 +102,7 @@ BETWEEN_FIELDS: dict[str, Any] = {
             "properties": {"kind": {"const": "hook"}, "inputs": {"required": ["on_event"]}},
         }
     },
+    "allOf": [*_defaults()],
     "if": {
         "properties": {
             "supervision": {"properties": {"warm": {"minimum": 1}}, "required": ["warm"]}

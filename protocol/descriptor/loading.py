@@ -9,15 +9,30 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from protocol.descriptor.model import Descriptor, Hook, Supervision
 from protocol.descriptor.rules import DEFAULT_PROTOCOL, problems
-from protocol.dialects import DIALECTS
+from protocol.dialects import DIALECTS, Dialect
 from protocol.json_document import read_document
 from protocol.problem import Problem, printable
+
+FETCHING = frozenset(
+    {
+        *("npx", "npm", "pnpm", "yarn", "bunx", "bun", "deno"),
+        *("uvx", "uv", "pipx", "docker", "podman", "nix"),
+    }
+)
+"""Programs that may download what they are to run."""
+
+FETCH_S = 300.0
+"""What a command that downloads its program may take to start, in a dialect that is patient."""
+
+_RUNNERS = frozenset({"sh", "bash", "dash", "zsh", "env"})
+"""Programs whose arguments name the program that is run."""
 
 MAX_PROBLEMS = 100  # A generated file can have a million; nobody reads the second hundred.
 
@@ -69,6 +84,27 @@ def parse_descriptor(
     return _typed(document, whence)
 
 
+def fetches(command: Sequence[str]) -> bool:
+    """Return whether a command may download its program before it runs it."""
+    if posixpath.basename(command[0]) in _RUNNERS:
+        command = " ".join(command).split()
+    else:
+        command = command[:1]
+    return any(posixpath.basename(word) in FETCHING for word in command)
+
+
+def _supervision(document: dict[str, Any], dialect: Dialect) -> dict[str, Any]:
+    """Return `supervision` with the defaults of its dialect."""
+    given = document.get("supervision", {})
+    own = given.get("timeouts", {})
+    timeouts = {**msgspec.structs.asdict(dialect.timeouts), **own}
+    if dialect.patient:
+        if fetches(document["transport"]["command"]):
+            timeouts["start_s"] = own.get("start_s", FETCH_S)
+        timeouts["total_s"] = own.get("total_s", max(timeouts["total_s"], timeouts["invoke_s"]))
+    return {"concurrency": dialect.concurrency, **given, "timeouts": timeouts}
+
+
 _NO_ARGS: dict[str, Any] = {"type": "object", "additionalProperties": False}
 
 
@@ -95,7 +131,7 @@ def _typed(document: dict[str, Any], whence: dict[str, str]) -> Descriptor:
             **({} if transport["type"] == "stdio" else {"command": ()}),
         },
         # Not strict: an integer may be written 5.0. Everything else has been checked.
-        "supervision": msgspec.convert(document.get("supervision", {}), Supervision, strict=False),
+        "supervision": msgspec.convert(_supervision(document, dialect), Supervision, strict=False),
         "hook": None if hook is None else msgspec.convert(hook, Hook, strict=False),
         **whence,
     }

@@ -169,12 +169,17 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds on each wait, in seconds; None for `silence_s` means no bound."""
+    """Bounds on each wait, in seconds; None for `silence_s` means no bound.
+
+    These and `concurrency` may have another default in a dialect (`dialects.Dialect`); `total_s`
+    means something only in one that is `patient`.
+    """
 
     start_s: float = 10.0
     health_s: float = 2.0
     describe_s: float = 5.0
     invoke_s: float = 30.0
+    total_s: float = 3600.0
     silence_s: float | None = None
     exit_s: float = 2.0
     linger_s: float = 10.0

@@ -169,6 +169,7 @@ TIMEOUTS = Fields(
         "health_s": seconds("2"),
         "describe_s": seconds("5"),
         "invoke_s": seconds("30"),
+        "total_s": seconds("3600"),
         "silence_s": seconds("15", or_null=True),
         "exit_s": seconds("2"),
         "linger_s": seconds("10"),

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from protocol.connection import Connection, Memory, NewId, Request
-from protocol.descriptor.model import Descriptor, Lifecycle, StdoutPolicy
+from protocol.descriptor.model import Descriptor, Lifecycle, StdoutPolicy, Timeouts
 from protocol.dialects.exec import ExecConnection
 from protocol.dialects.mcp.connection import McpConnection
 from protocol.dialects.mcp.spans import span_attributes
@@ -33,6 +33,15 @@ class Dialect(msgspec.Struct, frozen=True):
     """Whether what its connections leave to those that follow is kept beyond the daemon's life."""
     keeps_warm: bool = True
     """Whether a process per invocation can be started before it is known what it is to do."""
+    concurrency: int = 1
+    """The default."""
+    timeouts: Timeouts = Timeouts()
+    """The defaults."""
+    patient: bool = False
+    """Whether a process may work at one call for long, and at others that it was given after that.
+
+    Then what waits in its pipe is no reason to replace it. `invoke_s` counts from when a call is
+    handed to it, and anew from each event of the call, up to `total_s`."""
     span_attributes: SpanAttributes | None = None
     """What the journal says of a request beside its op, from the description, if there is one.
 
@@ -53,6 +62,9 @@ DIALECTS: dict[str, Dialect] = {
         stdout=StdoutPolicy.TOLERANT,
         answers_probes=True,
         remembers=True,
+        concurrency=16,
+        timeouts=Timeouts(start_s=60.0, invoke_s=120.0),
+        patient=True,
         span_attributes=span_attributes,
     ),
     "module": Dialect(

@@ -35,7 +35,9 @@ _MAY_BE_DONE = "It may have done its work; ask again if that does no harm."
 ADVICE: dict[Reason, Advice] = {
     Reason.DEADLINE: Advice(
         "it took too long",
-        "Allow more with --timeout, or in its descriptor with supervision.timeouts.invoke_s.",
+        "Allow more with --timeout, or in its descriptor with supervision.timeouts.invoke_s (and "
+        "total_s, where progress renews that). If it waits for another call, "
+        "supervision.concurrency lets more of them run at a time.",
     ),
     Reason.SILENCE: Advice(
         "it printed nothing for too long",

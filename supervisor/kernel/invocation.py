@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from protocol.connection import HostCalled
+from protocol.dialects import DIALECTS
 from protocol.errors import Failure, Outcome, Reason
 from protocol.events import Asset, AssetBytes, CallEvent, ErrorEvent, Progress, StatePatch, UiEvent
 from protocol.response import Response
@@ -42,6 +43,10 @@ from supervisor.runtime.supervision.module import Module
 
 if TYPE_CHECKING:
     from supervisor.runtime.process.dialogue import Dialogue
+
+
+MOMENT_S = 0.001
+"""With no more time left than this a request has had it."""
 
 
 class Setting(msgspec.Struct, kw_only=True):
@@ -79,7 +84,10 @@ class Invocation(Call, kw_only=True, eq=False):
     span: Span
     accepted_at: float
     """By trio's clock."""
-    timeout_s: float
+    timeout_s: float = 0.0
+    total_s: float | None = None
+    """The bound where events renew `timeout_s`, which counts from `begun_at`; None: nothing does,
+    and `timeout_s` counts from `accepted_at`."""
     session: Session | None = None
     """The one that its request names."""
     parent: Invocation | None = None
@@ -95,10 +103,20 @@ class Invocation(Call, kw_only=True, eq=False):
     """Whether a client has the response."""
     long_way: LongWay | None = None
 
-    def begin(self, silence_s: float | None) -> None:
-        """Be in flight, and have bounds; `enter` follows, at once or in its turn."""
+    def begin(self, own_s: float | None) -> None:
+        """Be in flight, and have bounds; `enter` follows, at once or in its turn.
+
+        `own_s` is the caller's own bound, which nothing renews.
+        """
         self.listener = self
-        setting = self.setting
+        setting, descriptor = self.setting, self.module.descriptor
+        timeouts = descriptor.supervision.timeouts
+        silence_s, self.timeout_s = timeouts.silence_s, own_s or timeouts.invoke_s
+        if DIALECTS[descriptor.transport.protocol].patient:
+            self.heard_at = self.begun_at = self.accepted_at
+            if not own_s:
+                self.total_s = timeouts.total_s
+                self.timeout_s = min(self.timeout_s, self.total_s)
         if self.recorded:
             setting.effects.recorder.span_began(self.span.key, self.span)
         self.deadline = setting.host.deadlines.bound(self, self.timeout_s, self.accepted_at)
@@ -174,10 +192,35 @@ class Invocation(Call, kw_only=True, eq=False):
         return self.client.congested()
 
     def expired(self) -> None:
-        """End it: it has had its time."""
-        words = f"{self.what} gave no answer in {self.timeout_s:g} s"
-        words = with_questions(words, self.questions)
+        """End it if it has had its time; else bound it again."""
+        now = self.setting.now()
+        left_s, words = self._left(now)
+        if left_s > MOMENT_S:
+            left_s = min(left_s, self.timeout_s)  # it may begin meanwhile
+            self.deadline = self.setting.host.deadlines.bound(self, left_s, now)
+            return
+        words = with_questions(f"{self.what} {words}", self.questions)
         self.cancel(Stopped(Reason.DEADLINE, words))
+
+    def _left(self, now: float) -> tuple[float, str]:
+        """Return how much time it has left, and what to say of it once that is over."""
+        if self.is_waiting:
+            bound_s = self.timeout_s + (0.0 if self.total_s is None else self.module.start_s)
+            waited_s = now - self.accepted_at
+            left_s = 0.0 if self.total_s is None else bound_s - waited_s
+            return left_s, f"was not begun in {round(waited_s, 2):g} s"
+        words = f"gave no answer in {self.timeout_s:g} s"
+        if self.total_s is None:
+            return 0.0, words
+        left_s = self.heard_at + self.timeout_s - now
+        total_left_s = self.begun_at + self.total_s - now
+        if total_left_s < left_s:
+            words = f"gave no answer in {self.total_s:g} s, which is the most that a call may take"
+            return total_left_s, words + " with progress (supervision.timeouts.total_s)"
+        if self.heard_at > self.begun_at:
+            words = f"gave no answer in {now - self.begun_at:.0f} s"
+            words += f", and told of no progress in the last {self.timeout_s:g} s"
+        return left_s, words
 
     def cancel(self, stopped: Stopped) -> None:
         """End it for a reason of the host's or the client's own; idempotent."""

@@ -171,12 +171,12 @@ class Requests:
         """Accept an invocation, or answer at once why not; `content` is the frame's `input`.
 
         Fields: `op`, `args` (an object, {} if absent), `session_id`, `timeout_s`, which takes the
-        place of the module's `invoke_s`, and `traceparent`. `parent` is the invocation on whose
-        behalf it is made, and with whose end it ends. Without one, `behind` are the hooks that it
-        is made for; who names some takes them back in the end (`lineage`). Unless it is `recorded`,
-        the journal says nothing of it: it gives an event to a hook that observes, and else a hook
-        for `module:*` would be told of itself. It begins in the order of those with the same
-        `order`, and what is held for it counts for `account`, or for that of its parent.
+        place of the module's `invoke_s` and counts from now, and `traceparent`. `parent` is the
+        invocation on whose behalf it is made, and with whose end it ends. Without one, `behind` are
+        the hooks that it is made for; who names some takes them back in the end (`lineage`). Unless
+        it is `recorded`, the journal says nothing of it: it gives an event to a hook that observes,
+        and else a hook for `module:*` would be told of itself. It begins in the order of those with
+        the same `order`, and what is held for it counts for `account`, or for that of its parent.
         None is returned if there is nothing left to cancel.
         """
         host, effects = self._host, self._effects
@@ -205,7 +205,6 @@ class Requests:
                 self._record_refusal(response, principal, parent)
             self._refuse(response, found, session, client)
             return None
-        timeouts = module.descriptor.supervision.timeouts
         if account is None:
             account = self._setting.account if parent is None else parent.account
         invocation = Invocation(
@@ -230,10 +229,9 @@ class Requests:
                 by=principal.by,
             ),
             accepted_at=self._setting.now(),
-            timeout_s=content.get("timeout_s") or timeouts.invoke_s,
             recorded=recorded,
         )
-        invocation.begin(timeouts.silence_s)
+        invocation.begin(content.get("timeout_s"))
         if behind:
             invocation.take_long_way()
         if found is not None or (order and not order.is_clear(tool)):

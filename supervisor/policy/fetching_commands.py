@@ -15,9 +15,6 @@ from types import MappingProxyType
 
 import msgspec
 
-FETCHING = frozenset({"npx", "uvx", "uv", "pipx", "docker", "podman", "bunx", "pnpm", "yarn"})
-"""Programs that may download what they are to run."""
-
 
 class Fetched(msgspec.Struct, frozen=True):
     """The command that fetches, the one that runs, and what is to be said of it."""

@@ -22,15 +22,18 @@ from typing import Any
 
 import msgspec
 
+from protocol.descriptor.loading import FETCH_S, fetches
 from protocol.descriptor.model import NAME_LIMIT
 from protocol.problem import Problem, described, quoted, step
-from supervisor.policy.fetching_commands import FETCHING, fetched
+from supervisor.policy.fetching_commands import fetched
 
-FETCH_S = 300
-"""What a command that downloads its program may take to start."""
+MOST_SECONDS = 3600
+"""A `timeout` up to this is in seconds, as Cline and Roo Code have it (an hour at the most); a
+longer one is in milliseconds, as Claude Code, Gemini CLI and others have it. Four seconds are not
+what anybody allows a server."""
 
 _CARRIED = frozenset(
-    {"command", "args", "env", "cwd", "type", "url", "disabled", "name", "envFile"}
+    {"command", "args", "env", "cwd", "type", "url", "disabled", "name", "envFile", "timeout"}
 )
 _VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
 _INPUT = re.compile(r"\$\{input:[^}]*\}")
@@ -143,14 +146,27 @@ def _descriptor(name: str, one: _Server) -> dict[str, Any]:
     if found is not None:
         transport |= {"command": found.command, "prepare": found.prepare}
         one.say(found.remark, "command")
-    elif PurePath(transport["command"][0]).name in FETCHING:
-        supervision["timeouts"] = {"start_s": FETCH_S}
-        one.say(f"may download its program first, so it has {FETCH_S} s to start", "command")
+    elif fetches(transport["command"]):
+        one.say(f"may download its program first, so it has {FETCH_S:g} s to start", "command")
+    if "timeout" in one.server:
+        supervision |= _timeouts(one)
     if one.server.get("disabled") is True:
         supervision["start"] = "lazy"
         one.say("is true, so it starts with its first request only", "disabled")
     more = {"supervision": supervision} if supervision else {}
     return {"name": name, "kind": "tool", "capabilities": [], "transport": transport, **more}
+
+
+def _timeouts(one: _Server) -> dict[str, Any]:
+    """Return what a `timeout` comes to in `supervision`."""
+    given = one.server["timeout"]
+    if type(given) not in {int, float} or given <= 0:
+        one.say(f"is {described(given)}, and is not carried over", "timeout")
+        return {}
+    unit = "seconds" if given <= MOST_SECONDS else "milliseconds"
+    invoke_s = given if given <= MOST_SECONDS else given / 1000
+    one.say(f"is taken for {unit}: a call may be silent for {invoke_s:g} s (invoke_s)", "timeout")
+    return {"timeouts": {"invoke_s": invoke_s}}
 
 
 def _transport(one: _Server) -> dict[str, Any]:

@@ -46,11 +46,15 @@ def said(number: int, size: int = 0) -> Log:
 
 
 class FakeModule:
-    """Serves each call at once, and says what it is made to say."""
+    """Serves each call at once, unless it is `full`, and says what it is made to say."""
 
-    def __init__(self, folder: Path, name: str) -> None:
-        timeouts = {"timeouts": {"invoke_s": HOUR_S}}
-        self.descriptor = descriptor(folder, ["true"], name=name, supervision=timeouts)
+    def __init__(self, folder: Path, name: str, protocol: str, timeouts: dict[str, float]) -> None:
+        supervision = {"timeouts": {"invoke_s": HOUR_S, **timeouts}}
+        self.descriptor = descriptor(
+            folder, ["true"], name=name, transport={"protocol": protocol}, supervision=supervision
+        )
+        self.full = False
+        self.start_s = 0.0
         self.name = name
         self.descriptions = undescribed(self.descriptor)
         self.has_room = True
@@ -62,7 +66,8 @@ class FakeModule:
 
     def submit(self, call: Call) -> None:
         self.calls[call.request.op] = call
-        call.server = Served(self, call.request.op)
+        if not self.full:
+            self.begin(call.request.op)
 
     def give_up(self, call: Call, stopped: Stopped) -> None:
         call.settle(Failure.because(stopped.reason, stopped.message))
@@ -72,8 +77,15 @@ class FakeModule:
 
     # What the test has it do, with the call of an op.
 
+    def begin(self, op: str) -> None:
+        call = self.calls[op]
+        call.server = Served(self, op)
+        if call.heard_at:
+            call.heard_at = call.begun_at = trio.current_time()
+
     def say(self, op: str, number: int, size: int = 0) -> None:
         call = self.calls[op]
+        call.heard_at = trio.current_time()
         call.listener.event(said(number, size), call, None)
 
     def answer(self, op: str, result: str | None = None) -> None:
@@ -165,7 +177,9 @@ class Fleet:
 
 
 @asynccontextmanager
-async def pipeline(folder: Path) -> AsyncIterator[World]:
+async def pipeline(
+    folder: Path, protocol: str = "module", **timeouts: float
+) -> AsyncIterator[World]:
     host: Any = Host()
     nothing: Any = None  # no assets, no host calls
     recorder = Forgetful()
@@ -182,7 +196,7 @@ async def pipeline(folder: Path) -> AsyncIterator[World]:
         lineage=Lineage(),
     )
     deciding = Deciding(Gates(), Approvals(recorder), nothing)
-    module, told = FakeModule(folder, "m"), Told()
+    module, told = FakeModule(folder, "m", protocol, timeouts), Told()
     fleet: Any = Fleet(module)
     operations: Any = told
     async with trio.open_nursery() as nursery:

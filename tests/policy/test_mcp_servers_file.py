@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from protocol.descriptor.loading import parse_descriptor
+from protocol.descriptor.loading import FETCH_S, parse_descriptor
 from supervisor.policy.fetching_commands import Fetched
 from supervisor.policy.mcp_servers_file import (
-    FETCH_S,
     Imported,
     Surroundings,
     imported,
@@ -162,7 +161,7 @@ def test_what_cannot_be_carried_over_is_left_out_with_a_word(
         ({"env": {"A_TOKEN": "x"}}, "/env/A_TOKEN: looks like a secret"),
         ({"env": {"A": "${command:x}"}}, '/env/A: has "${command:x}": set A for the daemon'),
         ({"env": {"A": "${input:x}"}}, "/env/A: is asked for there: set A for the daemon"),
-        ({"command": "bunx"}, f"/command: may download its program first, so it has {FETCH_S} s"),
+        ({"command": "bunx"}, f"/command: may download its program first, so it has {FETCH_S:g} s"),
         ({"command": "uv", "args": ["run", "x"]}, "/command: may download"),
         ({"command": "npx", "args": ["x"]}, "/command: is fetched before the first start"),
         ({"command": "pipx", "args": ["run", "x"]}, "/command: is fetched before the first"),

@@ -56,6 +56,7 @@ COMPLETE: dict[str, Any] = {
             "health_s": 2,
             "describe_s": 5,
             "invoke_s": 30,
+            "total_s": 3600.0,
             "silence_s": None,
             "exit_s": 2,
             "linger_s": 10,

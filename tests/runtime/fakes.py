@@ -97,6 +97,10 @@ class FakeLife:
     def load(self) -> int:
         return len(self.calls)
 
+    @property
+    def oldest(self) -> tuple[str, float] | None:
+        return (self.calls[0].request.op, 0.0) if self.calls else None
+
     def take(self, call: Call) -> None:
         call.server = self
         self.calls.append(call)

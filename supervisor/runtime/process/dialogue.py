@@ -139,8 +139,11 @@ class Dialogue:
         self._to_flush = False
         self.write_now()
 
-    def cancel(self, request_id: str) -> Written:
-        """Take back what was not written of a request; returns how much of it was."""
+    def cancel(self, request_id: str, *, to_its_end: bool = False) -> Written:
+        """Take back what was not written of a request; returns how much of it was.
+
+        With `to_its_end`, one that was written in part is written whole, as there is room.
+        """
         if self._left:
             # Left with the connection until the pipe has room: a thousand that are given up in one
             # moment would each copy all that the others wait to write.
@@ -148,6 +151,8 @@ class Dialogue:
             self._left = memoryview(b"")
             self._to_write.set()
         written = self._outgoing.withdraw(request_id)
+        if to_its_end and written is Written.PART:
+            written = Written.ALL
         self._follow(self._connection.cancel(request_id, written))
         self.flush()
         return written

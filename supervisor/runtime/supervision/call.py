@@ -94,6 +94,8 @@ class Call(msgspec.Struct, eq=False):
 
     Only where somebody watches for silence is it set before the module says something.
     """
+    begun_at: float = 0.0
+    """When its module got it (monotonic); 0 where nobody watches for silence."""
 
     def warn(self, notice: Notice) -> None:
         """Add a warning to what the response will carry."""

@@ -21,6 +21,7 @@ from protocol.connection import (
 )
 from protocol.connection import ModuleLog as ModuleLogEvent
 from protocol.descriptor.model import Descriptor
+from protocol.dialects import DIALECTS, Dialect
 from protocol.errors import Outcome
 from protocol.replies import Operation
 from supervisor.policy.lifecycle import Input, State
@@ -99,6 +100,10 @@ class Life(Protocol):
     def load(self) -> int:
         """How many calls it has."""
 
+    @property
+    def oldest(self) -> tuple[str, float] | None:
+        """The op of the call that it has had for longest, and since when (0: not known)."""
+
     async def run(self) -> Ended:
         """Live; returns when nothing is left."""
 
@@ -169,6 +174,11 @@ class Setting(msgspec.Struct, frozen=True):
     preparation: Preparation = msgspec.field(default_factory=Preparation)
     """Shared by the lives of one descriptor."""
     recollection: Recollection = msgspec.field(default_factory=Recollection)
+
+    @property
+    def dialect(self) -> Dialect:
+        """The dialect of the descriptor."""
+        return DIALECTS[self.descriptor.transport.protocol]
 
     def keep(
         self, instance: str, item: Stray | Quarantined | ModuleLogEvent | Warned | Violated

@@ -8,6 +8,7 @@ those in effect serve, those beside them come or go (`succession`).
 from __future__ import annotations
 
 import itertools
+import operator
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -490,6 +491,21 @@ class Module:
         """How many calls it can serve at a time, when all its processes are there."""
         supervision = self.descriptor.supervision
         return supervision.concurrency * supervision.instances.max
+
+    @property
+    def start_s(self) -> float:
+        """How long its start may take, by its timeouts; 0 if it serves."""
+        if self.state in SERVES:
+            return 0.0
+        timeouts = self.descriptor.supervision.timeouts
+        prepare_s = timeouts.prepare_s if self.descriptor.transport.prepare else 0.0
+        return prepare_s + timeouts.start_s + timeouts.describe_s
+
+    @property
+    def oldest(self) -> tuple[str, float] | None:
+        """The op of the call that it has served for longest, and since when (0: not known)."""
+        found = [one for life in workers.serving(self.workers) if (one := life.oldest) is not None]
+        return min(found, key=operator.itemgetter(1), default=None)
 
     @property
     def has_room(self) -> bool:

@@ -74,6 +74,12 @@ class PerInvocationLife:
         """How many calls it has."""
         return len(self._runs)
 
+    @property
+    def oldest(self) -> tuple[str, float] | None:
+        """The op of the call that runs for longest."""
+        calls = sorted((run.call.begun_at, run.call.request.op) for run in self._runs)
+        return (calls[0][1], calls[0][0]) if calls else None
+
     def take(self, call: Call) -> None:
         """Run a process for a call."""
         assert self._nursery is not None  # noqa: S101 - can_take said so
@@ -82,7 +88,7 @@ class PerInvocationLife:
         call.server = run
         if self._warm is None:
             self._setting.taps.overhear(run.id, call)
-        call.heard_at = trio.current_time()
+        call.heard_at = call.begun_at = trio.current_time()
         self._nursery.start_soon(self._serve, run)
 
     def end(self, *, abrupt: bool) -> None:

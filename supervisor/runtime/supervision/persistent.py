@@ -6,11 +6,13 @@ r"""A persistent process: it starts, says who it is, and serves many calls.
 What a call that the host gives up (deadline, cancel) leaves behind:
 
 - nothing, if none of its request was written: that is taken back;
-- half a line, if the process does not read it: the process is replaced;
+- half a line, if the process does not read it: the process is replaced. In a dialect that is
+  patient (`dialects.Dialect`) the rest is written in time, if the process has other calls;
 - an answer to come that could be taken for another call's, if the process echoes no ids: the
   process is replaced;
 - else doubt: its late lines are told by their id and dropped; a probe finds out whether it still
-  answers (`probing`), and with `concurrency` 1 no call is given to it before that.
+  answers (`probing`), and with `concurrency` 1, or a patient dialect, no call is given to it
+  before that.
 """
 
 from __future__ import annotations
@@ -102,6 +104,8 @@ class PersistentLife:
         self._start = StartAttempt(setting, self, owner)
         self._given_up = ""
         """The clause that says why a call was given up last."""
+        self._left_with: tuple[str, float] | None = None
+        """The `oldest` call, once that is given up."""
 
     async def run(self) -> Ended:
         """Spawn and serve until the process is gone, or the second one of a start is."""
@@ -166,7 +170,7 @@ class PersistentLife:
         return (
             len(self._calls) < self._concurrency
             and not self._closed
-            and not (self._probing.in_doubt and self._concurrency == 1)
+            and not (self._probing.in_doubt and self._probing.holds_back)
         )
 
     @property
@@ -174,12 +178,19 @@ class PersistentLife:
         """How many calls it has."""
         return len(self._calls)
 
+    @property
+    def oldest(self) -> tuple[str, float] | None:
+        """The op of the call that it has had for longest, which may have been given up."""
+        for call in self._calls.values():
+            return call.request.op, call.begun_at
+        return self._left_with if self._probing.in_doubt else None
+
     def take(self, call: Call) -> None:
         """Write a call's request."""
         self._calls[call.request.request_id] = call
         call.server = self
         if call.heard_at:
-            call.heard_at = self._now()
+            call.heard_at = call.begun_at = self._now()
         if self._setting.taps.tap is not None:
             self._setting.taps.overhear(self.id, call)
         busy = len(self._calls) > 1
@@ -337,7 +348,9 @@ class PersistentLife:
         if self._calls.pop(request_id, None) is None:
             return
         self._given_up = f"was given up on ({stopped.reason}) and "
-        written = self._dialogue.cancel(request_id)
+        self._left_with = call.request.op, call.begun_at
+        to_its_end = bool(self._calls) and self._setting.dialect.patient
+        written = self._dialogue.cancel(request_id, to_its_end=to_its_end)
         if written is Written.PART:
             self.replace(f"did not read the request it was sent ({stopped.reason})")
         elif self._replaced_for is None:

@@ -33,6 +33,7 @@ class PreparingLife:
     """The preparation of a module, as far as one worker is concerned."""
 
     load = 0
+    oldest = None
 
     def __init__(self, setting: Setting, owner: Owner) -> None:
         self.id = setting.next_instance()

@@ -5,8 +5,8 @@ whose answer is late is not given up, since of a process that echoes no ids the 
 find its request. So are those that its connection makes itself, such as those of its start.
 
 A process in doubt that still talks (late events of the call that was given up) is busy, not hung:
-its probe is waited for as long as lines keep coming. With `concurrency` 1 others wait behind that,
-so it has no longer than a call has.
+its probe is waited for as long as lines keep coming. With `concurrency` 1, and in a dialect that is
+patient (`dialects.Dialect`), others wait behind that, so it has no longer than a call has.
 """
 
 from __future__ import annotations
@@ -64,6 +64,8 @@ class Probing:
     def __init__(self, setting: Setting, probed: Probed, owner: Owner) -> None:
         self.in_doubt = False
         """Whether a call was given up and nothing was heard that shows the process still serves."""
+        self.holds_back = setting.descriptor.supervision.concurrency == 1 or setting.dialect.patient
+        """Whether calls wait while it is in doubt."""
         self._setting = setting
         self._timeouts = setting.descriptor.supervision.timeouts
         self._probed = probed
@@ -185,7 +187,7 @@ class Probing:
                 self._owner.capacity_freed(self._probed)
 
     def _longest_doubt_s(self) -> float:
-        if self._setting.descriptor.supervision.concurrency > 1:
+        if not self.holds_back:
             return math.inf  # it takes calls meanwhile, and their deadlines are bounds enough
         return max(self._timeouts.invoke_s, self._timeouts.health_s)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import trio
+
 from protocol.descriptor.model import Start
 from protocol.errors import Failure, Reason
 from supervisor.policy.lifecycle import SERVES, State
@@ -95,12 +97,25 @@ def state_evidence(module: Module) -> dict[str, Any]:
     return evidence
 
 
+def _wait(module: Module) -> str:
+    """Say what a call waits for that no process has."""
+    if module.state not in SERVES:
+        return f"waits for {module.name} to start: {module.name} is {module.state}"
+    words, oldest = "was still waiting for its turn", module.oldest
+    if oldest is None:
+        return words
+    op, since = oldest
+    concurrency = module.descriptor.supervision.concurrency
+    so_far = f" ({trio.current_time() - since:.0f} s so far)" if since else ""
+    return f"{words}: it waits for {op} of {module.name}, concurrency {concurrency}{so_far}"
+
+
 def given_up(module: Module, call: Call, stopped: Stopped, *, waited: bool) -> Failure:
     """Say of a call, which was still waiting or is with its server, why the host ends it."""
     evidence = {} if call.server is None else call.server.evidence()
     message = stopped.message
     if waited and stopped.reason is Reason.DEADLINE:
-        message += "; it was still waiting for its turn"
+        message += f"; it {_wait(module)}"
         evidence = state_evidence(module)
     elif stopped.reason not in (Reason.DEADLINE, Reason.SILENCE):
         pass

@@ -44,6 +44,7 @@ from supervisor.runtime.process.environment import UnsetVariableError
 from supervisor.runtime.supervision.call import NOBODY, Call
 from supervisor.runtime.supervision.health_watch import HealthWatch
 from supervisor.runtime.supervision.life import Ended, Instance, Owner, Setting
+from supervisor.runtime.supervision.start_attempt import SLOW
 from supervisor.runtime.turns import SERVING, pieces
 
 if TYPE_CHECKING:
@@ -150,12 +151,19 @@ class ServiceLife:
         """How many calls it has."""
         return len(self._open)
 
+    @property
+    def oldest(self) -> tuple[str, float] | None:
+        """The op of the call that was posted first."""
+        for opened in self._open.values():
+            return opened.call.request.op, opened.call.begun_at
+        return None
+
     def take(self, call: Call) -> None:
         """Post a call."""
         assert self._nursery is not None  # noqa: S101 - it is ready
         call.server = self
         if call.heard_at:
-            call.heard_at = trio.current_time()
+            call.heard_at = call.begun_at = trio.current_time()
         opened = self._open[call.request.request_id] = _Open(call, trio.CancelScope())
         self._nursery.start_soon(self._serve, opened)
 
@@ -275,7 +283,8 @@ class ServiceLife:
                 pause_s = min(pause_s * 2, LAST_RETRY_S)
         if not isinstance(outcome, Success):
             said = "it gave no answer" if outcome is None else f"it said: {outcome.message}"
-            return Ended("start_deadline", f"was not healthy within {start_s:g} s; {said}")
+            words = f"was not healthy within {start_s:g} s; {said}; {SLOW}"
+            return Ended("start_deadline", words)
         outcome = await self.ask(Operation.DESCRIBE, describe_s)
         if isinstance(outcome, Failure):
             return self._ended(outcome, "bad_describe", "did not describe itself")

@@ -31,6 +31,8 @@ LATE = (
     "each line, or reads to the end of its input before it answers, or takes longer to begin"
 )
 
+SLOW = "if it is only slow to begin, supervision.timeouts.start_s allows more"
+
 LOOK_S = 1.0
 """How long the end of a start waits to hear what its program is like."""
 
@@ -112,8 +114,9 @@ class StartAttempt:
     def fail(self, ended: Ended) -> None:
         """Take note of why it will come to nothing."""
         if not self._is_over:
-            if ended.reason == START_DEADLINE and self.instead not in ended.message:
-                ended = replace(ended, message=f"{ended.message}; {self.instead}")
+            if ended.reason == START_DEADLINE:
+                instead = "" if self.instead in ended.message else f"; {self.instead}"
+                ended = replace(ended, message=f"{ended.message}{instead}; {SLOW}")
             self.failure = ended
             self.end()
             self._owner.happened(self._life, Input.START_FAILED, ended.message, ended)

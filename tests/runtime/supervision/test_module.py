@@ -101,7 +101,8 @@ async def test_a_call_given_up_while_it_waits_leaves_the_queue_and_never_runs(
     module.give_up(waiting, LATE)
     (outcome,) = heard.outcomes
     assert isinstance(outcome, Failure)
-    assert outcome.message.endswith("it was still waiting for its turn")
+    words = "it was still waiting for its turn: it waits for echo of m, concurrency 1"
+    assert outcome.message.endswith(words)
     assert module.queued == 0
     stage.life.answer()
     assert stage.life.served == [0]
