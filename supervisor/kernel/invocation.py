@@ -204,14 +204,14 @@ class Invocation(Call, kw_only=True, eq=False):
 
     def _left(self, now: float) -> tuple[float, str]:
         """Return how much time it has left, and what to say of it once that is over."""
-        if self.is_waiting:
-            bound_s = self.timeout_s + (0.0 if self.total_s is None else self.module.start_s)
-            waited_s = now - self.accepted_at
-            left_s = 0.0 if self.total_s is None else bound_s - waited_s
-            return left_s, f"was not begun in {round(waited_s, 2):g} s"
-        words = f"gave no answer in {self.timeout_s:g} s"
         if self.total_s is None:
-            return 0.0, words
+            words = "was not begun" if self.is_waiting else "gave no answer"
+            return 0.0, f"{words} in {self.timeout_s:g} s"
+        if self.is_waiting:
+            waited_s = now - self.accepted_at
+            words = f"was not begun in {round(waited_s, 1):g} s"
+            return self.timeout_s + self.module.start_s - waited_s, words
+        words = f"gave no answer in {self.timeout_s:g} s"
         left_s = self.heard_at + self.timeout_s - now
         total_left_s = self.begun_at + self.total_s - now
         if total_left_s < left_s:
@@ -248,7 +248,7 @@ class Invocation(Call, kw_only=True, eq=False):
         if type(outcome) is Failure:  # see `event`
             is_plain = False
             self._count(outcome)
-            outcome = without_unseen(outcome, self.principal)
+            outcome = without_unseen(outcome, self.principal, module.name)
         else:
             try:
                 module.tally.succeeded[request.op][0] += 1

@@ -24,6 +24,7 @@ from supervisor.runtime.checking.checker import Unchecked
 from supervisor.runtime.checking.checks import Check, Checks, Verdict
 from supervisor.runtime.supervision.fleet import Fleet
 from supervisor.runtime.supervision.module import Module
+from supervisor.runtime.supervision.refusal import ITS_TURN
 
 OP_CHARS = 256
 """The longest `op`: it stands in each event, journal entry and message about a request."""
@@ -152,12 +153,17 @@ class _Seen(AbstractSet[str]):
         return len(self._modules)
 
 
-def without_unseen(failure: Failure, principal: Principal) -> Failure:
+def without_unseen(failure: Failure, principal: Principal, module: str = "") -> Failure:
     """Name no module that the principal may not see as one that is waited for.
 
     `waits_for` is the host's (`runtime.supervision`: `dependence`, `not_serving`): a list is beside
-    words that name none of them, a name stands in the words, too.
+    words that name none of them, a name stands in the words, too. `waits_for_op` stands there, too:
+    of a module that the principal may not ask all of.
     """
+    if "waits_for_op" in failure.details and not principal.covers(module):
+        details = {key: said for key, said in failure.details.items() if key != "waits_for_op"}
+        words = failure.message.partition(ITS_TURN)[0]
+        failure = msgspec.structs.replace(failure, message=words, details=details)
     waits_for = failure.details.get("waits_for")
     if waits_for is None or principal.covers_all():
         return failure

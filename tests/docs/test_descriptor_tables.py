@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from protocol.descriptor import shape
-from protocol.descriptor.loading import parse_descriptor
-from protocol.descriptor.model import Hook, Supervision, Transport
+from protocol.descriptor.loading import FETCH_S, parse_descriptor
+from protocol.descriptor.model import Hook, Supervision, Timeouts, Transport
 from protocol.dialects import DIALECTS
 from protocol.problem import Problem
 from protocol.shape import Fields, Map
@@ -94,6 +94,16 @@ def test_the_defaults_by_protocol_are_those_of_the_dialects() -> None:
                     break
             else:
                 pytest.fail(f"{path} does not say the default of {name}")
+
+
+def test_the_rows_name_the_defaults_that_are_a_dialects_own() -> None:
+    meanings = {str(code(field)): meaning for field, _, meaning in rows(DOCUMENT, "Field")}
+    mcp, usual = DIALECTS["mcp"], Timeouts()
+    assert f"{mcp.concurrency} for `mcp`" in meanings["supervision.concurrency"]
+    for field, value in msgspec.structs.asdict(mcp.timeouts).items():
+        if value != getattr(usual, field):
+            assert f"For `mcp` {value:g}" in meanings[f"supervision.timeouts.{field}"], field
+    assert f"{FETCH_S:g} where" in meanings["supervision.timeouts.start_s"]
 
 
 def test_the_json_schema_is_made_of_the_rules_the_defaults_and_this_page() -> None:

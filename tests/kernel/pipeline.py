@@ -153,8 +153,8 @@ class Host:
 
     shutting_down = False
 
-    def __init__(self) -> None:
-        self.deadlines = Deadlines()
+    def __init__(self, deadlines: Deadlines) -> None:
+        self.deadlines = deadlines
         self.ledger = HeldBytes()
         self.checks = Checks(Custody.bare(), self.deadlines)
         self._number = 0
@@ -178,9 +178,12 @@ class Fleet:
 
 @asynccontextmanager
 async def pipeline(
-    folder: Path, protocol: str = "module", **timeouts: float
+    folder: Path,
+    protocol: str = "module",
+    timeouts: dict[str, float] | None = None,
+    deadlines: Deadlines | None = None,
 ) -> AsyncIterator[World]:
-    host: Any = Host()
+    host: Any = Host(deadlines or Deadlines())
     nothing: Any = None  # no assets, no host calls
     recorder = Forgetful()
     effects = Effects(
@@ -196,7 +199,7 @@ async def pipeline(
         lineage=Lineage(),
     )
     deciding = Deciding(Gates(), Approvals(recorder), nothing)
-    module, told = FakeModule(folder, "m", protocol, timeouts), Told()
+    module, told = FakeModule(folder, "m", protocol, timeouts or {}), Told()
     fleet: Any = Fleet(module)
     operations: Any = told
     async with trio.open_nursery() as nursery:

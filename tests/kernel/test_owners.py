@@ -369,6 +369,19 @@ async def test_no_failure_names_a_module_that_may_not_be_seen_as_one_that_is_wai
             await daemon.fleet.wait_until(lambda: x1.state is State.DOWN or None)
 
 
+async def test_who_may_not_ask_all_of_a_module_is_not_told_what_others_ask_of_it(
+    tmp_path: Path,
+) -> None:
+    some = Principal("some", "http", USER, ("kv.echo",))
+    async with daemon_with(tmp_path, actor(tmp_path, name="kv")) as daemon:
+        begin(daemon, "kv", "invoke", {"op": "hang"}, ADA)
+        for who, sees in ((MAX, True), (some, False)):
+            content = {"op": "echo", "timeout_s": 0.05}
+            error = (await begin(daemon, "kv", "invoke", content, who).document())["error"]
+            assert "waiting for its turn" in error["message"]
+            assert ("hang" in json.dumps(error)) is sees
+
+
 async def test_status_and_wait_are_about_the_modules_that_may_be_seen(tmp_path: Path) -> None:
     async with world(tmp_path) as daemon:
         status = await own(daemon, MAX, "status")

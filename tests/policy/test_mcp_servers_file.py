@@ -165,6 +165,11 @@ def test_what_cannot_be_carried_over_is_left_out_with_a_word(
         ({"command": "uv", "args": ["run", "x"]}, "/command: may download"),
         ({"command": "npx", "args": ["x"]}, "/command: is fetched before the first start"),
         ({"command": "pipx", "args": ["run", "x"]}, "/command: is fetched before the first"),
+        ({"timeout": "60"}, '/timeout: is "60", and is not carried over'),
+        ({"timeout": True}, "/timeout: is true, and is not carried over"),
+        ({"timeout": 0}, "/timeout: is 0, and is not carried over"),
+        ({"timeout": 90}, "/timeout: is taken for seconds: a call may be silent for 90 s"),
+        ({"timeout": 90000}, "/timeout: is taken for milliseconds: a call may be silent for 90 s"),
         ({"disabled": True}, "/disabled: is true, so it starts with its first request only"),
     ],
     ids=str,
@@ -231,3 +236,17 @@ def test_of_two_that_come_to_the_same_name_the_first_counts() -> None:
     first, second = imported("/mcpServers", both, AROUND)
     assert first.descriptor is not None
     assert second.descriptor is None
+
+
+@pytest.mark.parametrize(
+    ("timeout", "invoke_s"),
+    [(1, 1), (60, 60), (3600, 3600), (5000, 5), (600_000, 600), (86_400_000, 86_400), (0.5, 0.5)],
+)
+def test_the_timeout_of_a_server_is_how_long_its_calls_may_take(
+    timeout: float, invoke_s: float
+) -> None:
+    descriptor = one({"command": "npx", "args": ["--odd"], "timeout": timeout}).descriptor
+    assert descriptor is not None
+    assert descriptor["supervision"] == {"timeouts": {"invoke_s": invoke_s}}
+    timeouts = parse_descriptor(json.dumps(descriptor).encode(), "/s.json").supervision.timeouts
+    assert (timeouts.start_s, timeouts.total_s) == (FETCH_S, max(3600, invoke_s))

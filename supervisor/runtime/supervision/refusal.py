@@ -25,6 +25,9 @@ _START_REASONS = {
     )
 }
 
+ITS_TURN = ": it waits for "
+"""Stands before the op of another call, for which a call waits."""
+
 
 def refusal(module: Module) -> Failure | None:
     """Return why a call cannot even wait, or None if it can."""
@@ -97,17 +100,19 @@ def state_evidence(module: Module) -> dict[str, Any]:
     return evidence
 
 
-def _wait(module: Module) -> str:
-    """Say what a call waits for that no process has."""
+def _wait(module: Module) -> tuple[str, dict[str, Any]]:
+    """Say what a call waits for that no process has: as a clause, and for `details`."""
+    evidence = state_evidence(module)
     if module.state not in SERVES:
-        return f"waits for {module.name} to start: {module.name} is {module.state}"
-    words, oldest = "was still waiting for its turn", module.oldest
-    if oldest is None:
-        return words
-    op, since = oldest
+        return f"waits for {module.name} to start: {module.name} is {module.state}", evidence
+    words = "was still waiting for its turn"
+    if module.oldest is None:
+        return words, evidence
+    op, since = module.oldest
     concurrency = module.descriptor.supervision.concurrency
-    so_far = f" ({trio.current_time() - since:.0f} s so far)" if since else ""
-    return f"{words}: it waits for {op} of {module.name}, concurrency {concurrency}{so_far}"
+    words += f"{ITS_TURN}{op} of {module.name}, concurrency {concurrency}"
+    words += f" ({trio.current_time() - since:.0f} s so far)" if since else ""
+    return words, {**evidence, "waits_for_op": op}
 
 
 def given_up(module: Module, call: Call, stopped: Stopped, *, waited: bool) -> Failure:
@@ -115,8 +120,8 @@ def given_up(module: Module, call: Call, stopped: Stopped, *, waited: bool) -> F
     evidence = {} if call.server is None else call.server.evidence()
     message = stopped.message
     if waited and stopped.reason is Reason.DEADLINE:
-        message += f"; it {_wait(module)}"
-        evidence = state_evidence(module)
+        words, evidence = _wait(module)
+        message += f"; it {words}"
     elif stopped.reason not in (Reason.DEADLINE, Reason.SILENCE):
         pass
     elif (begun := evidence.get("unfinished_line")) is not None:

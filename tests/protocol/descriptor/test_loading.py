@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol.descriptor.loading import MAX_PROBLEMS, parse_descriptor
+from protocol.descriptor.loading import FETCH_S, MAX_PROBLEMS, parse_descriptor
 from protocol.descriptor.model import (
     Descriptor,
     Drop,
@@ -22,6 +22,7 @@ from protocol.descriptor.model import (
     OnFailure,
     StdoutPolicy,
     Supervision,
+    Timeouts,
     Transport,
 )
 from protocol.transcript import descriptor_document
@@ -63,6 +64,47 @@ def test_the_defaults_are_those_of_the_documented_example() -> None:
     assert complete.transport == Transport(
         **{key: getattr(complete.transport, key) for key in written}
     )
+
+
+def mcp(*command: str, **supervision: Any) -> Supervision:
+    transport = {"type": "stdio", "protocol": "mcp", "command": list(command or ("server",))}
+    return parsed({**SMALL, "transport": transport, "supervision": supervision}).supervision
+
+
+def test_a_server_of_mcp_has_defaults_of_its_own() -> None:
+    timeouts = Timeouts(start_s=60, invoke_s=120, total_s=3600)
+    assert mcp() == Supervision(concurrency=16, timeouts=timeouts)
+
+
+def test_what_a_descriptor_says_wins_over_the_defaults_of_its_protocol() -> None:
+    own = {"start_s": 1, "invoke_s": 2, "total_s": 3}
+    assert mcp("npx", "x", concurrency=1, timeouts=own) == Supervision(timeouts=Timeouts(**own))
+    assert mcp("npx", "x", timeouts={"health_s": 9}).timeouts.start_s == FETCH_S
+    assert mcp(timeouts={"invoke_s": 7200}).timeouts.total_s == 7200
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("npx", "-y", "x"),
+        ("/usr/bin/uvx", "x"),
+        ("docker", "run", "x"),
+        ("bunx", "x"),
+        ("sh", "-c", "exec npx -y x"),
+        ("env", "A=1", "uvx", "x"),
+    ],
+)
+def test_a_command_that_may_download_its_program_has_longer_to_start(
+    command: tuple[str, ...],
+) -> None:
+    assert mcp(*command).timeouts.start_s == FETCH_S
+    spoken = parsed({**SMALL, "transport": {"type": "stdio", "command": list(command)}})
+    assert spoken.supervision == Supervision()
+
+
+@pytest.mark.parametrize("command", [("node", "npx"), ("sh", "-c", "exec ./npx-like"), ("npxx",)])
+def test_another_command_has_not(command: tuple[str, ...]) -> None:
+    assert mcp(*command).timeouts.start_s == 60
 
 
 def test_everything_written_about_a_hook_is_kept() -> None:

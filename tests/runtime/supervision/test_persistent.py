@@ -283,6 +283,7 @@ async def test_whoever_shows_that_it_is_at_work_has_not_been_silent(
     one, _ = call("hang")
     one.heard_at = LONG_AGO_S
     module.submit(one)
+    assert one.begun_at == one.heard_at > LONG_AGO_S
     one.heard_at = LONG_AGO_S
     life = module.workers[0].life
     assert isinstance(life, PersistentLife)
