@@ -49,8 +49,7 @@ ADVICE: dict[Reason, Advice] = {
     ),
     Reason.START_DEADLINE: Advice(
         "it did not get ready in time",
-        "It has to answer each line that it reads, with one line that it flushes; if it is only "
-        "slow to begin, supervision.timeouts.start_s allows more.",
+        "It has to answer each line that it reads, with one line that it flushes.",
         _LOGS,
     ),
     Reason.MEMORY_LIMIT: Advice("it used more memory than it may", _MEMORY),

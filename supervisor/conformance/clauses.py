@@ -136,7 +136,7 @@ _ALL = (
         "with a concurrency above 1, two requests that come together are both answered, each with "
         "its own requestId",
         "docs/descriptor.md, supervision",
-        'keep the requestId of each request beside its work, or leave out "concurrency"',
+        'keep the requestId of each request beside its work, or have a "concurrency" of 1',
     ),
     Clause(
         "late answer",

@@ -19,8 +19,7 @@ TAIL_LINES = 5
 
 _HINTS = {
     "spawn_failed": "correct what the message names, then `stdiod restart {name}`",
-    "start_deadline": "it must answer a health request with one JSON line on stdout, and flush it; "
-    "if it is only slow to begin, supervision.timeouts.start_s allows more",
+    "start_deadline": "it must answer each line on stdin with a JSON line on stdout, and flush it",
     "bad_health": "it must answer a health request with one JSON line on stdout, and nothing else",
     "bad_describe": "it must answer a describe request with one JSON line on stdout, which must "
     "match its descriptor",
