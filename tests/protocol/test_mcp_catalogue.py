@@ -255,7 +255,8 @@ def test_a_server_of_the_newer_era_that_refuses_to_be_listened_to_is_heard_all_t
     (listen,) = [one for one in served.written if one["method"] == "subscriptions/listen"]
     served.hear({"id": listen["id"], "error": {"code": -32601, "message": "no such method"}})
     named = {"io.modelcontextprotocol/subscriptionId": listen["id"]}
-    for params in ({}, {"_meta": {}}, {"_meta": named}):
+    cases: tuple[dict[str, Any], ...] = ({}, {"_meta": {}}, {"_meta": named})
+    for params in cases:
         served.hear({"method": "notifications/tools/list_changed", "params": params})
         served.hear({"id": listing(served)["id"], "result": {"tools": []}})
 

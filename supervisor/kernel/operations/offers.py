@@ -11,7 +11,7 @@ import trio
 from protocol.events import Log
 from protocol.frames import encode
 from supervisor.kernel.operations.long_answers import LongAnswers
-from supervisor.kernel.operations.op import MODULE, Asked, Op, Parts, args_schema
+from supervisor.kernel.operations.op import MODULE, WORD, Asked, Op, Parts, args_schema
 from supervisor.kernel.resource_updates import URI_CHARS, ResourceFollower
 
 BELOW = 256
@@ -34,6 +34,12 @@ class OfferOps:
                 "type": "boolean",
                 "default": True,
                 "description": "wait for modules that are starting, and of which nothing is known",
+            },
+            look_again={
+                "type": "array",
+                "items": WORD,
+                "default": [],
+                "description": "MCP servers that are asked before whether they have more by now",
             },
         ),
         "resource.follow": args_schema(
@@ -60,6 +66,7 @@ class OfferOps:
             await self._follow(asked)
         if args.get("wait", True):
             await catalogue.wait_known(principal)
+        await catalogue.look_again(principal, args.get("look_again", ()))
         version = catalogue.version  # what changes while it is told is told of as a change
         if not asked.is_written:
             return {"version": version, "modules": await catalogue.offers(principal)}
