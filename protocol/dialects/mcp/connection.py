@@ -266,6 +266,7 @@ class McpConnection:
             self._listening.answered(rpc_id, answer.outcome, received)
         elif (call := self._calls.of(rpc_id)) is not None:
             self._calls.answered(call, answer.outcome, len(line), received)
+            self._introduction.served()
         else:
             received.append(Stray(excerpt(line)))
 

@@ -4,10 +4,10 @@ r"""How a server is got to know: the greeting, then its lists, then what changes
        \--failed              \--no list of tools--> StartFailed
 
 A start can do without lists of prompts and resources that do not come. A list that changes is asked
-for anew, once for any number of changes meanwhile. Tools are asked for anew, too, when somebody looks
-for one that is not known (`look_again`): not within the list's `ttlMs`, and once in `LOOK_AGAIN_S`
-at the most. What is asked here are the connection's own
-questions: of each there is one at the most, and no request of the host's is told of them.
+for anew, once for any number of changes meanwhile. So are tools when somebody looks for one that is not
+known (`look_again`): not within the list's `ttlMs`, and once in `LOOK_AGAIN_S` unless the server has
+done something meanwhile. What is asked here are the connection's own questions: of each there is
+one at the most, and no request of the host's is told of them.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Introduction:
         self._lookups: list[str] = []
         """The ids of requests that wait for the tools."""
         self._may_look = True
-        """Whether the list of tools is old enough to be asked for anew because of such a request."""
+        """Whether the list of tools is old enough to be asked for anew for those."""
 
     def begin(self, received: list[Received]) -> None:
         """Greet it."""
@@ -142,6 +142,11 @@ class Introduction:
         self._lookups.append(request.request_id)
         self._look(catalogue)
         self._answer_lookups(catalogue, received)
+
+    def served(self) -> None:
+        """Take note that the server has answered a request: it may have other tools by that."""
+        if self.catalogue is not None and not self.catalogue.ttl_s:
+            self._may_look = True
 
     def _look(self, catalogue: ServerLists) -> None:
         if self._may_look and TOOLS in catalogue.offered and not catalogue.is_coming(TOOLS):

@@ -43,6 +43,7 @@ from supervisor.faces.mcp.questions import (
 )
 from supervisor.faces.mcp.table import Table, laying_out
 from supervisor.faces.mcp.table_on_its_way import TableOnItsWay
+from supervisor.kernel.operations.offers import LOOKED_AT
 from supervisor.kernel.parties import DAEMON, OutcomeOnly, Party
 from supervisor.policy.mcp_views import View
 from supervisor.policy.principals import Principal
@@ -349,7 +350,7 @@ class McpRequest:
             then(table)
 
         awaiting = self._call = _Awaiting(answered)
-        args = {"wait": wait, "look_again": list(look_again or ())}
+        args = {"wait": wait, "look_again": list(look_again or ())[:LOOKED_AT]}
         awaiting.begin(self.server, asked.party, "offers", args)
 
     def invoke(self, module: str, op: str, args: dict[str, Any], answered: TakeOutcome) -> None:

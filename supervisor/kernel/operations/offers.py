@@ -17,6 +17,9 @@ from supervisor.kernel.resource_updates import URI_CHARS, ResourceFollower
 BELOW = 256
 """Resources below one that is followed which may wait to be told of; of more, some are left out."""
 
+LOOKED_AT = 256
+"""Servers that are asked at a time whether they have more."""
+
 FOLLOWING = "following a resource"
 
 
@@ -38,6 +41,7 @@ class OfferOps:
             look_again={
                 "type": "array",
                 "items": WORD,
+                "maxItems": LOOKED_AT,
                 "default": [],
                 "description": "MCP servers that are asked before whether they have more by now",
             },
