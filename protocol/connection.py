@@ -63,6 +63,10 @@ ID_CHARS = 80
 """Of an id that a module made up, in words."""
 
 
+LOOK_AGAIN = "look_again"
+"""The `op` of a `describe` that is answered when the module has been asked for its ops anew."""
+
+
 class LocalError(Exception):
     """The host used a connection in a way its rules forbid."""
 

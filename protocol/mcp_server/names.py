@@ -51,6 +51,12 @@ def _plain(one: Op, *, prefix: bool) -> str:
     return _ODD.sub("_", f"{module}{SEPARATOR}{op}") if prefix else _ODD_IN_MCP.sub("_", op)
 
 
+def may_be_of(name: str, module: str, *, prefix: bool) -> bool:
+    """Tell whether an op of a module may have that name, one that nobody knows yet."""
+    most = NAME_CHARS - DIGEST_CHARS - 1
+    return not prefix or name.startswith(_plain((module, ""), prefix=True)[:most])
+
+
 def _digested(name: str, one: Op) -> str:
     digest = hashlib.sha256("\0".join(one).encode(errors="replace")).hexdigest()[:DIGEST_CHARS]
     return f"{name[: NAME_CHARS - DIGEST_CHARS - 1]}_{digest}"

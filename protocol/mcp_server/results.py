@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import quote, unquote
 
 import msgspec
 
@@ -24,12 +25,51 @@ from protocol.dialects.mcp.rpc import (
 from protocol.errors import Failure, Origin, Reason, Success
 from protocol.frames import encode
 from protocol.host_events import RegisteredAsset
+from protocol.mcp_server.names import Op
 
 ERROR_META = "stdiod/error"
 """Where in `_meta` of a failed call its code and evidence are."""
 
 ASSET_SCHEME = "stdiod://assets/"
 """Before the daemon's id of an asset, in its URI."""
+
+
+OWN_SCHEME = "stdiod://"
+"""What the daemon names itself; a module that names a resource so has it renamed."""
+
+
+def uri_of_module(module: str, uri: str) -> str:
+    """Return the URI under which a resource of a module can be asked for, whoever has it too.
+
+    The module's own URI stands in it as it is, so that what a client makes of a template is right.
+    """
+    return f"{OWN_SCHEME}modules/{quote(module, safe='')}/{uri}"
+
+
+def module_of_uri(uri: str) -> Op | None:
+    """Return the module and its own URI, if that is what a URI is made of."""
+    head, _, rest = uri.partition(f"{OWN_SCHEME}modules/")
+    module, slash, own = rest.partition("/")
+    return (unquote(module), own) if slash and not head else None
+
+
+def own_uri(uri: str) -> str:
+    """Return what its module calls a resource."""
+    of_module = module_of_uri(uri)
+    return uri if of_module is None else of_module[1]
+
+
+def renamed_contents(result: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """Return what was read, with what a client puts before the URIs of its module."""
+    found = dict(result)
+    if prefix and isinstance(found.get("contents"), list):
+        found["contents"] = [
+            {**one, "uri": prefix + one["uri"]}
+            if isinstance(one, dict) and isinstance(one.get("uri"), str)
+            else one
+            for one in found["contents"]
+        ]
+    return found
 
 
 class EmbeddedAsset(msgspec.Struct):

@@ -19,7 +19,7 @@ from functools import partial
 
 from protocol.errors import Failure
 from supervisor.kernel.parties import Party
-from supervisor.kernel.request_checks import Doubt
+from supervisor.kernel.request_checks import Doubt, Lookup
 from supervisor.runtime.checking.checks import Check, Checks
 from supervisor.runtime.turns import Turn
 
@@ -43,13 +43,13 @@ class Held:
         """What it is for; None for an op of the daemon's own."""
         self.doubt = doubt
         self.begin: BeginHeld | None = begin
-        self.check: Check | None = None
+        self.check: Check | Lookup | None = None
 
     @property
     def why(self) -> str:
         """What it waits for, as words."""
         if self.doubt is not None:
-            return "its args were still being checked"
+            return self.doubt.why
         return "a request before it had not begun yet"
 
     def leave(self) -> None:
@@ -122,7 +122,7 @@ class BeginOrder(dict[str, deque[Held]]):
             failure: Failure | None = None
             if first.begin is not None and first.doubt is not None:
                 asked = first.doubt.ask(self._checks, self.party, partial(self._looked_at, first))
-                if isinstance(asked, Check):
+                if not isinstance(asked, Failure):
                     first.check = asked
                     return
                 failure = asked

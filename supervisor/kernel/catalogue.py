@@ -7,7 +7,7 @@ would start it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -85,6 +85,14 @@ class Catalogue:
         with trio.move_on_after(KNOWN_WITHIN_S):
             await self._fleet.wait_until(settled)
 
+    async def look_again(self, principal: Principal, names: Iterable[str]) -> None:
+        """Return when it is known what these servers have by now, or after their `describe_s`."""
+        async with trio.open_nursery() as nursery:
+            for name in names:
+                module = self._fleet.modules.get(name)
+                if module is not None and principal.sees(name) and module.may_have_more:
+                    nursery.start_soon(module.look_again)
+
     async def offers(self, principal: Principal) -> list[Offer]:
         """Return what a principal may see, by name; no hooks, which nobody calls."""
         return [one async for one in each_in_turns(self.offering(principal)) if one is not None]
@@ -125,8 +133,10 @@ class Catalogue:
     def _offer(self, module: Module) -> Offer:
         descriptor, said, problem = module.descriptor, self._said(module), None
         if said is None:
-            verdict = self._fleet.verdict(module)
+            verdict, died = self._fleet.verdict(module), module.last_exit
             problem = f"{module.name} is {module.state}" if verdict is None else verdict.message
+            if died is not None and died.reason != "stopped":
+                problem = f"{problem.removesuffix(f': it {died.message}')}: it {died.words}"
         return Offer(module.name, str(descriptor.kind), descriptor.description, said, problem)
 
     def _said(self, module: Module) -> dict[str, Any] | None:

@@ -47,9 +47,14 @@ class Doubt(msgspec.Struct, frozen=True):
     schema: OpSchema
     args: dict[str, Any]
 
+    @property
+    def why(self) -> str:
+        """What a request waits for, as words."""
+        return "its args were still being checked"
+
     def ask(
         self, checks: Checks, party: str, told: Callable[[Failure | None], None]
-    ) -> Check | Failure:
+    ) -> Check | Lookup | Failure:
         """Have it looked at, in a party's turn, and `told` called later: with a refusal, or None.
 
         A failure is returned if nobody will look.
@@ -95,6 +100,49 @@ class Doubt(msgspec.Struct, frozen=True):
     def _unchecked(self, why: str) -> Failure:
         words = f"the args of {self.what} could not be checked by its schema: {why}"
         return Failure.because(Reason.INVALID_ARGS, words, pointer="")
+
+
+class Unlisted(Doubt, frozen=True):
+    """An op that its module did not name when it said what it has; it may have it by now."""
+
+    module: Module
+    content: Mapping[str, Any]
+
+    @property
+    def why(self) -> str:
+        """What a request waits for, as words."""
+        return f"{self.module.name} was still being asked whether it has that op by now"
+
+    def ask(
+        self, checks: Checks, party: str, told: Callable[[Failure | None], None]
+    ) -> Check | Lookup | Failure:
+        """Have the module asked, and the request looked at again."""
+        if checks.ended:
+            return Failure.because(Reason.SHUTDOWN, "the daemon is stopping")
+        lookup = Lookup()
+
+        async def look() -> None:
+            with lookup.scope:
+                await self.module.look_again()
+                found = obstacle(self.module, self.content, again=False)
+                if isinstance(found, Doubt):
+                    found = await found.settled(checks, party)
+                if not lookup.scope.cancel_called:
+                    told(found)
+
+        checks.start_soon(look)
+        return lookup
+
+
+class Lookup:
+    """A look at what a module has by now; `drop` is idempotent."""
+
+    def __init__(self) -> None:
+        self.scope = trio.CancelScope()
+
+    def drop(self) -> None:
+        """Make sure that nobody is told."""
+        self.scope.cancel()
 
 
 def scope_refusal(principal: Principal, needed: Scope | None, what: str) -> Failure | None:
@@ -197,10 +245,12 @@ def op_refusal(asked: str, op: object) -> Failure | None:
     return None
 
 
-def obstacle(module: Module, content: Mapping[str, Any]) -> Failure | Doubt | None:
+def obstacle(
+    module: Module, content: Mapping[str, Any], *, again: bool = True
+) -> Failure | Doubt | None:
     """Say why a request cannot be accepted, or has to be looked at first; None: it can begin.
 
-    `content` is the frame's `input`.
+    `content` is the frame's `input`. Of an op that is not known, the module is asked `again`.
     """
     op = content.get("op")
     if not isinstance(op, str) or not 0 < len(op) <= OP_CHARS:
@@ -225,11 +275,14 @@ def obstacle(module: Module, content: Mapping[str, Any]) -> Failure | Doubt | No
         pass
     if validator.knows(op):
         return Doubt(f"{module.name}.{op}", validator.schema(op), args)
+    if again and module.may_have_more:
+        return Unlisted(f"{module.name}.{op:.80}", _NO_SCHEMA, args, module, content)
     words = f"{module.name} has no op {named(op, NAME_CHARS)}{did_you_mean(op, validator.ops)}"
     return Failure.because(Reason.UNKNOWN_OP, words, ops=list(islice(validator.ops, OPS_SHOWN)))
 
 
 _NO_ARGS: dict[str, Any] = {}
+_NO_SCHEMA = OpSchema(b"{}", vouched=True)
 
 
 def _unfit(content: Mapping[str, Any]) -> Failure | None:

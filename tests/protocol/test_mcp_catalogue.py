@@ -7,8 +7,17 @@ from typing import Any
 
 import pytest
 
-from protocol.connection import Described, ModuleLog, Ready, StartFailed
+from protocol.connection import (
+    LOOK_AGAIN,
+    Answered,
+    Described,
+    ModuleLog,
+    Ready,
+    Request,
+    StartFailed,
+)
 from protocol.dialects.mcp import catalogue
+from protocol.replies import Operation
 from tests.protocol.mcp_server import ALL, TOOL, Served, legacy, modern
 
 
@@ -49,7 +58,37 @@ def test_what_a_server_does_not_offer_is_neither_asked_for_nor_an_op() -> None:
     asked = [one["method"] for one in served.written]
     assert [one for one in asked if one.endswith("/list")] == ["tools/list"]
     assert description(served)["inputs"].keys() == {"echo"}
-    assert description(legacy(offers={}))["inputs"] == {}
+
+
+def test_a_server_that_announces_no_lists_is_asked_for_its_tools_all_the_same() -> None:
+    served = legacy(offers={"logging": {}})
+    assert description(served)["tools"] == [TOOL]
+    (log,) = [one.event.message for one in served.events if isinstance(one, ModuleLog)]
+    assert "announces no capabilities and has tools" in log
+
+
+@pytest.mark.parametrize("answer", [{"error": {"code": -32601, "message": "no"}}, {"result": {}}])
+def test_a_server_that_announces_nothing_and_has_no_tools_is_ready_without(
+    answer: dict[str, Any],
+) -> None:
+    served = Served()
+    served.hear({"id": served.start()["id"], "error": {"code": 1, "message": ""}})
+    served.hear({"id": served.last()["id"], "result": {"protocolVersion": "2025-11-25"}})
+    served.hear({"id": listing(served)["id"], **answer})
+    assert isinstance(served.events[-1], Ready)
+    said = served.events[-1].description
+    assert said["inputs"] == {}
+    assert "unlisted" not in said["mcp"]
+    assert "tools" not in said
+
+
+def test_a_server_that_announces_nothing_and_does_not_answer_is_ready_without_tools() -> None:
+    served = Served()
+    served.hear({"id": served.start()["id"], "error": {"code": 1, "message": ""}})
+    served.hear({"id": served.last()["id"], "result": {"protocolVersion": "2025-11-25"}})
+    (wait,) = served.connection.waits
+    served.take(served.connection.time_passed(wait))
+    assert isinstance(served.events[-1], Ready)
 
 
 @pytest.mark.parametrize(
@@ -203,9 +242,82 @@ def test_a_server_of_the_newer_era_tells_changes_to_who_listens() -> None:
     (listen,) = [one for one in served.written if one["method"] == "subscriptions/listen"]
     assert listen["params"]["notifications"] == {"toolsListChanged": True}
     changed = "notifications/tools/list_changed"
-    for meta in ({}, {"io.modelcontextprotocol/subscriptionId": "x"}):
+    named = "io.modelcontextprotocol/subscriptionId"
+    served.hear({"method": changed, "params": {"_meta": {named: "x"}}})
+    assert served.unread() == []
+    for meta in ({named: listen["id"]}, {}):
         served.hear({"method": changed, "params": {"_meta": meta}})
-        assert served.unread() == []
-    meta = {"io.modelcontextprotocol/subscriptionId": listen["id"]}
-    served.hear({"method": changed, "params": {"_meta": meta}})
+        served.hear({"id": listing(served)["id"], "result": {"tools": []}})
+
+
+def test_a_server_of_the_newer_era_that_refuses_to_be_listened_to_is_heard_all_the_same() -> None:
+    served = modern()
+    (listen,) = [one for one in served.written if one["method"] == "subscriptions/listen"]
+    served.hear({"id": listen["id"], "error": {"code": -32601, "message": "no such method"}})
+    named = {"io.modelcontextprotocol/subscriptionId": listen["id"]}
+    cases: tuple[dict[str, Any], ...] = ({}, {"_meta": {}}, {"_meta": named})
+    for params in cases:
+        served.hear({"method": "notifications/tools/list_changed", "params": params})
+        served.hear({"id": listing(served)["id"], "result": {"tools": []}})
+
+
+def looked_up(served: Served, number: int) -> bool:
+    """Look for an op that is not known; tell whether that is answered at once."""
+    request = Request(f"look-{number}", Operation.DESCRIBE, LOOK_AGAIN)
+    return bool(served.take(served.connection.ask(request)))
+
+
+def listed(ttl_ms: object) -> Served:
+    """Return a server of the older era that says how long its list of tools lasts."""
+    served = Served()
+    served.hear({"id": served.start()["id"], "error": {"code": 1, "message": ""}})
+    result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}}
+    served.hear({"id": served.last()["id"], "result": result})
+    served.hear({"id": listing(served)["id"], "result": {"tools": [TOOL], "ttlMs": ttl_ms}})
+    return served
+
+
+def test_whoever_looks_for_more_tools_is_answered_after_one_new_list_a_second() -> None:
+    served = legacy(offers={"tools": {}})
+    assert not looked_up(served, 1)
+    assert not looked_up(served, 2)
+    served.hear({"id": listing(served)["id"], "result": {"tools": [{**TOOL, "name": "new"}]}})
+    assert [one.request_id for one in served.events[-2:] if isinstance(one, Answered)] == [
+        "look-1",
+        "look-2",
+    ]
+    assert looked_up(served, 3)
+    assert served.unread() == []
+    served.wait_over()
+    assert served.connection.waits == ()
+    assert not looked_up(served, 4)
     assert listing(served)
+
+
+@pytest.mark.parametrize(
+    ("ttl_ms", "seconds"),
+    [(5000, 5.0), (2.5, 0.0025), (10**30, 86_400.0), (0, 0), (-1, 0), ("9", 0), (True, 0)],
+)
+def test_a_list_is_not_asked_for_anew_within_its_time_to_live(ttl_ms: Any, seconds: float) -> None:
+    served = listed(ttl_ms)
+    assert [one.seconds for one in served.connection.waits] == ([seconds] if seconds else [])
+    assert looked_up(served, 1) is bool(seconds)
+
+
+def test_whoever_looks_for_a_tool_waits_for_the_list_that_was_just_announced() -> None:
+    served = listed(60_000)
+    served.hear({"method": "notifications/tools/list_changed"})
+    assert not looked_up(served, 1)
+    served.hear({"id": listing(served)["id"], "error": {"code": -32603, "message": "not now"}})
+    assert isinstance(served.events[-1], Answered)
+
+
+def test_a_list_that_fails_while_somebody_looks_for_a_tool_is_asked_for_once_more() -> None:
+    served = listed(0)
+    served.hear({"method": "notifications/tools/list_changed"})
+    assert not looked_up(served, 1)
+    for _ in range(2):
+        assert not [one for one in served.events if isinstance(one, Answered)]
+        served.hear({"id": listing(served)["id"], "error": {"code": -32603, "message": "not now"}})
+    assert isinstance(served.events[-1], Answered)
+    assert description(served)["tools"] == [TOOL]

@@ -31,6 +31,9 @@ DEFINITIONS = 2_000
 LIST_BYTES = 4 << 20
 """Of one list, as JSON. The largest servers seen have 200 tools in 300 kB."""
 
+TTL_S = 86_400.0
+"""A list that is said to last longer is looked at again for an op that nobody knows."""
+
 DEPTH = 64
 """How deep a definition may nest: it is encoded again for whoever asks."""
 
@@ -134,11 +137,18 @@ class ServerLists:
         self._unlisted: dict[str, str] = {}
         """Why there is no list, of those that could not be had."""
         self._coming: dict[str, _Listing] = {}
+        self.ttl_s = 0.0
+        """How long the server says that its tools stay as they are."""
 
     @property
     def offered(self) -> list[str]:
-        """The lists that the server says it has."""
-        return [name for name, one in LISTS.items() if one.capability in self.agreed.capabilities]
+        """The lists that the server says it has, and tools that it has without saying so."""
+        announced = self.agreed.capabilities
+        return [
+            name
+            for name, one in LISTS.items()
+            if one.capability in announced or self._lists.get(name)
+        ]
 
     def begin(self, name: str) -> None:
         """Begin with a list's first page."""
@@ -151,6 +161,8 @@ class ServerLists:
     def give_up(self, name: str, why: str) -> None:
         """Leave a list as it was."""
         del self._coming[name]
+        if name not in self.offered:
+            return  # it was asked in case, and there is none
         self.complaints.append(f"{name}: {why}")
         if name not in self._lists:
             self._unlisted[name] = why
@@ -172,6 +184,11 @@ class ServerLists:
                 return str(cursor)
         if problem is not None:
             self.complaints.append(f"{name}: page {listing.pages} {problem}; the list ends there")
+        if listing.entries and name not in self.offered:
+            words = "the server announces no capabilities and has tools all the same: they are used"
+            self.complaints.append(f"{name}: {words}")
+        if name == TOOLS:
+            self.ttl_s = _ttl_s(result.get("ttlMs"))
         self._lists[name] = listing.entries
         del self._coming[name]
         self._unlisted.pop(name, None)
@@ -267,6 +284,12 @@ class ServerLists:
         for name in self.offered:
             described_as[LISTS[name].told_as] = list(self._lists.get(name, {}).values())
         return described_as
+
+
+def _ttl_s(ttl_ms: Any) -> float:
+    if type(ttl_ms) not in (int, float) or not ttl_ms > 0:
+        return 0.0
+    return float(min(ttl_ms / 1000, TTL_S))
 
 
 def _schema(value: Any) -> dict[str, Any]:

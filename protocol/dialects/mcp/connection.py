@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from protocol.connection import (
+    LOOK_AGAIN,
     NOTHING,
     Answered,
     Asked,
@@ -121,6 +122,10 @@ class McpConnection:
         if request.operation is Operation.DESCRIBE:
             if catalogue is None:
                 raise LocalError("nothing is known of the server yet")
+            if request.op == LOOK_AGAIN:
+                looked: list[Received] = []
+                self._introduction.look_again(request, looked)
+                return looked
             return _answer_at_once(request, Success(catalogue.description(self._descriptor)))
         if request.operation is Operation.HEALTH:
             # 2026-07-28 has no ping.
@@ -261,6 +266,7 @@ class McpConnection:
             self._listening.answered(rpc_id, answer.outcome, received)
         elif (call := self._calls.of(rpc_id)) is not None:
             self._calls.answered(call, answer.outcome, len(line), received)
+            self._introduction.served()
         else:
             received.append(Stray(excerpt(line)))
 

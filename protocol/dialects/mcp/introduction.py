@@ -4,8 +4,10 @@ r"""How a server is got to know: the greeting, then its lists, then what changes
        \--failed              \--no list of tools--> StartFailed
 
 A start can do without lists of prompts and resources that do not come. A list that changes is asked
-for anew, once for any number of changes meanwhile. What is asked here are the connection's own
-questions: of each there is one at the most, and no request of the host's is told of them.
+for anew, once for any number of changes meanwhile. So are tools when somebody looks for one that is not
+known (`look_again`): not within the list's `ttlMs`, and once in `LOOK_AGAIN_S` unless the server has
+done something meanwhile. What is asked here are the connection's own questions: of each there is
+one at the most, and no request of the host's is told of them.
 """
 
 from __future__ import annotations
@@ -13,11 +15,13 @@ from __future__ import annotations
 from typing import Any
 
 from protocol.connection import (
+    Answered,
     Described,
     Memory,
     ModuleLog,
     Ready,
     Received,
+    Request,
     StartAgain,
     StartFailed,
     Wait,
@@ -34,11 +38,15 @@ from protocol.dialects.mcp.greeting import (
 from protocol.dialects.mcp.listening import Listening
 from protocol.dialects.mcp.rpc import RpcError
 from protocol.dialects.mcp.speaker import Speaker
+from protocol.errors import Success
 from protocol.events import Log
 from protocol.problem import quoted
 
 COMPLAINTS = 20
 """What is said of the lists at a time."""
+
+LOOK_AGAIN_S = 1.0
+"""Whoever asks for tools that do not exist, however often, costs the server one list a second."""
 
 
 class Introduction:
@@ -64,6 +72,10 @@ class Introduction:
         self._listening = listening
         self._outdated: set[str] = set()
         """Lists that changed while they were on their way."""
+        self._lookups: list[str] = []
+        """The ids of requests that wait for the tools."""
+        self._may_look = True
+        """Whether the list of tools is old enough to be asked for anew for those."""
 
     def begin(self, received: list[Received]) -> None:
         """Greet it."""
@@ -73,14 +85,16 @@ class Introduction:
     def exited(self) -> StartAgain | None:
         """Take note that the process has ended; returns what to do if that was too early."""
         greeting, self._greeting = self._greeting, None
-        self._asked, self.waits = {}, ()
+        self._asked, self.waits, self._lookups = {}, (), []
         return None if greeting is None else greeting.exited()
 
     def time_passed(self, wait: Wait, received: list[Received]) -> None:
         """Greet it otherwise, do without the lists that a start can do without, or give up."""
         if self._greeting is not None:
             self._follow(self._greeting.time_passed(wait), received)
-        elif self.catalogue is not None and not self.is_ready:
+        elif self.is_ready:
+            self._may_look, self.waits = True, ()
+        elif self.catalogue is not None:
             if not self.catalogue.has_tools:
                 self._fail(f"did not list its tools in {wait.seconds:g} s", received)
                 return
@@ -112,7 +126,7 @@ class Introduction:
         """Ask anew for what a notification says has changed; False if it is none that counts."""
         if self.catalogue is None:
             return False
-        if self._speaker.is_modern and not self._listening.is_of(params):
+        if self._speaker.is_modern and not self._listening.is_of_lists(params):
             return False
         names = {one for one in CHANGED[method] if one in self.catalogue.offered}
         if self.is_ready:
@@ -121,8 +135,39 @@ class Introduction:
             self._outdated |= names  # a server that goes on changing is to get ready at last
         return True
 
+    def look_again(self, request: Request, received: list[Received]) -> None:
+        """Answer with the description once no list of tools is on its way, perhaps a new one."""
+        catalogue = self.catalogue
+        assert catalogue is not None  # noqa: S101 - it is ready
+        self._lookups.append(request.request_id)
+        self._look(catalogue)
+        self._answer_lookups(catalogue, received)
+
+    def served(self) -> None:
+        """Take note that the server has answered a request: it may have other tools by that."""
+        if self.catalogue is not None and not self.catalogue.ttl_s:
+            self._may_look = True
+
+    def _look(self, catalogue: ServerLists) -> None:
+        if self._may_look and TOOLS in catalogue.offered and not catalogue.is_coming(TOOLS):
+            self._rest(LOOK_AGAIN_S)
+            self._list(catalogue, [TOOLS])
+
+    def _rest(self, seconds: float) -> None:
+        self._may_look = False
+        self.waits = (Wait(seconds, "its list of tools to be old"),)
+
+    def _answer_lookups(self, catalogue: ServerLists, received: list[Received]) -> None:
+        if self._lookups and not catalogue.is_coming(TOOLS):
+            described = Success(catalogue.description(self._descriptor))
+            lookups, self._lookups = self._lookups, []
+            received += [Answered(one, described) for one in lookups]
+
     def sent(self, rpc_id: str, method: str) -> None:
         """Take note that something was asked under that id."""
+        catalogue = self.catalogue
+        if self.is_ready and catalogue and method in LISTS and not catalogue.is_coming(method):
+            catalogue.begin(method)  # a replay: nobody looks again in it
         self._asked = {known: one for known, one in self._asked.items() if one != method}
         self._asked[rpc_id] = method
 
@@ -149,7 +194,7 @@ class Introduction:
             self._speaker.notify("notifications/initialized", {})
         seconds = self._descriptor.supervision.timeouts.describe_s
         self.waits = (Wait(seconds, "its lists of tools, prompts and resources"),)
-        self._list(catalogue, catalogue.offered)
+        self._list(catalogue, catalogue.offered or [TOOLS])
         self._listed(received)
 
     def _list(self, catalogue: ServerLists, names: list[str]) -> None:
@@ -170,20 +215,24 @@ class Introduction:
         if isinstance(outcome, RpcError):
             words = f"answered {name} with the error {outcome.code}: {quoted(outcome.message)}"
             catalogue.give_up(name, f"the server {words}")
-            if name == TOOLS and not self.is_ready:
+            if name == TOOLS and not (self.is_ready or catalogue.has_tools):
                 self._fail(words, received)
                 return
+            if self._lookups:
+                self._look(catalogue)
         else:
             cursor = catalogue.add_page(name, outcome)
             if cursor is not None:
                 self._ask(name, {"cursor": cursor})
                 return
+            if name == TOOLS and self.is_ready and catalogue.ttl_s:
+                self._rest(catalogue.ttl_s)
         if name in self._outdated and self.is_ready:
             self._list_anew(catalogue)
         self._listed(received)
 
     def _listed(self, received: list[Received]) -> None:
-        """Say what it is, if no list is on its way any more."""
+        """Say what it is, if no list is on its way any more, or somebody waits for the tools."""
         catalogue = self.catalogue
         assert catalogue is not None  # noqa: S101 - it has been asked for its lists
         complaints, catalogue.complaints = catalogue.complaints, []
@@ -191,14 +240,17 @@ class Introduction:
             rest = f"and {len(complaints) - COMPLAINTS} more of the like"
             complaints = [*complaints[:COMPLAINTS], rest]
         received += map(_warning, complaints)
-        if any(catalogue.is_coming(name) for name in LISTS):
+        if any(catalogue.is_coming(name) for name in LISTS) and not self._lookups:
             return
         description = catalogue.description(self._descriptor)
         if self.is_ready:
             received.append(Described(description))
+            self._answer_lookups(catalogue, received)
             return
         self.is_ready = True
         self.waits = ()
+        if catalogue.ttl_s:
+            self._rest(catalogue.ttl_s)
         how = DISCOVER if self._speaker.is_modern else INITIALIZE
         received.append(Ready(description, f"answered {how} ({catalogue.agreed.revision})"))
         if self._speaker.is_modern:

@@ -93,6 +93,15 @@ class Listening:
         named = meta.get(f"{META}subscriptionId") if isinstance(meta, dict) else None
         return named in self._open
 
+    def is_of_lists(self, params: dict[str, Any]) -> bool:
+        """Tell whether a notification is about what the server has now.
+
+        A server that refuses to be listened to, or names no subscription, may tell all the same.
+        """
+        meta = params.get("_meta")
+        names_none = not isinstance(meta, dict) or f"{META}subscriptionId" not in meta
+        return names_none or not self._open or self.is_of(params)
+
     def acknowledged(self, params: dict[str, Any], received: list[Received]) -> bool:
         """Take what the server says that it will tell; False if nobody waits for that."""
         named = params.get("_meta", {}).get(f"{META}subscriptionId") if self.is_of(params) else None

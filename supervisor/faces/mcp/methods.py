@@ -30,7 +30,10 @@ from protocol.mcp_server.older import definition_for
 from protocol.mcp_server.results import (
     ASSET_SCHEME,
     contents,
+    module_of_uri,
     own_error,
+    own_uri,
+    renamed_contents,
     servers_own_error,
     tool_result,
 )
@@ -185,8 +188,8 @@ def _call_tool(request: McpRequest) -> None:
         if name in table.tools:
             call(table)
         else:
-            # It may be of a module of which nothing was known a moment ago.
-            request.with_table(call, anew=True)
+            # It may be of a module of which nothing was known a moment ago, or new.
+            request.with_table(call, look_again=table.may_have(name, request.asked.view))
 
     request.with_table(found)
 
@@ -238,11 +241,13 @@ def _read_resource(request: McpRequest) -> None:
     if uri.startswith(SET_ASIDE):
         _read_set_aside(request, uri)
         return
-    request.with_table(lambda table: _read_of(request, uri, table.readers_of(uri)))
+    request.with_table(lambda table: _read_of(request, uri, table))
 
 
-def _read_of(request: McpRequest, uri: str, modules: Sequence[str]) -> None:
-    """Ask one module after the other, until one knows the resource."""
+def _read_of(request: McpRequest, uri: str, table: Table) -> None:
+    """Ask one module after the other of those that list the resource, until one knows it."""
+    modules, own = table.readers_of(uri), own_uri(uri)
+    near = "" if modules else did_you_mean(uri, table.resources)
 
     def ask(left: Sequence[str], why: str) -> None:
         if not left:
@@ -261,11 +266,12 @@ def _read_of(request: McpRequest, uri: str, modules: Sequence[str]) -> None:
             elif not found.get("contents"):
                 ask(others, why)
             else:
-                request.finish_with(_cacheable({**found}, request.asked), assets)
+                told = renamed_contents(found, uri.removesuffix(own))
+                request.finish_with(_cacheable(told, request.asked), assets)
 
-        request.invoke(module, "resources/read", {"uri": uri}, answered)
+        request.invoke(module, "resources/read", {"uri": own}, answered)
 
-    ask(modules, "")
+    ask(modules, near)
 
 
 def _read_asset(request: McpRequest, uri: str) -> None:
@@ -305,7 +311,7 @@ def _complete(request: McpRequest) -> None:
         elif module not in table.completing:
             request.finish(RpcError(METHOD_NOT_FOUND, f"{module} completes nothing"))
         else:
-            named = {**ref, "name": name} if name is not None else ref
+            named = {**ref, "name" if ref.get("type") == "ref/prompt" else "uri": name}
             args = {"ref": named, **request.given("argument", "context")}
             request.invoke(module, "completion/complete", args, partial(_pass_on, request))
 
@@ -313,11 +319,14 @@ def _complete(request: McpRequest) -> None:
 
 
 def _referred(table: Table, ref: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    """Return the module that a reference is to, and its own name for a prompt."""
+    """Return the module that a reference is to, and its own name for a prompt or a template."""
     if ref.get("type") == "ref/prompt":
         return table.prompt_names.get(str(ref.get("name")), (None, None))
-    owners = {**table.owners, **dict(table.template_owners)}
-    return owners.get(str(ref.get("uri"))), None
+    uri = str(ref.get("uri"))
+    of_module = module_of_uri(uri)
+    if of_module is not None:
+        return of_module if of_module[0] in table.readers else (None, None)
+    return table.owners.get(uri), uri
 
 
 _NEWER, _OLDER = frozenset({Era.MODERN}), frozenset({Era.LEGACY})

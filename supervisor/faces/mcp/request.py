@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -43,6 +43,7 @@ from supervisor.faces.mcp.questions import (
 )
 from supervisor.faces.mcp.table import Table, laying_out
 from supervisor.faces.mcp.table_on_its_way import TableOnItsWay
+from supervisor.kernel.operations.offers import LOOKED_AT
 from supervisor.kernel.parties import DAEMON, OutcomeOnly, Party
 from supervisor.policy.mcp_views import View
 from supervisor.policy.principals import Principal
@@ -310,16 +311,21 @@ class McpRequest:
         return self.server.meaning(self.asked.view, self.asked.party.principal, name)
 
     def with_table(
-        self, then: Callable[[Table], None], *, anew: bool = False, wait: bool = True
+        self,
+        then: Callable[[Table], None],
+        *,
+        look_again: Sequence[str] | None = None,
+        wait: bool = True,
     ) -> None:
         """Call `then` with what there is; those who `wait` have modules that are starting, too.
 
-        What the daemon refuses is the answer.
+        Those who `look_again` have it anew, and these modules asked for more. What the daemon
+        refuses is the answer.
         """
         asked = self.asked
         principal = asked.party.principal
-        kept = None if anew else self.server.kept(asked.view, principal, wait=wait)
-        if kept is not None:
+        kept = self.server.kept(asked.view, principal, wait=wait)
+        if kept is not None and look_again is None:
             then(kept)
             return
 
@@ -330,7 +336,8 @@ class McpRequest:
                 return
             offers = outcome.result
             version, offered = offers["version"], offers["modules"]
-            steps = laying_out(version, asked.view, principal, offered, has_waited=wait)
+            had = self.server.had(asked.view, principal)
+            steps = laying_out(version, asked.view, principal, offered, has_waited=wait, had=had)
             self._call = TableOnItsWay(asked.party.label, steps, self.server.deadlines, made)
             self._call.begin()
 
@@ -343,7 +350,8 @@ class McpRequest:
             then(table)
 
         awaiting = self._call = _Awaiting(answered)
-        awaiting.begin(self.server, asked.party, "offers", {"wait": wait})
+        args = {"wait": wait, "look_again": list(look_again or ())[:LOOKED_AT]}
+        awaiting.begin(self.server, asked.party, "offers", args)
 
     def invoke(self, module: str, op: str, args: dict[str, Any], answered: TakeOutcome) -> None:
         """Have an op asked; `answered` goes on with what it came to."""

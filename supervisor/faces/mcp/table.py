@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -17,7 +17,8 @@ from protocol.mcp_server.definitions import (
     tools_of,
     unlisted_of,
 )
-from protocol.mcp_server.names import Op, naming
+from protocol.mcp_server.names import Op, may_be_of, naming
+from protocol.mcp_server.results import OWN_SCHEME, module_of_uri, uri_of_module
 from supervisor.kernel.catalogue import Offer
 from supervisor.policy.mcp_views import View
 from supervisor.policy.principals import Principal
@@ -42,10 +43,13 @@ class Table(msgspec.Struct, frozen=True):
     resources: Definitions
     templates: Definitions
     owners: Mapping[str, str]
-    """The modules of resources, by URI."""
-    readers: tuple[str, ...]
-    """The modules that can be asked to read a resource."""
-    template_owners: tuple[tuple[str, str], ...]
+    """The modules of resources and templates, by the URI under which these are listed."""
+    readers: Mapping[str, bool]
+    """The modules that can be asked to read a resource, and whether they list any."""
+    renamed: Mapping[str, list[str]]
+    """The URIs, by module, that are another one's, so that it has them under its own name."""
+    servers: tuple[str, ...]
+    """The modules whose tools come and go."""
     completing: frozenset[str]
     instructions: str | None
     has_waited: bool
@@ -56,17 +60,38 @@ class Table(msgspec.Struct, frozen=True):
     """The same of one list, by the field that an answer has it in."""
 
     def readers_of(self, uri: str) -> list[str]:
-        """Return the modules that may know a URI, the likeliest first."""
+        """Return the modules that know a URI, the likeliest first.
+
+        One that nobody lists is asked of the only module that can read, else of the only one of
+        these that lists nothing: it may know more than could be listed.
+        """
+        of_module = module_of_uri(uri)
+        if of_module is not None:
+            return [of_module[0]] if of_module[0] in self.readers else []
         named = [self.owners[uri]] if uri in self.owners else []
-        matched = [module for template, module in self.template_owners if matches(template, uri)]
-        return list(dict.fromkeys([*named, *matched, *self.readers]))
+        matched = [self.owners[one] for one in self.templates if matches(one, uri)]
+        silent = [one for one, lists in self.readers.items() if not lists]
+        only = list(self.readers) if len(self.readers) == 1 else silent
+        found = [*named, *matched] or (only if len(only) == 1 else [])
+        return list(dict.fromkeys(found))
+
+    def may_have(self, name: str, view: View) -> list[str]:
+        """Return the modules of which a tool may be that nobody knows yet."""
+        return [one for one in self.servers if may_be_of(name, one, prefix=view.prefix)]
 
 
 def laying_out(
-    version: int, view: View, principal: Principal, offered: Iterable[Offer], *, has_waited: bool
+    version: int,
+    view: View,
+    principal: Principal,
+    offered: Iterable[Offer],
+    *,
+    has_waited: bool,
+    had: Mapping[str, str] = {},
 ) -> Generator[None, None, Table]:
     """Lay out what `principal`, who has been narrowed to the view, may see.
 
+    `had` says which module each URI was of before: as long as that lists it, it stays so.
     It does a little with each step, since a fleet may have tens of thousands of tools.
     """
     seen = [one for one in offered if view.modules is not None or one.kind == TOOL]
@@ -75,7 +100,20 @@ def laying_out(
     resources: Definitions = {}
     templates: Definitions = {}
     owners: dict[str, str] = {}
-    template_owners: list[tuple[str, str]] = []
+    renamed: dict[str, list[str]] = {}
+    for module, field, each in _readable(seen, principal):
+        if had.get(each[field]) == module:
+            owners[each[field]] = module
+        yield
+    for module, field, each in _readable(seen, principal):
+        uri, definition = each[field], each
+        if uri.startswith(OWN_SCHEME) or owners.setdefault(uri, module) != module:
+            renamed.setdefault(module, []).append(uri)
+            uri = uri_of_module(module, uri)
+            owners[uri] = module
+            definition = _renamed(each, field, uri, module)
+        (resources if field == "uri" else templates).setdefault(uri, definition)
+        yield
     for one in seen:
         if one.said is None:
             continue
@@ -86,15 +124,7 @@ def laying_out(
         if principal.covers(one.module, "prompts/get"):
             prompts |= {(one.module, each["name"]): each for each in prompts_of(one.said)}
             yield
-        if principal.covers(one.module, "resources/read"):
-            for each in resources_of(one.said):
-                resources.setdefault(each["uri"], each)
-                owners.setdefault(each["uri"], one.module)
-                yield
-            for each in templates_of(one.said):
-                templates.setdefault(each["uriTemplate"], each)
-                template_owners.append((each["uriTemplate"], one.module))
-                yield
+    listing = set(owners.values())
     names = yield from naming(definitions, prefix=view.prefix)
     prompt_names = yield from naming(prompts, prefix=False)
     return Table(
@@ -106,8 +136,13 @@ def laying_out(
         resources,
         templates,
         owners,
-        tuple(_asked(seen, "resources/read")),
-        tuple(template_owners),
+        {
+            one: one in listing
+            for one in _asked(seen, "resources/read")
+            if principal.covers(one, "resources/read")
+        },
+        renamed,
+        tuple(one.module for one in seen if one.said is not None and "mcp" in one.said),
         frozenset(_asked(seen, "completion/complete")),
         _instructions(seen),
         has_waited,
@@ -130,6 +165,24 @@ def _named(name: str, definition: Mapping[str, Any]) -> dict[str, Any]:
     if "name" in definition:
         return {**definition, "name": name}  # in its place: a definition is as its module wrote it
     return {"name": name, **definition}
+
+
+def _readable(
+    seen: Iterable[Offer], principal: Principal
+) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Give the resources and templates: the module, the field of the URI, the definition."""
+    for one in seen:
+        if one.said is not None and principal.covers(one.module, "resources/read"):
+            yield from ((one.module, "uri", each) for each in resources_of(one.said))
+            yield from ((one.module, "uriTemplate", each) for each in templates_of(one.said))
+
+
+def _renamed(each: dict[str, Any], field: str, uri: str, module: str) -> dict[str, Any]:
+    words = f"Of the module {module}; another one has {each[field]}, too."
+    if each[field].startswith(OWN_SCHEME):
+        words = f"Of the module {module}, which names it {each[field]}."
+    text = each.get("description")
+    return {**each, field: uri, "description": f"{text} ({words})" if text else words}
 
 
 def _asked(seen: Iterable[Offer], op: str) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 from protocol.dialects.mcp.rpc import INVALID_PARAMS, RpcError
 from protocol.errors import Failure
 from protocol.events import Log, Progress
+from protocol.mcp_server.results import own_uri
 from protocol.problem import quoted
 from protocol.response import Response
 from supervisor.faces.mcp.request import Absent, ClientRequest, McpRequest
@@ -64,7 +65,8 @@ class FollowedResource:
             self._is_followed = True
             self._settle(None)
         elif isinstance(event, Log) and isinstance(event.fields, dict):
-            self._updated(event.fields["uri"])
+            prefix = self.uri.removesuffix(own_uri(self.uri))
+            self._updated(prefix + event.fields["uri"])
 
     def finished(self, response: Response) -> None:
         """Try another module that may have it."""
@@ -89,7 +91,7 @@ class FollowedResource:
             why = ": its client has unsubscribed meanwhile" if self._is_over else absent
             self._settle(RpcError(INVALID_PARAMS, words + why, {"uri": self.uri}))
             return
-        args = {"module": self._modules.pop(0), "uri": self.uri}
+        args = {"module": self._modules.pop(0), "uri": own_uri(self.uri)}
         content = {"op": "resource.follow", "args": args}
         handle = self._server.begin(self._asked.party, DAEMON, "invoke", content, self)
         self._handle = self._handle or handle

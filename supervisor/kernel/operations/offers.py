@@ -11,11 +11,14 @@ import trio
 from protocol.events import Log
 from protocol.frames import encode
 from supervisor.kernel.operations.long_answers import LongAnswers
-from supervisor.kernel.operations.op import MODULE, Asked, Op, Parts, args_schema
+from supervisor.kernel.operations.op import MODULE, WORD, Asked, Op, Parts, args_schema
 from supervisor.kernel.resource_updates import URI_CHARS, ResourceFollower
 
 BELOW = 256
 """Resources below one that is followed which may wait to be told of; of more, some are left out."""
+
+LOOKED_AT = 256
+"""Servers that are asked at a time whether they have more."""
 
 FOLLOWING = "following a resource"
 
@@ -34,6 +37,13 @@ class OfferOps:
                 "type": "boolean",
                 "default": True,
                 "description": "wait for modules that are starting, and of which nothing is known",
+            },
+            look_again={
+                "type": "array",
+                "items": WORD,
+                "maxItems": LOOKED_AT,
+                "default": [],
+                "description": "MCP servers that are asked before whether they have more by now",
             },
         ),
         "resource.follow": args_schema(
@@ -60,6 +70,7 @@ class OfferOps:
             await self._follow(asked)
         if args.get("wait", True):
             await catalogue.wait_known(principal)
+        await catalogue.look_again(principal, args.get("look_again", ()))
         version = catalogue.version  # what changes while it is told is told of as a change
         if not asked.is_written:
             return {"version": version, "modules": await catalogue.offers(principal)}

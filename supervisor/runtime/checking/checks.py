@@ -9,7 +9,7 @@ check, and a further one when something has waited for `PATIENCE_S`; unused, the
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import structlog
 import trio
@@ -103,6 +103,11 @@ class Checks:
             deque(steps, maxlen=0)
         else:
             self._nursery.start_soon(in_turns, party, doing, steps)
+
+    def start_soon(self, task: Callable[[], Awaitable[None]]) -> None:
+        """Run what has to wait for something else than a process; not once all has ended."""
+        if self._nursery is not None:
+            self._nursery.start_soon(task)
 
     async def run(self) -> None:
         """Serve until cancelled; who waits then is told that nobody will look."""

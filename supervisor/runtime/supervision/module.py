@@ -29,7 +29,7 @@ from supervisor.runtime.held_bytes import Account
 from supervisor.runtime.supervision import workers
 from supervisor.runtime.supervision.call import Call, CallQueue
 from supervisor.runtime.supervision.crash_record import LastExit
-from supervisor.runtime.supervision.description import Descriptions
+from supervisor.runtime.supervision.description import Descriptions, generation
 from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.life import Counters, Instance, Setting
 from supervisor.runtime.supervision.news import (
@@ -37,6 +37,7 @@ from supervisor.runtime.supervision.news import (
     tell_of_module,
     tell_of_worker,
 )
+from supervisor.runtime.supervision.persistent import PersistentLife
 from supervisor.runtime.supervision.preparation import forget_prepared
 from supervisor.runtime.supervision.refusal import (
     given_up,
@@ -106,6 +107,8 @@ class Module:
         self._restarts: Counter[str] = Counter()
         """Of workers that are gone."""
         self._nursery = nursery
+        self._looked: trio.Event | None = None
+        """Set once what its server has by now is known, while that is asked."""
         self._generations = itertools.count(1) if generations is None else generations
         self.queue = CallQueue()
         self.descriptor = descriptor
@@ -373,7 +376,7 @@ class Module:
             worker = self.only or workers.least_loaded(self.workers)
             if worker is not None and self._give(worker, call):
                 return
-        refused = refusal(self) or queue_full(self, len(self.queue))
+        refused = refusal(self, is_call=True) or queue_full(self, len(self.queue))
         if refused is not None:
             call.settle(refused)
             return
@@ -441,6 +444,33 @@ class Module:
         usual = timeouts.health_s if operation is Operation.HEALTH else timeouts.describe_s
         lives = workers.serving(self.workers)
         return await workers.asked(lives, operation, usual if timeout_s is None else timeout_s)
+
+    @property
+    def may_have_more(self) -> bool:
+        """Whether it may have other ops by now than it said: a server's tools come and go."""
+        descriptor = self.descriptor
+        is_server = descriptor.transport.protocol == "mcp" and not descriptor.inputs
+        return is_server and self.state in SERVES
+
+    async def look_again(self) -> None:
+        """Have its server asked once more what tools it has; return when that is known.
+
+        It takes `describe_s` at the most. Whoever comes meanwhile waits for the same answer.
+        """
+        if self._looked is None:
+            self._looked = trio.Event()
+            self._nursery.start_soon(self._look_again, self._looked)
+        await self._looked.wait()
+
+    async def _look_again(self, looked: trio.Event) -> None:
+        try:
+            lives = workers.serving(self.workers)
+            newest = max(lives, key=lambda life: generation(life.id), default=None)
+            if isinstance(newest, PersistentLife):
+                await newest.look_again()
+        finally:
+            self._looked = None
+            looked.set()
 
     # What is known of it.
 

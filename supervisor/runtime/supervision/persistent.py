@@ -23,6 +23,7 @@ import msgspec
 import trio
 
 from protocol.connection import (
+    LOOK_AGAIN,
     Alive,
     Answered,
     Asked,
@@ -230,6 +231,10 @@ class PersistentLife:
     async def ask(self, operation: Operation, timeout_s: float) -> Outcome:
         """Ask for `health` or `describe` and wait for the answer."""
         return await self._probing.ask(operation, timeout_s)
+
+    async def look_again(self) -> None:
+        """Have the process asked for its ops anew, and wait for that, for `describe_s` at most."""
+        await self._probing.ask(Operation.DESCRIBE, self._timeouts.describe_s, LOOK_AGAIN)
 
     # What the process says (dialogue.Receiver).
 

@@ -82,14 +82,14 @@ class Probing:
         )
 
     async def ask(
-        self, operation: Operation, timeout_s: float, *, while_it_talks: bool = False
+        self, operation: Operation, timeout_s: float, op: str = "", *, while_it_talks: bool = False
     ) -> Outcome:
         """Ask for `health` or `describe` and wait for the answer.
 
         With `while_it_talks`, `timeout_s` bounds the silence before the answer, not the wait.
         """
         awaited = Awaited()
-        if self._send(operation, awaited) is None:
+        if self._send(operation, awaited, op) is None:
             return self._no_answer(operation, timeout_s)
         while True:
             before = self._probed.times_heard
@@ -160,10 +160,10 @@ class Probing:
         """Replace it: it does not answer."""
         self._probed.replace(why)
 
-    def _send(self, operation: Operation, listener: Listener) -> Call | None:
+    def _send(self, operation: Operation, listener: Listener, op: str = "") -> Call | None:
         if len(self._open) >= UNANSWERED_PROBES:
             return None
-        call = Call(Request(self._setting.host.next_request_id(), operation), listener)
+        call = Call(Request(self._setting.host.next_request_id(), operation, op), listener)
         self._open[call.request.request_id] = call
         self._setting.taps.overhear(self._probed.id, call)
         self._probed.send(call.request)

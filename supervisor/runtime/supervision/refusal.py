@@ -29,9 +29,17 @@ ITS_TURN = ": it waits for "
 """Stands before the op of another call, for which a call waits."""
 
 
-def refusal(module: Module) -> Failure | None:
-    """Return why a call cannot even wait, or None if it can."""
+SOON_S = 1.0
+"""A call waits so long for an MCP server that crashed: its clients do not ask a second time."""
+
+
+def refusal(module: Module, *, is_call: bool = False) -> Failure | None:
+    """Return why a request cannot even wait, or None if it can."""
     state = module.state
+    if is_call and state is State.BACKOFF and module.descriptor.transport.protocol == "mcp":
+        retry_s = module.next_retry_s
+        if retry_s is not None and retry_s <= SOON_S:
+            return None  # what becomes of that try is its answer, unless its deadline is before
     if state in (State.BACKOFF, State.FAILED):
         return unavailable(module)
     asleep = module.asleep and not module.barred
