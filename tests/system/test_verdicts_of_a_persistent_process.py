@@ -84,7 +84,6 @@ def test_an_error_that_the_module_reports_passes_through_untouched(
         # One of each reason, and two odd ones: the dialect's own tests tell the rest.
         ("banner", "malformed_json"),
         ("deep", "malformed_json"),
-        ("bom", "malformed_json"),
         ("bad_utf8", "invalid_utf8"),
         ("array", "not_object"),
         ("no_level", "invalid_event"),
@@ -96,7 +95,6 @@ def test_a_protocol_fault_fails_its_request_and_a_strict_process_lives_on(
     daemon: Daemon, pids: Pids, fault: str, reason: str
 ) -> None:
     before = pids("strict")
-    # After the byte order mark in mid-stream stands the answer itself, on the same line.
     answer = daemon.invoke("strict", fault=f"{fault}+done")
     assert answer.verdict == f"internal/{reason}"
     assert answer.details["line_excerpt"]
