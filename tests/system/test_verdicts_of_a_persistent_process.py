@@ -148,7 +148,7 @@ def test_a_fault_in_the_place_of_an_answer_leaves_the_stream_in_step(
 @pytest.mark.fault(13)
 @pytest.mark.parametrize("module", ["steady", "nameless"])
 def test_odd_but_lawful_lines_are_accepted(daemon: Daemon, module: str) -> None:
-    answer = daemon.invoke(module, fault="crlf+blank+twice+bigint+done")
+    answer = daemon.invoke(module, fault="crlf+blank+bom+twice+bigint+done")
     assert answer.done["warnings"] == []
     kinds = [event.get("message", event.get("payload")) for event in answer.events]
     assert kinds == ["crlf", "2", {"n": 10**30}]
