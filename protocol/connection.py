@@ -279,12 +279,14 @@ class Stray(msgspec.Struct, frozen=True):
 
     excerpt: str
     named: str | None = None
+    words: str = ""
+    """What it is instead, where its dialect says more; that is so for each open request."""
 
     @property
     def in_place_of_answer(self) -> str:
         """As `Notice` has it."""
-        if self.named is None:
-            return ""
+        if self.named is None or self.words:
+            return self.words
         return (
             f"a line came for request '{printable(self.named, ID_CHARS)}', which is not open: does "
             "it repeat the requestId of each request?"

@@ -5,7 +5,7 @@ The other way, `Outgoing` has the lines that are to be written.
 Rules that live here (docs/protocol.md), and nowhere else:
 
 - a line ends with `\n` and nothing else; one `\r` before it belongs to the ending;
-- a byte order mark before the first line is skipped;
+- byte order marks at the beginning of a line are skipped;
 - lines of white space only are skipped;
 - a line of more than `limit_bytes` is reported once, when it passes the limit, and dropped up to
   its `\n` without being held; the line after it is delivered as usual;
@@ -15,6 +15,7 @@ Rules that live here (docs/protocol.md), and nowhere else:
 
 from __future__ import annotations
 
+import re
 import sys
 from enum import Enum, auto
 from itertools import accumulate, count, islice, takewhile
@@ -25,6 +26,7 @@ import msgspec
 from protocol.weight import LONG_BYTES, MOST_VALUES, ValueCount
 
 BOM = b"\xef\xbb\xbf"
+_MARKS = re.compile(b"(?:%b)+" % BOM)
 EXCERPT_BYTES = 200
 """How much of a bad line is shown: enough to recognise it, too little to hurt a log."""
 
@@ -61,7 +63,6 @@ class LineSplitter:
         self._shown = min(EXCERPT_BYTES, limit_bytes)
         self._partial = bytearray()
         self._discarding = False
-        self._at_start = True
 
     @property
     def pending(self) -> bytes:
@@ -75,10 +76,6 @@ class LineSplitter:
 
     def feed(self, data: bytes) -> list[Line]:
         """Return the lines that `data` completes."""
-        if self._at_start:
-            data = self._skip_bom(data)
-            if not data:
-                return []
         lines: list[Line] = []
         # Only the new chunk is searched for a newline: what is held is known to have none, so the
         # whole costs linear time however the stream is cut.
@@ -90,7 +87,7 @@ class LineSplitter:
             self._complete(lines)
         whole = data.split(b"\n")
         tail = whole.pop()
-        if b"\r" in data or len(data) > self._plain:
+        if b"\r" in data or BOM[:1] in data or len(data) > self._plain:
             for line in whole:
                 if len(line) > self._plain:
                     self._extend(line, lines)
@@ -117,20 +114,16 @@ class LineSplitter:
         self._discard()
         return shown
 
-    def _skip_bom(self, data: bytes) -> bytes:
-        seen = bytes(self._partial) + data
-        if len(seen) < len(BOM) and BOM.startswith(seen):
-            self._partial = bytearray(seen)
-            return b""
-        self._partial = bytearray()
-        self._at_start = False
-        return seen.removeprefix(BOM)
-
     def _extend(self, piece: bytes, lines: list[Line]) -> None:
         if self._discarding:
             return
         before = len(self._partial)
         self._partial += piece
+        if before < len(BOM):
+            if (marks := _MARKS.match(self._partial)) is not None:
+                del self._partial[: marks.end()]
+            if BOM.startswith(self._partial):
+                return  # perhaps the beginning of one, which does not count
         if len(self._partial) > LONG_BYTES and self._has_too_many(before):
             lines.append(Overlong(self._most_values, self._shown_of(self._partial), of_values=True))
             self._discard()
@@ -172,6 +165,8 @@ class LineSplitter:
 
     def _deliver(self, raw: bytes, lines: list[Line]) -> None:
         line = raw.removesuffix(b"\r")
+        if (marks := _MARKS.match(line)) is not None:
+            line = line[marks.end() :]
         if len(line) > self._limit:
             lines.append(Overlong(self._limit, line[: self._shown]))
         elif line and not line.isspace():

@@ -50,7 +50,7 @@ def why_malformed(line: bytes, found: str) -> str:
     `found` are the decoder's words.
     """
     if line.startswith(BOM):
-        return "begins with a byte order mark (BOM), which only the first line may do"
+        return "begins with a byte order mark (BOM), which JSON does not"
     place = _PLACE.fullmatch(found)
     if place is not None:
         why = _why_at(line, int(place[2]), place[1])

@@ -50,7 +50,7 @@ OF_SERVER = ("ServerRequest", "ServerNotification")
 OPEN = {"ClientCapabilities", "MetaObject", "RequestMetaObject", "Result"}
 """What may have fields that a schema does not name, as it says itself."""
 
-FRAME = {"jsonrpc": {"const": "2.0"}, "id": {"type": "string"}}
+FRAME = {"jsonrpc": {"const": "2.0"}, "id": {"type": "integer"}}
 """What each line has beside what the schemas of older revisions have of a request."""
 
 

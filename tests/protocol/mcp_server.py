@@ -12,6 +12,7 @@ from protocol.connection import Answered, HostCalled, Received, Request, Wait
 from protocol.descriptor.model import EraPin, McpTransport, StdoutPolicy
 from protocol.dialects.mcp.connection import McpConnection
 from protocol.dialects.mcp.greeting import LEGACY, MODERN
+from protocol.dialects.mcp.speaker import REQUEST_ID
 from protocol.errors import Failure, Outcome, Success
 from protocol.replies import Operation
 from tests.protocol.mcp_revisions import check
@@ -42,6 +43,8 @@ class Served:
         self.events: list[Received] = []
         self.written: list[dict[str, Any]] = []
         """Every line, in order."""
+        self.ids: dict[str, int] = {}
+        """The ids of the lines that were written last for the host's requests."""
         self._seen = 0
         self._asked: dict[str, Any] = {}
         """The methods that the server has asked, by id."""
@@ -59,6 +62,9 @@ class Served:
             written = json.loads(one)
             check(written, self._revision(written), self._asked.get(repr(written.get("id"))))
             self.written.append(written)
+            meta = written.get("params", {}).get("_meta", {})
+            if REQUEST_ID in meta:
+                self.ids[meta[REQUEST_ID]] = written["id"]
         return list(events)
 
     def _revision(self, written: dict[str, Any]) -> str:
@@ -71,14 +77,26 @@ class Served:
         return MODERN if "method" in written else LEGACY[0]
 
     def hear(self, *messages: Mapping[str, Any] | bytes) -> list[Received]:
-        """Let it read lines; a mapping is a message without its `jsonrpc`."""
+        """Let it read lines; a mapping is a message without its `jsonrpc`.
+
+        An answer may name the host's request where the id of its line is to stand, and progress.
+        """
         for message in messages:
             if isinstance(message, Mapping) and "method" in message:
                 self._asked[repr(message.get("id"))] = message["method"]
         data = b"".join(
-            one if isinstance(one, bytes) else line({"jsonrpc": "2.0", **one}) for one in messages
+            one if isinstance(one, bytes) else line({"jsonrpc": "2.0", **self._numbered(one)})
+            for one in messages
         )
         return self.take(self.connection.receive_data(data))
+
+    def _numbered(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        numbered, params = dict(message), message.get("params")
+        if "method" not in message and message.get("id") in list(self.ids):
+            numbered["id"] = self.ids[message["id"]]
+        if isinstance(params, dict) and params.get("progressToken") in list(self.ids):
+            numbered["params"] = {**params, "progressToken": self.ids[params["progressToken"]]}
+        return numbered
 
     def ask(self, request_id: str = "r1", op: str = "echo", /, **args: Any) -> dict[str, Any]:
         self.take(self.connection.ask(Request(request_id, Operation.INVOKE, op, args)))

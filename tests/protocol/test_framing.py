@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -39,7 +40,7 @@ def read(stream: bytes, lengths: Cuts = (), limit: int = LIMIT) -> tuple[list[Li
 
 def reference(stream: bytes, limit: int = LIMIT) -> tuple[list[Line], bytes | None]:
     """Say the same in the simplest words, with the whole stream at hand."""
-    *whole, tail = stream.removeprefix(BOM).split(b"\n")
+    *whole, tail = [re.sub(b"\\A(?:%b)+" % BOM, b"", one) for one in stream.split(b"\n")]
     lines: list[Line] = []
     remainder: bytes | None = None
     for raw in (*whole, tail):
@@ -121,14 +122,16 @@ def test_two_overlong_lines_in_a_row_are_two_reports() -> None:
 
 
 @pytest.mark.parametrize("lengths", [[], [1], [2], [1, 1], [1, 1, 1], [3]])
-def test_a_byte_order_mark_is_skipped_at_the_start_only(lengths: Cuts) -> None:
-    stream = BOM + b"{}\n" + BOM + b"{}\n"
-    assert read(stream, lengths) == ([b"{}", BOM + b"{}"], None)
+def test_byte_order_marks_are_skipped_at_the_beginning_of_each_line(lengths: Cuts) -> None:
+    stream = BOM + b"{}\n" + BOM + BOM + b"[" + BOM + b"]\n" + BOM + b"\r\n" + BOM + b"x"
+    assert read(stream, lengths) == ([b"{}", b"[" + BOM + b"]"], b"x")
 
 
 def test_a_byte_order_mark_does_not_count_towards_the_limit() -> None:
     full = b"x" * LIMIT
-    assert read(BOM + full + b"\n", [1, 1]) == ([full], None)
+    for lengths in ([1, 1], [], [LIMIT]):
+        stream = b"{}\n" + BOM + full + b"\n"
+        assert read(stream, lengths) == ([b"{}", full], None)
 
 
 def test_what_only_begins_like_a_byte_order_mark_is_content() -> None:

@@ -32,7 +32,7 @@ WORDS: dict[bytes, str] = {
     b'{"a":{"b":[1,1e999]}}': 'too large to be kept exactly: `1e999` in "a.b.1"',
     b"-1e999": "too large to be kept exactly: `-1e999`",
     b'{"a":[1e999,': "the line holds a number that is too large to be kept exactly",
-    b'\xef\xbb\xbf{"a":1}': "the line begins with a byte order mark (BOM), which only the first",
+    b'\xef\xbb\xbf{"a":1}': "the line begins with a byte order mark (BOM), which JSON does not",
     '{"a":1}'.encode("utf-16"): "the line is not UTF-8: it seems to be UTF-16",
     '{"a":1}'.encode("utf-16-le"): "the line is not UTF-8: it seems to be UTF-16",
     '{"a":1}'.encode("utf-16-be"): "the line is not UTF-8: it seems to be UTF-16",

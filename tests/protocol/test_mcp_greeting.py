@@ -236,7 +236,7 @@ def test_a_handshake_that_succeeded_is_the_last_one_of_its_process(ready_server:
         {"id": served.written[0]["id"], "result": initialized()},
         {"method": "notifications/tools/list_changed"},
     )
-    asked = [one["method"] for one in served.unread() if one.get("id") != "h1"]
+    asked = [one["method"] for one in served.unread() if one.get("id") != served.ids["h1"]]
     assert not {"initialize", "server/discover", "notifications/initialized"} & {*asked}
     assert served.connection.waits == ()
     again = [one for one in served.connection.process_exited(1) if isinstance(one, StartAgain)]

@@ -84,7 +84,6 @@ def test_an_error_that_the_module_reports_passes_through_untouched(
         # One of each reason, and two odd ones: the dialect's own tests tell the rest.
         ("banner", "malformed_json"),
         ("deep", "malformed_json"),
-        ("bom", "malformed_json"),
         ("bad_utf8", "invalid_utf8"),
         ("array", "not_object"),
         ("no_level", "invalid_event"),
@@ -96,7 +95,6 @@ def test_a_protocol_fault_fails_its_request_and_a_strict_process_lives_on(
     daemon: Daemon, pids: Pids, fault: str, reason: str
 ) -> None:
     before = pids("strict")
-    # After the byte order mark in mid-stream stands the answer itself, on the same line.
     answer = daemon.invoke("strict", fault=f"{fault}+done")
     assert answer.verdict == f"internal/{reason}"
     assert answer.details["line_excerpt"]
@@ -150,7 +148,7 @@ def test_a_fault_in_the_place_of_an_answer_leaves_the_stream_in_step(
 @pytest.mark.fault(13)
 @pytest.mark.parametrize("module", ["steady", "nameless"])
 def test_odd_but_lawful_lines_are_accepted(daemon: Daemon, module: str) -> None:
-    answer = daemon.invoke(module, fault="crlf+blank+twice+bigint+done")
+    answer = daemon.invoke(module, fault="crlf+blank+bom+twice+bigint+done")
     assert answer.done["warnings"] == []
     kinds = [event.get("message", event.get("payload")) for event in answer.events]
     assert kinds == ["crlf", "2", {"n": 10**30}]

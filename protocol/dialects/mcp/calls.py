@@ -4,8 +4,8 @@ r"""The requests of the host that are open, each from its line to its answer.
       |  \--input_required--> the host is asked --> asked again, under another id
       \--cancelled--> gone: a late answer is told by its id, and dropped
 
-A request has one line that waits for an answer at a time. The token of its progress is always the
-request's own id.
+A request has one line that waits for an answer at a time, and the id of that is the token of its
+progress.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from protocol.connection import (
 )
 from protocol.dialects.mcp.content import Unpacking, failure_of
 from protocol.dialects.mcp.inquiries import Round, read_round
-from protocol.dialects.mcp.rpc import RpcError
+from protocol.dialects.mcp.rpc import RpcError, RpcId, meant_id
 from protocol.dialects.mcp.speaker import Speaker
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import UiEvent
@@ -36,9 +36,6 @@ from protocol.json_line import Fault
 from protocol.problem import kind
 from protocol.replies import Operation
 
-AGAIN = "~"
-"""Stands between the id of a request and the number of its round, in the ids of further lines."""
-
 
 class OpenCall(msgspec.Struct, gc=False):
     """A request that waits for its answer."""
@@ -46,7 +43,7 @@ class OpenCall(msgspec.Struct, gc=False):
     request: Request
     method: str
     params: dict[str, Any]
-    rpc_id: str
+    rpc_id: RpcId
     progress: float | None = None
     rounds: int = 0
     round: Round | None = None
@@ -57,9 +54,11 @@ class Calls:
     """The requests that one process has to answer."""
 
     def __init__(self, speaker: Speaker) -> None:
+        self.gave_up = False
+        """Whether the server may still answer a request that is not open any more."""
         self._speaker = speaker
         self._open: dict[str, OpenCall] = {}
-        self._by_rpc_id: dict[str, OpenCall] = {}
+        self._by_rpc_id: dict[RpcId, OpenCall] = {}
 
     def __contains__(self, request_id: str) -> bool:
         return request_id in self._open
@@ -75,27 +74,26 @@ class Calls:
         return list(self._open)
 
     @property
-    def waiting(self) -> list[str]:
+    def waiting(self) -> list[RpcId]:
         """The ids of the lines that wait for an answer."""
         return [one.rpc_id for one in self._open.values() if one.round is None]
 
-    def of(self, rpc_id: object) -> OpenCall | None:
+    def of(self, rpc_id: RpcId | None) -> OpenCall | None:
         """Return the request whose line of that id waits for an answer."""
-        call = self._by_rpc_id.get(rpc_id) if isinstance(rpc_id, str) else None
+        call = None if rpc_id is None else self._by_rpc_id.get(rpc_id)
         return None if call is None or call.round is not None else call
 
     def ask(self, request: Request, method: str, params: dict[str, Any]) -> None:
         """Open a request and write it."""
         # Written before it is noted as open: args that cannot be encoded leave nothing behind.
-        self._speaker.ask(request, request.request_id, method, params)
-        self.sent(request, method, params)
+        self.sent(request, method, params, self._speaker.ask(request, method, params))
 
-    def sent(self, request: Request, method: str, params: dict[str, Any]) -> None:
+    def sent(self, request: Request, method: str, params: dict[str, Any], rpc_id: RpcId) -> None:
         """Open a request that was written."""
-        call = OpenCall(request, method, params, request.request_id)
-        self._open[request.request_id] = self._by_rpc_id[call.rpc_id] = call
+        call = OpenCall(request, method, params, rpc_id)
+        self._open[request.request_id] = self._by_rpc_id[rpc_id] = call
 
-    def sent_again(self, request_id: str, rpc_id: str) -> None:
+    def sent_again(self, request_id: str, rpc_id: RpcId) -> None:
         """Take note that an open request was written once more, under another id."""
         call = self._open[request_id]
         call.round = None
@@ -110,12 +108,14 @@ class Calls:
             return
         del self._by_rpc_id[call.rpc_id]
         if written is Written.ALL and call.round is None:
+            self.gave_up = True
             self._speaker.notify("notifications/cancelled", {"requestId": call.rpc_id})
 
-    def sent_cancel(self, rpc_id: object) -> None:
+    def sent_cancel(self, rpc_id: RpcId | None) -> None:
         """Forget the request that was cancelled."""
         call = self.of(rpc_id)
         if call is not None:
+            self.gave_up = True
             self._forget(call)
 
     def take_all(self) -> list[str]:
@@ -150,8 +150,8 @@ class Calls:
 
     def receive_progress(self, params: dict[str, Any], received: list[Received]) -> bool:
         """Take progress; False if it is of no open request."""
-        token, done = params.get("progressToken"), params.get("progress")
-        call = self._open.get(token) if isinstance(token, str) else None
+        token, done = meant_id(params.get("progressToken")), params.get("progress")
+        call = None if token is None else self._by_rpc_id.get(token)
         if call is None:
             return False
         request_id = call.request.request_id
@@ -209,15 +209,14 @@ class Calls:
         """Ask the same again, if all is known that the server wanted to know."""
         if not wanted.is_over:
             return
-        request_id = call.request.request_id
-        rpc_id = f"{request_id}{AGAIN}{call.rounds}"
         try:
-            self._speaker.ask(call.request, rpc_id, call.method, {**call.params, **wanted.params()})
+            params = {**call.params, **wanted.params()}
+            rpc_id = self._speaker.ask(call.request, call.method, params)
         except UNENCODABLE as error:
             words = f"what the server wanted to know cannot be written: {type(error).__name__}"
             self._close(call, Failure.because(Reason.INVALID_EVENT, words), received)
         else:
-            self.sent_again(request_id, rpc_id)
+            self.sent_again(call.request.request_id, rpc_id)
 
     def _close(self, call: OpenCall, outcome: Outcome, received: list[Received]) -> None:
         self._forget(call)

@@ -3,14 +3,17 @@
 Whose a line is:
 
 - an answer is that of its id: a question of the connection's own (`introduction`), or a request
-  (`calls`). An error without an id answers the only line that waits; any other answer is a stray;
+  (`calls`). An error without an id answers the only line that waits. Under an id that was never
+  asked with, an answer fails the only line that waits, if it can be of no other (`_misnamed`); else
+  it is a stray;
 - progress is of the request whose token it has; a log is of the only request that is open, else of
   the process;
 - what the server asks is of the only request that is open, else of the process. Its ids are its own
   and mean nothing among ours.
 
-What is no message fails the request that it names. A line that is too long to be read fails the
-only request that is open. All else is noise.
+What is no message as it stands is taken as what it clearly means, with a warning (`odd_lines`);
+else it fails the request that it names. A line that is too long to be read fails the only request
+that is open. All else is noise.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from protocol.connection import (
     LOOK_AGAIN,
@@ -50,26 +54,46 @@ from protocol.dialects.mcp.greeting import DISCOVER
 from protocol.dialects.mcp.inquiries import client_capabilities, client_result, host_call
 from protocol.dialects.mcp.introduction import Introduction
 from protocol.dialects.mcp.listening import LISTEN, Listening
+from protocol.dialects.mcp.odd_lines import (
+    BATCH,
+    BEFORE,
+    FRAMED,
+    is_header,
+    meant,
+    notice_of,
+    reread,
+    shown_id,
+)
 from protocol.dialects.mcp.rpc import (
     RpcAnswer,
     RpcCall,
     RpcError,
     RpcId,
+    RpcMessage,
     RpcMistake,
     RpcNotification,
+    meant_id,
     read_message,
 )
-from protocol.dialects.mcp.speaker import Speaker
+from protocol.dialects.mcp.speaker import REQUEST_ID, Speaker
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import Log
 from protocol.frames import encode
 from protocol.framing import LineSplitter, Written
 from protocol.host_call import Chunk
 from protocol.json_line import Fault, excerpt, overlong_fault, read_object
+from protocol.problem import literal
 from protocol.replies import Operation
 from protocol.weight import LONG_BYTES, collector_paused
 
 PING = "ping"
+
+IDS = 8
+"""Of open requests, in words."""
+
+PIECES = 10_000
+PIECES_BYTES = 1 << 16
+"""Of a message over several lines."""
 
 OPEN_INQUIRIES = 1024
 """Requests of the server's that wait for an answer; a further one is refused."""
@@ -83,7 +107,8 @@ class McpConnection:
 
     def __init__(self, descriptor: Descriptor, new_id: NewId, memory: Memory) -> None:
         client = client_capabilities(descriptor)
-        self._speaker = Speaker(client, new_id)
+        del new_id
+        self._speaker = Speaker(client)
         self.outgoing = self._speaker.outgoing
         self._descriptor = descriptor
         self._splitter = LineSplitter(descriptor.supervision.limits.line_bytes)
@@ -94,6 +119,10 @@ class McpConnection:
         self._calls = Calls(self._speaker)
         self._inquiries: set[RpcId] = set()
         """The ids of the server's requests that wait for an answer."""
+        self._oddities: set[str] = set()
+        """What has been said once, and is not said again."""
+        self._pieces: list[bytes] = []
+        """The lines of a message that is printed over several, from its `{` on."""
 
     @property
     def waits(self) -> tuple[Wait, ...]:
@@ -188,7 +217,8 @@ class McpConnection:
         """Accept a last line without a newline if it is a whole object (docs/protocol.md)."""
         line = self._splitter.finish()
         received: list[Received] = []
-        if isinstance(line, bytes) and isinstance(read_object(line), Fault):
+        found = read_object(line) if isinstance(line, bytes) else None
+        if isinstance(line, bytes) and isinstance(found, Fault) and reread(line, found) is None:
             words = "the output ends in the middle of a line"
             fault = Fault(Reason.TRUNCATED_LINE, words, excerpt(line))
             only = self._calls.only
@@ -224,30 +254,43 @@ class McpConnection:
         params = document.get("params")
         params = params if isinstance(params, dict) else {}
         if method == "notifications/cancelled":
-            self._calls.sent_cancel(params.get("requestId"))
+            self._calls.sent_cancel(meant_id(params.get("requestId")))
         elif method is None and isinstance(rpc_id, str | int):
             self._inquiries.discard(rpc_id)
-        if not isinstance(rpc_id, str) or not isinstance(method, str):
+        if not isinstance(rpc_id, str | int) or not isinstance(method, str):
             return NOTHING
+        if isinstance(rpc_id, int):
+            self._speaker.last_id = max(self._speaker.last_id, rpc_id)
+        else:
+            self._calls.gave_up = (
+                True  # a transcript of before: ids are words, and were not counted
+            )
         meta = params.get("_meta")
-        token = meta.get("progressToken") if isinstance(meta, dict) else None
+        meta = meta if isinstance(meta, dict) else {}
+        request_id = meta.get(REQUEST_ID, meta.get("progressToken"))
         if method == LISTEN:
             self._listening.sent(rpc_id)
-        elif not isinstance(token, str):
+        elif not isinstance(request_id, str):
             self._introduction.sent(rpc_id, method)
-        elif token in self._calls:
-            self._calls.sent_again(token, rpc_id)
+        elif request_id in self._calls:
+            self._calls.sent_again(request_id, rpc_id)
         else:
-            request = _request_of(token, method, params)
-            self._calls.sent(request, method, params)
-            self._calls.sent_again(token, rpc_id)
+            request = _request_of(request_id, method, params)
+            self._calls.sent(request, method, params, rpc_id)
             return [Asked(request)]
         return NOTHING
 
     # What the server says.
 
     def _receive_line(self, line: bytes, received: list[Received]) -> None:
-        match read_message(line):
+        message = read_message(line)
+        if isinstance(message, RpcMistake):
+            self._receive_odd(line, message.fault, received)
+        else:
+            self._receive_message(message, line, received)
+
+    def _receive_message(self, message: RpcMessage, line: bytes, received: list[Received]) -> None:
+        match message:
             case RpcAnswer() as answer:
                 self._receive_answer(answer, line, received)
             case RpcNotification() as notification:
@@ -259,16 +302,20 @@ class McpConnection:
                 self._receive_mistake(mistake, received)
 
     def _receive_answer(self, answer: RpcAnswer, line: bytes, received: list[Received]) -> None:
-        rpc_id = self._only_id() if answer.rpc_id is None else answer.rpc_id
-        if isinstance(rpc_id, str) and self._introduction.takes(rpc_id):
-            self._introduction.answered(rpc_id, answer.outcome, received)
-        elif isinstance(rpc_id, str) and self._listening.takes(rpc_id):
-            self._listening.answered(rpc_id, answer.outcome, received)
-        elif (call := self._calls.of(rpc_id)) is not None:
+        rpc_id = meant_id(answer.rpc_id)
+        if rpc_id is None and isinstance(answer.outcome, RpcError):
+            rpc_id = self._only_id()
+        elif isinstance(answer.rpc_id, str) and isinstance(rpc_id, int) and self._is_open(rpc_id):
+            self._warn_once(["its id is a string"], answer, received)
+        if (call := self._calls.of(rpc_id)) is not None:
             self._calls.answered(call, answer.outcome, len(line), received)
             self._introduction.served()
+        elif rpc_id is not None and self._introduction.takes(rpc_id):
+            self._introduction.answered(rpc_id, answer.outcome, received)
+        elif rpc_id is not None and self._listening.takes(rpc_id):
+            self._listening.answered(rpc_id, answer.outcome, received)
         else:
-            received.append(Stray(excerpt(line)))
+            self._misnamed(answer, line, received)
 
     def _receive_notification(
         self, notification: RpcNotification, received: list[Received]
@@ -293,9 +340,18 @@ class McpConnection:
                 return method not in CHANGED or self._introduction.changed(method, params)
         return True
 
-    def _only_id(self) -> str | None:
-        waiting = [*self._introduction.waiting, *self._calls.waiting]
+    @property
+    def _waiting(self) -> list[RpcId]:
+        return [*self._introduction.waiting, *self._calls.waiting]
+
+    def _only_id(self) -> RpcId | None:
+        waiting = self._waiting
         return waiting[0] if len(waiting) == 1 else None
+
+    def _is_open(self, rpc_id: RpcId | None) -> bool:
+        return self._calls.of(rpc_id) is not None or any(
+            one.takes(rpc_id) for one in (self._introduction, self._listening)
+        )
 
     def _receive_log(self, params: dict[str, Any], received: list[Received]) -> None:
         data, logger = params.get("data"), params.get("logger")
@@ -328,13 +384,124 @@ class McpConnection:
             self._inquiries.add(rpc_id)
             received.append(HostCalled(self._calls.only, call, len(line)))
 
+    def _misnamed(self, answer: RpcAnswer, line: bytes, received: list[Received]) -> None:
+        """Take an answer whose id is of nothing that is open.
+
+        Under an id that was asked with it may be late, or the second one. Under another it is of
+        the only line that waits, unless the server may still answer what was given up.
+        """
+        waiting, rpc_id = self._waiting, meant_id(answer.rpc_id)
+        was_asked = isinstance(rpc_id, int) and 0 < rpc_id <= self._speaker.last_id
+        if not waiting or (was_asked and self._calls.gave_up):
+            received.append(Stray(excerpt(line)))
+            return
+        shown = answer.shown_id or f"id {literal(answer.rpc_id)}"
+        ids = ", ".join(map(str, waiting[:IDS]))
+        open_ = f"request has id {ids}" if len(waiting) == 1 else f"open requests have ids {ids}"
+        clause = f"answered {shown}; the {open_}"
+        fault = Fault(Reason.INVALID_EVENT, f"the server {clause}", excerpt(line))
+        introduction, is_result = self._introduction, isinstance(answer.outcome, dict)
+        if introduction.is_greeting and is_result:
+            introduction.fail_start(clause, received)
+        elif len(waiting) > 1 or was_asked or self._calls.gave_up or self._listening.is_open:
+            received.append(Stray(fault.excerpt, shown, fault.message))
+        elif introduction.takes(waiting[0]):
+            outcome = answer.outcome if introduction.is_greeting else fault
+            introduction.answered(waiting[0], outcome, received)
+        else:
+            self._receive_mistake(RpcMistake(fault, waiting[0]), received)
+
+    def _receive_odd(self, line: bytes, fault: Fault, received: list[Received]) -> None:
+        """Take a line that is no message as it stands."""
+        if self._pieces and not line.startswith(b"{"):
+            self._collect(line, received)
+            return
+        self._pieces = [line] if line.strip() == b"{" else []
+        found = reread(line, fault)
+        if found is None:
+            self._receive_unreadable(line, fault, received)
+            return
+        value, repairs = found
+        is_batch = isinstance(value, list)
+        if value == []:
+            fault = replace(fault, message="the line is an empty batch, which is no message")
+        elif is_batch and len(value) > BATCH:
+            words = f"the line is a batch of more than {BATCH} messages; send them in several lines"
+            self._lose(replace(fault, message=words), received)
+            return
+        strict = self._descriptor.transport.stdout is StdoutPolicy.STRICT
+        for document in (value or [None]) if is_batch else [value]:
+            message: RpcMessage = RpcMistake(fault)
+            if isinstance(document, dict):
+                message, odd = meant(document, line)
+                odd += ["it is part of a batch"] if is_batch else []
+                clear = self._is_clear(message, document, repairs)
+                if not clear or (strict and (repairs or odd)):
+                    message = RpcMistake(fault)
+                elif not isinstance(message, RpcMistake):
+                    if repairs:
+                        self._warn(notice_of(fault, repairs), message, received)
+                    self._warn_once(odd, message, received)
+            self._receive_message(message, line, received)
+
+    def _is_clear(self, message: RpcMessage, document: dict[str, Any], repairs: list[str]) -> bool:
+        """Tell whether an odd object is a message, and not something that a program logs."""
+        if "jsonrpc" in document and BEFORE not in repairs:
+            return True
+        match message:
+            case RpcAnswer(rpc_id=rpc_id) | RpcMistake(rpc_id=rpc_id):
+                return self._is_open(meant_id(rpc_id))
+            case RpcCall(method=method) | RpcNotification(method=method):
+                is_mcp = "/" in method or method == PING
+                return is_mcp and (BEFORE not in repairs or isinstance(message, RpcNotification))
+
+    def _receive_unreadable(self, line: bytes, fault: Fault, received: list[Received]) -> None:
+        if not is_header(line):
+            self._receive_mistake(RpcMistake(fault, shown_id(line)), received)
+        elif not self._introduction.is_ready:
+            self._introduction.fail_start(FRAMED, received)
+        else:
+            fault = replace(fault, message=f"the server {FRAMED}")
+            self._receive_mistake(RpcMistake(fault, self._only_id()), received)
+
+    def _collect(self, line: bytes, received: list[Received]) -> None:
+        """Take a line of a message that is printed over several; the first one was told of."""
+        self._pieces.append(line)
+        if line.rstrip() == b"}":
+            whole, self._pieces = b"\n".join(self._pieces), []
+            self._receive_line(whole, received)
+        elif sum(map(len, self._pieces)) > PIECES_BYTES or len(self._pieces) > PIECES:
+            self._pieces = []
+
+    def _warn_once(self, odd: list[str], message: RpcMessage, received: list[Received]) -> None:
+        """Warn of what is odd about a message, but for what has been said before."""
+        new = [one for one in odd if one not in self._oddities]
+        self._oddities.update(new)
+        if new:
+            words = f"a message of the server is odd: {', '.join(new)}; it was taken all the same"
+            self._warn(Notice("odd_message", words), message, received)
+
+    def _warn(self, notice: Notice, message: RpcMessage, received: list[Received]) -> None:
+        named = None
+        if isinstance(message, RpcAnswer):
+            named = message.rpc_id
+        elif isinstance(message, RpcNotification):
+            named = message.params.get("progressToken")
+        call = self._calls.of(meant_id(named))
+        if call is not None:
+            received.append(Warned(call.request.request_id, notice))
+        else:
+            received.append(ModuleLog(Log(version="0", level="warn", message=notice.words)))
+
     def _receive_mistake(self, mistake: RpcMistake, received: list[Received]) -> None:
-        fault, rpc_id = mistake.fault, mistake.rpc_id
+        fault, rpc_id = mistake.fault, meant_id(mistake.rpc_id)
         call, only = self._calls.of(rpc_id), self._calls.only
         if call is not None:
             self._calls.fail(call.request.request_id, fault, received)
-        elif isinstance(rpc_id, str) and self._introduction.takes(rpc_id):
-            self._introduction.answered(rpc_id, RpcError(0, fault.message), received)
+        elif rpc_id is not None and self._introduction.takes(rpc_id):
+            self._introduction.answered(rpc_id, fault, received)
+        elif rpc_id is not None and self._listening.takes(rpc_id):
+            self._listening.answered(rpc_id, RpcError(0, fault.message), received)
         elif self._descriptor.transport.stdout is StdoutPolicy.STRICT:
             received.append(Quarantined(fault))
             for request_id in self._calls.all:

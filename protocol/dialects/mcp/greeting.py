@@ -109,7 +109,13 @@ class Greeting:
         """Ask otherwise, or give up."""
         if not self._offered and self._is_open_to_both:
             return self._initialize(LEGACY[0])
-        return self._failed("start_deadline", f"gave no {wait.for_what[3:]} in {wait.seconds:g} s")
+        return self.failed("start_deadline", f"gave no {wait.for_what[3:]} in {wait.seconds:g} s")
+
+    def failed(self, reason: str, words: str) -> StartFailed:
+        """Give up."""
+        self._memory.pop("era", None)
+        self.waits = ()
+        return StartFailed(reason, words)
 
     def exited(self) -> StartAgain | None:
         """Return what to do when the process ends before it has agreed to anything."""
@@ -138,12 +144,12 @@ class Greeting:
         if INITIALIZE in self._open:
             return None  # the answer to the older question is still to come
         if self._offered:
-            return self._failed("bad_start", f"refused {INITIALIZE} and {DISCOVER}")
+            return self.failed("bad_start", f"refused {INITIALIZE} and {DISCOVER}")
         older = next((one for one in LEGACY if one in supported), None)
         if self._pin is EraPin.MODERN:
-            return self._failed("bad_start", f"does not speak {MODERN}{_of(outcome, supported)}")
+            return self.failed("bad_start", f"does not speak {MODERN}{_of(outcome, supported)}")
         if supported and older is None:
-            return self._failed(
+            return self.failed(
                 "bad_start", f"speaks no revision known here{_of(outcome, supported)}"
             )
         return self._initialize(older or LEGACY[0])
@@ -155,7 +161,7 @@ class Greeting:
                 server = _object(outcome, "serverInfo")
                 return self._agree(Era.LEGACY, str(revision), outcome, server)
             words = f"answered {INITIALIZE} with the revision {revision!r:.40}; known are "
-            return self._failed("bad_start", words + ", ".join(LEGACY))
+            return self.failed("bad_start", words + ", ".join(LEGACY))
         supported = _supported(outcome)
         other = next((one for one in LEGACY if one in supported and one not in self._offered), None)
         if other is not None and len(self._offered) == 1:
@@ -166,7 +172,7 @@ class Greeting:
             self._memory.pop("era", None)
             self._remembered = None
             return self._discover()
-        return self._failed("bad_start", f"refused {INITIALIZE}{_of(outcome, supported)}")
+        return self.failed("bad_start", f"refused {INITIALIZE}{_of(outcome, supported)}")
 
     def _discover(self) -> Question:
         self._open.add(DISCOVER)
@@ -197,11 +203,6 @@ class Greeting:
             server,
             instructions if isinstance(instructions, str) else None,
         )
-
-    def _failed(self, reason: str, words: str) -> StartFailed:
-        self._memory.pop("era", None)
-        self.waits = ()
-        return StartFailed(reason, words)
 
 
 def modern_meta(client_capabilities: dict[str, Any]) -> dict[str, Any]:

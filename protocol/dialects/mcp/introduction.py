@@ -36,10 +36,11 @@ from protocol.dialects.mcp.greeting import (
     GreetingStep,
 )
 from protocol.dialects.mcp.listening import Listening
-from protocol.dialects.mcp.rpc import RpcError
+from protocol.dialects.mcp.rpc import RpcError, RpcId
 from protocol.dialects.mcp.speaker import Speaker
 from protocol.errors import Success
 from protocol.events import Log
+from protocol.json_line import Fault
 from protocol.problem import quoted
 
 COMPLAINTS = 20
@@ -67,7 +68,7 @@ class Introduction:
         self._descriptor = descriptor
         self._speaker = speaker
         self._greeting: Greeting | None = Greeting(descriptor, memory, client)
-        self._asked: dict[str, str] = {}
+        self._asked: dict[RpcId, str] = {}
         """The methods of what was asked and not answered, by id."""
         self._listening = listening
         self._outdated: set[str] = set()
@@ -103,19 +104,33 @@ class Introduction:
             self._listed(received)
 
     @property
-    def waiting(self) -> list[str]:
+    def is_greeting(self) -> bool:
+        """Whether nothing is agreed on yet."""
+        return self._greeting is not None
+
+    @property
+    def waiting(self) -> list[RpcId]:
         """The ids of what was asked and will be answered."""
         return list(self._asked)
 
-    def takes(self, rpc_id: object) -> bool:
+    def takes(self, rpc_id: RpcId | None) -> bool:
         """Tell whether an answer of that id is to a question asked here."""
-        return isinstance(rpc_id, str) and rpc_id in self._asked
+        return rpc_id in self._asked
 
     def answered(
-        self, rpc_id: str, outcome: dict[str, Any] | RpcError, received: list[Received]
+        self, rpc_id: RpcId, outcome: dict[str, Any] | RpcError | Fault, received: list[Received]
     ) -> None:
-        """Take the answer to a question."""
+        """Take the answer to a question, or the bad line that stands in its place."""
         method = self._asked.pop(rpc_id)
+        if isinstance(outcome, Fault) and method != DISCOVER:
+            words = f"gave no answer to {method} that can be taken: {outcome.message}"
+            if method == INITIALIZE:
+                self.fail_start(words, received)
+            elif self.catalogue is not None:
+                self._unlisted(self.catalogue, method, words, received)
+            return
+        if isinstance(outcome, Fault):
+            outcome = RpcError(0, outcome.message)
         if method in (DISCOVER, INITIALIZE):
             if self._greeting is not None:
                 self._follow(self._greeting.answered(method, outcome), received)
@@ -163,7 +178,14 @@ class Introduction:
             lookups, self._lookups = self._lookups, []
             received += [Answered(one, described) for one in lookups]
 
-    def sent(self, rpc_id: str, method: str) -> None:
+    def fail_start(self, words: str, received: list[Received]) -> None:
+        """Give up: what the server prints can't be understood."""
+        if self._greeting is not None:
+            self._follow(self._greeting.failed("bad_start", words), received)
+        elif self.catalogue is not None:
+            self._fail(words, received)
+
+    def sent(self, rpc_id: RpcId, method: str) -> None:
         """Take note that something was asked under that id."""
         catalogue = self.catalogue
         if self.is_ready and catalogue and method in LISTS and not catalogue.is_coming(method):
@@ -214,19 +236,29 @@ class Introduction:
     ) -> None:
         if isinstance(outcome, RpcError):
             words = f"answered {name} with the error {outcome.code}: {quoted(outcome.message)}"
-            catalogue.give_up(name, f"the server {words}")
-            if name == TOOLS and not (self.is_ready or catalogue.has_tools):
-                self._fail(words, received)
-                return
-            if self._lookups:
-                self._look(catalogue)
-        else:
-            cursor = catalogue.add_page(name, outcome)
-            if cursor is not None:
-                self._ask(name, {"cursor": cursor})
-                return
-            if name == TOOLS and self.is_ready and catalogue.ttl_s:
-                self._rest(catalogue.ttl_s)
+            self._unlisted(catalogue, name, words, received)
+            return
+        cursor = catalogue.add_page(name, outcome)
+        if cursor is not None:
+            self._ask(name, {"cursor": cursor})
+            return
+        if name == TOOLS and self.is_ready and catalogue.ttl_s:
+            self._rest(catalogue.ttl_s)
+        self._over(catalogue, name, received)
+
+    def _unlisted(
+        self, catalogue: ServerLists, name: str, words: str, received: list[Received]
+    ) -> None:
+        """Do without a list that does not come, if that can be done without."""
+        catalogue.give_up(name, f"the server {words}")
+        if name == TOOLS and not (self.is_ready or catalogue.has_tools):
+            self._fail(words, received)
+            return
+        if self._lookups:
+            self._look(catalogue)
+        self._over(catalogue, name, received)
+
+    def _over(self, catalogue: ServerLists, name: str, received: list[Received]) -> None:
         if name in self._outdated and self.is_ready:
             self._list_anew(catalogue)
         self._listed(received)

@@ -17,7 +17,7 @@ from typing import Any
 from protocol.connection import Answered, ModuleLog, Received, Request, Unanswered
 from protocol.dialects.mcp.catalogue import SUBSCRIBE
 from protocol.dialects.mcp.greeting import META
-from protocol.dialects.mcp.rpc import RpcError
+from protocol.dialects.mcp.rpc import RpcError, RpcId, meant_id
 from protocol.dialects.mcp.speaker import Speaker
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import Log
@@ -35,7 +35,7 @@ class Listening:
         self._resources: dict[str, None] = {}
         self._waiting: dict[str, str] = {}
         """The resources that requests of the host's wait for, by their ids."""
-        self._open: list[str] = []
+        self._open: list[RpcId] = []
         """The ids of those that have no answer, the newest last."""
         self._acknowledged = True
         """Whether the newest one is."""
@@ -83,7 +83,12 @@ class Listening:
 
     # What the server says.
 
-    def takes(self, rpc_id: object) -> bool:
+    @property
+    def is_open(self) -> bool:
+        """Whether a question is open, which is answered when it ends."""
+        return bool(self._open)
+
+    def takes(self, rpc_id: RpcId | None) -> bool:
         """Tell whether an answer of that id is to a question asked here."""
         return rpc_id in self._open
 
@@ -91,7 +96,7 @@ class Listening:
         """Tell whether a notification is one that was asked for here."""
         meta = params.get("_meta")
         named = meta.get(f"{META}subscriptionId") if isinstance(meta, dict) else None
-        return named in self._open
+        return meant_id(named) in self._open
 
     def is_of_lists(self, params: dict[str, Any]) -> bool:
         """Tell whether a notification is about what the server has now.
@@ -104,8 +109,9 @@ class Listening:
 
     def acknowledged(self, params: dict[str, Any], received: list[Received]) -> bool:
         """Take what the server says that it will tell; False if nobody waits for that."""
-        named = params.get("_meta", {}).get(f"{META}subscriptionId") if self.is_of(params) else None
-        if named is None or named != self._open[-1] or self._acknowledged:
+        if not self.is_of(params) or self._acknowledged:
+            return False
+        if meant_id(params["_meta"][f"{META}subscriptionId"]) != self._open[-1]:
             return False
         for former in self._open[:-1]:
             self._speaker.notify("notifications/cancelled", {"requestId": former})
@@ -118,7 +124,7 @@ class Listening:
         return True
 
     def answered(
-        self, rpc_id: str, outcome: dict[str, Any] | RpcError, received: list[Received]
+        self, rpc_id: RpcId, outcome: dict[str, Any] | RpcError, received: list[Received]
     ) -> None:
         """Take the end of a question: the server tells no more because of it."""
         newest = self._open[-1] == rpc_id
@@ -131,7 +137,7 @@ class Listening:
         if newest:
             self._settle([], Failure.because(Reason.INVALID_ARGS, words), received)
 
-    def sent(self, rpc_id: str) -> None:
+    def sent(self, rpc_id: RpcId) -> None:
         """Take note that such a question was asked under that id."""
         self._open = [*self._open[-1:], rpc_id]
         self._acknowledged = False

@@ -1,11 +1,13 @@
 """The lines of JSON-RPC 2.0, as MCP uses them: read strictly, and written.
 
 An id is a string or a whole number, and `1` is not `"1"`. A null for an optional field is an absent
-one. An answer with an error and no id is one to a request that could not be read.
+one. An answer with an error and no id is one to a request that could not be read. What servers
+write that is not quite a message is read by `odd_lines`.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -17,6 +19,18 @@ from protocol.json_line import Fault, excerpt, read_object
 from protocol.problem import kind
 
 RpcId = str | int
+
+_WHOLE = re.compile(r"[1-9][0-9]{0,17}")
+
+
+def meant_id(named: object) -> RpcId | None:
+    """Return the id of ours that a server means: it may write `"3"` or `3.0` for 3."""
+    if isinstance(named, str):
+        return int(named) if _WHOLE.fullmatch(named) else named
+    if isinstance(named, float) and named.is_integer():
+        return int(named)
+    return named if type(named) is int else None
+
 
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
@@ -37,6 +51,8 @@ class RpcAnswer(msgspec.Struct, frozen=True):
 
     rpc_id: RpcId | None
     outcome: dict[str, Any] | RpcError
+    shown_id: str = ""
+    """What stands where the id should, in words, of an answer that has none."""
 
 
 class RpcCall(msgspec.Struct, frozen=True):
@@ -65,10 +81,13 @@ RpcMessage = RpcAnswer | RpcCall | RpcNotification | RpcMistake
 
 
 def read_message(line: bytes) -> RpcMessage:
-    """Read a line that the server wrote."""
+    """Read a line that a server or client wrote."""
     document = read_object(line)
-    if isinstance(document, Fault):
-        return RpcMistake(document)
+    return RpcMistake(document) if isinstance(document, Fault) else message_of(document, line)
+
+
+def message_of(document: dict[str, Any], line: bytes) -> RpcMessage:
+    """Return what an object means; `line` is shown if that is no message."""
     named = document.get("id")
     rpc_id = named if isinstance(named, str) or type(named) is int else None
     problem = _problem(document, rpc_id)
@@ -112,12 +131,14 @@ def _problem_of_request(document: dict[str, Any], rpc_id: RpcId | None) -> str |
         return f'its "method" is {kind(document["method"])}, it must be a string'
     if "id" in document and rpc_id is None:
         return f'its "id" is {kind(document["id"])}, it must be a string or a whole number'
+    if document.get("result") is not None:
+        return "it has a method and a result"
     if not isinstance(document.get("params"), dict | None):
         return f'its "params" is {kind(document["params"])}, it must be an object'
     return None
 
 
-def request_line(rpc_id: str, method: str, params: dict[str, Any]) -> bytes:
+def request_line(rpc_id: int, method: str, params: dict[str, Any]) -> bytes:
     """Encode a request; raises one of `UNENCODABLE` over what no line can hold."""
     return encode_line({"jsonrpc": "2.0", "id": rpc_id, "method": method, "params": params})
 

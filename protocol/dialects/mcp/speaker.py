@@ -4,45 +4,59 @@ from __future__ import annotations
 
 from typing import Any
 
-from protocol.connection import NewId, Request
+from protocol.connection import Request
 from protocol.dialects.mcp.greeting import INITIALIZE, META, Agreed, Era, modern_meta
 from protocol.dialects.mcp.rpc import RpcId, answer_line, notification_line, request_line
 from protocol.errors import Outcome
 from protocol.framing import Outgoing
+
+REQUEST_ID = "stdiod/requestId"
+"""Has the id that a request has at the host, in its `_meta`: a transcript is read by it."""
 
 LOG_LEVEL = "info"
 """What a server of the newer era is asked to log; one of the older era chooses itself."""
 
 
 class Speaker:
-    """Our side of the conversation with one process."""
+    """Our side of the conversation with one process.
 
-    def __init__(self, client: dict[str, Any], new_id: NewId) -> None:
+    Ids are numbers, counted from 1: many servers read them into a whole number, and those that
+    cannot read one answer 0.
+    """
+
+    def __init__(self, client: dict[str, Any]) -> None:
         """Declare the `client` capabilities with what is asked in the newer era."""
         self.outgoing = Outgoing()
         self.agreed: Agreed | None = None
         """What the handshake came to, once it has."""
+        self.last_id = 0
         self._client = client
-        self._new_id = new_id
 
     @property
     def is_modern(self) -> bool:
         """Whether the newer era was agreed on."""
         return self.agreed is not None and self.agreed.era is Era.MODERN
 
-    def ask_own(self, method: str, params: dict[str, Any]) -> str:
+    def ask_own(self, method: str, params: dict[str, Any]) -> int:
         """Ask something of the connection's own; returns its id."""
-        own = self._new_id()
-        self.outgoing.add(request_line(own, method, self._with_meta(method, params, {})))
-        return own
+        self.last_id += 1
+        line = request_line(self.last_id, method, self._with_meta(method, params, {}))
+        self.outgoing.add(line)
+        return self.last_id
 
-    def ask(self, request: Request, rpc_id: str, method: str, params: dict[str, Any]) -> None:
-        """Ask something of the host's; raises one of `UNENCODABLE` and then writes nothing."""
-        meta = {"progressToken": request.request_id}
+    def ask(self, request: Request, method: str, params: dict[str, Any]) -> int:
+        """Ask something of the host's; returns the id of the line, and of its progress.
+
+        Raises one of `UNENCODABLE` and then writes nothing.
+        """
+        rpc_id = self.last_id + 1
+        meta: dict[str, Any] = {"progressToken": rpc_id, REQUEST_ID: request.request_id}
         if request.traceparent is not None:
             meta["traceparent"] = request.traceparent
         line = request_line(rpc_id, method, self._with_meta(method, params, meta))
         self.outgoing.add(line, request.request_id)
+        self.last_id = rpc_id
+        return rpc_id
 
     def notify(self, method: str, params: dict[str, Any]) -> None:
         """Tell something."""

@@ -155,7 +155,7 @@ def _call_tool(request: McpRequest) -> None:
     name = request.text("name")
     if name is None:
         return
-    args = request.asked.params.get("arguments", {})
+    args = request.given("arguments").get("arguments", {})
     if not isinstance(args, dict):
         words = f'"arguments" is {described(args)}, it must be an object'
         request.finish(RpcError(INVALID_PARAMS, words))

@@ -303,8 +303,9 @@ class McpRequest:
         return None
 
     def given(self, *names: str) -> dict[str, Any]:
-        """Return those params of these names that there are."""
-        return {name: self.asked.params[name] for name in names if name in self.asked.params}
+        """Return those params of these names that there are; null is none."""
+        params = self.asked.params
+        return {name: params[name] for name in names if params.get(name) is not None}
 
     def meaning(self, name: str) -> tuple[str, str] | None:
         """Return the op that a tool's name means, or meant."""

@@ -293,9 +293,11 @@ class PersistentLife:
             case Stray() | Quarantined() | ModuleLog():
                 self._setting.keep(self.id, item)
                 self._start.note_instead(item)
-                if isinstance(item, Stray) and item.named is not None and len(self._calls) == 1:
-                    (call,) = self._calls.values()
-                    call.instead = item
+                if isinstance(item, Stray) and (
+                    item.words or (item.named is not None and len(self._calls) == 1)
+                ):
+                    for call in self._calls.values():
+                        call.instead = item
             case Ready():
                 self._ready(item)
             case Described():

@@ -1,0 +1,137 @@
+"""What servers write that is not quite a message of JSON-RPC, and what it clearly means.
+
+    no JSON, but readable (`mended_json`), or JSON after other words  -> what it says
+    an array                                                          -> a batch
+    an object that is no message                                      -> the message that is meant
+    neither, but it shows whose answer it is                          -> that request fails
+
+A server's own line is never trusted further than it is clear: without `"jsonrpc"` it is a message
+only if it answers what is open, or has a method of MCP; programs log in JSON, too.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from protocol.connection import Notice
+from protocol.dialects.mcp.rpc import (
+    INTERNAL_ERROR,
+    RpcAnswer,
+    RpcId,
+    RpcMessage,
+    meant_id,
+    message_of,
+)
+from protocol.errors import Reason
+from protocol.json_line import LONE_SURROGATES, Fault
+from protocol.mended_json import MENDED_BYTES, SURROGATES, mended
+from protocol.problem import literal
+
+BATCH = 1000
+"""Messages in one line: each takes some 10 us."""
+
+BEFORE = "what stands before it left out"
+
+FRAMED = (
+    "frames its messages with Content-Length headers, as LSP does; MCP over stdio has one message "
+    "a line"
+)
+_HEADER = re.compile(rb"\s*Content-Length\s*:\s*\d+\s*", re.IGNORECASE)
+
+_ID = rb"""["']?id["']?\s*:\s*["']?([\w.-]{1,64})["']?\s*"""
+_VERSION = rb"""["']?jsonrpc["']?\s*:\s*["']?[\d.]+["']?\s*"""
+_OUTCOME = rb"""["']?(?:result|error)["']?\s*:"""
+_BEGINS = rb"[^{}]*\{\s*"
+_HEAD = re.compile(
+    rb"%b(?:%b,\s*)?%b,\s*(?:%b,\s*)?%b" % (_BEGINS, _VERSION, _ID, _VERSION, _OUTCOME)
+)
+_OTHER_HEAD = re.compile(rb"%b(?:%b,\s*)?%b" % (_BEGINS, _VERSION, _OUTCOME))
+_TAIL = re.compile(
+    rb"""[}\]"']\s*,\s*(?:%b,\s*)?%b(?:,\s*%b)?,?\s*\}\s*\Z""" % (_VERSION, _ID, _VERSION)
+)
+_TAIL_BYTES = 200
+_MESSAGE = re.compile(rb'\{\s*"(?:jsonrpc|id|result|error|method)"\s*:')
+
+
+def is_header(line: bytes) -> bool:
+    """Tell whether a line is a header of the framing that LSP has."""
+    return _HEADER.fullmatch(line) is not None
+
+
+def shown_id(line: bytes) -> RpcId | None:
+    """Return the id of the answer that an unreadable line begins or ends as, if it shows one.
+
+    Deeper in it there may be ids of other things; of a request of the server's own it is not ours.
+    """
+    found = _HEAD.match(line)
+    if found is None and _OTHER_HEAD.match(line):
+        found = _TAIL.search(line[-_TAIL_BYTES:])
+    return None if found is None else meant_id(found[1].decode())
+
+
+def reread(line: bytes, fault: Fault) -> tuple[Any, list[str]] | None:
+    """Return what a line says that is no message, and what in it was read as what, if anything."""
+    try:
+        if fault.reason in (Reason.INVALID_EVENT, Reason.NOT_OBJECT):
+            return msgspec.json.decode(line), []
+        found = mended(line)
+        begins = None if found is not None else _MESSAGE.search(line, 1, MENDED_BYTES)
+        if begins is None:
+            return found
+        return msgspec.json.decode(line[begins.start() :]), [BEFORE]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def notice_of(fault: Fault, repairs: list[str]) -> Notice:
+    """Return the warning of a line that was read all the same."""
+    if repairs == [SURROGATES]:
+        return Notice(*LONE_SURROGATES)
+    words = f"{fault.message}; it was read all the same, with {' and '.join(repairs)}"
+    return Notice(str(fault.reason), words)
+
+
+def meant(document: dict[str, Any], line: bytes) -> tuple[RpcMessage, list[str]]:
+    """Return the message that an object is, or clearly means, and what is odd about it."""
+    odd: list[str] = []
+    message = {**document, "jsonrpc": "2.0"}
+    if document.get("jsonrpc") != "2.0":
+        odd.append('it does not say "jsonrpc":"2.0"')
+    result, error, method = (document.get(one) for one in ("result", "error", "method"))
+    if "method" in document and (result is not None or error is not None):
+        del message["method"]
+        odd.append("it is an answer with a method")
+    if "method" in message:
+        if document.get("id", "") is None and str(method).startswith("notifications/"):
+            del message["id"]
+            odd.append("it is a notification with an id")
+        return message_of(message, line), odd
+    if error is not None and not error and result is not None:
+        del message["error"]
+        odd.append("it has a result and an error")
+    elif error is not None:
+        message["error"] = _error(error)
+        odd += [] if message["error"] == error else ["its error has no number as its code"]
+    named = document.get("id")
+    message["id"] = rpc_id = meant_id(named)
+    if rpc_id is None and isinstance(result, dict) and "error" not in message:
+        shown = f"id {literal(named)}" if "id" in document else "no id"
+        return RpcAnswer(None, result, shown), odd
+    return message_of(message, line), odd
+
+
+def _error(error: Any) -> dict[str, Any]:
+    given = error if isinstance(error, dict) else {"message": error}
+    code, words = given.get("code"), given.get("message")
+    if not isinstance(words, str):
+        words = "" if type(code) is int and words is None else literal(error)
+    if type(code) is not int:
+        try:
+            code = int(code or "")
+        except (TypeError, ValueError, OverflowError):
+            words = f"{code}: {words}" if isinstance(code, str) else words
+            code = INTERNAL_ERROR
+    return {"code": code, "message": words, "data": given.get("data", error)}

@@ -1,0 +1,50 @@
+"""Read a line that is no JSON, where it is clear what is meant by it.
+
+Only for lines that the strict reader has refused (`json_line.read_object`). `json` reads what
+msgspec does not: NaN, Infinity, and control characters that stand in a string as they are.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from protocol.json_line import is_utf8, without_lone_surrogates
+from protocol.malformed_json import is_utf16
+from protocol.weight import LONG_BYTES
+
+MENDED_BYTES = LONG_BYTES
+"""A longer line is not mended: one of this length takes up to 40 ms of everybody's time."""
+
+SURROGATES = "half characters as \\ufffd"
+
+_CP1252 = {0xDC00 + byte: bytes([byte]).decode("cp1252", "replace") for byte in range(128, 256)}
+"""What each byte means that is no UTF-8, by the stand-in with which it is decoded."""
+
+
+def mended(line: bytes) -> tuple[Any, list[str]] | None:
+    """Return what a line says, and what in it was read as what; None if that is not clear."""
+    if len(line) > MENDED_BYTES or is_utf16(line):
+        return None
+    repairs: list[str] = []
+    whole = without_lone_surrogates(line)
+    if whole is not None:
+        repairs.append(SURROGATES)
+    text = (whole or line).decode(errors="surrogateescape")
+    if not is_utf8(line):
+        repairs.append("bytes that are no UTF-8 as Windows-1252")
+        text = text.translate(_CP1252)
+    constants: list[str] = []
+    try:
+        try:
+            value = json.loads(text, parse_constant=constants.append)
+        except json.JSONDecodeError as error:
+            if "control character" not in error.msg:
+                raise
+            value = json.loads(text, strict=False, parse_constant=constants.append)
+            repairs.append("control characters as they stand there")
+    except (ValueError, RecursionError):
+        return None
+    if constants:
+        repairs.append("NaN and Infinity as null")
+    return value, repairs
