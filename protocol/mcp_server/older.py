@@ -1,6 +1,7 @@
 """Answers as the older revisions have them: what one has no form for is said in words, or left out.
 
 structured content, and output schemas    that are of no object: from 2026-07-28 on
+true and false                            as schemas of a property: from 2026-07-28 on
 links to resources in content             from 2025-06-18 on
 sound in content                          from 2025-03-26 on
 """
@@ -11,6 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from protocol.dialects.mcp.greeting import MODERN
+from protocol.mcp_server.mending import OlderSchema, fits, object_schema
+from protocol.problem import described
 
 _SINCE = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
 
@@ -33,14 +36,25 @@ def result_for(revision: str, result: Mapping[str, Any]) -> Mapping[str, Any]:
     return result
 
 
-def definition_for(revision: str, definition: dict[str, Any]) -> dict[str, Any]:
-    """Return the definition of a tool as a revision has it."""
-    schema = definition.get("outputSchema")
-    if revision == MODERN or schema is None:
+def definition_for(
+    revision: str, definition: dict[str, Any], problems: list[str] | None = None
+) -> dict[str, Any]:
+    """Return the definition of a tool, mended before, as a revision has it."""
+    if revision == MODERN:
         return definition
-    if isinstance(schema, dict) and schema.get("type") == "object":
-        return definition
-    return {key: value for key, value in definition.items() if key != "outputSchema"}
+    found = definition
+    for name in ("inputSchema", "outputSchema"):
+        schema = definition.get(name)
+        if schema is None or fits(schema, OlderSchema):
+            continue
+        if name == "outputSchema" and schema.get("type") != "object":
+            found = {key: value for key, value in found.items() if key != name}
+            if problems is not None:
+                said = described(schema["type"]) if "type" in schema else "missing"
+                problems.append(f"'type' of 'outputSchema' is {said}, so the schema is left out")
+        else:
+            found = {**found, name: object_schema(schema, OlderSchema, name, [])}
+    return found
 
 
 def _message(revision: str, message: Any) -> Any:

@@ -216,4 +216,4 @@ class Introduction:
 
 
 def _warning(words: str) -> ModuleLog:
-    return ModuleLog(Log(version="0", level="warn", message=words))
+    return ModuleLog(Log(version="0", level="warn", message=words), is_finding=True)
