@@ -7,8 +7,9 @@ whole list, or the whole result. What fits is returned as it is, the same object
 from __future__ import annotations
 
 from datetime import datetime
+from functools import cache
 from types import UnionType
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -142,7 +143,7 @@ def mended(value: dict[str, Any], shape: type[Shape], problems: list[str]) -> di
     if fits(value, shape):
         return value
     found = dict(value)
-    for field in msgspec.structs.fields(shape):
+    for field in _fields(shape):
         name = field.encode_name
         if name not in value:
             continue
@@ -155,6 +156,9 @@ def mended(value: dict[str, Any], shape: type[Shape], problems: list[str]) -> di
     return found
 
 
+_fields = cache(msgspec.structs.fields)
+
+
 def _fitting(value: Any, wanted: Any, problems: list[str]) -> Any:
     """Return a value, perhaps mended, or UNSET."""
     for one in get_args(wanted) if isinstance(wanted, UnionType) else (wanted,):
@@ -165,8 +169,8 @@ def _fitting(value: Any, wanted: Any, problems: list[str]) -> Any:
         if isinstance(one, type) and issubclass(one, Shape) and isinstance(value, dict):
             found = mended(value, one, problems)
             return found if fits(found, one) else UNSET
-        if isinstance(value, list) and (of := get_args(one)):
-            fitting = (_fitting(each, of[0], problems) for each in value)
+        if isinstance(value, list) and get_origin(one) is list:
+            fitting = (_fitting(each, get_args(one)[0], problems) for each in value)
             kept = [each for each in fitting if each is not UNSET]
             if len(kept) < len(value):
                 problems.append(f"{described(value)} is left with {len(kept)} of {len(value)}")
@@ -186,6 +190,22 @@ def mended_tool(tool: dict[str, Any], problems: list[str]) -> dict[str, Any]:
         problems.append(f"'outputSchema' {fault} and is left out")
         found = {key: value for key, value in found.items() if key != "outputSchema"}
     return found
+
+
+def older_tool(tool: dict[str, Any], problems: list[str]) -> dict[str, Any]:
+    """Return a mended definition as the revisions before 2026-07-28 have it."""
+    found, output = tool, tool.get("outputSchema")
+    schema = object_schema(tool["inputSchema"], OlderSchema, "inputSchema", problems)
+    if schema is not tool["inputSchema"]:
+        found = {**found, "inputSchema": schema}
+    if output is None or fits(output, OlderSchema):
+        return found
+    if output.get("type") == "object":
+        output = object_schema(output, OlderSchema, "outputSchema", problems)
+        return {**found, "outputSchema": output}
+    said = described(output["type"]) if "type" in output else "missing"
+    problems.append(f"'type' of 'outputSchema' is {said}, so the schema is left out")
+    return {key: value for key, value in found.items() if key != "outputSchema"}
 
 
 def mended_resource(

@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from protocol.dialects.mcp.greeting import MODERN
-from protocol.mcp_server.mending import OlderSchema, fits, object_schema
-from protocol.problem import described
+from protocol.mcp_server.mending import older_tool
 
 _SINCE = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
 
@@ -36,25 +35,9 @@ def result_for(revision: str, result: Mapping[str, Any]) -> Mapping[str, Any]:
     return result
 
 
-def definition_for(
-    revision: str, definition: dict[str, Any], problems: list[str] | None = None
-) -> dict[str, Any]:
+def definition_for(revision: str, definition: dict[str, Any]) -> dict[str, Any]:
     """Return the definition of a tool, mended before, as a revision has it."""
-    if revision == MODERN:
-        return definition
-    found = definition
-    for name in ("inputSchema", "outputSchema"):
-        schema = definition.get(name)
-        if schema is None or fits(schema, OlderSchema):
-            continue
-        if name == "outputSchema" and schema.get("type") != "object":
-            found = {key: value for key, value in found.items() if key != name}
-            if problems is not None:
-                said = described(schema["type"]) if "type" in schema else "missing"
-                problems.append(f"'type' of 'outputSchema' is {said}, so the schema is left out")
-        else:
-            found = {**found, name: object_schema(schema, OlderSchema, name, [])}
-    return found
+    return definition if revision == MODERN else older_tool(definition, [])
 
 
 def _message(revision: str, message: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from protocol.descriptor.model import Descriptor
-from protocol.dialects.mcp.greeting import Agreed
+from protocol.dialects.mcp.greeting import MODERN, Agreed
 from protocol.frames import encode
 from protocol.mcp_server.mending import (
     Prompt,
@@ -22,8 +22,8 @@ from protocol.mcp_server.mending import (
     mended,
     mended_resource,
     mended_tool,
+    older_tool,
 )
-from protocol.mcp_server.older import definition_for
 from protocol.plain_args import plain_acceptance
 from protocol.problem import described, quoted
 from protocol.weight import is_deeper
@@ -227,7 +227,8 @@ class ServerLists:
         match name:
             case "tools/list":
                 tool = mended_tool(entry, problems)
-                listing.tools[named] = definition_for(self.agreed.revision, tool, problems)
+                is_modern = self.agreed.revision == MODERN
+                listing.tools[named] = tool if is_modern else older_tool(tool, problems)
             case "prompts/list":
                 mended(entry, Prompt, problems)
             case "resources/list":
