@@ -302,6 +302,8 @@ class ModuleLog(msgspec.Struct, frozen=True):
     """A `log` event outside any request."""
 
     event: Log
+    is_finding: bool = False
+    """Whether it is what the dialect found of a definition, and no word of the module's."""
 
 
 OfRequest = EventReceived | Answered | Unanswered | Asked | Warned | Violated | HostCalled

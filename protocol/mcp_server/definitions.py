@@ -1,8 +1,9 @@
 """The definitions that a client is given: those of a module as it wrote them, or made of its ops.
 
 What an MCP server, or a module's `describe`, says of a tool is given back as it is, but for the
-name, and for a description where there is none. An op of which nothing more is said than its
-`inputs` becomes a tool by that. Entries that make no sense are left out: nobody could call them.
+name, for a description where there is none, and for what strict clients refuse (`mending`). An op
+of which nothing more is said than its `inputs` becomes a tool by that. Entries that make no sense
+are left out: nobody could call them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,14 @@ from typing import Any
 import msgspec
 
 from protocol.dialects.mcp.catalogue import OPS
+from protocol.mcp_server.mending import (
+    Prompt,
+    Resource,
+    Template,
+    mended,
+    mended_resource,
+    mended_tool,
+)
 
 PROMPTS, RESOURCES, TEMPLATES = "prompts", "resources", "resource_templates"
 
@@ -30,17 +39,17 @@ class Tool(msgspec.Struct, frozen=True):
 def tools_of(said: Mapping[str, Any], summary: str | None) -> Iterator[Tool]:
     """Give the tools of a module that says so much of itself; `summary` is its descriptor's."""
     inputs, outputs = _object(said, "inputs"), _object(said, "outputs")
-    defined = {
-        one["name"]: one
-        for one in _entries(said, "tools", "name")
-        if isinstance(one.get("inputSchema"), dict)
-    }
+    defined = {one["name"]: one for one in _entries(said, "tools", "name")}
     own = frozenset(OPS) if _is_more_than_tools(said) else frozenset()
     for op in dict.fromkeys([*defined, *inputs]):
         if op in defined:
-            yield Tool(op, _described(defined[op], op, summary))
+            definition = defined[op]
+            if not isinstance(definition.get("inputSchema"), dict):
+                definition = {**definition, "inputSchema": inputs.get(op)}
+            yield Tool(op, _described(mended_tool(definition, []), op, summary))
         elif op not in own:
-            yield Tool(op, _made(op, inputs[op], outputs.get(op), summary))
+            made = _made(op, inputs[op], outputs.get(op), summary)
+            yield Tool(op, mended_tool(made, []))
 
 
 def _is_more_than_tools(said: Mapping[str, Any]) -> bool:
@@ -70,19 +79,19 @@ def _words(op: str, summary: str | None) -> str:
     return f"{op}: {summary}" if summary else op
 
 
-def prompts_of(said: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the prompts of a module."""
-    return _entries(said, PROMPTS, "name")
+def prompts_of(said: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Give the prompts of a module."""
+    return (mended(one, Prompt, []) for one in _entries(said, PROMPTS, "name"))
 
 
-def resources_of(said: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the resources of a module that it names one by one."""
-    return _entries(said, RESOURCES, "uri")
+def resources_of(said: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Give the resources of a module that it names one by one."""
+    return (mended_resource(one, Resource, []) for one in _entries(said, RESOURCES, "uri"))
 
 
-def templates_of(said: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the resources of a module that it names by a pattern."""
-    return _entries(said, TEMPLATES, "uriTemplate")
+def templates_of(said: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Give the resources of a module that it names by a pattern."""
+    return (mended_resource(one, Template, []) for one in _entries(said, TEMPLATES, "uriTemplate"))
 
 
 def unlisted_of(said: Mapping[str, Any]) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Answers as the older revisions have them: what one has no form for is said in words, or left out.
 
 structured content, and output schemas    that are of no object: from 2026-07-28 on
+true and false                            as schemas of a property: from 2026-07-28 on
 links to resources in content             from 2025-06-18 on
 sound in content                          from 2025-03-26 on
 """
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from protocol.dialects.mcp.greeting import MODERN
+from protocol.mcp_server.mending import older_tool
 
 _SINCE = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
 
@@ -34,13 +36,8 @@ def result_for(revision: str, result: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def definition_for(revision: str, definition: dict[str, Any]) -> dict[str, Any]:
-    """Return the definition of a tool as a revision has it."""
-    schema = definition.get("outputSchema")
-    if revision == MODERN or schema is None:
-        return definition
-    if isinstance(schema, dict) and schema.get("type") == "object":
-        return definition
-    return {key: value for key, value in definition.items() if key != "outputSchema"}
+    """Return the definition of a tool, mended before, as a revision has it."""
+    return definition if revision == MODERN else older_tool(definition, [])
 
 
 def _message(revision: str, message: Any) -> Any:

@@ -43,6 +43,10 @@ async def examine(exam: Examination) -> None:
         _judge_introduction(exam, trial, description)
     else:
         exam.find("introduction", Status.HOLDS)
+        if trial.findings:
+            words = "of its lists, clients get some definitions mended, or not at all"
+            told = tuple(trial.findings)
+            exam.find("introduction", Status.WARNING, words, exchanged=told)
     exam.inapplicable |= {"cancel", "flow"}.difference(description.get("features", ()))
     # As a daemon does: what the descriptor says of args counts.
     stated = {"inputs": exam.descriptor.inputs, "outputs": exam.descriptor.outputs}

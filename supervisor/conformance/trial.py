@@ -39,6 +39,7 @@ from protocol.connection import (
     Violated,
     Warned,
 )
+from protocol.connection import ModuleLog as ModuleLogged
 from protocol.descriptor.model import Descriptor
 from protocol.dialects import DIALECTS
 from protocol.errors import Outcome, Reason
@@ -190,6 +191,8 @@ class Trial:
         self.answered: dict[str, Answered] = {}
         self.noise: list[Notice] = []
         """What was set aside."""
+        self.findings: list[str] = []
+        """What is odd about its definitions, of a dialect that looks at them."""
         self.notices: list[Notice] = []
         """All else that was not accepted."""
         self.strays: list[str] = []
@@ -327,6 +330,8 @@ class Trial:
                 self._take_answer(item)
             case OutOfStep():
                 self.is_out_of_step = True
+            case ModuleLogged(event=event, is_finding=True):
+                self.findings.append(event.message)
             case HostCalled():
                 words = "`stdiod check` grants no calls to the host"
                 self.dialogue.refuse(item, words, Reason.CAPABILITY)

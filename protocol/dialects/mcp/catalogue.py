@@ -1,7 +1,8 @@
 """What a server offers: its lists page by page within bounds, and the description they make.
 
 A definition is kept as the server wrote it, all fields of it; only the name must make sense. What
-does not fit is left out with a word for the log, and the rest is served. While a list is asked for
+does not fit is left out with a word for the log, and the rest is served. What strict clients refuse
+is said, too: they get it mended (`protocol.mcp_server`). While a list is asked for
 anew, the old one counts.
 """
 
@@ -12,8 +13,17 @@ from typing import Any
 import msgspec
 
 from protocol.descriptor.model import Descriptor
-from protocol.dialects.mcp.greeting import Agreed
+from protocol.dialects.mcp.greeting import MODERN, Agreed
 from protocol.frames import encode
+from protocol.mcp_server.mending import (
+    Prompt,
+    Resource,
+    Template,
+    mended,
+    mended_resource,
+    mended_tool,
+    older_tool,
+)
 from protocol.plain_args import plain_acceptance
 from protocol.problem import described, quoted
 from protocol.weight import is_deeper
@@ -33,6 +43,9 @@ LIST_BYTES = 4 << 20
 
 TTL_S = 86_400.0
 """A list that is said to last longer is looked at again for an op that nobody knows."""
+
+PROBLEMS = 8
+"""Told of one definition."""
 
 DEPTH = 64
 """How deep a definition may nest: it is encoded again for whoever asks."""
@@ -121,6 +134,8 @@ class _Listing:
 
     def __init__(self) -> None:
         self.entries: dict[str, dict[str, Any]] = {}
+        self.tools: dict[str, dict[str, Any]] = {}
+        """The tools as clients get them."""
         self.size_bytes = 0
         self.pages = 0
         self.cursors: set[str] = set()
@@ -134,6 +149,8 @@ class ServerLists:
         self.complaints: list[str] = []
         """What was left out and why, as clauses; whoever has told them clears it."""
         self._lists: dict[str, dict[str, dict[str, Any]]] = {}
+        self._tools: dict[str, dict[str, Any]] = {}
+        """Those of the list, as clients get them."""
         self._unlisted: dict[str, str] = {}
         """Why there is no list, of those that could not be had."""
         self._coming: dict[str, _Listing] = {}
@@ -190,6 +207,8 @@ class ServerLists:
         if name == TOOLS:
             self.ttl_s = _ttl_s(result.get("ttlMs"))
         self._lists[name] = listing.entries
+        if name == TOOLS:
+            self._tools = listing.tools
         del self._coming[name]
         self._unlisted.pop(name, None)
         return None
@@ -215,8 +234,28 @@ class ServerLists:
             listing.size_bytes += len(encode(entry))
             if listing.size_bytes > LIST_BYTES:
                 return f"makes it longer than {LIST_BYTES} bytes, which is the most it may be"
+            self._look_for_odd_fields(name, listing, entry)
             listing.entries[entry[LISTS[name].named_by]] = entry
         return None
+
+    def _look_for_odd_fields(self, name: str, listing: _Listing, entry: dict[str, Any]) -> None:
+        problems: list[str] = []
+        named = entry[LISTS[name].named_by]
+        match name:
+            case "tools/list":
+                tool = mended_tool(entry, problems)
+                is_modern = self.agreed.revision == MODERN
+                listing.tools[named] = tool if is_modern else older_tool(tool, problems)
+            case "prompts/list":
+                mended(entry, Prompt, problems)
+            case "resources/list":
+                mended_resource(entry, Resource, problems)
+            case "resources/templates/list":
+                mended_resource(entry, Template, problems)
+        if problems:
+            words = "; ".join(problems[:PROBLEMS])
+            more = f"; and {len(problems) - PROBLEMS} more" if len(problems) > PROBLEMS else ""
+            self.complaints.append(f"{name}: {quoted(named)}: {words}{more}")
 
     def _entry_problem(self, name: str, listing: _Listing, entry: Any) -> str | None:
         named_by = LISTS[name].named_by
@@ -229,11 +268,6 @@ class ServerLists:
             return f"{quoted(named)} stands there twice"
         if is_deeper(entry, DEPTH):
             return f"{quoted(named)} is nested more than {DEPTH} levels deep"
-        if name == TOOLS and not isinstance(entry.get("inputSchema"), dict):
-            shown = described(entry.get("inputSchema"))
-            self.complaints.append(
-                f"{name}: the inputSchema of {quoted(named)} is {shown}, it must be an object"
-            )
         return None
 
     @property
@@ -254,9 +288,9 @@ class ServerLists:
 
     def description(self, descriptor: Descriptor) -> dict[str, Any]:
         """Return what `describe` answers, with the definitions as they came."""
-        agreed, tools = self.agreed, self._lists.get(TOOLS, {})
+        agreed = self.agreed
         inputs = {op: one.args for op in OPS if (one := self.op_of_server(op)) is not None}
-        inputs |= {op: _schema(one.get("inputSchema")) for op, one in tools.items()}
+        inputs |= {op: one["inputSchema"] for op, one in self._tools.items()}
         version = agreed.server.get("version")
         described_as: dict[str, Any] = {
             "name": descriptor.name,
@@ -265,9 +299,7 @@ class ServerLists:
             "capabilities": list(descriptor.capabilities),
             "inputs": inputs,
             "outputs": {
-                op: one["outputSchema"]
-                for op, one in tools.items()
-                if isinstance(one.get("outputSchema"), dict)
+                op: one["outputSchema"] for op, one in self._tools.items() if "outputSchema" in one
             },
             "mcp": {
                 "era": str(agreed.era),
@@ -290,7 +322,3 @@ def _ttl_s(ttl_ms: Any) -> float:
     if type(ttl_ms) not in (int, float) or not ttl_ms > 0:
         return 0.0
     return float(min(ttl_ms / 1000, TTL_S))
-
-
-def _schema(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {"type": "object"}

@@ -300,4 +300,4 @@ class Introduction:
 
 
 def _warning(words: str) -> ModuleLog:
-    return ModuleLog(Log(version="0", level="warn", message=words))
+    return ModuleLog(Log(version="0", level="warn", message=words), is_finding=True)

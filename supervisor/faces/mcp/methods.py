@@ -51,11 +51,8 @@ CAPABILITIES: dict[str, Any] = {
     "logging": {},
 }
 
-PAGE = 500
-"""Entries of a list in one answer."""
-
 PAGE_BYTES = 1 << 20
-"""Of these, as many as take so much together: their lengths are the modules'. One may be longer."""
+"""Of the entries of a list, as many as take so much together: many clients read no second page."""
 
 TTL_MS = 0
 """A change is told of at once; a list may be another one the next moment."""
@@ -126,7 +123,7 @@ def _page(
     revision, size = asked.client.revision, 0
     page: list[msgspec.Raw] = []
     try:
-        for name in names[at : at + PAGE]:
+        for name in names[at:]:
             encoded = encode(definition_for(revision, entries[name]))
             size += len(encoded)
             if page and size > PAGE_BYTES:
