@@ -95,7 +95,11 @@ def _typed(document: dict[str, Any], whence: dict[str, str]) -> Descriptor:
             **({} if transport["type"] == "stdio" else {"command": ()}),
         },
         # Not strict: an integer may be written 5.0. Everything else has been checked.
-        "supervision": msgspec.convert(document.get("supervision", {}), Supervision, strict=False),
+        "supervision": msgspec.convert(
+            {"restart": dialect.restart, **document.get("supervision", {})},
+            Supervision,
+            strict=False,
+        ),
         "hook": None if hook is None else msgspec.convert(hook, Hook, strict=False),
         **whence,
     }

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from protocol.connection import Connection, Memory, NewId, Request
-from protocol.descriptor.model import Descriptor, Lifecycle, StdoutPolicy
+from protocol.descriptor.model import Descriptor, Lifecycle, Restart, StdoutPolicy
 from protocol.dialects.exec import ExecConnection
 from protocol.dialects.mcp.connection import McpConnection
 from protocol.dialects.mcp.spans import span_attributes
@@ -31,6 +31,8 @@ class Dialect(msgspec.Struct, frozen=True):
     """Whether a process can be asked `health` and `describe`; else the host answers."""
     remembers: bool = False
     """Whether what its connections leave to those that follow is kept beyond the daemon's life."""
+    restart: Restart = Restart.PERMANENT
+    """The default: servers of others may end when they are idle."""
     keeps_warm: bool = True
     """Whether a process per invocation can be started before it is known what it is to do."""
     span_attributes: SpanAttributes | None = None
@@ -53,6 +55,7 @@ DIALECTS: dict[str, Dialect] = {
         stdout=StdoutPolicy.TOLERANT,
         answers_probes=True,
         remembers=True,
+        restart=Restart.ON_DEMAND,
         span_attributes=span_attributes,
     ),
     "module": Dialect(
