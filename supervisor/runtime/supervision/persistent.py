@@ -30,6 +30,7 @@ from protocol.connection import (
     Flow,
     HostCalled,
     ModuleLog,
+    Notified,
     OfProcess,
     OutOfStep,
     Quarantined,
@@ -290,8 +291,8 @@ class PersistentLife:
                 self._ready(item)
             case Described():
                 self._setting.descriptions.change(self.id, item.description)
-            case ResourceUpdated(uri=uri):
-                self._setting.host.observer.resource_updated(self._setting.descriptor.name, uri)
+            case ResourceUpdated() | Notified():
+                self._setting.host.observer.told(self._setting.descriptor.name, item)
             case StartFailed():
                 self._start.fail(Ended(item.reason, item.message))
             case StartAgain():
@@ -332,8 +333,9 @@ class PersistentLife:
     def _cut_off(self, pipe: str, consequence: str) -> None:
         if self._closed:
             return
-        idle = self._start.was_ready and not self._calls and self._nursery is not None
-        if idle and self._setting.descriptor.supervision.restart is Restart.ON_DEMAND:
+        on_demand = self._setting.descriptor.supervision.restart is Restart.ON_DEMAND
+        idle = self._start.was_ready and not self._calls
+        if on_demand and idle and self._nursery is not None:
             self._closed = True  # it may be on its way to an end while idle
             self._nursery.start_soon(self._replace_unless_it_ends, pipe)
         else:
