@@ -250,6 +250,14 @@ class ResourceUpdated(msgspec.Struct, frozen=True):
     uri: str
 
 
+class Notified(msgspec.Struct, frozen=True):
+    """A notification of an extension, which means nothing here: its line has `size_bytes`."""
+
+    method: str
+    params: dict[str, Any]
+    size_bytes: int
+
+
 class Alive(msgspec.Struct, frozen=True):
     """The module showed that it is not stuck: with a request of that id, or altogether."""
 
@@ -313,6 +321,7 @@ OfProcess = (
     | StartAgain
     | Described
     | ResourceUpdated
+    | Notified
     | Alive
     | OutOfStep
     | Quarantined

@@ -102,7 +102,12 @@ def _supervision(document: dict[str, Any], dialect: Dialect) -> dict[str, Any]:
         if fetches(document["transport"]["command"]):
             timeouts["start_s"] = own.get("start_s", FETCH_S)
         timeouts["total_s"] = own.get("total_s", max(timeouts["total_s"], timeouts["invoke_s"]))
-    return {"concurrency": dialect.concurrency, **given, "timeouts": timeouts}
+    return {
+        "concurrency": dialect.concurrency,
+        "restart": dialect.restart,
+        **given,
+        "timeouts": timeouts,
+    }
 
 
 _NO_ARGS: dict[str, Any] = {"type": "object", "additionalProperties": False}

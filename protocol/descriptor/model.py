@@ -65,11 +65,13 @@ class Start(StrEnum):
 
 
 class Restart(StrEnum):
-    """OTP's restart types: always, after an abnormal end only, never."""
+    """OTP's restart types: always, after an abnormal end only, never; and one more."""
 
     PERMANENT = "permanent"
     TRANSIENT = "transient"
     TEMPORARY = "temporary"
+    ON_DEMAND = "on-demand"
+    """Always, but after an end with 0 while idle only when a request comes."""
 
 
 class Gate(StrEnum):

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from protocol.connection import Connection, Memory, NewId, Request
-from protocol.descriptor.model import Descriptor, Lifecycle, StdoutPolicy, Timeouts
+from protocol.descriptor.model import Descriptor, Lifecycle, Restart, StdoutPolicy, Timeouts
 from protocol.dialects.exec import ExecConnection
 from protocol.dialects.mcp.connection import McpConnection
 from protocol.dialects.mcp.spans import span_attributes
@@ -31,6 +31,8 @@ class Dialect(msgspec.Struct, frozen=True):
     """Whether a process can be asked `health` and `describe`; else the host answers."""
     remembers: bool = False
     """Whether what its connections leave to those that follow is kept beyond the daemon's life."""
+    restart: Restart = Restart.PERMANENT
+    """The default: servers of others may end when they are idle."""
     keeps_warm: bool = True
     """Whether a process per invocation can be started before it is known what it is to do."""
     concurrency: int = 1
@@ -65,6 +67,7 @@ DIALECTS: dict[str, Dialect] = {
         concurrency=16,
         timeouts=Timeouts(start_s=60.0, invoke_s=120.0),
         patient=True,
+        restart=Restart.ON_DEMAND,
         span_attributes=span_attributes,
     ),
     "module": Dialect(

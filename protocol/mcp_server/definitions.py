@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from protocol.dialects.mcp.catalogue import OPS
+from protocol.dialects.mcp.catalogue import EXTRAS, OPS
 from protocol.mcp_server.mending import (
     Prompt,
     Resource,
@@ -98,6 +98,13 @@ def unlisted_of(said: Mapping[str, Any]) -> dict[str, str]:
     """Return why lists of a hosted server could not be had, by `tools`, `PROMPTS` and so on."""
     found = _object(_object(said, "mcp"), "unlisted")
     return {field: why for field, why in found.items() if isinstance(why, str)}
+
+
+def extras_of(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the capabilities of a hosted server that MCP does not define."""
+    capabilities = _object(_object(said, "mcp"), "capabilities")
+    found = {field: capabilities.get(field) for field in EXTRAS}
+    return {field: value for field, value in found.items() if isinstance(value, dict)}
 
 
 def offers(said: Mapping[str, Any], op: str) -> bool:

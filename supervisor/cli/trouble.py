@@ -36,6 +36,12 @@ def in_trouble(module: dict[str, Any]) -> bool:
     return died is not None and died["reason"] != "stopped" and died["exit_code"] != 0
 
 
+def is_asleep(module: dict[str, Any]) -> bool:
+    """Tell whether a module ended by itself while it was idle, and waits for its next request."""
+    died = module["last_exit"]
+    return module["state"] == "down" and died is not None and died["reason"] == "idle"
+
+
 def trouble_first(modules: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the entries of `status` with those in trouble before all others, the worst first."""
     return sorted(modules, key=lambda one: severity(one["state"]) if in_trouble(one) else _NONE)

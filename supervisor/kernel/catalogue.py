@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import trio
 
+from protocol.connection import Notified
 from protocol.descriptor.model import Descriptor, Kind
 from supervisor.kernel.descriptions import RememberedDescriptions
 from supervisor.policy.lifecycle import SERVES
@@ -28,6 +29,10 @@ KNOWN_WITHIN_S = 10.0
 
 TELL_AFTER_S = 0.1
 """Modules come in crowds, when a daemon starts and when a directory changes: they are told once."""
+
+
+TakeNotified = Callable[[str, Notified], None]
+"""Takes a module's name, and what it tells."""
 
 
 class Offer(msgspec.Struct, frozen=True):
@@ -52,7 +57,7 @@ class Catalogue:
         self._descriptions = descriptions
         self._deadlines = deadlines
         self._timer: Timer | None = None
-        self._followers: dict[object, Callable[[], None]] = {}
+        self._followers: dict[object, tuple[Callable[[], None], TakeNotified]] = {}
         self._remembered: dict[str, tuple[msgspec.Raw, dict[str, Any]]] = {}
 
     def changed(self) -> None:
@@ -61,10 +66,15 @@ class Catalogue:
         if self._timer is None and self._followers:
             self._timer = self._deadlines.after(TELL_AFTER_S, self._tell)
 
-    def follow(self, changed: Callable[[], None]) -> Callable[[], None]:
+    def notified(self, module: str, told: Notified) -> None:
+        """Take note of a notification of an extension."""
+        for _, take in tuple(self._followers.values()):
+            take(module, told)
+
+    def follow(self, changed: Callable[[], None], notified: TakeNotified) -> Callable[[], None]:
         """Have `changed` called some time after a change; returns what ends that."""
         key = object()
-        self._followers[key] = changed
+        self._followers[key] = (changed, notified)
         return lambda: self._followers.pop(key, None) and None
 
     async def wait_known(self, principal: Principal) -> None:
@@ -162,5 +172,5 @@ class Catalogue:
 
     def _tell(self) -> None:
         self._timer = None
-        for changed in tuple(self._followers.values()):
+        for changed, _ in tuple(self._followers.values()):
             changed()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from protocol.connection import Notified, ResourceUpdated
 from protocol.descriptor.model import Descriptor
 from supervisor.kernel.catalogue import Catalogue
 from supervisor.kernel.descriptions import RememberedDescriptions, ops_of
@@ -64,9 +65,12 @@ class Chronicle:
         """Have it asked for what is followed."""
         self._updates.began(module)
 
-    def resource_updated(self, module: str, uri: str) -> None:
-        """Tell who follows it."""
-        self._updates.updated(module, uri)
+    def told(self, module: str, news: ResourceUpdated | Notified) -> None:
+        """Tell who follows the resource, or what modules offer."""
+        if isinstance(news, ResourceUpdated):
+            self._updates.updated(module, news.uri)
+        else:
+            self._catalogue.notified(module, news)
 
     def mounted(self, descriptor: Descriptor, *, again: bool = False) -> None:
         """Record `mount:add`."""

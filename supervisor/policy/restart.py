@@ -1,8 +1,8 @@
 """Whether, and when, a process that is gone comes back: intensity, backoff, restart types.
 
 Restart types and intensity are OTP's (supervisor behaviour: permanent, transient, temporary; more
-than `intensity` restarts in `period_s` is giving up). Ours beside them: exponential backoff, a
-later half-open retry, and rules for single exit codes and signals. Those come first:
+than `intensity` restarts in `period_s` is giving up). Ours beside them: `on-demand`, exponential
+backoff, a later half-open retry, and rules for single exit codes and signals. Those come first:
 
 1. an end that `never_on` names: the module is gone for good;
 2. an end that `restart_on` names: it is restarted, whatever the restart type says;
@@ -56,6 +56,8 @@ class RestartDecision(msgspec.Struct, frozen=True):
     history: History
     rule: RestartRule | None = None
     """The entry of `never_on` that forbids a restart."""
+    asleep: bool = False
+    """Whether a request is to start it again."""
 
 
 def after_end(
@@ -67,15 +69,19 @@ def after_end(
     now: float,
     draw: float,
     end: Exit | None = None,
+    idle: bool = False,
 ) -> RestartDecision:
     """Decide about a process that ended by itself, or that had to be replaced.
 
     `abnormal` is an exit code other than 0, a signal, or a replacement; `was_ready` tells that the
     process had been ready; `now` is a monotonic time in seconds; `draw` is random in [0, 1). `end`
-    is how the process ended, if there was one and it was not replaced.
+    is how the process ended, if there was one and it was not replaced; `idle` tells that it ended
+    by itself, with 0, while nothing was asked of it.
     """
     forbidden = _named("never_on", supervision.never_on, end)
     wanted = _named("restart_on", supervision.restart_on, end)
+    if idle and supervision.restart is Restart.ON_DEMAND and not (forbidden or wanted):
+        return RestartDecision(Input.GONE_FOR_GOOD, 0.0, history, asleep=True)
     if forbidden or not (wanted or _returns(supervision.restart, abnormal=abnormal)):
         return RestartDecision(Input.GONE_FOR_GOOD, 0.0, history, forbidden)
     recent = tuple(at for at in history.crashes if now - at < supervision.period_s)
@@ -104,7 +110,8 @@ def _named(field: str, entries: tuple[int | str, ...], end: Exit | None) -> Rest
 
 
 def _returns(restart: Restart, *, abnormal: bool) -> bool:
-    return restart is Restart.PERMANENT or (restart is Restart.TRANSIENT and abnormal)
+    always = restart in (Restart.PERMANENT, Restart.ON_DEMAND)
+    return always or (restart is Restart.TRANSIENT and abnormal)
 
 
 def backoff_s(backoff: Backoff, delayed: int, draw: float) -> float:

@@ -27,6 +27,7 @@ from protocol.connection import (
     LocalError,
     Memory,
     ModuleLog,
+    Notified,
     OfProcess,
     OutOfStep,
     Quarantined,
@@ -248,6 +249,8 @@ class _Process:
                 self._step("the module describes itself anew")
             case ResourceUpdated():
                 self._step(f"a resource has changed: {item.uri}")
+            case Notified():
+                self._step(f"a notification of an extension: {item.method}")
             case Alive():
                 pass
             case _:

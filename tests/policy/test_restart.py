@@ -164,6 +164,8 @@ def test_after_sustained_health_a_crash_is_the_first_again() -> None:
         (Restart.TRANSIENT, False, False),
         (Restart.TEMPORARY, True, False),
         (Restart.TEMPORARY, False, False),
+        (Restart.ON_DEMAND, True, True),
+        (Restart.ON_DEMAND, False, True),
     ],
 )
 def test_the_restart_type_decides_whether_a_process_returns(
@@ -175,6 +177,17 @@ def test_the_restart_type_decides_whether_a_process_returns(
     assert (decision.given is not Input.GONE_FOR_GOOD) is returns
     if not returns:
         assert decision == RestartDecision(Input.GONE_FOR_GOOD, 0.0, history)
+
+
+@pytest.mark.parametrize("restart", Restart)
+def test_only_on_demand_is_left_to_the_next_request_after_an_end_while_idle(
+    restart: Restart,
+) -> None:
+    history = History((1.0,), 1)
+    decision = end(Supervision(restart=restart), history, 2.0, abnormal=False, idle=True)
+    assert decision.asleep is (restart is Restart.ON_DEMAND)
+    if decision.asleep:
+        assert (decision.given, decision.history) == (Input.GONE_FOR_GOOD, history)
 
 
 def test_every_decision_is_one_of_the_four_ways_to_be_gone() -> None:

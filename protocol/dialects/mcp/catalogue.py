@@ -51,6 +51,13 @@ DEPTH = 64
 """How deep a definition may nest: it is encoded again for whoever asks."""
 
 
+EXTRAS = ("experimental", "extensions")
+"""The capabilities that hold others, which MCP does not define."""
+
+EXTRAS_BYTES = 64 << 10
+"""Of each of them, as JSON."""
+
+
 class _ListKind(msgspec.Struct, frozen=True):
     """How a list is asked for and answered; `field` holds the entries, `named_by` their name."""
 
@@ -145,9 +152,12 @@ class ServerLists:
     """The lists of one server."""
 
     def __init__(self, agreed: Agreed) -> None:
-        self.agreed = agreed
         self.complaints: list[str] = []
         """What was left out and why, as clauses; whoever has told them clears it."""
+        capabilities = dict(agreed.capabilities)
+        for field in EXTRAS:
+            self._mend_extras(capabilities, field)
+        self.agreed = msgspec.structs.replace(agreed, capabilities=capabilities)
         self._lists: dict[str, dict[str, dict[str, Any]]] = {}
         self._tools: dict[str, dict[str, Any]] = {}
         """Those of the list, as clients get them."""
@@ -166,6 +176,26 @@ class ServerLists:
             for name, one in LISTS.items()
             if one.capability in announced or self._lists.get(name)
         ]
+
+    @property
+    def extras(self) -> list[str]:
+        """The names of the capabilities that MCP does not define."""
+        return [one for field in EXTRAS for one in self.agreed.capabilities.get(field, ())]
+
+    def _mend_extras(self, capabilities: dict[str, Any], field: str) -> None:
+        said = capabilities.pop(field, None)
+        entries = said if isinstance(said, dict) else {}
+        kept = {
+            name: one
+            for name, one in entries.items()
+            if isinstance(one, dict) and not is_deeper(one, DEPTH)
+        }
+        kept = kept if len(encode(kept)) <= EXTRAS_BYTES else {}
+        if kept:
+            capabilities[field] = kept
+        if said is not None and kept != said:
+            words = f"which is to be objects up to {DEPTH} levels deep in {EXTRAS_BYTES} bytes"
+            self.complaints.append(f"{field} of its capabilities, {words}: the rest is left out")
 
     def begin(self, name: str) -> None:
         """Begin with a list's first page."""

@@ -37,6 +37,7 @@ from protocol.connection import (
     ModuleLog,
     NewId,
     Notice,
+    Notified,
     Quarantined,
     Received,
     Request,
@@ -50,7 +51,7 @@ from protocol.connection import (
 from protocol.descriptor.model import Descriptor, StdoutPolicy
 from protocol.dialects.mcp.calls import Calls
 from protocol.dialects.mcp.catalogue import ACCEPTED, CALL, CHANGED, OPS, SUBSCRIBE, UNSUBSCRIBE
-from protocol.dialects.mcp.greeting import DISCOVER
+from protocol.dialects.mcp.greeting import DISCOVER, META
 from protocol.dialects.mcp.inquiries import client_capabilities, client_result, host_call
 from protocol.dialects.mcp.introduction import Introduction
 from protocol.dialects.mcp.listening import LISTEN, Listening
@@ -78,13 +79,13 @@ from protocol.dialects.mcp.rpc import (
 from protocol.dialects.mcp.speaker import REQUEST_ID, Speaker
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import Log
-from protocol.frames import encode
+from protocol.frames import DEPTH, encode
 from protocol.framing import LineSplitter, Written
 from protocol.host_call import Chunk
 from protocol.json_line import Fault, excerpt, overlong_fault, read_object
 from protocol.problem import literal
 from protocol.replies import Operation
-from protocol.weight import LONG_BYTES, collector_paused
+from protocol.weight import LONG_BYTES, collector_paused, is_deeper
 
 PING = "ping"
 
@@ -94,6 +95,9 @@ IDS = 8
 PIECES = 10_000
 PIECES_BYTES = 1 << 16
 """Of a message over several lines."""
+
+NOTIFIED_BYTES = 1 << 20
+"""A longer notification of an extension is not passed on."""
 
 OPEN_INQUIRIES = 1024
 """Requests of the server's that wait for an answer; a further one is refused."""
@@ -294,7 +298,7 @@ class McpConnection:
             case RpcAnswer() as answer:
                 self._receive_answer(answer, line, received)
             case RpcNotification() as notification:
-                if not self._receive_notification(notification, received):
+                if not self._receive_notification(notification, len(line), received):
                     received.append(Stray(excerpt(line)))
             case RpcCall() as called:
                 self._receive_call(called, line, received)
@@ -318,7 +322,7 @@ class McpConnection:
             self._misnamed(answer, line, received)
 
     def _receive_notification(
-        self, notification: RpcNotification, received: list[Received]
+        self, notification: RpcNotification, size_bytes: int, received: list[Received]
     ) -> bool:
         """Take what the server tells; False if it is of nothing that is open."""
         method, params = notification.method, notification.params
@@ -336,8 +340,22 @@ class McpConnection:
                 received.append(ResourceUpdated(uri))
             case "notifications/subscriptions/acknowledged":
                 return self._listening.acknowledged(params, received)
+            case _ if method in CHANGED:
+                return self._introduction.changed(method, params)
             case _:
-                return method not in CHANGED or self._introduction.changed(method, params)
+                return self._pass_on(Notified(method, params, size_bytes), received)
+        return True
+
+    def _pass_on(self, told: Notified, received: list[Received]) -> bool:
+        catalogue = self._introduction.catalogue
+        if catalogue is None or not catalogue.extras or told.method in NOT_PASSED_ON:
+            return True
+        if told.size_bytes > NOTIFIED_BYTES or is_deeper(told.params, DEPTH):
+            return False
+        meta = told.params.get("_meta")
+        if isinstance(meta, dict):
+            meta.pop(f"{META}subscriptionId", None)  # it means nothing to others
+        received.append(told)
         return True
 
     @property
@@ -517,6 +535,15 @@ class McpConnection:
         else:
             self._calls.fail(only, fault, received)
 
+
+NOT_PASSED_ON = frozenset(
+    f"notifications/{one}"
+    for one in (
+        *("cancelled", "elicitation/complete", "initialized"),
+        *("roots/list_changed", "tasks/status"),
+    )
+)
+"""The notifications that MCP defines, and that nothing is done about here."""
 
 _OP_OF = {one.method: op for op, one in OPS.items()}
 

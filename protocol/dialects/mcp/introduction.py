@@ -212,6 +212,13 @@ class Introduction:
         self._asked = {}
         self._speaker.agreed = agreed
         catalogue = self.catalogue = ServerLists(agreed)
+        if catalogue.extras:
+            named = ", ".join(map(quoted, catalogue.extras[:8]))
+            words = (
+                f"has extensions or experimental capabilities ({named}): MCP clients are told of "
+            )
+            words += "them, and of their notifications, only through a view of this module alone"
+            received.append(ModuleLog(Log(version="0", level="info", message=words)))
         if not self._speaker.is_modern:
             self._speaker.notify("notifications/initialized", {})
         seconds = self._descriptor.supervision.timeouts.describe_s

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from protocol.connection import Answered, ModuleLog, Received, Request, Unanswered
-from protocol.dialects.mcp.catalogue import SUBSCRIBE
+from protocol.dialects.mcp.catalogue import EXTRAS, SUBSCRIBE
 from protocol.dialects.mcp.greeting import META
 from protocol.dialects.mcp.rpc import RpcError, RpcId, meant_id
 from protocol.dialects.mcp.speaker import Speaker
@@ -51,7 +51,7 @@ class Listening:
             for one in ("tools", "prompts", "resources")
             if isinstance(capabilities.get(one), dict) and capabilities[one].get("listChanged")
         }
-        if self._lists:
+        if self._lists or any(one in capabilities for one in EXTRAS):
             self._listen()
 
     def ask(self, request: Request, received: list[Received]) -> None:

@@ -133,13 +133,13 @@ def _module(one: dict[str, Any]) -> Finding:
     if state == "down" and one["wanted"] == "up" and one["waits_for"]:
         waits = ", ".join(one["waits_for"])
         return warn(AREA, f"down; it waits for {waits}", _WHY, subject=name)
-    if state == "down" and died is not None and died["reason"] != "stopped":
+    if state == "down" and died is not None and died["reason"] not in ("stopped", "idle"):
         return warn(AREA, words, hint, subject=name, evidence=tail)
     if one.get("missing"):
         missing = ", ".join(one["missing"])
         words += f"; it depends on modules that do not serve: {missing}"
         return warn(AREA, words, _WHY, subject=name, evidence=tail)
-    if one["restarts"] and died is not None and died["reason"] != "stopped":
+    if one["restarts"] and died is not None and died["reason"] not in ("stopped", "idle"):
         words += f"; {one['restarts']} restarts"
         return warn(AREA, words, hint, subject=name, evidence=tail)
     if said := warning(one):

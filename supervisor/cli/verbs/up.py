@@ -17,6 +17,7 @@ from supervisor.cli.quantities import count, duration
 from supervisor.cli.results import end_with_failure, print_json
 from supervisor.cli.status_table import note, of_project, warning
 from supervisor.cli.terminal import Ticker, one_line, state_word
+from supervisor.cli.trouble import is_asleep
 
 
 @click.command(epilog=example("up modules", "up modules --timeout 20", "up"))
@@ -132,7 +133,7 @@ def _follow(socket: Path, ticker: Ticker, timeout_s: float | None) -> dict[str, 
 
 
 def _serves(module: dict[str, Any]) -> bool:
-    return module["state"] in ("ready", "degraded")
+    return module["state"] in ("ready", "degraded") or is_asleep(module)
 
 
 def _report(status: dict[str, Any], late: list[dict[str, Any]], took_s: float) -> None:

@@ -79,7 +79,7 @@ class Method(msgspec.Struct, frozen=True):
 def _greet(request: McpRequest) -> None:
     def told(table: Table) -> None:
         client = request.asked.client
-        found: dict[str, Any] = {"capabilities": CAPABILITIES}
+        found: dict[str, Any] = {"capabilities": {**CAPABILITIES, **table.extras}}
         if table.instructions is not None:
             found["instructions"] = table.instructions
         if client.is_modern:

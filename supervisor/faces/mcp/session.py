@@ -19,7 +19,7 @@ import msgspec
 from protocol.dialects.mcp.greeting import INITIALIZE, META
 from protocol.dialects.mcp.rpc import INVALID_PARAMS, INVALID_REQUEST, RpcError, RpcId
 from protocol.errors import Reason
-from protocol.events import Progress
+from protocol.events import Log, Progress
 from protocol.mcp_server.client import LEVELS, LISTEN, McpClient, legacy_client, modern_client
 from protocol.problem import described
 from protocol.response import Response
@@ -115,12 +115,18 @@ def serve_modern(
 class McpSession:
     """A client of the older era."""
 
-    def __init__(self, whose: Whose, tell: Notify) -> None:
-        """Tell of what is of no request by `tell`."""
+    def __init__(
+        self,
+        whose: Whose,
+        tell: Notify,
+        congested: Callable[[], Congestion] = lambda: Congestion.NONE,
+    ) -> None:
+        """Tell of what is of no request by `tell`, less of it while its client is `congested`."""
         self.client: McpClient | None = None
         """What it said in `initialize`, once it has."""
         self._whose = whose
         self._tell = tell
+        self._congested = congested
         self._follows: Follow | None = None
         self._resources: dict[str, FollowedResource] = {}
         self._own: Mapping[str, OwnMethod] = {
@@ -153,8 +159,14 @@ class McpSession:
     def notified(self, method: str) -> None:
         """Take a notification of the client's."""
         if method == "notifications/initialized" and self.client and not self._follows:
-            self._follows = Follow(self._whose, self.client, self._changed)
+            told = (self._changed, self._tell, self._congested)
+            self._follows = Follow(self._whose, self.client, *told)
             self._follows.begin()
+
+    def resume(self) -> None:
+        """Have it go on: the client may have room again."""
+        if self._follows is not None:
+            self._follows.resume()
 
     def close(self) -> None:
         """Tell nothing any more: the client is gone; idempotent."""
@@ -241,7 +253,7 @@ class Listening:
         self._wanted: list[str] = []
         self._resources: list[FollowedResource] = []
         self._unsettled: set[str] = set()
-        self._follow = Follow(whose, asked.client, self._changed)
+        self._follow = Follow(whose, asked.client, self._changed, self._notified, told.congested)
         filter_ = asked.params.get("notifications")
         if not isinstance(filter_, dict):
             words = f'"notifications" is {described(filter_)}, it must be an object'
@@ -300,6 +312,11 @@ class Listening:
         if not self.ended and not self._unsettled:
             self._told.notify(RESOURCE_UPDATED, {"uri": uri, "_meta": self._meta})
 
+    def _notified(self, method: str, params: dict[str, Any]) -> None:
+        meta = params.get("_meta")
+        meta = {**(meta if isinstance(meta, dict) else {}), **self._meta}
+        self._told.notify(method, {**params, "_meta": meta})
+
     def _finish(self, outcome: Mapping[str, Any] | RpcError) -> None:
         self.ended = True
         self._told.finish(outcome)
@@ -308,8 +325,19 @@ class Listening:
 class Follow:
     """The changes of what a client was given (kernel.parties.Client)."""
 
-    def __init__(self, whose: Whose, client: McpClient, changed: Callable[[str], None]) -> None:
-        """Call `changed` with which of `CHANGING` has."""
+    def __init__(
+        self,
+        whose: Whose,
+        client: McpClient,
+        changed: Callable[[str], None],
+        notify: Notify,
+        congested: Callable[[], Congestion],
+    ) -> None:
+        """Call `changed` with which of `CHANGING` has; pass on what extensions tell by `notify`."""
+        self.congested = congested
+        self._notify = notify
+        self._sole: str | None = None
+        """The only module behind the view."""
         self._whose = whose
         self._client = client
         self._changed = changed
@@ -319,9 +347,10 @@ class Follow:
 
     def begin(self, *, baseline: bool = False) -> None:
         """Follow them; with a `baseline`, a client that was given nothing knows what there is."""
-        content = {"op": "offers", "args": {"follow": True}}
+        content = {"op": "offers", "args": {"follow": True, "notifications": True}}
         begin, party = self._whose.server.begin, self._whose.party
         self._handle = begin(party, DAEMON, "invoke", content, self)
+        self._with_table(self._know, wait=False)
         if baseline:
             self._with_table(self._take, wait=True)
 
@@ -336,28 +365,32 @@ class Follow:
             self._handle.resume()
 
     def event(self, event: Progress, line: bytes | None) -> None:
-        """Look whether a change is one to this client."""
-        del event, line
-        self._with_table(self._compare, wait=False)
+        """Look whether a change is one to this client; pass on a notification of an extension."""
+        del line
+        fields = event.fields if isinstance(event, Log) else None
+        if not isinstance(fields, dict) or "method" not in fields:
+            self._with_table(self._compare, wait=False)
+        elif fields["module"] == self._sole:
+            self._notify(fields["method"], fields["params"])
 
     def finished(self, response: Response) -> None:
         """Take the end."""
         del response
         self._handle = None
 
-    def congested(self) -> Congestion:
-        """Return none: changes are few, and told once each."""
-        return Congestion.NONE
-
     def _with_table(self, then: Callable[[Table], None], *, wait: bool) -> None:
         asked = self._whose.asked(0, LISTEN, {}, self._client)
         McpRequest(self._whose.server, asked, Absent()).with_table(then, wait=wait)
+
+    def _know(self, table: Table) -> None:
+        self._sole = table.sole
 
     def _take(self, table: Table) -> None:
         for field, pick in LISTS.items():
             self._whose.given.setdefault(field, pick(table))
 
     def _compare(self, table: Table) -> None:
+        self._know(table)
         now = {field: pick(table) for field, pick in LISTS.items()}
         given, told = self._whose.given, self._told
         other = {one for one in given if now[one] not in (given[one], told.get(one))}

@@ -9,6 +9,7 @@ import msgspec
 
 from protocol.mcp_server.definitions import (
     TEMPLATES,
+    extras_of,
     matches,
     offers,
     prompts_of,
@@ -58,6 +59,10 @@ class Table(msgspec.Struct, frozen=True):
     """Why there is nothing, where that is not because nothing is there."""
     unlisted: Mapping[str, str] = {}
     """The same of one list, by the field that an answer has it in."""
+    sole: str | None = None
+    """The only module behind the view, if there is but one: what it adds to MCP is passed on."""
+    extras: Mapping[str, Any] = {}
+    """Its capabilities that MCP does not define."""
 
     def readers_of(self, uri: str) -> list[str]:
         """Return the modules that know a URI, the likeliest first.
@@ -148,6 +153,8 @@ def laying_out(
         has_waited,
         _problem(view, seen) if not (names or prompts or owners or templates) else None,
         _unlisted(seen),
+        seen[0].module if len(seen) == 1 else None,
+        extras_of(seen[0].said or {}) if len(seen) == 1 else {},
     )
 
 

@@ -56,7 +56,7 @@ class McpWire:
         self._ended = ended
         self._open: dict[RpcId, _Told] = {}
         self._asked: Questions = {}
-        self._session = McpSession(self._whose, self._tell)
+        self._session = McpSession(self._whose, self._tell, self._congested)
 
     @property
     def all_answered(self) -> bool:
@@ -109,6 +109,7 @@ class McpWire:
 
     def resume(self) -> None:
         """Have all go on: the client may have room again."""
+        self._session.resume()
         for told in tuple(self._open.values()):
             if told.serving is not None:
                 told.serving.resume()
@@ -164,6 +165,9 @@ class McpWire:
 
     def _answer(self, rpc_id: RpcId | None, outcome: Mapping[str, Any] | RpcError) -> None:
         self._outbox.put(lines.answer(rpc_id, outcome) + b"\n")
+
+    def _congested(self) -> Congestion:
+        return Congestion.SLOW if self._outbox.congested else Congestion.NONE
 
     def _tell(self, method: str, params: dict[str, Any]) -> None:
         self._outbox.put(lines.message({"method": method, "params": params}) + b"\n")

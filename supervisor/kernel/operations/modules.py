@@ -214,7 +214,7 @@ class ModuleOps:
         return self._status_of(module, principal)
 
     def _start_verdict(self, module: Module) -> Failure | bool | None:
-        return True if module.is_ready() else self._fleet.verdict(module)
+        return True if module.is_ready() or module.asleep else self._fleet.verdict(module)
 
     def _settled(self, module: Module, goal: str) -> bool | None:
         """Tell whether a module has come to what is waited for, or cannot; None if it may yet."""
@@ -239,7 +239,7 @@ def _never_ends(module: Module) -> Failure:
 
 def _progress(module: Module, number: int, of: int, *, well: bool) -> Log:
     died = module.last_exit
-    cause = f": {died.words}" if not well and died is not None else ""
+    cause = f": {died.words}" if died is not None and (not well or module.asleep) else ""
     return Log(
         version="0",
         level="info" if well else "warn",

@@ -8,11 +8,15 @@ from typing import Any, ClassVar
 import msgspec
 import trio
 
+from protocol.connection import Notified
 from protocol.events import Log
 from protocol.frames import encode
 from supervisor.kernel.operations.long_answers import LongAnswers
 from supervisor.kernel.operations.op import MODULE, WORD, Asked, Op, Parts, args_schema
 from supervisor.kernel.resource_updates import URI_CHARS, ResourceFollower
+
+NOTIFICATIONS, NOTIFIED_BYTES = 256, 1 << 20
+"""Notifications of extensions that may wait to be told of; more are left out."""
 
 BELOW = 256
 """Resources below one that is followed which may wait to be told of; of more, some are left out."""
@@ -32,6 +36,11 @@ class OfferOps:
                 "type": "boolean",
                 "default": False,
                 "description": "report each change, instead of the offers themselves",
+            },
+            notifications={
+                "type": "boolean",
+                "default": False,
+                "description": "with `follow`, report notifications of MCP extensions, too",
             },
             wait={
                 "type": "boolean",
@@ -67,7 +76,7 @@ class OfferOps:
     async def _offers(self, args: dict[str, Any], asked: Asked) -> Any:
         catalogue, principal = self._catalogue, asked.principal
         if args.get("follow"):
-            await self._follow(asked)
+            await self._follow(asked, notifications=args.get("notifications", False))
         if args.get("wait", True):
             await catalogue.wait_known(principal)
         await catalogue.look_again(principal, args.get("look_again", ()))
@@ -78,20 +87,37 @@ class OfferOps:
         begun = self._answers.tell(told, {"version": version, "modules": []}, asked.party.telling)
         return begun if isinstance(begun, dict) else await begun
 
-    async def _follow(self, asked: Asked) -> None:
-        changed = trio.Event()
+    async def _follow(self, asked: Asked, *, notifications: bool) -> None:
+        some, is_changed = trio.Event(), False
+        waiting: list[tuple[str, Notified]] = []
 
         def tell() -> None:
-            changed.set()
+            nonlocal is_changed
+            is_changed = True
+            some.set()
 
-        unfollow = self._catalogue.follow(tell)
+        def notified(module: str, told: Notified) -> None:
+            if not notifications or len(waiting) >= NOTIFICATIONS:
+                return
+            size = sum(one.size_bytes for _, one in waiting) + told.size_bytes
+            if size <= NOTIFIED_BYTES and asked.principal.sees(module):
+                waiting.append((module, told))
+                some.set()
+
+        unfollow = self._catalogue.follow(tell, notified)
         try:
             while True:  # until it is cancelled
-                await changed.wait()
-                changed = trio.Event()
-                fields = {"version": self._catalogue.version}
-                words = "what modules offer has changed"
-                await asked.emit(Log(version="0", level="info", message=words, fields=fields))
+                await some.wait()
+                some = trio.Event()
+                if is_changed:
+                    is_changed, changed = False, {"version": self._catalogue.version}
+                    words = "what modules offer has changed"
+                    await asked.emit(Log(version="0", level="info", message=words, fields=changed))
+                told, waiting = waiting, []
+                for module, one in told:
+                    fields = {"module": module, "method": one.method, "params": one.params}
+                    words = "a notification of an extension"
+                    await asked.emit(Log(version="0", level="info", message=words, fields=fields))
         finally:
             unfollow()
 

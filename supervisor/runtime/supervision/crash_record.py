@@ -56,6 +56,7 @@ class CrashRecord:
             now=trio.current_time(),
             draw=draw,
             end=None if replaced else ended.exit,
+            idle=ended.idle and not replaced,
         )
         self._history = decision.history
         return decision

@@ -44,6 +44,8 @@ class Ended(msgspec.Struct, frozen=True):
     exit: Exit | None = None
     obstacle: str | None = None
     """What keeps its program from running, as far as that shows without running it."""
+    idle: bool = False
+    """Whether it was ready and ended by itself, with 0, while nothing was asked of it."""
 
     @property
     def abnormal(self) -> bool:
@@ -61,6 +63,11 @@ class Ended(msgspec.Struct, frozen=True):
             message = f"cannot be run as it is ({self.obstacle}): it {message}"
         reason = "stopped" if stopped else reason
         return msgspec.structs.replace(self, reason=reason, message=message)
+
+    def as_idle(self) -> Ended:
+        """Return it as what it is where an end while idle is no crash."""
+        words = "exited with code 0 while nothing was asked of it"
+        return msgspec.structs.replace(self, reason="idle", message=words)
 
     def evidence(self) -> dict[str, Any]:
         """Return what is known of it, for the daemon's log."""

@@ -303,6 +303,8 @@ class Module:
         if worker.setting is self.setting and not worker.leaves:
             self.exit = worker.last_exit
             self.barred = self.barred or (self.exit is not None and self.exit.rule is not None)
+            if worker.wanted is Wish.ASLEEP:
+                self.asleep = not workers.is_wanted(self.workers)
 
     def freed(self, worker: Worker) -> None:
         """Hand out what waits."""

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from protocol.connection import Notified, ResourceUpdated
 from protocol.descriptor.model import Descriptor
 from supervisor.policy.findings import Quarantined
 from supervisor.policy.lifecycle import State
@@ -36,8 +37,8 @@ class Observer(Protocol):
     def instance_ready(self, module: str) -> None:
         """Take note that a process of a module serves from now on."""
 
-    def resource_updated(self, module: str, uri: str) -> None:
-        """Take note that a module says that a resource of its has changed."""
+    def told(self, module: str, news: ResourceUpdated | Notified) -> None:
+        """Take note of what a module tells that is of no request."""
 
     def mounted(self, descriptor: Descriptor, *, again: bool = False) -> None:
         """Take note of a module that is there now; `again` if its descriptor was replaced."""
@@ -63,7 +64,7 @@ class Unobserved:
     def instance_ready(self, module: str) -> None:
         """Tell nobody."""
 
-    def resource_updated(self, module: str, uri: str) -> None:
+    def told(self, module: str, news: ResourceUpdated | Notified) -> None:
         """Tell nobody."""
 
     def mounted(self, descriptor: Descriptor, *, again: bool = False) -> None:

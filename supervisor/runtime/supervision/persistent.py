@@ -33,6 +33,7 @@ from protocol.connection import (
     Flow,
     HostCalled,
     ModuleLog,
+    Notified,
     OfProcess,
     OutOfStep,
     Quarantined,
@@ -47,6 +48,7 @@ from protocol.connection import (
     Violated,
     Warned,
 )
+from protocol.descriptor.model import Restart
 from protocol.errors import Failure, Outcome, Reason
 from protocol.events import CallEvent, UiEvent
 from protocol.framing import Written
@@ -95,6 +97,8 @@ class PersistentLife:
         self._flow = FlowControl(self._calls, self._tell_flow, self._end_slow)
         self._replaced_for: str | None = None
         self._ending = trio.Event()
+        self._was_idle = False
+        """Whether it ended by itself, with 0, while it had no call."""
         self._closed = False
         """Whether it takes no more calls: set with `_ending`, and looked at for each call."""
         self._drained = trio.Event()
@@ -123,7 +127,8 @@ class PersistentLife:
         finally:
             self._close()  # cancelled, it takes no more calls either
         keep(self._setting)
-        return await self._start.ended(exit_, has_heard=self._dialogue.has_heard)
+        ended = await self._start.ended(exit_, has_heard=self._dialogue.has_heard)
+        return msgspec.structs.replace(ended, idle=self._was_idle and self._start.was_ready)
 
     async def _run(self) -> Exit:
         """Have one process from spawn to gone; then answer all that it was still asked."""
@@ -154,7 +159,9 @@ class PersistentLife:
 
     def _remarked(self, exit_: Exit) -> Exit:
         remark = self._start.remark
-        if exit_.exit_code == 0 and not exit_.stopped_by_host and self._served <= 1:
+        by_itself = exit_.exit_code == 0 and not exit_.stopped_by_host
+        self._was_idle = by_itself and not self._calls
+        if by_itself and self._served <= 1:
             own = self._setting.descriptor.transport.protocol == "module"
             if self._has_answered:
                 remark = LEFT + PER_INVOCATION if own else LEFT
@@ -302,8 +309,8 @@ class PersistentLife:
                 self._ready(item)
             case Described():
                 self._setting.descriptions.change(self.id, item.description)
-            case ResourceUpdated(uri=uri):
-                self._setting.host.observer.resource_updated(self._setting.descriptor.name, uri)
+            case ResourceUpdated() | Notified():
+                self._setting.host.observer.told(self._setting.descriptor.name, item)
             case StartFailed():
                 self._start.fail(Ended(item.reason, item.message))
             case StartAgain():
@@ -342,10 +349,21 @@ class PersistentLife:
         self.replace(f"{end.words}, and {by}")
 
     def _cut_off(self, pipe: str, consequence: str) -> None:
-        if not self._closed:
+        if self._closed:
+            return
+        on_demand = self._setting.descriptor.supervision.restart is Restart.ON_DEMAND
+        idle = self._start.was_ready and not self._calls
+        if on_demand and idle and self._nursery is not None:
+            self._closed = True  # it may be on its way to an end while idle
+            self._nursery.start_soon(self._replace_unless_it_ends, pipe)
+        else:
             words = f"{self.id} closed its {pipe} and kept running, so it {consequence}"
             self._fail_all(Failure.because(Reason.BROKEN_PIPE, words, **self.evidence()))
             self.replace(f"closed its {pipe} and kept running")
+
+    async def _replace_unless_it_ends(self, pipe: str) -> None:
+        await trio.sleep(self._timeouts.exit_s)
+        self.replace(f"closed its {pipe} and kept running")
 
     # What becomes of a call (call.Server).
 

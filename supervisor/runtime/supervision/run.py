@@ -21,6 +21,7 @@ from protocol.connection import (
     HostCalled,
     ModuleLog,
     Notice,
+    Notified,
     OfProcess,
     OutOfStep,
     Quarantined,
@@ -208,7 +209,7 @@ class Run:
                 self._violated(Fault(Reason.NOT_READY, f"the process {item.message}", ""))
             case StartAgain() | OutOfStep():
                 self._violated(Fault(Reason.NOT_READY, f"the process {item.why}", ""))
-            case Alive() | Described() | Ready() | ResourceUpdated():
+            case Alive() | Described() | Notified() | Ready() | ResourceUpdated():
                 pass
             case _:
                 assert_never(item)

@@ -41,6 +41,8 @@ class Wish(Enum):
     ANEW = "anew"
     """Up, by another life than the one it has."""
     DOWN = "down"
+    ASLEEP = "asleep"
+    """Down until a request comes."""
     GONE = "gone"
     """It gets no more calls, ends when it has served those that it has, and does not come back."""
 
@@ -367,7 +369,14 @@ class Worker:
                 words = f"{ended.message} and {decision.rule.words}"
                 ended = msgspec.structs.replace(ended, message=words)
             given, cause = decision.given, ended.message
-            if given is Input.GONE_FOR_GOOD:
+            if decision.asleep:
+                ended = ended.as_idle()
+                cause = f"{ended.message}; its next request starts it"
+                if self._employer.queued:
+                    given = Input.GONE_AT_ONCE
+                else:
+                    self.wanted = Wish.ASLEEP
+            elif given is Input.GONE_FOR_GOOD:
                 self.wanted = Wish.DOWN
             elif given is Input.GONE_AT_ONCE:
                 self.restarts[ended.reason] += 1
@@ -375,7 +384,8 @@ class Worker:
                 self.retry_at = trio.current_time() + decision.delay_s
         self._remember(ended, rule)
         if not on_demand:
-            log.warning("module ended", module=self.setting.descriptor.name, **ended.evidence())
+            level = log.info if ended.reason == "idle" else log.warning
+            level("module ended", module=self.setting.descriptor.name, **ended.evidence())
         self._feed(given, cause)
 
     async def _in_turn(self, life: Life) -> Ended:

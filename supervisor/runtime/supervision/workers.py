@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import trio
 
-from protocol.descriptor.model import Supervision
+from protocol.descriptor.model import Restart, Supervision
 from protocol.errors import Failure, Outcome
 from protocol.replies import Operation
 from supervisor.policy.lifecycle import State
@@ -65,6 +65,8 @@ def state(workers: Sequence[Worker]) -> State:
     conditions = [Condition(one.state, bool(one.restarts), one.leaves) for one in workers]
     # One that is stopped lacks no instance, though they go one after the other.
     least = workers[0].setting.descriptor.supervision.instances.min
+    if workers[0].setting.descriptor.supervision.restart is Restart.ON_DEMAND:
+        least = min(least, len(workers))  # those that ended while idle are not missed
     return state_of(conditions, least if is_wanted(workers) else 1)
 
 
