@@ -109,6 +109,7 @@ MODULES = {
     "idle_exit": (server("idle_exit"),),
     "parallel": (other("parallel", timeouts=BOUNDED),),
     "working": (other("working", timeouts={"invoke_s": RENEWED_S}),),
+    "announcing": (other("announcing"),),
     "many": (other("many"),),
     "silent": (other("silent"),),
     "extended": (other("extended"),),

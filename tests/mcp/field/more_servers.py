@@ -12,10 +12,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
-from tests.field.servers import Server, send, text, tool
+from tests.field.servers import Server, changing, send, text, tool
 
 PAUSE_S = 0.25
-"""After each sign of progress."""
+"""After each sign of progress, and before a list that has changed."""
 
 ANY = {"type": "object"}
 
@@ -57,6 +57,14 @@ class Many(Server):
     """Has more tools than a page had, in less than 1 MiB."""
 
     tools = [tool(f"t{number}", ANY, title="x" * 500) for number in range(1500)]
+
+
+class Announcing(changing):
+    """Takes a moment for a list that has changed, so the next call comes before it."""
+
+    def list(self, params: Any) -> Any:
+        threading.Event().wait(PAUSE_S if len(self.tools) > 1 else 0)
+        return super().list(params)
 
 
 class Silent(Server):

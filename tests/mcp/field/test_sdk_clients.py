@@ -148,9 +148,9 @@ def test_a_change_of_a_list_is_told(sdk: SdkClient) -> None:
 
 
 def test_a_tool_that_was_just_announced_is_called_at_once(sdk: SdkClient) -> None:
-    (before,) = sdk("changing", ["tools"])
+    (before,) = sdk("announcing", ["tools"])
     new = f"t{len(before)}"
-    _, _, called, listed = sdk("changing", ["tools"], ["call", "add"], ["call", new], ["tools"])
+    _, _, called, listed = sdk("announcing", ["tools"], ["call", "add"], ["call", new], ["tools"])
     assert text(called) == new
     assert new in listed
 
