@@ -17,7 +17,7 @@ from scripts.mcp_servers import NODE_CLIENTS, PYTHON, PYTHON_OLDER
 from tests.field.conftest import server
 from tests.mcp.servers import BOUND_S, skip_unless_installed
 from tests.system.daemon import Daemon, shared
-from tests.system.descriptors import descriptor
+from tests.system.descriptors import AT_ONCE, descriptor
 
 HERE = Path(__file__).parent
 NODE = NODE_CLIENTS / "node_modules" / ".bin" / "node"
@@ -39,9 +39,10 @@ Outcome = Any
 class SdkClient:
     """A program that uses an SDK; it makes a connection for each script."""
 
-    def __init__(self, daemon: Daemon, where: Path, line: str, mode: str) -> None:
+    def __init__(self, daemon: Daemon, name: str) -> None:
         self.daemon = daemon
-        self.mode = mode
+        self.name = name
+        where, line, mode = CLIENTS[name]
         if where == NODE_CLIENTS:
             # From the folder of the packages, else `import` would not find them.
             source = (HERE / "client.mjs").read_text(encoding="utf-8")
@@ -93,6 +94,9 @@ def other(word: str, **supervision: Any) -> dict[str, Any]:
 BOUNDED = {"invoke_s": 8}
 """Ends a call that nothing else ends, where a test is about that."""
 
+A_MOMENT = {"intensity": 1000, "backoff": {**AT_ONCE, "initial_s": 0.5, "max_s": 0.5}}
+"""Restarts that take as long after the crash that the last client wanted as after the first."""
+
 RENEWED_S = 3
 """`invoke_s` of the server that tells its progress: less than its call takes."""
 
@@ -114,7 +118,7 @@ MODULES = {
     "silent": (other("silent"),),
     "extended": (other("extended"),),
     "dying": (other("dying"),),
-    "crashing": (other("crashing"),),
+    "crashing": (other("crashing", **A_MOMENT),),
 }
 """What each view has: one server, or two that share a name."""
 
@@ -135,7 +139,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 @pytest.fixture(scope="module", params=CLIENTS)
 def sdk(request: pytest.FixtureRequest, daemon: Daemon) -> Iterator[SdkClient]:
-    where, line, mode = CLIENTS[request.param]
+    where, _, _ = CLIENTS[request.param]
     skip_unless_installed(where)
-    with SdkClient(daemon, where, line, mode) as client:
+    with SdkClient(daemon, request.param) as client:
         yield client

@@ -21,22 +21,19 @@ ANY = {"type": "object"}
 
 
 class Parallel(Server):
-    """Answers `held` once `release` was called, so a client of one call at a time waits in vain."""
+    """Answers `held` once `release` is called, so a host of one call at a time waits in vain."""
 
     tools = [tool("held", ANY), tool("release", ANY)]
-    released = threading.Event()
+    held: list[Any] = []
 
     def call(self, params: Any, id: Any) -> Any:
-        if params["name"] == "release":
-            send({"jsonrpc": "2.0", "id": id, "result": text("release")})
-            self.released.set()
-        else:
-            threading.Thread(target=self.hold, args=(id,), daemon=True).start()
-
-    def hold(self, id: Any) -> None:
-        self.released.wait()
-        self.released.clear()
-        send({"jsonrpc": "2.0", "id": id, "result": text("held")})
+        if params["name"] == "held":
+            self.held.append(id)
+            return
+        assert self.held, "nothing is held"
+        send({"jsonrpc": "2.0", "id": id, "result": text("release")})
+        while self.held:
+            send({"jsonrpc": "2.0", "id": self.held.pop(), "result": text("held")})
 
 
 class Working(Server):

@@ -79,7 +79,9 @@ def test_a_result_that_its_own_output_schema_refuses_is_the_servers_fault(sdk: S
         found["out_missing"]
     )
     assert "'a'" in raised(found["out_mismatch"])
-    # None validates an error.
+    if sdk.name == "typescript 1.32":  # the only one that validates an error, too
+        assert "'a'" in raised(found["out_error"])
+        return
     assert found["out_error"]["isError"]
     assert found["out_error"]["content"][0]["text"] == "real reason"
 
