@@ -17,6 +17,10 @@ FOLDER = Path(__file__).resolve().parents[1] / ".mcp-servers"
 PYTHON = FOLDER / "python"
 NODE = FOLDER / "node"
 INSPECTOR = FOLDER / "inspector"
+PYTHON_OLDER = FOLDER / "python-older"
+"""PyPI's `mcp` in the line before the one that `PYTHON` has."""
+NODE_CLIENTS = FOLDER / "node-clients"
+"""Both lines of the TypeScript SDK, and the Node.js that runs them."""
 
 PACKAGES = {
     PYTHON: (
@@ -31,6 +35,12 @@ PACKAGES = {
         "@modelcontextprotocol/server-memory@2026.8.31",
     ),
     INSPECTOR: ("node@22", "@modelcontextprotocol/inspector@2.12.0"),
+    PYTHON_OLDER: ("mcp==1.30.0",),
+    NODE_CLIENTS: (
+        "node@22",
+        "@modelcontextprotocol/sdk@1.32.2",
+        "@modelcontextprotocol/client@2.4.0",
+    ),
 }
 
 
@@ -38,7 +48,7 @@ def main() -> None:
     """Install all of them; only npm may be missing."""
     for folder, packages in PACKAGES.items():
         install = own_environment.install_from_npm
-        if folder == PYTHON:
+        if folder in (PYTHON, PYTHON_OLDER):
             install = own_environment.install
         elif shutil.which("npm") is None:
             sys.stderr.write(f"npm is missing: what goes into {folder.name} is left out\n")
