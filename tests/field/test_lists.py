@@ -272,9 +272,10 @@ def test_a_flood_of_unknown_ops_does_not_flood_the_server(host: Host, connect: C
     assert {client.answer(one)["error"]["code"] for one in numbers} == {-32602}
     for one in range(100):
         assert not daemon.invoke("growing", f"x{one}").ok
-    for one in ("t1", "t2"):
+    said = ""
+    for name in ("t1", "t2"):
         client.call("add")
-        said = client.text(one)
+        said = client.text(name)
     lists = int(said.split()[2])
     assert lists < 100, said  # one a second, and one after each call
 

@@ -4,10 +4,10 @@ r"""How a server is got to know: the greeting, then its lists, then what changes
        \--failed              \--no list of tools--> StartFailed
 
 A start can do without lists of prompts and resources that do not come. A list that changes is asked
-for anew, once for any number of changes meanwhile. So are tools when somebody looks for one that is not
-known (`look_again`): not within the list's `ttlMs`, and once in `LOOK_AGAIN_S` unless the server has
-done something meanwhile. What is asked here are the connection's own questions: of each there is
-one at the most, and no request of the host's is told of them.
+for anew, once for any number of changes meanwhile. So are tools when somebody looks for one that is
+not known (`look_again`): not within the list's `ttlMs`, and once in `LOOK_AGAIN_S` unless the
+server has done something meanwhile. What is asked here are the connection's own questions: of each
+there is one at the most, and no request of the host's is told of them.
 """
 
 from __future__ import annotations
