@@ -272,12 +272,9 @@ def test_a_flood_of_unknown_ops_does_not_flood_the_server(host: Host, connect: C
     assert {client.answer(one)["error"]["code"] for one in numbers} == {-32602}
     for one in range(100):
         assert not daemon.invoke("growing", f"x{one}").ok
-    said = ""
-    for name in ("t1", "t2"):
+    for one in ("t1", "t2"):
         client.call("add")
-        said = client.text(name)
-    lists = int(said.split()[2])
-    assert lists < 100, said  # one a second, and one after each call
+        assert int(client.text(one).split()[2]) < 100  # one a second, and one after each call
 
 
 def test_an_op_is_not_looked_up_while_its_list_lasts(host: Host) -> None:
@@ -336,11 +333,9 @@ def test_a_call_in_the_second_of_a_backoff_waits_for_the_server(
     daemon = host(odd("mortal", str(tmp_path / "ends"), intensity=50))
     client = connect(daemon)
     client.tools()
-    for _ in range(2):
+    for _ in range(3):
         assert client.call("die")["result"]["isError"]
     assert "echo" in client.text("echo")
-    daemon.invoke("mortal", "die")
-    assert daemon.invoke("mortal", "echo").ok or daemon.status("mortal")["next_retry_s"] > 0
 
 
 def test_a_call_in_a_backoff_learns_what_the_next_start_died_of(
