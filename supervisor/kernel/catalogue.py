@@ -143,10 +143,12 @@ class Catalogue:
     def _offer(self, module: Module) -> Offer:
         descriptor, said, problem = module.descriptor, self._said(module), None
         if said is None:
-            verdict, died = self._fleet.verdict(module), module.last_exit
+            verdict, died = self._fleet.verdict(module), module.exit
             problem = f"{module.name} is {module.state}" if verdict is None else verdict.message
             if died is not None and died.reason != "stopped":
-                problem = f"{problem.removesuffix(f': it {died.message}')}: it {died.words}"
+                told = died.message in problem
+                problem = problem if told else f"{problem}: it {died.message}"
+                problem = problem.replace(died.message, died.words, 1)
         return Offer(module.name, str(descriptor.kind), descriptor.description, said, problem)
 
     def _said(self, module: Module) -> dict[str, Any] | None:

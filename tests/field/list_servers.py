@@ -91,6 +91,8 @@ class growing(Server):
         return {"tools": self.tools, **({"ttlMs": 3_600_000} if "lasting" in sys.argv else {})}
 
     def take(self, message: Any) -> Any:
+        if message.get("method") == "tools/list" and "mute" in sys.argv and self.lists == 1:
+            return
         if message.get("method") == "tools/list" and "failing" in sys.argv and self.lists == 1:
             self.lists += 1
             time.sleep(0.2)

@@ -457,12 +457,13 @@ class Module:
     async def look_again(self) -> None:
         """Have its server asked once more what tools it has; return when that is known.
 
-        It takes `describe_s` at the most. Whoever comes meanwhile waits for the same answer.
+        It takes `describe_s` at the most. It is asked once for all who come before it has answered.
         """
         if self._looked is None:
             self._looked = trio.Event()
             self._nursery.start_soon(self._look_again, self._looked)
-        await self._looked.wait()
+        with trio.move_on_after(self.descriptor.supervision.timeouts.describe_s):
+            await self._looked.wait()
 
     async def _look_again(self, looked: trio.Event) -> None:
         try:

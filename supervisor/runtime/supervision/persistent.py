@@ -17,6 +17,7 @@ What a call that the host gives up (deadline, cancel) leaves behind:
 
 from __future__ import annotations
 
+import math
 from typing import Any, assert_never
 
 import msgspec
@@ -240,8 +241,8 @@ class PersistentLife:
         return await self._probing.ask(operation, timeout_s)
 
     async def look_again(self) -> None:
-        """Have the process asked for its ops anew, and wait for that, for `describe_s` at most."""
-        await self._probing.ask(Operation.DESCRIBE, self._timeouts.describe_s, LOOK_AGAIN)
+        """Have the process asked for its ops anew, and wait for that, or its end."""
+        await self._probing.ask(Operation.DESCRIBE, math.inf, LOOK_AGAIN)
 
     # What the process says (dialogue.Receiver).
 
