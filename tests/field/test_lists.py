@@ -284,9 +284,9 @@ def test_a_flood_of_unknown_ops_does_not_flood_the_server(host: Host, connect: C
     assert {client.answer(one)["error"]["code"] for one in numbers} == {-32602}
     for one in range(100):
         assert not daemon.invoke("growing", f"x{one}").ok
-    for one in ("t1", "t2"):
+    for name in ("t1", "t2"):
         client.call("add")
-        assert int(client.text(one).split()[2]) < 100  # one a second, and one after each call
+        assert int(client.text(name).split()[2]) < 100  # one a second, and one after each call
 
 
 def test_an_op_is_not_looked_up_while_its_list_lasts(host: Host) -> None:
