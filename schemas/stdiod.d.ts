@@ -1,6 +1,6 @@
 // TypeScript types of stdiod: what HTTP takes and answers (`paths`), and what stands in files.
 // Made by `make typescript` (scripts/generate_types.py) with openapi-typescript@7.13.0; do not edit.
-// The document it was made of: sha256 21b610a2f25aef75ecbc5c8427bd32e1e836f2560fe97cb7ac0e50b49f96ab14
+// The document it was made of: sha256 c7cc8753fe9dcc31d0e34890e37386e80e16e60f7a9669bae576a161010ec1a8
 
 export interface paths {
     "/": {
@@ -2103,7 +2103,7 @@ export interface components {
                 /** @description How long each thing may take, in seconds */
                 timeouts?: {
                     /**
-                     * @description From the start of its process until health is ok
+                     * @description From the start of its process until health is ok. For mcp 60, and 300 where the command may download its program first (npx, uvx, docker and the like)
                      * @default 10
                      */
                     start_s?: number;
@@ -2118,10 +2118,15 @@ export interface components {
                      */
                     describe_s?: number;
                     /**
-                     * @description For the answer to an invoke, the wait in the queue included. stdiod invoke --timeout replaces it
+                     * @description For the answer to an invoke, the wait in the queue included. For mcp 120, and progress renews it. stdiod invoke --timeout replaces it, and nothing renews that
                      * @default 30
                      */
                     invoke_s?: number;
+                    /**
+                     * @description For mcp: the longest that a call may take, whatever progress it tells of; invoke_s if that is longer. No other protocol uses it
+                     * @default 3600
+                     */
+                    total_s?: number;
                     /**
                      * @description The longest time for which it may print nothing while it serves a request; null for no bound
                      * @default null
@@ -2190,7 +2195,7 @@ export interface components {
                     cpu_s?: number | null;
                 };
                 /**
-                 * @description How many requests it is given at a time. For per-invocation: how many processes run at a time
+                 * @description How many requests it is given at a time; 16 for mcp. For per-invocation: how many processes run at a time
                  * @default 1
                  */
                 concurrency?: number;
