@@ -193,10 +193,10 @@ def mended_tool(tool: dict[str, Any], problems: list[str]) -> dict[str, Any]:
 
 
 def older_tool(tool: dict[str, Any], problems: list[str]) -> dict[str, Any]:
-    """Return a mended definition as the revisions before 2026-07-28 have it."""
+    """Return a mended definition, of a tool or what has no schemas, as older revisions have it."""
     found, output = tool, tool.get("outputSchema")
-    schema = object_schema(tool["inputSchema"], OlderSchema, "inputSchema", problems)
-    if schema is not tool["inputSchema"]:
+    if "inputSchema" in tool and not fits(tool["inputSchema"], OlderSchema):
+        schema = object_schema(tool["inputSchema"], OlderSchema, "inputSchema", problems)
         found = {**found, "inputSchema": schema}
     if output is None or fits(output, OlderSchema):
         return found

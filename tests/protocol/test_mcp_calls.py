@@ -200,8 +200,6 @@ def test_so_do_those_of_resources_and_prompts(
     [
         ({"result": {**HI, "isError": True}}, "internal", "hi"),
         ({"result": {"content": [], "isError": True}}, "internal", "the tool failed and does not"),
-        ({"result": {}}, "internal", "no array"),
-        ({"result": {"content": "x"}}, "internal", "no array"),
         ({"result": {"resultType": "task"}}, "internal", "resultType"),
         ({"error": {"code": -32602, "message": "bad"}}, "bad_request", "bad"),
         ({"error": {"code": -32601, "message": "no"}}, "unsupported_op", "no"),
