@@ -18,6 +18,7 @@ that is open. All else is noise.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -57,6 +58,7 @@ from protocol.dialects.mcp.introduction import Introduction
 from protocol.dialects.mcp.listening import LISTEN, Listening
 from protocol.dialects.mcp.odd_lines import (
     BATCH,
+    BATCHES,
     BEFORE,
     FRAMED,
     is_header,
@@ -92,8 +94,7 @@ PING = "ping"
 IDS = 8
 """Of open requests, in words."""
 
-PIECES = 10_000
-PIECES_BYTES = 1 << 16
+PIECES_BYTES = 1 << 18
 """Of a message over several lines."""
 
 NOTIFIED_BYTES = 1 << 20
@@ -115,6 +116,7 @@ class McpConnection:
         self._speaker = Speaker(client)
         self.outgoing = self._speaker.outgoing
         self._descriptor = descriptor
+        self._is_strict = descriptor.transport.stdout is StdoutPolicy.STRICT
         self._splitter = LineSplitter(descriptor.supervision.limits.line_bytes)
         self._listening = Listening(self._speaker)
         self._introduction = Introduction(
@@ -125,8 +127,8 @@ class McpConnection:
         """The ids of the server's requests that wait for an answer."""
         self._oddities: set[str] = set()
         """What has been said once, and is not said again."""
-        self._pieces: list[bytes] = []
-        """The lines of a message that is printed over several, from its `{` on."""
+        self._pieces = bytearray()
+        """What came of a message that is printed over several lines, from its `{` on."""
 
     @property
     def waits(self) -> tuple[Wait, ...]:
@@ -418,14 +420,15 @@ class McpConnection:
         open_ = f"request has id {ids}" if len(waiting) == 1 else f"open requests have ids {ids}"
         clause = f"answered {shown}; the {open_}"
         fault = Fault(Reason.INVALID_EVENT, f"the server {clause}", excerpt(line))
-        introduction, is_result = self._introduction, isinstance(answer.outcome, dict)
-        if introduction.is_greeting and is_result:
+        introduction, outcome = self._introduction, answer.outcome
+        greets = isinstance(outcome, dict) and (not was_asked or "protocolVersion" in outcome)
+        if introduction.is_greeting and greets:
             introduction.fail_start(clause, received)
         elif len(waiting) > 1 or was_asked or self._calls.gave_up or self._listening.is_open:
             received.append(Stray(fault.excerpt, shown, fault.message))
         elif introduction.takes(waiting[0]):
-            outcome = answer.outcome if introduction.is_greeting else fault
-            introduction.answered(waiting[0], outcome, received)
+            told = outcome if introduction.is_greeting else fault
+            introduction.answered(waiting[0], told, received)
         else:
             self._receive_mistake(RpcMistake(fault, waiting[0]), received)
 
@@ -434,44 +437,52 @@ class McpConnection:
         if self._pieces and not line.startswith(b"{"):
             self._collect(line, received)
             return
-        self._pieces = [line] if line.strip() == b"{" else []
+        self._pieces = bytearray(line if line.strip() == b"{" else b"")
         found = reread(line, fault)
         if found is None:
             self._receive_unreadable(line, fault, received)
             return
         value, repairs = found
-        is_batch = isinstance(value, list)
-        if value == []:
-            fault = replace(fault, message="the line is an empty batch, which is no message")
-        elif is_batch and len(value) > BATCH:
+        if not isinstance(value, list):
+            self._receive_document(value, fault, repairs, line, received)
+        elif not value:
+            words = "the line is an empty batch, which is no message"
+            self._receive_mistake(RpcMistake(replace(fault, message=words)), received)
+        elif len(value) > BATCH:
             words = f"the line is a batch of more than {BATCH} messages; send them in several lines"
             self._lose(replace(fault, message=words), received)
-            return
-        strict = self._descriptor.transport.stdout is StdoutPolicy.STRICT
-        for document in (value or [None]) if is_batch else [value]:
-            message: RpcMessage = RpcMistake(fault)
-            if isinstance(document, dict):
-                message, odd = meant(document, line)
-                odd += ["it is part of a batch"] if is_batch else []
-                clear = self._is_clear(message, document, repairs)
-                if not clear or (strict and (repairs or odd)):
-                    message = RpcMistake(fault)
-                elif not isinstance(message, RpcMistake):
-                    if repairs:
-                        self._warn(notice_of(fault, repairs), message, received)
-                    self._warn_once(odd, message, received)
-            self._receive_message(message, line, received)
+        else:
+            agreed = self._speaker.agreed
+            has_batches = agreed is not None and agreed.revision == BATCHES
+            odd = [] if has_batches else ["it is part of a batch"]
+            for one in value:
+                self._receive_document(one, fault, repairs, line, received, odd=odd)
 
-    def _is_clear(self, message: RpcMessage, document: dict[str, Any], repairs: list[str]) -> bool:
-        """Tell whether an odd object is a message, and not something that a program logs."""
-        if "jsonrpc" in document and BEFORE not in repairs:
-            return True
-        match message:
-            case RpcAnswer(rpc_id=rpc_id) | RpcMistake(rpc_id=rpc_id):
-                return self._is_open(meant_id(rpc_id))
-            case RpcCall(method=method) | RpcNotification(method=method):
-                is_mcp = "/" in method or method == PING
-                return is_mcp and (BEFORE not in repairs or isinstance(message, RpcNotification))
+    def _receive_document(
+        self,
+        document: Any,
+        fault: Fault,
+        repairs: list[str],
+        line: bytes,
+        received: list[Received],
+        *,
+        odd: Sequence[str] = (),
+    ) -> None:
+        """Take what stands in an odd line, if it is not something that a program logs there."""
+        message, odder = meant(document, line) if isinstance(document, dict) else (None, [])
+        odd = [*odd, *odder]
+        named = message.rpc_id if isinstance(message, RpcAnswer | RpcMistake) else None
+        is_clear = isinstance(document, dict) and "jsonrpc" in document and BEFORE not in repairs
+        is_clear = is_clear or self._is_open(meant_id(named))
+        if message is None or not (is_clear or isinstance(message, RpcNotification)):
+            message = RpcMistake(fault)
+        elif self._is_strict and (repairs or odd):
+            message = RpcMistake(fault, named)
+        elif not isinstance(message, RpcMistake):
+            if repairs:
+                self._warn(notice_of(fault, repairs), message, received)
+            self._warn_once(odd, message, received)
+        self._receive_message(message, line, received)
 
     def _receive_unreadable(self, line: bytes, fault: Fault, received: list[Received]) -> None:
         if not is_header(line):
@@ -484,12 +495,12 @@ class McpConnection:
 
     def _collect(self, line: bytes, received: list[Received]) -> None:
         """Take a line of a message that is printed over several; the first one was told of."""
-        self._pieces.append(line)
+        self._pieces += b"\n" + line
         if line.rstrip() == b"}":
-            whole, self._pieces = b"\n".join(self._pieces), []
+            whole, self._pieces = bytes(self._pieces), bytearray()
             self._receive_line(whole, received)
-        elif sum(map(len, self._pieces)) > PIECES_BYTES or len(self._pieces) > PIECES:
-            self._pieces = []
+        elif len(self._pieces) > PIECES_BYTES:
+            self._pieces = bytearray()
 
     def _warn_once(self, odd: list[str], message: RpcMessage, received: list[Received]) -> None:
         """Warn of what is odd about a message, but for what has been said before."""
@@ -520,7 +531,7 @@ class McpConnection:
             self._introduction.answered(rpc_id, fault, received)
         elif rpc_id is not None and self._listening.takes(rpc_id):
             self._listening.answered(rpc_id, RpcError(0, fault.message), received)
-        elif self._descriptor.transport.stdout is StdoutPolicy.STRICT:
+        elif self._is_strict:
             received.append(Quarantined(fault))
             for request_id in self._calls.all:
                 self._calls.fail(request_id, fault, received)

@@ -36,12 +36,11 @@ from protocol.dialects.mcp.greeting import (
     GreetingStep,
 )
 from protocol.dialects.mcp.listening import Listening
-from protocol.dialects.mcp.rpc import RpcError, RpcId
+from protocol.dialects.mcp.rpc import RpcError, RpcId, refused
 from protocol.dialects.mcp.speaker import Speaker
 from protocol.errors import Success
 from protocol.events import Log
 from protocol.json_line import Fault
-from protocol.problem import quoted
 
 COMPLAINTS = 20
 """What is said of the lists at a time."""
@@ -122,17 +121,12 @@ class Introduction:
     ) -> None:
         """Take the answer to a question, or the bad line that stands in its place."""
         method = self._asked.pop(rpc_id)
-        if isinstance(outcome, Fault) and method != DISCOVER:
-            words = f"gave no answer to {method} that can be taken: {outcome.message}"
-            if method == INITIALIZE:
-                self.fail_start(words, received)
-            elif self.catalogue is not None:
-                self._unlisted(self.catalogue, method, words, received)
-            return
-        if isinstance(outcome, Fault):
-            outcome = RpcError(0, outcome.message)
-        if method in (DISCOVER, INITIALIZE):
+        if isinstance(outcome, Fault) and method == INITIALIZE:
+            self.fail_start(refused(method, outcome), received)
+        elif method in (DISCOVER, INITIALIZE):
             if self._greeting is not None:
+                if isinstance(outcome, Fault):
+                    outcome = RpcError(0, outcome.message)
                 self._follow(self._greeting.answered(method, outcome), received)
         elif self.catalogue is not None and self.catalogue.is_coming(method):
             self._answered_list(self.catalogue, method, outcome, received)
@@ -238,34 +232,24 @@ class Introduction:
         self,
         catalogue: ServerLists,
         name: str,
-        outcome: dict[str, Any] | RpcError,
+        outcome: dict[str, Any] | RpcError | Fault,
         received: list[Received],
     ) -> None:
-        if isinstance(outcome, RpcError):
-            words = f"answered {name} with the error {outcome.code}: {quoted(outcome.message)}"
-            self._unlisted(catalogue, name, words, received)
-            return
-        cursor = catalogue.add_page(name, outcome)
-        if cursor is not None:
-            self._ask(name, {"cursor": cursor})
-            return
-        if name == TOOLS and self.is_ready and catalogue.ttl_s:
-            self._rest(catalogue.ttl_s)
-        self._over(catalogue, name, received)
-
-    def _unlisted(
-        self, catalogue: ServerLists, name: str, words: str, received: list[Received]
-    ) -> None:
-        """Do without a list that does not come, if that can be done without."""
-        catalogue.give_up(name, f"the server {words}")
-        if name == TOOLS and not (self.is_ready or catalogue.has_tools):
-            self._fail(words, received)
-            return
-        if self._lookups:
-            self._look(catalogue)
-        self._over(catalogue, name, received)
-
-    def _over(self, catalogue: ServerLists, name: str, received: list[Received]) -> None:
+        if isinstance(outcome, RpcError | Fault):
+            words = refused(name, outcome)
+            catalogue.give_up(name, f"the server {words}")
+            if name == TOOLS and not (self.is_ready or catalogue.has_tools):
+                self._fail(words, received)
+                return
+            if self._lookups:
+                self._look(catalogue)
+        else:
+            cursor = catalogue.add_page(name, outcome)
+            if cursor is not None:
+                self._ask(name, {"cursor": cursor})
+                return
+            if name == TOOLS and self.is_ready and catalogue.ttl_s:
+                self._rest(catalogue.ttl_s)
         if name in self._outdated and self.is_ready:
             self._list_anew(catalogue)
         self._listed(received)

@@ -33,6 +33,9 @@ from protocol.problem import literal
 BATCH = 1000
 """Messages in one line: each takes some 10 us."""
 
+BATCHES = "2025-03-26"
+"""The revision that has them."""
+
 BEFORE = "what stands before it left out"
 
 FRAMED = (
@@ -126,8 +129,10 @@ def meant(document: dict[str, Any], line: bytes) -> tuple[RpcMessage, list[str]]
 def _error(error: Any) -> dict[str, Any]:
     given = error if isinstance(error, dict) else {"message": error}
     code, words = given.get("code"), given.get("message")
+    if type(code) is int and isinstance(given.get("message", ""), str):
+        return given
     if not isinstance(words, str):
-        words = "" if type(code) is int and words is None else literal(error)
+        words = "" if not error or (type(code) is int and words is None) else literal(error)
     if type(code) is not int:
         try:
             code = int(code or "")

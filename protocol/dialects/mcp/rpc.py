@@ -16,7 +16,7 @@ from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.frames import encode_line
 from protocol.host_call import UNENCODABLE
 from protocol.json_line import Fault, excerpt, read_object
-from protocol.problem import kind
+from protocol.problem import kind, quoted
 
 RpcId = str | int
 
@@ -136,6 +136,13 @@ def _problem_of_request(document: dict[str, Any], rpc_id: RpcId | None) -> str |
     if not isinstance(document.get("params"), dict | None):
         return f'its "params" is {kind(document["params"])}, it must be an object'
     return None
+
+
+def refused(method: str, outcome: RpcError | Fault) -> str:
+    """Say as a clause that a question has no answer."""
+    if isinstance(outcome, Fault):
+        return f"gave no answer to {method} that can be taken: {outcome.message}"
+    return f"answered {method} with the error {outcome.code}: {quoted(outcome.message)}"
 
 
 def request_line(rpc_id: int, method: str, params: dict[str, Any]) -> bytes:
