@@ -7,6 +7,8 @@ msgspec does not: NaN, Infinity, and control characters that stand in a string a
 from __future__ import annotations
 
 import json
+import math
+from functools import partial
 from typing import Any
 
 from protocol.json_line import is_utf8, without_lone_surrogates
@@ -35,16 +37,24 @@ def mended(line: bytes) -> tuple[Any, list[str]] | None:
         repairs.append("bytes that are no UTF-8 as Windows-1252")
         text = text.translate(_CP1252)
     constants: list[str] = []
+    read = partial(json.loads, text, parse_constant=constants.append, parse_float=_finite)
     try:
         try:
-            value = json.loads(text, parse_constant=constants.append)
+            value = read()
         except json.JSONDecodeError as error:
             if "control character" not in error.msg:
                 raise
-            value = json.loads(text, strict=False, parse_constant=constants.append)
+            value = read(strict=False)
             repairs.append("control characters as they stand there")
     except (ValueError, RecursionError):
         return None
     if constants:
         repairs.append("NaN and Infinity as null")
     return value, repairs
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError("a number that no double holds")
+    return number

@@ -120,8 +120,9 @@ def meant(document: dict[str, Any], line: bytes) -> tuple[RpcMessage, list[str]]
         odd += [] if message["error"] == error else ["its error has no number as its code"]
     named = document.get("id")
     message["id"] = rpc_id = meant_id(named)
+    odd += ["its id has a fraction"] if rpc_id is not None and isinstance(named, float) else []
     if rpc_id is None and isinstance(result, dict) and "error" not in message:
-        shown = f"id {literal(named)}" if "id" in document else "no id"
+        shown = f"id {literal(named)}" if "id" in document else "without an id"
         return RpcAnswer(None, result, shown), odd
     return message_of(message, line), odd
 

@@ -107,11 +107,16 @@ def message_of(document: dict[str, Any], line: bytes) -> RpcMessage:
     return RpcCall(rpc_id, document["method"], params)
 
 
+_ID = 'its "id" is {}, it must be a string or a whole number'
+
+
 def _problem(document: dict[str, Any], rpc_id: RpcId | None) -> str | None:
     if document.get("jsonrpc") != "2.0":
         return 'it does not say "jsonrpc":"2.0"'
     if "method" in document:
         return _problem_of_request(document, rpc_id)
+    if rpc_id is None and document.get("id") is not None:
+        return _ID.format(kind(document["id"]))
     result, error = document.get("result"), document.get("error")
     if result is not None and error is not None:
         return "it has a result and an error"
@@ -130,7 +135,7 @@ def _problem_of_request(document: dict[str, Any], rpc_id: RpcId | None) -> str |
     if not isinstance(document["method"], str):
         return f'its "method" is {kind(document["method"])}, it must be a string'
     if "id" in document and rpc_id is None:
-        return f'its "id" is {kind(document["id"])}, it must be a string or a whole number'
+        return _ID.format(kind(document["id"]))
     if document.get("result") is not None:
         return "it has a method and a result"
     if not isinstance(document.get("params"), dict | None):

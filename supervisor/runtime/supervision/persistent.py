@@ -301,9 +301,8 @@ class PersistentLife:
             case Stray() | Quarantined() | ModuleLog():
                 self._setting.keep(self.id, item)
                 self._start.note_instead(item)
-                if isinstance(item, Stray) and item.named is not None and len(self._calls) == 1:
-                    (call,) = self._calls.values()
-                    call.instead = item
+                if isinstance(item, Stray):
+                    self._note_stray(item)
             case Ready():
                 self._ready(item)
             case Described():
@@ -320,6 +319,11 @@ class PersistentLife:
                 self.replace(f"{self._given_up}{item.why}")
             case _:
                 assert_never(item)
+
+    def _note_stray(self, item: Stray) -> None:
+        if item.words or (item.named is not None and len(self._calls) == 1):
+            for call in self._calls.values():
+                call.instead = item
 
     def congested(self) -> bool:
         """Whether somebody who was just told something, or the module itself, cannot keep up."""
