@@ -11,12 +11,8 @@ import math
 from functools import partial
 from typing import Any
 
-from protocol.json_line import is_utf8, without_lone_surrogates
+from protocol.json_line import MENDED_BYTES, is_utf8, without_lone_surrogates
 from protocol.malformed_json import is_utf16
-from protocol.weight import LONG_BYTES
-
-MENDED_BYTES = LONG_BYTES
-"""A longer line is not mended: one of this length takes up to 40 ms of everybody's time."""
 
 SURROGATES = "half characters as \\ufffd"
 

@@ -144,3 +144,22 @@ def test_two_processes_have_a_connection_each() -> None:
         outcome("r1", ok=True, result=1), {**outcome("r2", ok=True, result=2), **other},
     )  # fmt: skip
     assert (replayed.compared, replayed.differences) == (2, ())
+
+
+def mcp_call(rpc_id: int, request_id: str) -> dict[str, Any]:
+    meta = {"progressToken": rpc_id, "stdiod/requestId": request_id}
+    params = {"name": "roll", "arguments": {}, "_meta": meta}
+    return host(jsonrpc="2.0", id=rpc_id, method="tools/call", params=params)
+
+
+def test_requests_of_an_mcp_server_are_known_by_the_id_that_they_have_at_the_host() -> None:
+    results = [{"content": [], "n": number} for number in range(3)]
+    replayed = play(
+        SPAWNED, mcp_call(4, "r7"), mcp_call(5, "r8"), mcp_call(6, "r9"),
+        module(jsonrpc="2.0", id=5, result=results[1]), outcome("r8", ok=True, result=results[1]),
+        host(jsonrpc="2.0", method="notifications/cancelled", params={"requestId": 6}),
+        failed("r9", "timeout", "deadline"),
+        module(jsonrpc="2.0", id=4, result=results[0]), outcome("r7", ok=True, result=results[0]),
+        protocol="mcp",
+    )  # fmt: skip
+    assert (replayed.compared, replayed.by_host, replayed.differences) == (2, 1, ())

@@ -422,9 +422,12 @@ class McpConnection:
         fault = Fault(Reason.INVALID_EVENT, f"the server {clause}", excerpt(line))
         introduction, outcome = self._introduction, answer.outcome
         greets = isinstance(outcome, dict) and (not was_asked or "protocolVersion" in outcome)
+        may_be_of_listening = self._listening.is_open and not (
+            isinstance(outcome, dict) and "content" in outcome
+        )
         if introduction.is_greeting and greets:
             introduction.fail_start(clause, received)
-        elif len(waiting) > 1 or was_asked or self._calls.gave_up or self._listening.is_open:
+        elif len(waiting) > 1 or was_asked or self._calls.gave_up or may_be_of_listening:
             received.append(Stray(fault.excerpt, shown, fault.message))
         elif introduction.takes(waiting[0]):
             told = outcome if introduction.is_greeting else fault

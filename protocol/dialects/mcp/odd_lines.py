@@ -26,8 +26,8 @@ from protocol.dialects.mcp.rpc import (
     message_of,
 )
 from protocol.errors import Reason
-from protocol.json_line import LONE_SURROGATES, Fault
-from protocol.mended_json import MENDED_BYTES, SURROGATES, mended
+from protocol.json_line import LONE_SURROGATES, MENDED_BYTES, Fault
+from protocol.mended_json import SURROGATES, mended
 from protocol.problem import literal
 
 BATCH = 1000
