@@ -41,6 +41,7 @@ from protocol.dialects.mcp.speaker import Speaker
 from protocol.errors import Success
 from protocol.events import Log
 from protocol.json_line import Fault
+from protocol.problem import quoted
 
 COMPLAINTS = 20
 """What is said of the lists at a time."""
