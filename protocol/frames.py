@@ -43,7 +43,23 @@ _NAMED = msgspec.json.Decoder(_Named)
 
 def encode_line(value: Any) -> bytes:
     """Encode a value as one line."""
-    return encode(value) + b"\n"
+    return one_line(encode(value)) + b"\n"
+
+
+def one_line(encoded: bytes) -> bytes:
+    """Return JSON with escapes for what many readers take for the end of a line.
+
+    Node's readline and Python's splitlines do, and JSON allows it in strings.
+    """
+    if encoded.isascii():
+        return encoded
+    for character, escape in _BREAKS:
+        if character[:1] in encoded and character in encoded:  # one byte is found by memchr(3)
+            encoded = encoded.replace(character, escape)
+    return encoded
+
+
+_BREAKS = tuple((one.encode(), f"\\u{ord(one):04x}".encode()) for one in "\u2028\u2029\x85")
 
 
 DEPTH = 128

@@ -13,7 +13,7 @@ from protocol.dialects.mcp.rpc import (
     RpcMistake,
 )
 from protocol.errors import Reason
-from protocol.frames import encode
+from protocol.frames import encode, one_line
 from protocol.host_call import UNENCODABLE
 
 PARSE_ERROR = -32700
@@ -23,7 +23,7 @@ _UNREADABLE = (Reason.MALFORMED_JSON, Reason.INVALID_UTF8, Reason.LINE_TOO_LONG)
 
 def message(document: Mapping[str, Any]) -> bytes:
     """Encode a request or a notification; raises one of `UNENCODABLE`."""
-    return encode({"jsonrpc": "2.0", **document})
+    return one_line(encode({"jsonrpc": "2.0", **document}))
 
 
 def answer(rpc_id: RpcId | None, outcome: Mapping[str, Any] | RpcError) -> bytes:

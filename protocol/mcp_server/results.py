@@ -86,7 +86,9 @@ class EmbeddedAsset(msgspec.Struct):
     def leave_out(self, why: str) -> None:
         """Say why they are missing; an empty file is what the form allows."""
         self._replace("")
-        self.holder["_meta"] = {**self.holder.get("_meta", {}), ERROR_META: {"message": why}}
+        said = self.holder.get("_meta")
+        meta = said if isinstance(said, dict) else {}
+        self.holder["_meta"] = {**meta, ERROR_META: {"message": why}}
 
     def _replace(self, encoded: str) -> None:
         # Where it stood: an answer is as the server wrote it.

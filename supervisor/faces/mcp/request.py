@@ -29,6 +29,7 @@ from protocol.mcp_server.results import (
     linked,
     own_error,
 )
+from protocol.mcp_server.strict_results import strict_result
 from protocol.problem import described
 from protocol.trace_context import is_traceparent
 from protocol.version import VERSION
@@ -122,9 +123,11 @@ class McpRequest:
             data = {"requiredCapabilities": self._needed}
             outcome = RpcError(MISSING_CAPABILITY, words, data)
         if not isinstance(outcome, RpcError) and self.asked.client.is_modern:
-            meta = {f"{META}serverInfo": SERVER, **outcome.get("_meta", {})}
+            said = outcome.get("_meta")
+            meta = {f"{META}serverInfo": SERVER, **(said if isinstance(said, dict) else {})}
             outcome = {"resultType": "complete", **outcome, "_meta": meta}
         if not isinstance(outcome, RpcError):
+            outcome = strict_result(outcome, self.asked.params.get("uri"))
             outcome = result_for(self.asked.client.revision, outcome)
         most_bytes = self.told.most_bytes
         if most_bytes is not None:
@@ -367,11 +370,11 @@ class McpRequest:
 
     def finish_with(self, result: Mapping[str, Any], assets: Mapping[str, RegisteredAsset]) -> None:
         """Answer with a result in which the bytes of some files belong."""
-        if not any(one.asset_id in assets for one in embedded(result)):
+        if not embedded(result):
             self.finish(result)
             return
         whole = copy.deepcopy(dict(result))  # others hold the result, too
-        self._fill(whole, [one for one in embedded(whole) if one.asset_id in assets], assets, 0)
+        self._fill(whole, embedded(whole), assets, 0)
 
     def _fill(
         self,
@@ -384,6 +387,10 @@ class McpRequest:
             self.finish(result)
             return
         place, *others = places
+        if place.asset_id not in assets:
+            place.leave_out("the file was not taken in")
+            self._fill(result, others, assets, size)
+            return
         registered = assets[place.asset_id].registered
         if size + registered.bytes > FILE_BYTES:
             place.leave_out(f"the files of an answer take at most {FILE_BYTES} bytes")
