@@ -18,7 +18,7 @@ from protocol.dialects.mcp.catalogue import EXTRAS, OPS
 from protocol.mcp_server.mending import (
     Prompt,
     Resource,
-    Template,
+    TemplateEntry,
     mended,
     mended_resource,
     mended_tool,
@@ -91,7 +91,9 @@ def resources_of(said: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def templates_of(said: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Give the resources of a module that it names by a pattern."""
-    return (mended_resource(one, Template, []) for one in _entries(said, TEMPLATES, "uriTemplate"))
+    return (
+        mended_resource(one, TemplateEntry, []) for one in _entries(said, TEMPLATES, "uriTemplate")
+    )
 
 
 def unlisted_of(said: Mapping[str, Any]) -> dict[str, str]:

@@ -19,7 +19,7 @@ from protocol.problem import described, quoted
 
 Text = str | UnsetType
 Flag = bool | UnsetType
-Object = dict[str, Any] | UnsetType
+AnyObject = dict[str, Any] | UnsetType
 
 
 class Shape(msgspec.Struct, rename="camel"):
@@ -43,13 +43,13 @@ class Annotations(Shape):
     last_modified: Annotated[datetime, msgspec.Meta(tz=True)] | UnsetType = UNSET
 
 
-class Described(Shape):
+class Titled(Shape):
     """What entries of all lists may have."""
 
     title: Text = UNSET
     description: Text = UNSET
     icons: list[Icon] | UnsetType = UNSET
-    meta: Object = msgspec.field(default=UNSET, name="_meta")
+    meta: AnyObject = msgspec.field(default=UNSET, name="_meta")
 
 
 class Hints(Shape):
@@ -68,7 +68,7 @@ class Execution(Shape):
     task_support: Literal["required", "optional", "forbidden"] | UnsetType = UNSET
 
 
-class Tool(Described):
+class ToolEntry(Titled):
     """A tool, but for its name and schemas."""
 
     annotations: Hints | UnsetType = UNSET
@@ -84,13 +84,13 @@ class Argument(Shape):
     required: Flag = UNSET
 
 
-class Prompt(Described):
+class Prompt(Titled):
     """A prompt, but for its name."""
 
     arguments: list[Argument] | UnsetType = UNSET
 
 
-class Template(Described, kw_only=True):
+class TemplateEntry(Titled, kw_only=True):
     """Resources that are named by a pattern."""
 
     name: str
@@ -98,7 +98,7 @@ class Template(Described, kw_only=True):
     annotations: Annotations | UnsetType = UNSET
 
 
-class Resource(Template):
+class Resource(TemplateEntry):
     """A resource, but for its URI."""
 
     size: int | UnsetType = UNSET
@@ -107,7 +107,7 @@ class Resource(Template):
 class Top(Shape):
     """The top of a schema of args, but for its type."""
 
-    properties: Object = UNSET
+    properties: AnyObject = UNSET
     required: list[str] | UnsetType = UNSET
     schema: Text = msgspec.field(default=UNSET, name="$schema")
 
@@ -180,7 +180,7 @@ def _fitting(value: Any, wanted: Any, problems: list[str]) -> Any:
 
 def mended_tool(tool: dict[str, Any], problems: list[str]) -> dict[str, Any]:
     """Return the definition of a tool as clients of the newest revision take it."""
-    found = mended(tool, Tool, problems)
+    found = mended(tool, ToolEntry, problems)
     schema = found.get("inputSchema")
     mended_schema = object_schema(schema, ObjectSchema, "inputSchema", problems)
     if mended_schema is not schema:
@@ -209,7 +209,7 @@ def older_tool(tool: dict[str, Any], problems: list[str]) -> dict[str, Any]:
 
 
 def mended_resource(
-    resource: dict[str, Any], shape: type[Template], problems: list[str]
+    resource: dict[str, Any], shape: type[TemplateEntry], problems: list[str]
 ) -> dict[str, Any]:
     """Return the definition of a resource, or of a template; without a name, it has its URI's."""
     if not isinstance(resource.get("name"), str):

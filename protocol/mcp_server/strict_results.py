@@ -16,8 +16,8 @@ from protocol.frames import encode
 from protocol.host_call import UNENCODABLE
 from protocol.mcp_server.mending import (
     Annotations,
+    AnyObject,
     Flag,
-    Object,
     Resource,
     Shape,
     Text,
@@ -37,7 +37,7 @@ class Block(Shape, tag_field="type"):
     """Content of any type."""
 
     annotations: Annotations | UnsetType = UNSET
-    meta: Object = msgspec.field(default=UNSET, name="_meta")
+    meta: AnyObject = msgspec.field(default=UNSET, name="_meta")
 
 
 class TextBlock(Block, tag="text", kw_only=True):
@@ -73,7 +73,7 @@ class Contents(Shape, kw_only=True):
     text: Text = UNSET
     blob: Text = UNSET
     mime_type: Text = UNSET
-    meta: Object = msgspec.field(default=UNSET, name="_meta")
+    meta: AnyObject = msgspec.field(default=UNSET, name="_meta")
 
 
 class ResourceBlock(Block, tag="resource", kw_only=True):
@@ -96,7 +96,9 @@ class Meta(Shape):
     """What has a meaning in `_meta` of a result."""
 
     progress_token: str | int | UnsetType = UNSET
-    related_task: Object = msgspec.field(default=UNSET, name="io.modelcontextprotocol/related-task")
+    related_task: AnyObject = msgspec.field(
+        default=UNSET, name="io.modelcontextprotocol/related-task"
+    )
 
 
 class Completion(Shape):
@@ -182,7 +184,9 @@ def _block(value: Any, uri: str) -> list[Any]:
 def _contents(value: Any, uri: str) -> list[Any]:
     if not isinstance(value, dict):
         return [{"uri": uri, "text": _text(value)}]
-    found = value if fits(value.get("uri"), Uri) else {**value, "uri": uri}
+    named = value.get("uri")
+    is_fine = fits(named, Uri) or (isinstance(named, str) and not fits(uri, Uri))
+    found = value if is_fine else {**value, "uri": uri}
     if not isinstance(found.get("text"), str) and not isinstance(found.get("blob"), str):
         found = {**found, "text": _text(found.get("text", value))}
     return [mended(found, Contents, [])]

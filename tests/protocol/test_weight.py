@@ -45,7 +45,7 @@ def array(item: bytes, size: int) -> bytes:
 
 def answer(dialect: str, result: bytes) -> bytes:
     if dialect == "mcp":
-        head = b'{"jsonrpc":"2.0","id":"r1","result":{"structuredContent":'
+        head = b'{"jsonrpc":"2.0","id":1,"result":{"structuredContent":'
         return head + result + b"}}\n"
     head = b'"version":"0","type":"done",' if dialect == "narratoria" else b""
     return b"{" + head + b'"ok":true,"result":' + result + b"}\n"

@@ -18,7 +18,7 @@ from protocol.frames import encode
 from protocol.mcp_server.mending import (
     Prompt,
     Resource,
-    Template,
+    TemplateEntry,
     mended,
     mended_resource,
     mended_tool,
@@ -281,7 +281,7 @@ class ServerLists:
             case "resources/list":
                 mended_resource(entry, Resource, problems)
             case "resources/templates/list":
-                mended_resource(entry, Template, problems)
+                mended_resource(entry, TemplateEntry, problems)
         if problems:
             words = "; ".join(problems[:PROBLEMS])
             more = f"; and {len(problems) - PROBLEMS} more" if len(problems) > PROBLEMS else ""

@@ -20,6 +20,7 @@ from protocol.descriptor.model import (
     Kind,
     Lifecycle,
     OnFailure,
+    Restart,
     StdoutPolicy,
     Supervision,
     Timeouts,
@@ -73,12 +74,14 @@ def mcp(*command: str, **supervision: Any) -> Supervision:
 
 def test_a_server_of_mcp_has_defaults_of_its_own() -> None:
     timeouts = Timeouts(start_s=60, invoke_s=120, total_s=3600)
-    assert mcp() == Supervision(concurrency=16, timeouts=timeouts)
+    expected = Supervision(concurrency=16, restart=Restart.ON_DEMAND, timeouts=timeouts)
+    assert mcp() == expected
 
 
 def test_what_a_descriptor_says_wins_over_the_defaults_of_its_protocol() -> None:
     own = {"start_s": 1, "invoke_s": 2, "total_s": 3}
-    assert mcp("npx", "x", concurrency=1, timeouts=own) == Supervision(timeouts=Timeouts(**own))
+    given = mcp("npx", "x", concurrency=1, restart="permanent", timeouts=own)
+    assert given == Supervision(timeouts=Timeouts(**own))
     assert mcp("npx", "x", timeouts={"health_s": 9}).timeouts.start_s == FETCH_S
     assert mcp(timeouts={"invoke_s": 7200}).timeouts.total_s == 7200
 
