@@ -14,6 +14,7 @@ from typing import Any, Protocol, Self
 
 import msgspec
 
+from protocol.frames import one_line
 from tests.mcp.servers import BOUND_S
 
 META = "io.modelcontextprotocol/"
@@ -27,7 +28,9 @@ MODERN = {
 }
 
 Members = dict[str, bytes]
-"""The members of a result, each as it was written, without `_meta`; an error is the only one."""
+"""The members of a result, without `_meta`; an error is the only one.
+
+Each is as it was written, but that U+2028 and its like are escaped: the daemon writes them so."""
 
 
 class Answer(msgspec.Struct):
@@ -42,9 +45,11 @@ class Answer(msgspec.Struct):
     def members(self) -> Members:
         """What it says."""
         if bytes(self.error):
-            return {"error": bytes(self.error)}
+            return {"error": one_line(bytes(self.error))}
         found = msgspec.json.decode(self.result, type=dict[str, msgspec.Raw])
-        return {member: bytes(said) for member, said in found.items() if member != "_meta"}
+        return {
+            member: one_line(bytes(said)) for member, said in found.items() if member != "_meta"
+        }
 
 
 _DECODE = msgspec.json.Decoder(Answer).decode
