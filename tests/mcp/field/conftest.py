@@ -42,14 +42,17 @@ class SdkClient:
     def __init__(self, daemon: Daemon, name: str) -> None:
         self.daemon = daemon
         self.name = name
-        where, line, mode = CLIENTS[name]
+        self.process = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        where, line, mode = CLIENTS[self.name]
         if where == NODE_CLIENTS:
             # From the folder of the packages, else `import` would not find them.
             source = (HERE / "client.mjs").read_text(encoding="utf-8")
             program = [str(NODE), "--input-type=module", "--eval", source]
         else:
             program = [str(where / "bin" / "python"), "-I", str(HERE / "client.py")]
-        self.process = subprocess.Popen(
+        return subprocess.Popen(
             [*program, line, mode], cwd=where, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
 
@@ -71,6 +74,9 @@ class SdkClient:
         """Connect to a view, take these steps, and disconnect; returns what came of each."""
         stdiod = str(Path(sys.executable).with_name("stdiod"))
         command = [stdiod, "mcp", "--socket", str(self.daemon.socket), "--view", view]
+        if self.process.poll() is not None:  # of the test before this, and it has told so
+            self.process.communicate()
+            self.process = self._start()
         bound = threading.Timer(BOUND_S, self.process.kill)
         bound.start()
         assert self.process.stdin is not None
@@ -79,6 +85,8 @@ class SdkClient:
         self.process.stdin.flush()
         line = self.process.stdout.readline()
         bound.cancel()
+        if not line:
+            self.process.wait()
         assert line, f"the client ended, or took longer than {BOUND_S:g} s"
         outcomes = json.loads(line)
         assert isinstance(outcomes, list), outcomes

@@ -21,19 +21,16 @@ ANY = {"type": "object"}
 
 
 class Parallel(Server):
-    """Answers `held` once `release` is called, so a host of one call at a time waits in vain."""
+    """Answers once it has been asked for both, so a host of one call at a time waits in vain."""
 
     tools = [tool("held", ANY), tool("release", ANY)]
-    held: list[Any] = []
+    asked: dict[str, Any] = {}
 
     def call(self, params: Any, id: Any) -> Any:
-        if params["name"] == "held":
-            self.held.append(id)
-            return
-        assert self.held, "nothing is held"
-        send({"jsonrpc": "2.0", "id": id, "result": text("release")})
-        while self.held:
-            send({"jsonrpc": "2.0", "id": self.held.pop(), "result": text("held")})
+        self.asked[params["name"]] = id
+        if len(self.asked) == len(self.tools):
+            for name in ("release", "held"):
+                send({"jsonrpc": "2.0", "id": self.asked.pop(name), "result": text(name)})
 
 
 class Working(Server):
