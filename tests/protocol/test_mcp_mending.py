@@ -11,7 +11,7 @@ from protocol.frames import encode_line, one_line
 from protocol.mcp_server.mending import (
     Prompt,
     Resource,
-    Template,
+    TemplateEntry,
     mended,
     mended_resource,
     mended_tool,
@@ -41,7 +41,7 @@ def test_what_fits_is_the_same_object() -> None:
     problems: list[str] = []
     assert mended_tool(WHOLE, problems) is WHOLE
     assert older_tool(WHOLE, problems) is WHOLE
-    for shape in (Prompt, Resource, Template):
+    for shape in (Prompt, Resource, TemplateEntry):
         one = {"name": "n", "title": "t", "_meta": {}}
         assert mended(one, shape, problems) is one
     assert not problems
