@@ -131,17 +131,5 @@ class never(plain):
         self.end()
 
 
-class alarm(plain):
-    """Ends a moment after it was last told something."""
-
-    timer = threading.Timer(0, print)
-
-    def take(self, message: dict[str, Any]) -> None:
-        self.timer.cancel()
-        super().take(message)
-        self.timer = threading.Timer(0.2, self.end)
-        self.timer.start()
-
-
 if __name__ == "__main__":
     globals()[sys.argv[1]]().run()

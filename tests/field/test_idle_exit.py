@@ -61,7 +61,7 @@ def crashed(daemon: Daemon, module: str) -> dict[str, Any]:
 def test_a_server_that_ends_while_idle_is_down_and_the_next_call_starts_it(
     host: Host, word: str
 ) -> None:
-    daemon = host(idle(word))
+    daemon = host(idle(word, timeouts={"exit_s": 60}))
     for _ in range(8):  # more often than `intensity` allows of crashes
         tell_to_end(daemon, word)
         status = asleep(daemon, word)
@@ -72,15 +72,14 @@ def test_a_server_that_ends_while_idle_is_down_and_the_next_call_starts_it(
     assert '"level": "warning"' not in daemon.log()
 
 
-@pytest.mark.parametrize(("word", "name"), [("alarm", "pid"), ("idle_exit", "echo")])
 def test_a_server_that_ends_after_a_time_without_requests_serves_again_and_again(
-    host: Host, word: str, name: str
+    host: Host,
 ) -> None:
-    daemon = host(idle(word) if word == "alarm" else server(word))
+    daemon = host(server("idle_exit"))
     for _ in range(3):
-        asleep(daemon, word)
-        assert daemon.invoke(word, name).ok
-    assert daemon.status(word)["restarts"] == 0
+        asleep(daemon, "idle_exit")
+        assert daemon.invoke("idle_exit", "echo").ok
+    assert daemon.status("idle_exit")["restarts"] == 0
 
 
 def test_a_server_that_ends_after_each_request_serves_each(host: Host) -> None:
