@@ -99,8 +99,8 @@ def other(word: str, **supervision: Any) -> dict[str, Any]:
     return descriptor(word, command, protocol="mcp", supervision=supervision)
 
 
-BOUNDED = {"invoke_s": 8}
-"""Ends a call that nothing else ends, where a test is about that."""
+BOUNDED = {"start_s": 15, "invoke_s": 8}
+"""Ends a wait that nothing else ends, where a test is about that."""
 
 A_MOMENT = {"intensity": 1000, "backoff": {**AT_ONCE, "initial_s": 0.5, "max_s": 0.5}}
 """Restarts that take as long after the crash that the last client wanted as after the first."""
@@ -112,7 +112,7 @@ MODULES = {
     "schemas": (server("schemas"),),
     "results": (server("results"),),
     **{
-        f"intids-{kind}": (server("intids", kind, name=f"intids-{kind}"),)
+        f"intids-{kind}": (server("intids", kind, name=f"intids-{kind}", timeouts=BOUNDED),)
         for kind in ("zero", "parse", "exit")
     },
     "lines": (server("lines", timeouts=BOUNDED),),
