@@ -134,9 +134,10 @@ def test_progress_renews_the_bound_on_a_call(sdk: SdkClient) -> None:
     assert found["progress"] == list(range(1, steps + 1))
 
 
-def test_two_resources_with_one_uri_are_both_readable(sdk: SdkClient) -> None:
-    (uris,) = sdk("resources", ["resources"])
-    assert len(set(uris)) == 2, uris
+def test_two_resources_with_one_uri_are_both_listed_and_readable(sdk: SdkClient) -> None:
+    uris, prompts = sdk("resources", ["resources"], ["prompts"])
+    assert len(prompts) == len(set(prompts)) == 2, prompts
+    assert len(uris) == len(set(uris)) == 2, uris
     assert "config://app" in uris
     read = sdk("resources", *(["read", uri] for uri in uris))
     assert sorted(read) == [["from one"], ["from two"]]
