@@ -1,6 +1,6 @@
 // TypeScript types of stdiod: what HTTP takes and answers (`paths`), and what stands in files.
 // Made by `make typescript` (scripts/generate_types.py) with openapi-typescript@7.13.0; do not edit.
-// The document it was made of: sha256 c7cc8753fe9dcc31d0e34890e37386e80e16e60f7a9669bae576a161010ec1a8
+// The document it was made of: sha256 ba7a1fea7b0a74c7e4a49af308e2048c1d69b0ceca8b5fc23f6171d1827d8e0b
 
 export interface paths {
     "/": {
@@ -2042,11 +2042,11 @@ export interface components {
                  */
                 start?: "eager" | "lazy";
                 /**
-                 * @description Whether it is restarted after it ended by itself. permanent: always. transient: unless it exited with 0. temporary: never. See Restarts
+                 * @description Whether it is restarted after it ended by itself. permanent: always. transient: unless it exited with 0. temporary: never. on-demand, the default for mcp: always, but after it exited with 0 while idle only when a request comes. See Restarts
                  * @default permanent
                  * @enum {string}
                  */
-                restart?: "permanent" | "transient" | "temporary";
+                restart?: "permanent" | "transient" | "temporary" | "on-demand";
                 /**
                  * @description Exit codes (0 to 255) and names of signals ("SIGKILL") after which it is restarted even if restart says no. See Restarts
                  * @default []

@@ -57,6 +57,7 @@ class McpClient:
             hello = {"protocolVersion": revision, "capabilities": capabilities, "clientInfo": info}
             self.hello: dict[str, Any] = self.ask("initialize", hello)
             self.notify("notifications/initialized")
+            self.ask("ping")  # from now on it is told of what changes
 
     def __enter__(self) -> Self:
         return self

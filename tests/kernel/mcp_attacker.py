@@ -32,11 +32,11 @@ def answer(named: Any) -> bytes:
 LATE: list[bytes] = []
 
 
-def call(named: Any, op: str) -> None:
+def call(named: Any, op: str, asked: str) -> None:
     if op == "late":
         # It answers with the next one, or after it.
         write(line(method="notifications/progress", params={"progressToken": named, "progress": 1}))
-        LATE.append(line(id=named, result={"structuredContent": {"id": named}}))
+        LATE.append(line(id=named, result={"structuredContent": {"id": asked}}))
         return
     if op == "close":
         os.close(1)
@@ -76,6 +76,7 @@ for text in sys.stdin:
         tools = [{"name": one, "inputSchema": {"type": "object"}} for one in OPS]
         write(line(id=named, result={"tools": tools}))
     elif method == "tools/call":
-        call(named, message["params"]["name"])
+        meta = message["params"]["_meta"]
+        call(named, message["params"]["name"], meta["stdiod/requestId"])
     else:
         write(line(id=named, error={"code": -32601, "message": "no such method"}))

@@ -36,7 +36,7 @@ def attacker(folder: Path, era: str, name: str = "server", **supervision: Any) -
         ("own_id", None),
         ("flood", None),
         ("twice", None),
-        ("noise", None),
+        ("noise", "invalid_event"),
         ("long", "line_too_long"),
         ("close", "broken_pipe"),
     ],
