@@ -15,14 +15,8 @@ from typing import Any
 import msgspec
 
 from protocol.dialects.mcp.catalogue import EXTRAS, OPS
-from protocol.mcp_server.mending import (
-    Prompt,
-    Resource,
-    TemplateEntry,
-    mended,
-    mended_resource,
-    mended_tool,
-)
+from protocol.mcp_server.mending import mended, mended_resource, mended_tool
+from protocol.mcp_server.shapes import PROMPT, RESOURCE, TEMPLATE
 
 PROMPTS, RESOURCES, TEMPLATES = "prompts", "resources", "resource_templates"
 
@@ -81,19 +75,17 @@ def _words(op: str, summary: str | None) -> str:
 
 def prompts_of(said: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Give the prompts of a module."""
-    return (mended(one, Prompt, []) for one in _entries(said, PROMPTS, "name"))
+    return (mended(one, PROMPT, []) for one in _entries(said, PROMPTS, "name"))
 
 
 def resources_of(said: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Give the resources of a module that it names one by one."""
-    return (mended_resource(one, Resource, []) for one in _entries(said, RESOURCES, "uri"))
+    return (mended_resource(one, RESOURCE, []) for one in _entries(said, RESOURCES, "uri"))
 
 
 def templates_of(said: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Give the resources of a module that it names by a pattern."""
-    return (
-        mended_resource(one, TemplateEntry, []) for one in _entries(said, TEMPLATES, "uriTemplate")
-    )
+    return (mended_resource(one, TEMPLATE, []) for one in _entries(said, TEMPLATES, "uriTemplate"))
 
 
 def unlisted_of(said: Mapping[str, Any]) -> dict[str, str]:

@@ -12,129 +12,82 @@ from typing import Any
 from urllib.parse import unquote
 
 from protocol.plain_schema import TYPES
-from protocol.problem import described, quoted
+from protocol.problem import literal, quoted
 
 _NEWEST = "https://json-schema.org/draft/2020-12/schema"
 _DIALECTS = re.compile(r"https?://json-schema\.org/(draft-0[67]|draft/20(19-09|20-12))/schema#?")
 
-
-def output_fault(output: Any) -> str | None:
-    """Return why clients cannot compile an output schema, as a clause; None if they can."""
-    if not isinstance(output, dict):
-        return f"is {described(output)}"
-    dialect = output.get("$schema", _NEWEST)
-    if not isinstance(dialect, str) or not _DIALECTS.fullmatch(dialect):
-        return f"is of the dialect {described(dialect)}"
-    walk = _Walk()
-    try:
-        walk.look(output)
-    except _FaultError as fault:
-        return str(fault)
-    except RecursionError:
-        return "is nested too deeply"
-    if walk.has_tuples and "2020" in dialect:
-        return "has items that are an array"
-    for one in walk.references:
-        if not _leads(output, one, walk.names):
-            return f"has the reference {quoted(one)}, which leads nowhere"
-    return None
-
-
-class _FaultError(Exception):
-    """Says what is wrong, as a clause."""
-
-
-class _Walk:
-    """What one schema and those below it hold."""
-
-    def __init__(self) -> None:
-        self.references: list[str] = []
-        self.names: set[str] = {""}
-        self.has_tuples = False
-
-    def look(self, schema: Any) -> None:
-        """Look at a schema; raises `_FaultError`."""
-        if type(schema) is bool:
-            return
-        if type(schema) is not dict:
-            raise _FaultError(f"has {described(schema)} where a schema belongs")
-        for keyword, value in schema.items():
-            taken = _KEYWORDS.get(keyword)
-            if taken is None:
-                continue
-            kinds, then = taken
-            if type(value) not in kinds:
-                raise _FaultError(f"has the {keyword} {described(value)}")
-            if then is not None:
-                then(self, value)
-        if "nullable" in schema and "type" not in schema:
-            raise _FaultError("has a nullable without a type")
-
-    def look_at_all(self, schemas: Iterable[Any]) -> None:
-        """Look at each of them."""
-        for one in schemas:
-            self.look(one)
-
-    def look_at_items(self, value: Any) -> None:
-        """Look at the schema of items, or at those of a tuple."""
-        if type(value) is list:
-            self.has_tuples = True
-            self.look_at_all(value)
-        else:
-            self.look(value)
-
-
-def _check_types(_: _Walk, value: str | list[Any]) -> None:
-    for one in [value] if isinstance(value, str) else value:
-        if one not in TYPES:
-            raise _FaultError(f"has the type {described(one)}")
-
-
-def _check_enum(_: _Walk, value: list[Any]) -> None:
-    if not value:
-        raise _FaultError("has an enum without values")
-
-
-def _check_pattern(_: _Walk, value: str) -> None:
-    if not _is_pattern(value):
-        raise _FaultError(f"has the pattern {quoted(value)}")
-
-
-def _check_patterns(walk: _Walk, value: dict[str, Any]) -> None:
-    for one in value:
-        _check_pattern(walk, one)
-    walk.look_at_all(value.values())
-
-
-_Then = Callable[[_Walk, Any], None]
+_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
+_MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_SINGLE = (
+    *("additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"),
+    *("unevaluatedProperties", "unevaluatedItems", "items"),
+)
 _NUMBERS = (
     *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength"),
     *("maxLength", "minItems", "maxItems", "minProperties", "maxProperties", "minContains"),
     "maxContains",
 )
-_KEYWORDS: dict[str, tuple[tuple[type, ...], _Then | None]] = {
-    **dict.fromkeys(_NUMBERS, ((int, float), None)),
-    **dict.fromkeys(("uniqueItems", "nullable"), ((bool,), None)),
-    **dict.fromkeys(("format", "$dynamicRef"), ((str,), None)),
-    **dict.fromkeys(("dependencies", "dependentRequired"), ((dict,), None)),
-    **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems"), ((list,), _Walk.look_at_all)),
-    **dict.fromkeys(
-        ("properties", "$defs", "definitions", "dependentSchemas"),
-        ((dict,), lambda walk, value: walk.look_at_all(value.values())),
-    ),
-    **dict.fromkeys(("additionalProperties", "not", "if", "then"), ((dict, bool), _Walk.look)),
-    **dict.fromkeys(("else", "contains", "propertyNames"), ((dict, bool), _Walk.look)),
-    **dict.fromkeys(("unevaluatedProperties", "unevaluatedItems"), ((dict, bool), _Walk.look)),
-    **dict.fromkeys(("$id", "$anchor"), ((str,), lambda walk, value: walk.names.add(value))),
-    "$ref": ((str,), lambda walk, value: walk.references.append(value)),
-    "items": ((dict, bool, list), _Walk.look_at_items),
-    "type": ((str, list), _check_types),
-    "required": ((list,), None),
-    "enum": ((list,), _check_enum),
-    "pattern": ((str,), _check_pattern),
-    "patternProperties": ((dict,), _check_patterns),
+_KINDS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys((*_LISTS, "required", "enum"), (list,)),
+    **dict.fromkeys((*_MAPS, "dependencies", "dependentRequired"), (dict,)),
+    **dict.fromkeys(_SINGLE, (dict, bool)),
+    **dict.fromkeys(_NUMBERS, (int, float)),
+    **dict.fromkeys(("uniqueItems", "nullable"), (bool,)),
+    **dict.fromkeys(("$id", "$anchor", "$ref", "$dynamicRef", "format", "pattern"), (str,)),
+    "type": (str, list),
 }
-"""What the values of keywords have to be, and what is looked at then."""
+_OLDER_KINDS = {**_KINDS, "items": (dict, bool, list)}
+"""Before 2020-12, a tuple's."""
+_BELOW: dict[str, Callable[[Any], Iterable[Any]]] = {
+    **dict.fromkeys(_LISTS, list),
+    **dict.fromkeys(_MAPS, dict.values),
+    **dict.fromkeys(_SINGLE, lambda value: value if isinstance(value, list) else (value,)),
+}
+"""The schemas in the value of a keyword."""
+
+
+def output_fault(output: Any) -> str | None:
+    """Return why clients cannot compile an output schema, as a clause; None if they can."""
+    dialect = output.get("$schema", _NEWEST) if isinstance(output, dict) else ""
+    if not isinstance(dialect, str) or (dialect and not _DIALECTS.fullmatch(dialect)):
+        return f"is of the dialect {literal(dialect)}"
+    kinds = _KINDS if "2020" in dialect else _OLDER_KINDS
+    references, names = [], {""}
+    left: list[Any] = [output]
+    while left:
+        schema = left.pop()
+        if isinstance(schema, bool) and schema is not output:
+            continue
+        fault = _fault(schema, kinds, left)
+        if fault is not None:
+            return fault
+        references.append(schema.get("$ref", "#"))
+        names |= {schema.get("$id", ""), schema.get("$anchor", "")}
+    for one in references:
+        if not _leads(output, one, names):
+            return f"has the reference {quoted(one)}, which leads nowhere"
+    return None
+
+
+def _fault(schema: Any, kinds: dict[str, tuple[type, ...]], left: list[Any]) -> str | None:
+    """Return what is wrong with a schema; those below it are added to what is `left`."""
+    if not isinstance(schema, dict):
+        return f"is, or has in it, {literal(schema)} where a schema belongs"
+    for keyword, value in schema.items():
+        if keyword not in kinds:
+            continue
+        if type(value) not in kinds[keyword] or not _GOOD.get(keyword, _any)(value):
+            return f"has the {keyword} {literal(value)}"
+        if keyword in _BELOW:
+            left += _BELOW[keyword](value)
+    if "nullable" in schema and "type" not in schema:
+        return "has a nullable without a type"
+    return None
+
+
+def _any(_: Any) -> bool:
+    return True
 
 
 def _leads(output: dict[str, Any], reference: str, names: set[str]) -> bool:
@@ -180,3 +133,13 @@ def _is_pattern(pattern: str) -> bool:
     if r"\-" in outside or _ODD.search(plain):
         return False
     return plain.count("(") == plain.count(")")
+
+
+_GOOD: dict[str, Callable[[Any], bool]] = {
+    "enum": bool,
+    "type": lambda value: all(
+        one in TYPES for one in ([value] if isinstance(value, str) else value)
+    ),
+    "pattern": _is_pattern,
+    "patternProperties": lambda value: all(map(_is_pattern, value)),
+}

@@ -8,16 +8,9 @@ import pytest
 
 from protocol.dialects.mcp.content import plain_base64
 from protocol.frames import encode_line, one_line
-from protocol.mcp_server.mending import (
-    Prompt,
-    Resource,
-    TemplateEntry,
-    mended,
-    mended_resource,
-    mended_tool,
-    older_tool,
-)
+from protocol.mcp_server.mending import mended, mended_resource, mended_tool, older_tool
 from protocol.mcp_server.output_schema import output_fault
+from protocol.mcp_server.shapes import PROMPT, RESOURCE, TEMPLATE
 from protocol.mcp_server.strict_results import strict_result
 
 OBJECT: dict[str, Any] = {"type": "object"}
@@ -41,7 +34,7 @@ def test_what_fits_is_the_same_object() -> None:
     problems: list[str] = []
     assert mended_tool(WHOLE, problems) is WHOLE
     assert older_tool(WHOLE, problems) is WHOLE
-    for shape in (Prompt, Resource, TemplateEntry):
+    for shape in (PROMPT, RESOURCE, TEMPLATE):
         one = {"name": "n", "title": "t", "_meta": {}}
         assert mended(one, shape, problems) is one
     assert not problems
@@ -119,7 +112,7 @@ def test_a_boolean_for_a_property_is_for_the_newest_revision() -> None:
 def test_a_resource_without_a_name_has_that_of_its_uri() -> None:
     problems: list[str] = []
     named = [
-        mended_resource({"uri": one}, Resource, problems)["name"] for one in ("a://b/c/", "d:")
+        mended_resource({"uri": one}, RESOURCE, problems)["name"] for one in ("a://b/c/", "d:")
     ]
     assert named == ["c", "d:"]
     assert len(problems) == 2
@@ -186,8 +179,8 @@ def nested(levels: int) -> dict[str, Any]:
     return schema
 
 
-def test_a_schema_that_is_nested_without_end_has_a_fault() -> None:
-    assert output_fault(nested(5000)) == "is nested too deeply"
+def test_a_schema_may_nest_without_end() -> None:
+    assert output_fault(nested(5000)) is None
 
 
 @pytest.mark.parametrize(

@@ -15,15 +15,8 @@ import msgspec
 from protocol.descriptor.model import Descriptor
 from protocol.dialects.mcp.greeting import MODERN, Agreed
 from protocol.frames import encode
-from protocol.mcp_server.mending import (
-    Prompt,
-    Resource,
-    TemplateEntry,
-    mended,
-    mended_resource,
-    mended_tool,
-    older_tool,
-)
+from protocol.mcp_server.mending import mended, mended_resource, mended_tool, older_tool
+from protocol.mcp_server.shapes import PROMPT, RESOURCE, TEMPLATE
 from protocol.plain_args import plain_acceptance
 from protocol.problem import described, quoted
 from protocol.weight import is_deeper
@@ -277,11 +270,11 @@ class ServerLists:
                 is_modern = self.agreed.revision == MODERN
                 listing.tools[named] = tool if is_modern else older_tool(tool, problems)
             case "prompts/list":
-                mended(entry, Prompt, problems)
+                mended(entry, PROMPT, problems)
             case "resources/list":
-                mended_resource(entry, Resource, problems)
+                mended_resource(entry, RESOURCE, problems)
             case "resources/templates/list":
-                mended_resource(entry, TemplateEntry, problems)
+                mended_resource(entry, TEMPLATE, problems)
         if problems:
             words = "; ".join(problems[:PROBLEMS])
             more = f"; and {len(problems) - PROBLEMS} more" if len(problems) > PROBLEMS else ""

@@ -53,7 +53,7 @@ class Unpacking:
             return self._tool_result(result)
         if method == "resources/read" and isinstance(result.get("contents"), list):
             result["contents"] = [self._resource(one) for one in result["contents"]]
-        if method == "prompts/get" and isinstance(result.setdefault("messages", []), list):
+        if method == "prompts/get" and isinstance(result.get("messages"), list):
             result["messages"] = [self._message(one) for one in result["messages"]]
         return Success(result)
 
