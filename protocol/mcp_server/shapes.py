@@ -17,7 +17,7 @@ def _shape(name: str, needed: dict[str, Any], tag: str | None = None, **optional
     fields: list[Any] = [*needed.items()]
     fields += [(key, of | UnsetType, UNSET) for key, of in optional.items()]
     tag_field = None if tag is None else "type"
-    names = {"schema": "$schema"}
+    names = {"schema": "$schema", "related": "io.modelcontextprotocol/related-task"}
     return msgspec.defstruct(name, fields, tag=tag, tag_field=tag_field, rename=names, kw_only=True)
 
 
@@ -90,7 +90,7 @@ _LOOSE: dict[str, Any] = {
     "description": str,
     "isError": bool,
     "completion": _COMPLETION,
-    "_meta": _shape("Meta", {}, progressToken=str | int),
+    "_meta": _shape("Meta", {}, progressToken=str | int, related=_META),
 }
 LOOSE = _shape("Loose", {}, **_LOOSE)
 """A result, whatever its content is."""
