@@ -199,11 +199,12 @@ def test_a_result_that_is_no_object_is_an_error_in_words(daemon: Daemon, clients
 
 
 def test_structured_content_that_does_not_fit_its_schema_is_passed_on(clients: Clients) -> None:
-    for client in clients.values():
+    for revision, client in clients.items():
         assert client.call("out_mismatch")["result"]["structuredContent"] == {"b": 1}
         assert "structuredContent" not in client.call("out_missing")["result"]
         failed = client.call("out_error")["result"]
         assert (failed["isError"], failed["content"][0]["text"]) == (True, "real reason")
+        assert ("structuredContent" in failed) is (revision == NEWER)
 
 
 def test_characters_that_end_lines_for_others_are_written_escaped(clients: Clients) -> None:

@@ -176,8 +176,11 @@ def _call_tool(request: McpRequest) -> None:
             found = tool_result(outcome, list(assets.values()), structured=structured)
             if isinstance(found, RpcError):
                 request.finish(found)
-            else:
-                request.finish_with(found, assets)
+                return
+            if structured and found.get("isError") is True and not request.asked.client.is_modern:
+                # SDKs of the older era hold an error to the output schema, too, and then raise.
+                found = {key: value for key, value in found.items() if key != "structuredContent"}
+            request.finish_with(found, assets)
 
         request.invoke(*op, args, answered)
 
