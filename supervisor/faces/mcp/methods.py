@@ -176,11 +176,8 @@ def _call_tool(request: McpRequest) -> None:
             found = tool_result(outcome, list(assets.values()), structured=structured)
             if isinstance(found, RpcError):
                 request.finish(found)
-                return
-            if structured and found.get("isError") is True and not request.asked.client.is_modern:
-                # SDKs of the older era hold an error to the output schema, too, and then raise.
-                found = {key: value for key, value in found.items() if key != "structuredContent"}
-            request.finish_with(found, assets)
+            else:
+                request.finish_with(_taken(found, request), assets)
 
         request.invoke(*op, args, answered)
 
@@ -192,6 +189,14 @@ def _call_tool(request: McpRequest) -> None:
             request.with_table(call, look_again=table.may_have(name, request.asked.view))
 
     request.with_table(found)
+
+
+def _taken(result: dict[str, Any], request: McpRequest) -> dict[str, Any]:
+    """Return a result without what SDKs of the older era hold an error to: an output schema."""
+    modern = request.asked.client.is_modern
+    if modern or not request.has_output_schema or result.get("isError") is not True:
+        return result
+    return {key: value for key, value in result.items() if key != "structuredContent"}
 
 
 # Prompts, resources and completion: what a module answers is passed on.
