@@ -288,7 +288,7 @@ class Stray(msgspec.Struct, frozen=True):
     excerpt: str
     named: str | None = None
     words: str = ""
-    """What it is instead, where its dialect says more; that is so for each open request."""
+    """Why the line answers no request, if the dialect can say; told to each open request."""
 
     @property
     def in_place_of_answer(self) -> str:
@@ -311,7 +311,7 @@ class ModuleLog(msgspec.Struct, frozen=True):
 
     event: Log
     is_finding: bool = False
-    """Whether it is what the dialect found of a definition, and no word of the module's."""
+    """Whether the dialect itself reports a fault of a definition; else the module logged it."""
 
 
 OfRequest = EventReceived | Answered | Unanswered | Asked | Warned | Violated | HostCalled

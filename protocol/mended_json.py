@@ -17,7 +17,7 @@ from protocol.malformed_json import is_utf16
 SURROGATES = "half characters as \\ufffd"
 
 _CP1252 = {0xDC00 + byte: bytes([byte]).decode("cp1252", "replace") for byte in range(128, 256)}
-"""What each byte means that is no UTF-8, by the stand-in with which it is decoded."""
+"""The Windows-1252 character of each byte that is not UTF-8, by its surrogate escape."""
 
 
 def mended(line: bytes) -> tuple[Any, list[str]] | None:

@@ -29,7 +29,7 @@ FETCHING = frozenset(
 """Programs that may download what they are to run."""
 
 FETCH_S = 300.0
-"""What a command that downloads its program may take to start, in a dialect that is patient."""
+"""Default of `start_s` for a command that downloads its program, in a patient dialect."""
 
 _RUNNERS = frozenset({"sh", "bash", "dash", "zsh", "env"})
 """Programs whose arguments name the program that is run."""

@@ -35,7 +35,7 @@ ASSET_SCHEME = "stdiod://assets/"
 
 
 OWN_SCHEME = "stdiod://"
-"""What the daemon names itself; a module that names a resource so has it renamed."""
+"""The scheme of the daemon's own URIs; a module's resource with this scheme is renamed."""
 
 
 def uri_of_module(module: str, uri: str) -> str:

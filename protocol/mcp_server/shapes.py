@@ -1,4 +1,4 @@
-"""What SDKs hold the objects of MCP to: for one that does not fit, they refuse its list or result.
+"""The shapes that SDKs check: for one object that does not fit, they refuse its list or result.
 
 A shape names the members that have a type, and allows all others. None of them may be null.
 """
@@ -29,7 +29,7 @@ _META = dict[str, Any]
 _MOMENT = Annotated[datetime, msgspec.Meta(tz=True)]
 _PART = Annotated[float, msgspec.Meta(ge=0, le=1)]
 URI = Annotated[str, msgspec.Meta(pattern="^[A-Za-z][A-Za-z0-9+.-]*:")]
-"""One that is relative is refused (pydantic's `AnyUrl`)."""
+"""An absolute URI: pydantic's `AnyUrl` refuses a relative one."""
 
 # Definitions, but for the names of tools and prompts, and the URIs of resources.
 
@@ -67,7 +67,7 @@ OLDER_SCHEMA = _shape("OlderSchema", _OBJECT, **_TOP, properties=dict[str, dict[
 # Results.
 
 CONTENTS = _shape("Contents", {"uri": URI}, text=str, blob=str, mimeType=str, _meta=_META)
-"""It has to have a text or a blob, too."""
+"""The contents of a resource; they also need a `text` or a `blob`."""
 _ANY = {"annotations": _ANNOTATIONS, "_meta": _META}
 _DATA = {"data": str, "mimeType": str}
 BLOCKS = {

@@ -126,9 +126,9 @@ class McpConnection:
         self._inquiries: set[RpcId] = set()
         """The ids of the server's requests that wait for an answer."""
         self._oddities: set[str] = set()
-        """What has been said once, and is not said again."""
+        """The warnings that were given; each is given once per process."""
         self._pieces = bytearray()
-        """What came of a message that is printed over several lines, from its `{` on."""
+        """The lines so far of a message that is printed over several lines, from its `{` on."""
 
     @property
     def waits(self) -> tuple[Wait, ...]:

@@ -1,4 +1,4 @@
-"""What servers write that is not quite a message of JSON-RPC, and what it clearly means.
+"""Read lines of servers that are not quite JSON-RPC but have one clear meaning.
 
     no JSON, but readable (`mended_json`), or JSON after other words  -> what it says
     an array                                                          -> a batch

@@ -52,7 +52,7 @@ class RpcAnswer(msgspec.Struct, frozen=True):
     rpc_id: RpcId | None
     outcome: dict[str, Any] | RpcError
     shown_id: str = ""
-    """What stands where the id should, in words, of an answer that has none."""
+    """The unusable id of an answer without a usable one, in words."""
 
 
 class RpcCall(msgspec.Struct, frozen=True):
