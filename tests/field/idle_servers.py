@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -65,7 +66,8 @@ class plain:
         if "id" in message:
             said: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
             said |= {"result": result} if result is not None else {"error": REFUSED}
-            os.write(1, json.dumps(said).encode() + b"\n")
+            with contextlib.suppress(OSError):  # two of them close their stdout
+                os.write(1, json.dumps(said).encode() + b"\n")
         if message.get("method") == "tools/call":
             self.answered()
 

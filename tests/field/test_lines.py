@@ -126,7 +126,7 @@ REFUSED: dict[str, str] = {
     '{"jsonrpc":"2.0","id":ID,"result":{"content":[],"x":NaN,"t":"'
     + "x" * 300_000
     + '"}}': "`NaN`",
-    '{"jsonrpc":"2.0","id":ID,"result":' + "[" * 5000: "nested too deeply",
+    '{"jsonrpc":"2.0","id":ID,"result":' + "[" * 100_000: "nested too deeply",
     '{"jsonrpc":"2.0","id":ID,"result":"words"}': "its result is a string",
     '{"jsonrpc":"2.0","id":ID,"result":{},"error":{"code":1}}': "a result and an error",
     "{\n  jsonrpc: '2.0',\n  id: ID,\n  result: {}\n}": "not JSON",

@@ -192,7 +192,7 @@ async def test_who_is_added_while_others_are_told_is_not_told_in_the_same_step(
 async def test_of_many_that_are_due_only_some_are_told_in_one_turn(
     mock_clock: Clock, nursery: trio.Nursery
 ) -> None:
-    deadlines, called = Deadlines(), list[int]()
+    deadlines, called = Deadlines(lambda: 0.0), list[int]()
     nursery.start_soon(deadlines.run)
     for number in range(3 * DUE_AT_ONCE):
         deadlines.bound(Called(number, called), 5, trio.current_time())
