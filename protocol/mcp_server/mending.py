@@ -1,124 +1,115 @@
-"""Definitions as strict clients take them: one odd field costs itself, and no list.
+"""Definitions and results as strict clients take them: one odd member costs itself, and no more.
 
-What fits is returned as it is, the same object. What was done to all else is added to `problems`,
-as clauses.
+What fits a shape is returned as it is, the same object. Of all else, odd members are left out, or
+become what their shape has in their place.
 """
 
 from __future__ import annotations
 
-from functools import cache
-from types import UnionType
-from typing import Any, get_args, get_origin
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 from msgspec import UNSET
 
-from protocol.mcp_server.output_schema import output_fault
-from protocol.mcp_server.shapes import OLDER_SCHEMA, SCHEMA, TOOL, TOP
-from protocol.problem import described, quoted
+from protocol.frames import encode
+from protocol.mcp_server.shapes import MEMBERS, NEWEST_SCHEMA, OLDER_DIALECT, RESULTS, TOOL, Kind
+from protocol.problem import literal, quoted
 
-_fields = cache(msgspec.structs.fields)
+_DIALECT = re.compile(r"https?://json-schema\.org/(draft-0[67]|draft/20(19-09|20-12))/schema#?")
+_REFERENCE = re.compile(rb'"\$(ref|id|anchor)":("(?:[^"\\]|\\.)*+")')
 
 
-def fits(value: object, shape: Any) -> bool:
-    """Tell whether a value has a shape."""
+def _fits(value: Any, kind: Kind) -> bool:
     try:
-        msgspec.convert(value, shape)
-    except msgspec.ValidationError:
+        msgspec.convert({"value": value}, kind.whole)
+    except (msgspec.ValidationError, RecursionError):
         return False
     return True
 
 
-def mended(value: dict[str, Any], shape: Any, problems: list[str]) -> dict[str, Any]:
-    """Return an object without its optional fields that are null or do not fit."""
-    if fits(value, shape):
+def mended(value: Any, kind: Kind, uri: str = "") -> Any:
+    """Return a value as a kind has it, or UNSET; `uri` is what was to be read."""
+    if _fits(value, kind):
         return value
-    found = dict(value)
-    for field in _fields(shape):
-        name = field.encode_name
-        if name not in value:
-            continue
-        one = _fitting(value[name], field.type, problems)
-        if one is not UNSET:
-            found[name] = one
-        elif not field.required:
-            problems.append(f"{name!r} is {described(value[name])} and is left out")
-            del found[name]
+    found = _mended_inside(value, kind, uri)
+    if found is not value and _fits(found, kind):
+        return found
+    return _mended_inside(kind.otherwise(value, uri), kind, uri) if kind.otherwise else UNSET
+
+
+def _mended_inside(value: Any, kind: Kind, uri: str) -> Any:
+    if isinstance(value, list) and kind.item is not None:
+        each = (mended(one, kind.item, uri) for one in value)
+        return [one for one in each if one is not UNSET]
+    if not isinstance(value, dict):
+        return value
+    found, uri = dict(value), uri or str(value.get("uri", value.get("uriTemplate", "")))
+    for shape in kind.shapes:
+        if shape.__struct_config__.tag in (None, value.get("type")):
+            for name, (of, is_needed) in MEMBERS[shape].items():
+                if is_needed or name in value:
+                    found[name] = mended(value.get(name, UNSET), of, uri)
+    return {name: one for name, one in found.items() if one is not UNSET}
+
+
+def changes(before: Any, after: Any, at: str = "") -> Iterator[str]:
+    """Say what was mended, in clauses."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in before | after:
+            one, other = before.get(key, UNSET), after.get(key, UNSET)
+            if one is not other:
+                yield from changes(one, other, f"{at}.{key}" if at else key)
+    elif after is not UNSET and type(before) is not bool:  # which says the same, as a schema
+        said = "missing" if before is UNSET else literal(before)
+        yield f"'{at}' is {said} and becomes {literal(after)}"
+    elif after is UNSET:
+        why = output_fault(before) if at == "outputSchema" and isinstance(before, dict) else None
+        yield f"'{at}' is {literal(before)} and is left out{f': {why}' if why else ''}"
+
+
+def mended_tool(tool: dict[str, Any]) -> dict[str, Any]:
+    """Return the definition of a tool as clients of the newest revision take it."""
+    found: dict[str, Any] = mended(tool, TOOL)
+    if "outputSchema" in found and output_fault(found["outputSchema"]) is not None:
+        return {key: value for key, value in found.items() if key != "outputSchema"}
     return found
 
 
-def _fitting(value: Any, wanted: Any, problems: list[str]) -> Any:
-    """Return a value, perhaps mended, or UNSET."""
-    if fits(value, wanted):
-        return value
-    for one in get_args(wanted) if isinstance(wanted, UnionType) else (wanted,):
-        if isinstance(value, dict) and hasattr(one, "__struct_fields__"):
-            found = mended(value, one, problems)
-            return found if fits(found, one) else UNSET
-        if isinstance(value, list) and get_origin(one) is list:
-            fitting = (_fitting(each, get_args(one)[0], problems) for each in value)
-            kept = [each for each in fitting if each is not UNSET]
-            if len(kept) < len(value):
-                problems.append(f"{described(value)} is left with {len(kept)} of {len(value)}")
-            return kept
-    return UNSET
+def output_fault(output: dict[str, Any]) -> str | None:
+    """Return why clients cannot compile an output schema, as a clause; None if they can."""
+    dialect = output.get("$schema", "2020-12")
+    if "$schema" in output and not _DIALECT.fullmatch(str(dialect)):
+        return f"no client knows the dialect {literal(dialect)}"
+    try:
+        msgspec.convert(output, NEWEST_SCHEMA if "2020" in dialect else OLDER_DIALECT)
+        found = [
+            (kind, msgspec.json.decode(one)) for kind, one in _REFERENCE.findall(encode(output))
+        ]
+    except (msgspec.ValidationError, RecursionError) as error:
+        return str(error)
+    names = {"", *(one for kind, one in found if kind != b"ref")}
+    for kind, one in found:
+        if kind == b"ref" and not _leads(output, one, names):
+            return f"the reference {quoted(one)} leads nowhere"
+    return None
 
 
-def mended_tool(tool: dict[str, Any], problems: list[str]) -> dict[str, Any]:
-    """Return the definition of a tool as clients of the newest revision take it."""
-    found = mended(tool, TOOL, problems)
-    schema = found.get("inputSchema")
-    if not fits(schema, SCHEMA):
-        found = {**found, "inputSchema": _object_schema(schema, SCHEMA, problems)}
-    fault = output_fault(found["outputSchema"]) if "outputSchema" in found else None
-    return found if fault is None else _without_output(found, fault, problems)
+def _leads(at: Any, reference: str, names: set[str]) -> bool:
+    base, _, fragment = reference.partition("#")
+    if base not in names or not fragment.startswith("/"):
+        return base in names and fragment in names
+    try:
+        for step in unquote(fragment).split("/")[1:]:
+            name = step.replace("~1", "/").replace("~0", "~")
+            at = at[int(name) if isinstance(at, list) else name]
+    except (LookupError, TypeError, ValueError):
+        return False
+    return True
 
 
-def older_tool(tool: dict[str, Any], problems: list[str]) -> dict[str, Any]:
-    """Return a mended definition, of a tool or what has no schemas, as older revisions have it."""
-    for name in ("inputSchema", "outputSchema"):
-        if name not in tool or fits(tool[name], OLDER_SCHEMA):
-            continue
-        of = tool[name].get("type")
-        if name == "outputSchema" and of != "object":
-            fault = f"has {'no type' if of is None else 'the type ' + described(of)}"
-            return _without_output(tool, fault, problems)
-        tool = {**tool, name: _object_schema(tool[name], OLDER_SCHEMA, problems)}
-    return tool
-
-
-def _without_output(tool: dict[str, Any], fault: str, problems: list[str]) -> dict[str, Any]:
-    problems.append(f"'outputSchema' {fault} and is left out")
-    return {key: value for key, value in tool.items() if key != "outputSchema"}
-
-
-def mended_resource(resource: dict[str, Any], shape: Any, problems: list[str]) -> dict[str, Any]:
-    """Return the definition of a resource, or of a template; without a name, it has its URI's."""
-    if not isinstance(resource.get("name"), str):
-        uri = str(resource.get("uri", resource.get("uriTemplate")))
-        name = uri.rstrip("/").rpartition("/")[2] or uri
-        problems.append(f"'name' is {described(resource.get('name'))} and becomes {quoted(name)}")
-        resource = {**resource, "name": name}
-    return mended(resource, shape, problems)
-
-
-def _object_schema(schema: Any, shape: Any, problems: list[str]) -> dict[str, Any]:
-    """Return a schema of a tool with the type `object` and, at its top, what a shape wants."""
-    if not isinstance(schema, dict):
-        problems.append(f'\'inputSchema\' is {described(schema)} and becomes {{"type": "object"}}')
-        return {"type": "object"}
-    found = mended(schema, TOP, problems)
-    if found.get("type") != "object":
-        said = described(found["type"]) if "type" in found else "missing"
-        problems.append(f"'type' of 'inputSchema' is {said} and becomes \"object\"")
-        found = {**found, "type": "object"}
-    if fits(found, shape):
-        return found
-    properties = {}
-    for key, one in found["properties"].items():
-        properties[key] = one if isinstance(one, dict | bool) else {}
-        if properties[key] is not one:
-            problems.append(f"the property {quoted(key)} is {described(one)} and takes any value")
-        if isinstance(one, bool) and shape is OLDER_SCHEMA:
-            properties[key] = {} if one else {"not": {}}
-    return {**found, "properties": properties}
+def strict_result(method: str, result: Mapping[str, Any], uri: object = "") -> Mapping[str, Any]:
+    """Return what a method resulted in as strict clients take it; `uri` is what was to be read."""
+    return mended(result, RESULTS[method], str(uri or "")) if method in RESULTS else result

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -224,34 +224,18 @@ _CODES: dict[str, int] = {
 
 def embedded(result: Mapping[str, Any]) -> list[EmbeddedAsset]:
     """Return the places where bytes belong: in content, contents, and messages."""
-    return list(_places(result))
-
-
-def _places(result: Mapping[str, Any]) -> Iterator[EmbeddedAsset]:
-    for block in _dicts(result.get("content")):
-        yield from _place(block)
-    for one in _dicts(result.get("contents")):
-        yield from _holder(one, "blob")
-    for message in _dicts(result.get("messages")):
-        if isinstance(message.get("content"), dict):
-            yield from _place(message["content"])
-
-
-def _place(block: dict[str, Any]) -> Iterator[EmbeddedAsset]:
-    if block.get("type") in ("image", "audio"):
-        yield from _holder(block, "data")
-    elif block.get("type") == "resource" and isinstance(block.get("resource"), dict):
-        yield from _holder(block["resource"], "blob")
-
-
-def _holder(holder: dict[str, Any], field: str) -> Iterator[EmbeddedAsset]:
-    asset_id = holder.get("assetId")
-    if isinstance(asset_id, str) and field not in holder:
-        yield EmbeddedAsset(holder, field, asset_id)
-
-
-def _dicts(value: Any) -> list[dict[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    places = []
+    for field in ("content", "contents", "messages"):
+        entries = result.get(field)
+        for one in entries if isinstance(entries, list) else ():
+            match one.get("content") if field == "messages" and isinstance(one, dict) else one:
+                case {"type": "image" | "audio", "assetId": str(named)} as holder:
+                    places.append(EmbeddedAsset(holder, "data", named))
+                case {"type": "resource", "resource": {"assetId": str(named)} as holder}:
+                    places.append(EmbeddedAsset(holder, "blob", named))
+                case {"assetId": str(named)} as holder if field == "contents":
+                    places.append(EmbeddedAsset(holder, "blob", named))
+    return [one for one in places if one.field not in one.holder]
 
 
 def _link(asset: RegisteredAsset) -> dict[str, Any]:

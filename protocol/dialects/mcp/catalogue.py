@@ -8,6 +8,7 @@ anew, the old one counts.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -15,8 +16,8 @@ import msgspec
 from protocol.descriptor.model import Descriptor
 from protocol.dialects.mcp.greeting import MODERN, Agreed
 from protocol.frames import encode
-from protocol.mcp_server.mending import mended, mended_resource, mended_tool, older_tool
-from protocol.mcp_server.shapes import PROMPT, RESOURCE, TEMPLATE
+from protocol.mcp_server.mending import changes, mended, mended_tool
+from protocol.mcp_server.shapes import OLDER_TOOL, PROMPT, RESOURCE, TEMPLATE, TOOL, Kind
 from protocol.plain_args import plain_acceptance
 from protocol.problem import described, quoted
 from protocol.weight import is_deeper
@@ -40,6 +41,9 @@ TTL_S = 86_400.0
 PROBLEMS = 8
 """Told of one definition."""
 
+COMPLAINTS = 20
+"""What is said of the lists at a time."""
+
 DEPTH = 64
 """How deep a definition may nest: it is encoded again for whoever asks."""
 
@@ -58,14 +62,15 @@ class _ListKind(msgspec.Struct, frozen=True):
     field: str
     named_by: str
     told_as: str
+    of: Kind
 
 
 LISTS = {
-    TOOLS: _ListKind("tools", "tools", "name", "tools"),
-    "prompts/list": _ListKind("prompts", "prompts", "name", "prompts"),
-    "resources/list": _ListKind("resources", "resources", "uri", "resources"),
+    TOOLS: _ListKind("tools", "tools", "name", "tools", TOOL),
+    "prompts/list": _ListKind("prompts", "prompts", "name", "prompts", PROMPT),
+    "resources/list": _ListKind("resources", "resources", "uri", "resources", RESOURCE),
     "resources/templates/list": _ListKind(
-        "resources", "resourceTemplates", "uriTemplate", "resource_templates"
+        "resources", "resourceTemplates", "uriTemplate", "resource_templates", TEMPLATE
     ),
 }
 
@@ -262,23 +267,16 @@ class ServerLists:
         return None
 
     def _look_for_odd_fields(self, name: str, listing: _Listing, entry: dict[str, Any]) -> None:
-        problems: list[str] = []
         named = entry[LISTS[name].named_by]
-        match name:
-            case "tools/list":
-                tool = mended_tool(entry, problems)
-                is_modern = self.agreed.revision == MODERN
-                listing.tools[named] = tool if is_modern else older_tool(tool, problems)
-            case "prompts/list":
-                mended(entry, PROMPT, problems)
-            case "resources/list":
-                mended_resource(entry, RESOURCE, problems)
-            case "resources/templates/list":
-                mended_resource(entry, TEMPLATE, problems)
-        if problems:
-            words = "; ".join(problems[:PROBLEMS])
-            more = f"; and {len(problems) - PROBLEMS} more" if len(problems) > PROBLEMS else ""
-            self.complaints.append(f"{name}: {quoted(named)}: {words}{more}")
+        tool = found = mended_tool(entry) if name == TOOLS else mended(entry, LISTS[name].of)
+        if name == TOOLS:
+            found = tool if self.agreed.revision == MODERN else mended(tool, OLDER_TOOL)
+            listing.tools[named] = found
+        if tool is not entry or len(found) < len(entry):
+            is_told = len(self.complaints) < COMPLAINTS  # the others are only counted
+            clauses = [*islice(changes(entry, found), PROBLEMS + 1)] if is_told else []
+            clauses[PROBLEMS:] = ["and more"] if len(clauses) > PROBLEMS else []
+            self.complaints.append(f"{name}: {quoted(named)}: {'; '.join(clauses)}")
 
     def _entry_problem(self, name: str, listing: _Listing, entry: Any) -> str | None:
         named_by = LISTS[name].named_by

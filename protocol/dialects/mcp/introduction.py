@@ -27,7 +27,7 @@ from protocol.connection import (
     Wait,
 )
 from protocol.descriptor.model import Descriptor
-from protocol.dialects.mcp.catalogue import CHANGED, LISTS, TOOLS, ServerLists
+from protocol.dialects.mcp.catalogue import CHANGED, COMPLAINTS, LISTS, TOOLS, ServerLists
 from protocol.dialects.mcp.greeting import (
     DISCOVER,
     INITIALIZE,
@@ -42,9 +42,6 @@ from protocol.errors import Success
 from protocol.events import Log
 from protocol.json_line import Fault
 from protocol.problem import quoted
-
-COMPLAINTS = 20
-"""What is said of the lists at a time."""
 
 LOOK_AGAIN_S = 1.0
 """Whoever asks for tools that do not exist, however often, costs the server one list a second."""
