@@ -44,7 +44,7 @@ def _mended_inside(value: Any, kind: Kind, uri: str) -> Any:
     if isinstance(value, list) and kind.item is not None:
         each = (mended(one, kind.item, uri) for one in value)
         return [one for one in each if one is not UNSET]
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or not kind.shapes:
         return value
     found, uri = dict(value), uri or str(value.get("uri", value.get("uriTemplate", "")))
     for shape in kind.shapes:
@@ -52,7 +52,9 @@ def _mended_inside(value: Any, kind: Kind, uri: str) -> Any:
             for name, (of, is_needed) in MEMBERS[shape].items():
                 if is_needed or name in value:
                     found[name] = mended(value.get(name, UNSET), of, uri)
-    return {name: one for name, one in found.items() if one is not UNSET}
+                    if found[name] is UNSET:
+                        del found[name]
+    return found
 
 
 def changes(before: Any, after: Any, at: str = "") -> Iterator[str]:

@@ -228,7 +228,10 @@ def embedded(result: Mapping[str, Any]) -> list[EmbeddedAsset]:
     for field in ("content", "contents", "messages"):
         entries = result.get(field)
         for one in entries if isinstance(entries, list) else ():
-            match one.get("content") if field == "messages" and isinstance(one, dict) else one:
+            block: Any = one
+            if field == "messages" and isinstance(one, dict):
+                block = one.get("content")
+            match block:
                 case {"type": "image" | "audio", "assetId": str(named)} as holder:
                     places.append(EmbeddedAsset(holder, "data", named))
                 case {"type": "resource", "resource": {"assetId": str(named)} as holder}:

@@ -64,12 +64,11 @@ def _text(value: Any, _: str = "") -> str:
     return "" if value in (None, UNSET) else encode(value).decode()
 
 
-def _properties(true: Any, false: Any, value: Any, _: str) -> Any:
+def _properties(said: dict[bool, Any], value: Any, _: str) -> Any:
     if not isinstance(value, dict):
         return UNSET
-    said = {True: true, False: false}
     return {
-        key: said[one] if isinstance(one, bool) else one if isinstance(one, dict) else {}
+        key: said.get(one, one) if isinstance(one, bool) else one if isinstance(one, dict) else {}
         for key, one in value.items()
     }
 
@@ -97,14 +96,16 @@ PROMPT = Kind(_shape("Prompt", {}, **_ENTRY, arguments=_list(_ARGUMENT)))
 TEMPLATE = Kind(_shape("Template", {"name": _NAME}, **_TEMPLATE))
 RESOURCE = Kind(_shape("Resource", {"name": _NAME}, **_RESOURCE))
 
-_PROPERTIES: Any = Annotated[dict[str, dict[str, Any] | bool], partial(_properties, True, False)]
+_PROPERTIES: Any = Annotated[dict[str, dict[str, Any] | bool], partial(_properties, {})]
 _OBJECT: Any = Annotated[Literal["object"], lambda *_: "object"]
 _TOP: Any = {"properties": _PROPERTIES, "required": list[str], "$schema": str}
 _INPUT: Any = Annotated[_shape("Input", {"type": _OBJECT}, **_TOP), lambda *_: {"type": "object"}]
 _TOOL: Any = {"outputSchema": dict, "annotations": _BEHAVIOUR, "execution": _EXECUTION}
 TOOL = Kind(_shape("Tool", {"inputSchema": _INPUT}, **_ENTRY, **_TOOL))
 
-_OLDER: Any = Annotated[dict[str, dict[str, Any]], partial(_properties, {}, {"not": {}})]
+_OLDER: Any = Annotated[
+    dict[str, dict[str, Any]], partial(_properties, {True: {}, False: {"not": {}}})
+]
 _OLDER_SCHEMA = _shape("OlderSchema", {"type": Literal["object"]}, properties=_OLDER)
 OLDER_TOOL = Kind(_shape("OlderTool", {}, inputSchema=_OLDER_SCHEMA, outputSchema=_OLDER_SCHEMA))
 """What a tool that fits `TOOL` has to be before 2026-07-28."""

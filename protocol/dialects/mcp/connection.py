@@ -133,7 +133,10 @@ class McpConnection:
     @property
     def waits(self) -> tuple[Wait, ...]:
         """What the start waits for."""
-        return self._introduction.waits
+        introduction = self._introduction
+        if introduction.left:
+            return (*introduction.waits, *introduction.left)
+        return introduction.waits
 
     @property
     def unfinished_line(self) -> str | None:
