@@ -114,4 +114,8 @@ def _leads(at: Any, reference: str, names: set[str]) -> bool:
 
 def strict_result(method: str, result: Mapping[str, Any], uri: object = "") -> Mapping[str, Any]:
     """Return what a method resulted in as strict clients take it; `uri` is what was to be read."""
-    return mended(result, RESULTS[method], str(uri or "")) if method in RESULTS else result
+    kind = RESULTS.get(method)
+    if kind is None or _fits(result, kind):
+        return result
+    found: dict[str, Any] = _mended_inside(result, kind, str(uri or ""))
+    return found

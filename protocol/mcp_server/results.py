@@ -115,15 +115,17 @@ def tool_result(
         return found
     inside = {one.asset_id for one in embedded(found)}
     links = [_link(one) for one in assets if one.asset_id not in inside]
-    return {**found, "content": [*found["content"], *links]} if links else found
+    content = found.get("content")
+    blocks = content if isinstance(content, list) else []
+    return found if blocks is content and not links else {**found, "content": [*blocks, *links]}
 
 
 def _succeeded(outcome: Success, *, structured: bool) -> dict[str, Any]:
     if outcome.whole is not None:
-        return _with_content(outcome.whole)
+        return outcome.whole
     value = outcome.result
-    if _is_tool_result(value):
-        return _with_content(value)
+    if isinstance(value, dict) and _is_tool_result(value):
+        return value
     if value is None:
         return {"content": [_text(outcome.summary)] if outcome.summary else []}
     text = value if isinstance(value, str) else encode(value).decode()
@@ -131,10 +133,6 @@ def _succeeded(outcome: Success, *, structured: bool) -> dict[str, Any]:
     if isinstance(value, dict) or structured:
         found["structuredContent"] = value
     return found
-
-
-def _with_content(result: dict[str, Any]) -> dict[str, Any]:
-    return result if isinstance(result.get("content"), list) else {**result, "content": []}
 
 
 def _is_tool_result(value: object) -> bool:
@@ -164,7 +162,7 @@ def _failed(failure: Failure) -> dict[str, Any] | RpcError:
         return error
     reported = _reported(failure)
     if reported.get("isError") is True:
-        return _with_content(reported)
+        return reported
     words = failure.message
     tail = failure.details.get("stderr_tail")
     if isinstance(tail, list) and tail:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from functools import partial
+from functools import cached_property, partial
 from types import GenericAlias
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -20,8 +20,6 @@ from protocol.frames import encode
 from protocol.plain_schema import TYPES
 from protocol.problem import described
 
-UNKNOWN_TYPE = "application/octet-stream"
-
 MEMBERS: dict[Any, dict[str, tuple[Kind, bool]]] = {}
 """The members of each shape, and whether they are needed."""
 
@@ -30,12 +28,16 @@ class Kind:
     """A type, taken apart."""
 
     def __init__(self, of: Any) -> None:
-        # msgspec takes all types apart each time but for shapes.
-        self.whole = msgspec.defstruct("Whole", [("value", of)], module=__name__)
+        self._whole = of
         self.otherwise = next(filter(callable, getattr(of, "__metadata__", ())), None)
         of = of if self.otherwise is None else of.__origin__
         self.item = Kind(get_args(of)[0]) if get_origin(of) is list else None
         self.shapes = [one for one in get_args(of) or (of,) if one in MEMBERS]
+
+    @cached_property
+    def whole(self) -> Any:
+        """A shape of it alone: msgspec takes all other types apart each time."""
+        return msgspec.defstruct("Whole", [("value", self._whole)])
 
 
 def _shape(name: str, needed: Any, *, tag: Any = None, check: Any = None, **optional: Any) -> Any:
@@ -54,14 +56,17 @@ def _list(of: Any) -> Any:
 
 
 def _listed(of: Any) -> Any:
-    return Annotated[_list(of), lambda value, _: [] if value in (None, UNSET) else [value]]
+    return Annotated[_list(of), _as_list]
+
+
+def _as_list(value: Any, _: str) -> list[Any]:
+    return value if isinstance(value, list) else [] if value in (None, UNSET) else [value]
 
 
 def _text(value: Any, _: str = "") -> str:
     """Return what a model can read of a value."""
-    if isinstance(value, str):
-        return value
-    return "" if value in (None, UNSET) else encode(value).decode()
+    said = "" if value in (None, UNSET) else value
+    return said if isinstance(said, str) else encode(said).decode()
 
 
 def _properties(said: dict[bool, Any], value: Any, _: str) -> Any:
@@ -139,7 +144,7 @@ _CONTENTS: Any = Annotated[
     _shape("Contents", {"uri": _READ_URI}, **_BODY, check=_need_body), _contents
 ]
 _ANY: Any = {"annotations": _NOTES, "_meta": dict}
-_DATA = {"data": str, "mimeType": Annotated[str, lambda *_: UNKNOWN_TYPE]}
+_DATA = {"data": str, "mimeType": Annotated[str, lambda *_: "application/octet-stream"]}
 _BLOCK: Any = Annotated[
     _shape("Text", {"text": Annotated[str, _text]}, tag="text", **_ANY)
     | _shape("Image", _DATA, tag="image", **_ANY)

@@ -285,3 +285,20 @@ def test_what_ends_a_line_elsewhere_is_escaped_in_a_line() -> None:
     assert encode_line("a\u2028\u2029\x85“”é") == r'"a\u2028\u2029\u0085“”é"'.encode() + b"\n"
     untouched = "“” é \u00c5 漢".encode()
     assert one_line(untouched) is untouched
+
+
+@pytest.mark.parametrize(
+    ("own", "asked", "shown"),
+    [
+        ("notes", "notes", "notes"),
+        ("notes", "a://b/notes", "a://b/notes"),
+        ("a://own", "notes", "a://own"),
+        (None, "notes", "notes"),
+    ],
+)
+def test_contents_have_an_absolute_uri_if_there_is_one(own: Any, asked: str, shown: str) -> None:
+    for more in ({"text": "t"}, {"blob": "QQ=="}, {"text": "t", "_meta": None}):
+        result = {"contents": [{"uri": own, **more}, {"uri": "x:y", "text": "t"}]}
+        first, second = strict_result("resources/read", result, asked)["contents"]
+        kept = {name: one for name, one in more.items() if one is not None}
+        assert (first, second) == ({"uri": shown, **kept}, {"uri": "x:y", "text": "t"})
