@@ -15,8 +15,7 @@ from typing import Any
 import msgspec
 
 from protocol.dialects.mcp.catalogue import EXTRAS, OPS
-from protocol.mcp_server.mending import mended, mended_tool
-from protocol.mcp_server.shapes import PROMPT, RESOURCE, TEMPLATE
+from protocol.mcp_server.mending import PROMPT, RESOURCE, TEMPLATE, mended, mended_tool
 
 PROMPTS, RESOURCES, TEMPLATES = "prompts", "resources", "resource_templates"
 _KINDS = {

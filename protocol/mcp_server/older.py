@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from protocol.dialects.mcp.greeting import MODERN
-from protocol.mcp_server.mending import mended
-from protocol.mcp_server.shapes import OLDER_TOOL
+from protocol.mcp_server.mending import OLDER_TOOL, mended
 
 _SINCE = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
 

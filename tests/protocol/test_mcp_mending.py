@@ -10,6 +10,9 @@ from protocol.dialects.mcp.catalogue import DEPTH
 from protocol.dialects.mcp.content import plain_base64
 from protocol.frames import encode_line, one_line
 from protocol.mcp_server.mending import (
+    PROMPT,
+    RESOURCE,
+    TEMPLATE,
     changes,
     mended,
     mended_tool,
@@ -17,7 +20,6 @@ from protocol.mcp_server.mending import (
     strict_result,
 )
 from protocol.mcp_server.older import definition_for
-from protocol.mcp_server.shapes import PROMPT, RESOURCE, TEMPLATE
 
 OLDER = "2025-11-25"
 OBJECT: dict[str, Any] = {"type": "object"}

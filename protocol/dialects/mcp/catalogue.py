@@ -16,8 +16,17 @@ import msgspec
 from protocol.descriptor.model import Descriptor
 from protocol.dialects.mcp.greeting import MODERN, Agreed
 from protocol.frames import encode
-from protocol.mcp_server.mending import changes, mended, mended_tool
-from protocol.mcp_server.shapes import OLDER_TOOL, PROMPT, RESOURCE, TEMPLATE, TOOL, Kind
+from protocol.mcp_server.mending import (
+    OLDER_TOOL,
+    PROMPT,
+    RESOURCE,
+    TEMPLATE,
+    TOOL,
+    Kind,
+    changes,
+    mended,
+    mended_tool,
+)
 from protocol.plain_args import plain_acceptance
 from protocol.problem import described, quoted
 from protocol.weight import is_deeper
@@ -285,10 +294,10 @@ class ServerLists:
             found = tool if self.agreed.revision == MODERN else mended(tool, OLDER_TOOL)
             listing.tools[named] = found
         if tool is not entry or len(found) < len(entry):
-            is_told = len(self.complaints) < COMPLAINTS  # the others are only counted
-            clauses = [*islice(changes(entry, found), PROBLEMS + 1)] if is_told else []
-            clauses[PROBLEMS:] = ["and more"] if len(clauses) > PROBLEMS else []
-            self.complaints.append(f"{name}: {quoted(named)}: {'; '.join(clauses)}")
+            # Those that are only counted take no time for words.
+            told = changes(entry, found) if len(self.complaints) < COMPLAINTS else ()
+            words = "; ".join(islice(told, PROBLEMS))
+            self.complaints.append(f"{name}: {quoted(named)}: {words}")
 
     def _entry_problem(self, name: str, listing: _Listing, entry: Any) -> str | None:
         named_by = LISTS[name].named_by

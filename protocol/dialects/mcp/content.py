@@ -19,6 +19,7 @@ from protocol.connection import EventReceived, Notice, Received, Warned
 from protocol.dialects.mcp.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
 from protocol.errors import Code, Failure, Outcome, Reason, Success
 from protocol.events import AssetBytes
+from protocol.mcp_server.mending import as_list
 
 UNKNOWN_TYPE = "application/octet-stream"
 
@@ -51,9 +52,9 @@ class Unpacking:
         if method == "tools/call":
             return self._tool_result(result)
         if method == "resources/read" and "contents" in result:
-            result["contents"] = [self._resource(one) for one in _listed(result["contents"])]
+            result["contents"] = [self._resource(one) for one in as_list(result["contents"])]
         if method == "prompts/get" and "messages" in result:
-            messages = map(self._messages, _listed(result["messages"]))
+            messages = map(self._messages, as_list(result["messages"]))
             result["messages"] = [one for each in messages for one in each]
         return Success(result)
 
@@ -63,7 +64,7 @@ class Unpacking:
             result = _present(inner) if isinstance(inner, dict) else {"content": inner}
         failed = result.get("isError", False) is not False
         if failed or "content" in result or not result.keys() - {"_meta", "isError"}:
-            result["content"] = [self._block(one) for one in _listed(result.get("content"))]
+            result["content"] = [self._block(one) for one in as_list(result.get("content"))]
         if failed:
             result["isError"] = True
             texts = (one.get("text") for one in result["content"] if isinstance(one, dict))
@@ -100,7 +101,7 @@ class Unpacking:
         """Return a message for each of its blocks: there is to be but one."""
         if not isinstance(message, dict):
             return [message]
-        return [{**message, "content": self._block(one)} for one in _listed(message.get("content"))]
+        return [{**message, "content": self._block(one)} for one in as_list(message.get("content"))]
 
     def _block(self, block: Any) -> Any:
         block = _present(block)
@@ -182,10 +183,6 @@ def _present(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     return {key: one for key, one in value.items() if one is not None}
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [] if value is None else [value]
 
 
 def failure_of(error: RpcError) -> Failure:
