@@ -14,15 +14,11 @@ from typing import Any
 
 import msgspec
 
-from protocol.dialects.mcp.catalogue import EXTRAS, OPS
-from protocol.mcp_server.mending import PROMPT, RESOURCE, TEMPLATE, mended, mended_tool
+from protocol.dialects.mcp.catalogue import EXTRAS, LISTS, OPS
+from protocol.mcp_server.mending import TOOL, strict_definition
 
 PROMPTS, RESOURCES, TEMPLATES = "prompts", "resources", "resource_templates"
-_KINDS = {
-    PROMPTS: ("name", PROMPT),
-    RESOURCES: ("uri", RESOURCE),
-    TEMPLATES: ("uriTemplate", TEMPLATE),
-}
+_KINDS = {one.told_as: one for one in LISTS.values()}
 
 _EXPRESSION = re.compile(r"\{[^{}]*\}")
 
@@ -44,10 +40,10 @@ def tools_of(said: Mapping[str, Any], summary: str | None) -> Iterator[Tool]:
             definition = defined[op]
             if not isinstance(definition.get("inputSchema"), dict):
                 definition = {**definition, "inputSchema": inputs.get(op)}
-            yield Tool(op, _described(mended_tool(definition), op, summary))
+            yield Tool(op, _described(strict_definition(definition, TOOL), op, summary))
         elif op not in own:
             made = _made(op, inputs[op], outputs.get(op), summary)
-            yield Tool(op, mended_tool(made))
+            yield Tool(op, strict_definition(made, TOOL))
 
 
 def _is_more_than_tools(said: Mapping[str, Any]) -> bool:
@@ -76,8 +72,8 @@ def _words(op: str, summary: str | None) -> str:
 
 def entries_of(said: Mapping[str, Any], field: str) -> Iterator[dict[str, Any]]:
     """Give the prompts, resources or templates of a module."""
-    named_by, kind = _KINDS[field]
-    return (mended(one, kind) for one in _entries(said, field, named_by))
+    kind = _KINDS[field]
+    return (strict_definition(one, kind.of) for one in _entries(said, field, kind.named_by))
 
 
 def unlisted_of(said: Mapping[str, Any]) -> dict[str, str]:

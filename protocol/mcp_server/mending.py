@@ -15,7 +15,6 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from functools import cached_property, partial
-from types import GenericAlias
 from typing import Annotated, Any, Literal, get_args, get_origin
 from urllib.parse import unquote
 
@@ -57,12 +56,11 @@ def _shape(name: str, needed: Any, *, tag: Any = None, check: Any = None, **opti
     return shape
 
 
-def _list(of: Any) -> Any:
-    return GenericAlias(list, (of,))
+_list: Any = list  # for types that mypy cannot know
 
 
 def _listed(of: Any) -> Any:
-    return Annotated[_list(of), as_list]
+    return Annotated[_list[of], as_list]
 
 
 def as_list(value: Any, _: str = "") -> list[Any]:
@@ -101,10 +99,10 @@ _HINTS: Any = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHi
 _BEHAVIOUR = _shape("Behaviour", {}, title=str, **dict.fromkeys(_HINTS, bool))
 _EXECUTION = _shape("Execution", {}, taskSupport=Literal["required", "optional", "forbidden"])
 _ARGUMENT = _shape("Argument", {"name": str}, title=str, description=str, required=bool)
-_ENTRY: Any = {"title": str, "description": str, "icons": _list(_ICON), "_meta": dict}
+_ENTRY: Any = {"title": str, "description": str, "icons": _list[_ICON], "_meta": dict}
 _TEMPLATE = {**_ENTRY, "mimeType": str, "annotations": _NOTES}
 _RESOURCE = {**_TEMPLATE, "size": int}
-PROMPT = Kind(_shape("Prompt", {}, **_ENTRY, arguments=_list(_ARGUMENT)))
+PROMPT = Kind(_shape("Prompt", {}, **_ENTRY, arguments=_list[_ARGUMENT]))
 TEMPLATE = Kind(_shape("Template", {"name": _NAME}, **_TEMPLATE))
 RESOURCE = Kind(_shape("Resource", {"name": _NAME}, **_RESOURCE))
 
@@ -202,18 +200,15 @@ def _can_be_compiled(schema: Any) -> None:
         raise ValueError("nullable without a type")
 
 
-_TYPE: Any = Literal[TYPES]
-
-
-def _json_schema(name: str, items: str, drafts: str) -> Any:
-    one, number = f"{name} | bool", int | float
+def _json_schema(name: str, items: str, dialects: str) -> Any:
+    one, number, types = f"{name} | bool", int | float, Literal[TYPES]
     many, named = f"list[{one}]", f"dict[str, {one}]"
     return _shape(
         name,
         {},
         check=_can_be_compiled,
         items=f"{one}{items}",
-        type=_TYPE | _list(_TYPE),
+        type=types | _list[types],
         enum=Annotated[list, msgspec.Meta(min_length=1)],
         **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems"), many),
         **dict.fromkeys(("properties", "patternProperties", "dependentSchemas"), named),
@@ -226,17 +221,14 @@ def _json_schema(name: str, items: str, drafts: str) -> Any:
         **dict.fromkeys(("$id", "$anchor", "$ref", "$dynamicRef", "format", "pattern"), str),
         **dict.fromkeys(("dependencies", "dependentRequired"), dict),
         **dict.fromkeys(("uniqueItems", "nullable"), bool),
-        **{
-            "$schema": Annotated[
-                str, msgspec.Meta(pattern=rf"^https?://json-schema\.org/{drafts}/schema#?$")
-            ]
-        },
+        **{"$schema": Annotated[str, msgspec.Meta(pattern=dialects)]},
         required=list,
     )
 
 
-Newest = _json_schema("Newest", "", "draft/2020-12")
-Older = _json_schema("Older", " | list[Older | bool]", "draft(-0[67]|/2019-09)")
+_HOST = r"^https?://json-schema\.org"
+Newest = _json_schema("Newest", "", rf"{_HOST}/draft/2020-12/schema#?$")
+Older = _json_schema("Older", " | list[Older | bool]", rf"{_HOST}/draft(-0[67]|/2019-09)/schema#?$")
 """Before 2020-12, where `items` may be those of a tuple."""
 
 _REFERENCE = re.compile(rb'"\$(ref|id|anchor)":("(?:[^"\\]|\\.)*+")')
@@ -292,10 +284,10 @@ def changes(before: Any, after: Any, at: str = "") -> Iterator[str]:
         yield f"'{at}' is {literal(before)} and is left out{f': {why}' if why else ''}"
 
 
-def mended_tool(tool: dict[str, Any]) -> dict[str, Any]:
-    """Return the definition of a tool as clients of the newest revision take it."""
-    found: dict[str, Any] = mended(tool, TOOL)
-    if "outputSchema" in found and output_fault(found["outputSchema"]) is not None:
+def strict_definition(entry: dict[str, Any], kind: Kind) -> dict[str, Any]:
+    """Return a definition as clients of the newest revision take it."""
+    found: dict[str, Any] = mended(entry, kind)
+    if kind is TOOL and "outputSchema" in found and output_fault(found["outputSchema"]):
         return {key: value for key, value in found.items() if key != "outputSchema"}
     return found
 

@@ -36,7 +36,7 @@ def result_for(revision: str, result: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def definition_for(revision: str, definition: dict[str, Any]) -> dict[str, Any]:
-    """Return the definition of a tool, mended before, as a revision has it."""
+    """Return a definition, mended before, as a revision has it."""
     return definition if revision == MODERN else mended(definition, OLDER_TOOL)
 
 

@@ -124,7 +124,8 @@ def _succeeded(outcome: Success, *, structured: bool) -> dict[str, Any]:
     if outcome.whole is not None:
         return outcome.whole
     value = outcome.result
-    if isinstance(value, dict) and _is_tool_result(value):
+    content = value.get("content") if isinstance(value, dict) else None
+    if isinstance(value, dict) and isinstance(content, list) and all(map(_is_block, content)):
         return value
     if value is None:
         return {"content": [_text(outcome.summary)] if outcome.summary else []}
@@ -133,13 +134,6 @@ def _succeeded(outcome: Success, *, structured: bool) -> dict[str, Any]:
     if isinstance(value, dict) or structured:
         found["structuredContent"] = value
     return found
-
-
-def _is_tool_result(value: object) -> bool:
-    match value:
-        case {"content": [*blocks]}:
-            return all(map(_is_block, blocks))
-    return False
 
 
 def _is_block(block: object) -> bool:
@@ -226,9 +220,8 @@ def embedded(result: Mapping[str, Any]) -> list[EmbeddedAsset]:
     for field in ("content", "contents", "messages"):
         entries = result.get(field)
         for one in entries if isinstance(entries, list) else ():
-            block: Any = one
-            if field == "messages" and isinstance(one, dict):
-                block = one.get("content")
+            is_message = field == "messages" and isinstance(one, dict)
+            block: Any = one.get("content") if is_message else one
             match block:
                 case {"type": "image" | "audio", "assetId": str(named)} as holder:
                     places.append(EmbeddedAsset(holder, "data", named))

@@ -13,10 +13,11 @@ from protocol.mcp_server.mending import (
     PROMPT,
     RESOURCE,
     TEMPLATE,
+    TOOL,
     changes,
     mended,
-    mended_tool,
     output_fault,
+    strict_definition,
     strict_result,
 )
 from protocol.mcp_server.older import definition_for
@@ -40,7 +41,7 @@ WHOLE = {
 
 
 def test_what_fits_is_the_same_object() -> None:
-    assert mended_tool(WHOLE) is WHOLE
+    assert strict_definition(WHOLE, TOOL) is WHOLE
     assert definition_for(OLDER, WHOLE) is WHOLE
     for shape in (PROMPT, RESOURCE, TEMPLATE):
         one = {"name": "n", "title": "t", "_meta": {}}
@@ -84,7 +85,7 @@ def test_what_fits_is_the_same_object() -> None:
 )
 def test_an_odd_field_costs_itself_and_is_told_of(field: str, value: Any, kept: Any) -> None:
     tool = {**WHOLE, field: value}
-    found = mended_tool(tool)
+    found = strict_definition(tool, TOOL)
     assert found.get(field) == kept
     assert {**found, field: 0} == {**WHOLE, field: 0}
     assert any(field in one for one in changes(tool, found))
@@ -95,7 +96,7 @@ def test_an_odd_field_costs_itself_and_is_told_of(field: str, value: Any, kept: 
 )
 def test_output_that_is_no_object_is_for_the_newest_revision(output: dict[str, Any]) -> None:
     tool = {**WHOLE, "outputSchema": output}
-    assert mended_tool(tool) is tool
+    assert strict_definition(tool, TOOL) is tool
     found = definition_for(OLDER, tool)
     assert "outputSchema" not in found
     assert [*changes(tool, found)]
@@ -104,7 +105,7 @@ def test_output_that_is_no_object_is_for_the_newest_revision(output: dict[str, A
 def test_a_boolean_for_a_property_is_for_the_newest_revision() -> None:
     schema = {**OBJECT, "properties": {"a": True, "b": False}}
     tool = {**WHOLE, "inputSchema": schema, "outputSchema": schema}
-    assert mended_tool(tool) is tool
+    assert strict_definition(tool, TOOL) is tool
     expected = {**OBJECT, "properties": {"a": {}, "b": {"not": {}}}}
     found = definition_for(OLDER, tool)
     assert found == {**tool, "inputSchema": expected, "outputSchema": expected}
@@ -179,7 +180,7 @@ def nested(levels: int) -> dict[str, Any]:
 
 def test_a_schema_may_nest_as_deep_as_definitions_may_and_ever_deeper_ends_nothing() -> None:
     assert output_fault(nested(DEPTH)) is None
-    assert mended_tool({**WHOLE, "outputSchema": nested(5000)})["name"] == "t"
+    assert strict_definition({**WHOLE, "outputSchema": nested(5000)}, TOOL)["name"] == "t"
 
 
 @pytest.mark.parametrize(

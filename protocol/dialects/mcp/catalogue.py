@@ -14,19 +14,10 @@ from typing import Any
 import msgspec
 
 from protocol.descriptor.model import Descriptor
-from protocol.dialects.mcp.greeting import MODERN, Agreed
+from protocol.dialects.mcp.greeting import Agreed
 from protocol.frames import encode
-from protocol.mcp_server.mending import (
-    OLDER_TOOL,
-    PROMPT,
-    RESOURCE,
-    TEMPLATE,
-    TOOL,
-    Kind,
-    changes,
-    mended,
-    mended_tool,
-)
+from protocol.mcp_server.mending import PROMPT, RESOURCE, TEMPLATE, TOOL, changes, strict_definition
+from protocol.mcp_server.older import definition_for
 from protocol.plain_args import plain_acceptance
 from protocol.problem import described, quoted
 from protocol.weight import is_deeper
@@ -74,7 +65,7 @@ class _ListKind(msgspec.Struct, frozen=True):
     field: str
     named_by: str
     told_as: str
-    of: Kind
+    of: Any
 
 
 LISTS = {
@@ -289,11 +280,11 @@ class ServerLists:
 
     def _look_for_odd_fields(self, name: str, listing: _Listing, entry: dict[str, Any]) -> None:
         named = entry[LISTS[name].named_by]
-        tool = found = mended_tool(entry) if name == TOOLS else mended(entry, LISTS[name].of)
+        newest = strict_definition(entry, LISTS[name].of)
+        found = definition_for(self.agreed.revision, newest)
         if name == TOOLS:
-            found = tool if self.agreed.revision == MODERN else mended(tool, OLDER_TOOL)
             listing.tools[named] = found
-        if tool is not entry or len(found) < len(entry):
+        if newest is not entry or len(found) < len(entry):
             # Those that are only counted take no time for words.
             told = changes(entry, found) if len(self.complaints) < COMPLAINTS else ()
             words = "; ".join(islice(told, PROBLEMS))
