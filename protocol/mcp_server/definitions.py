@@ -14,11 +14,11 @@ from typing import Any
 
 import msgspec
 
-from protocol.dialects.mcp.catalogue import EXTRAS, OPS
-from protocol.mcp_server.mending import mended, mended_resource, mended_tool
-from protocol.mcp_server.shapes import PROMPT, RESOURCE, TEMPLATE
+from protocol.dialects.mcp.catalogue import EXTRAS, LISTS, OPS
+from protocol.mcp_server.mending import TOOL, strict_definition
 
 PROMPTS, RESOURCES, TEMPLATES = "prompts", "resources", "resource_templates"
+_KINDS = {one.told_as: one for one in LISTS.values()}
 
 _EXPRESSION = re.compile(r"\{[^{}]*\}")
 
@@ -40,10 +40,10 @@ def tools_of(said: Mapping[str, Any], summary: str | None) -> Iterator[Tool]:
             definition = defined[op]
             if not isinstance(definition.get("inputSchema"), dict):
                 definition = {**definition, "inputSchema": inputs.get(op)}
-            yield Tool(op, _described(mended_tool(definition, []), op, summary))
+            yield Tool(op, _described(strict_definition(definition, TOOL), op, summary))
         elif op not in own:
             made = _made(op, inputs[op], outputs.get(op), summary)
-            yield Tool(op, mended_tool(made, []))
+            yield Tool(op, strict_definition(made, TOOL))
 
 
 def _is_more_than_tools(said: Mapping[str, Any]) -> bool:
@@ -58,12 +58,9 @@ def _described(definition: dict[str, Any], op: str, summary: str | None) -> dict
 
 
 def _made(op: str, schema: Any, output: Any, summary: str | None) -> dict[str, Any]:
-    schema = schema if isinstance(schema, dict) else {}
-    text = schema.get("description")
-    made: dict[str, Any] = {
-        "description": text if isinstance(text, str) and text else _words(op, summary),
-        "inputSchema": schema if schema.get("type") == "object" else {**schema, "type": "object"},
-    }
+    text = schema.get("description") if isinstance(schema, dict) else None
+    words = text if isinstance(text, str) and text else _words(op, summary)
+    made: dict[str, Any] = {"description": words, "inputSchema": schema}
     if isinstance(output, dict) and output.get("type") == "object":
         made["outputSchema"] = output
     return made
@@ -73,19 +70,10 @@ def _words(op: str, summary: str | None) -> str:
     return f"{op}: {summary}" if summary else op
 
 
-def prompts_of(said: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Give the prompts of a module."""
-    return (mended(one, PROMPT, []) for one in _entries(said, PROMPTS, "name"))
-
-
-def resources_of(said: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Give the resources of a module that it names one by one."""
-    return (mended_resource(one, RESOURCE, []) for one in _entries(said, RESOURCES, "uri"))
-
-
-def templates_of(said: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Give the resources of a module that it names by a pattern."""
-    return (mended_resource(one, TEMPLATE, []) for one in _entries(said, TEMPLATES, "uriTemplate"))
+def entries_of(said: Mapping[str, Any], field: str) -> Iterator[dict[str, Any]]:
+    """Give the prompts, resources or templates of a module."""
+    kind = _KINDS[field]
+    return (strict_definition(one, kind.of) for one in _entries(said, field, kind.named_by))
 
 
 def unlisted_of(said: Mapping[str, Any]) -> dict[str, str]:

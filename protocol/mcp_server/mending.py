@@ -1,124 +1,331 @@
-"""Definitions as strict clients take them: one odd field costs itself, and no list.
+"""Definitions and results as strict clients take them: one odd member costs itself, and no more.
 
-What fits is returned as it is, the same object. What was done to all else is added to `problems`,
-as clauses.
+SDKs refuse a list or result for one object that does not fit its shape. A shape names the members
+that have a type, and allows all others; none of them may be null. With a type may stand what takes
+the place of a value that cannot be mended: a function of it (UNSET if it is missing) and of the URI
+that was to be read, or else the value's own; where that has nothing either, it returns UNSET.
+
+What fits is returned as it is, the same object. Of all else, odd members are left out, or become
+what stands with their type.
 """
 
 from __future__ import annotations
 
-from functools import cache
-from types import UnionType
-from typing import Any, get_args, get_origin
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from functools import cached_property, partial
+from typing import Annotated, Any, Literal, get_args, get_origin
+from urllib.parse import unquote
 
 import msgspec
 from msgspec import UNSET
 
-from protocol.mcp_server.output_schema import output_fault
-from protocol.mcp_server.shapes import OLDER_SCHEMA, SCHEMA, TOOL, TOP
-from protocol.problem import described, quoted
+from protocol.frames import encode
+from protocol.plain_schema import TYPES
+from protocol.problem import described, literal, quoted
 
-_fields = cache(msgspec.structs.fields)
+MEMBERS: dict[Any, dict[str, tuple[Kind, bool]]] = {}
+"""The members of each shape, and whether they are needed."""
 
 
-def fits(value: object, shape: Any) -> bool:
-    """Tell whether a value has a shape."""
+class Kind:
+    """A type, taken apart."""
+
+    def __init__(self, of: Any) -> None:
+        self._whole = of
+        self.otherwise = next(filter(callable, getattr(of, "__metadata__", ())), None)
+        of = of if self.otherwise is None else of.__origin__
+        self.item = Kind(get_args(of)[0]) if get_origin(of) is list else None
+        self.shapes = [one for one in get_args(of) or (of,) if one in MEMBERS]
+
+    @cached_property
+    def whole(self) -> Any:
+        """A shape of it alone: msgspec takes all other types apart each time."""
+        return msgspec.defstruct("Whole", [("value", self._whole)])
+
+
+def _shape(name: str, needed: Any, *, tag: Any = None, check: Any = None, **optional: Any) -> Any:
+    fields: list[Any] = [(re.sub(r"\W", "_", member), of) for member, of in needed.items()]
+    fields += [(re.sub(r"\W", "_", member), of, UNSET) for member, of in optional.items()]
+    names = dict(zip((one[0] for one in fields), needed | optional, strict=True))
+    own: Any = {"tag": tag, "tag_field": tag and "type", "rename": names, "module": __name__}
+    own["namespace"] = None if check is None else {"__post_init__": check}
+    shape = msgspec.defstruct(name, fields, kw_only=True, **own)
+    MEMBERS[shape] = {one: (Kind(of), one in needed) for one, of in (needed | optional).items()}
+    return shape
+
+
+_list: Any = list  # for types that mypy cannot know
+
+
+def _listed(of: Any) -> Any:
+    return Annotated[_list[of], as_list]
+
+
+def as_list(value: Any, _: str = "") -> list[Any]:
+    """Return an array, where none or a value of it may stand in its place."""
+    return value if isinstance(value, list) else [] if value in (None, UNSET) else [value]
+
+
+def _text(value: Any, _: str = "") -> str:
+    """Return what a model can read of a value."""
+    said = "" if value in (None, UNSET) else value
+    return said if isinstance(said, str) else encode(said).decode()
+
+
+def _properties(said: dict[bool, Any], value: Any, _: str) -> Any:
+    if not isinstance(value, dict):
+        return UNSET
+    return {
+        key: said.get(one, one) if isinstance(one, bool) else one if isinstance(one, dict) else {}
+        for key, one in value.items()
+    }
+
+
+_URI_FORM = "^[A-Za-z][A-Za-z0-9+.-]*:"
+_URI = Annotated[str, msgspec.Meta(pattern=_URI_FORM)]
+"""An absolute one: pydantic's `AnyUrl` refuses others."""
+_NAME = Annotated[str, lambda _, uri: uri.rstrip("/").rpartition("/")[2] or uri]
+
+# Definitions, but for the names of tools and prompts, and the URIs of resources.
+
+_ICON = _shape("Icon", {"src": str}, mimeType=str, sizes=list[str], theme=Literal["light", "dark"])
+_AUDIENCE = list[Literal["user", "assistant"]]
+_PART = Annotated[float, msgspec.Meta(ge=0, le=1)]
+_MOMENT = Annotated[datetime, msgspec.Meta(tz=True)]
+_NOTES = _shape("Notes", {}, audience=_AUDIENCE, priority=_PART, lastModified=_MOMENT)
+_HINTS: Any = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+_BEHAVIOUR = _shape("Behaviour", {}, title=str, **dict.fromkeys(_HINTS, bool))
+_EXECUTION = _shape("Execution", {}, taskSupport=Literal["required", "optional", "forbidden"])
+_ARGUMENT = _shape("Argument", {"name": str}, title=str, description=str, required=bool)
+_ENTRY: Any = {"title": str, "description": str, "icons": _list[_ICON], "_meta": dict}
+_TEMPLATE = {**_ENTRY, "mimeType": str, "annotations": _NOTES}
+_RESOURCE = {**_TEMPLATE, "size": int}
+PROMPT = Kind(_shape("Prompt", {}, **_ENTRY, arguments=_list[_ARGUMENT]))
+TEMPLATE = Kind(_shape("Template", {"name": _NAME}, **_TEMPLATE))
+RESOURCE = Kind(_shape("Resource", {"name": _NAME}, **_RESOURCE))
+
+_PROPERTIES: Any = Annotated[dict[str, dict[str, Any] | bool], partial(_properties, {})]
+_OBJECT: Any = Annotated[Literal["object"], lambda *_: "object"]
+_TOP: Any = {"properties": _PROPERTIES, "required": list[str], "$schema": str}
+_INPUT: Any = Annotated[_shape("Input", {"type": _OBJECT}, **_TOP), lambda *_: {"type": "object"}]
+_TOOL: Any = {"outputSchema": dict, "annotations": _BEHAVIOUR, "execution": _EXECUTION}
+TOOL = Kind(_shape("Tool", {"inputSchema": _INPUT}, **_ENTRY, **_TOOL))
+
+_OLDER: Any = Annotated[
+    dict[str, dict[str, Any]], partial(_properties, {True: {}, False: {"not": {}}})
+]
+_OLDER_SCHEMA = _shape("OlderSchema", {"type": Literal["object"]}, properties=_OLDER)
+OLDER_TOOL = Kind(_shape("OlderTool", {}, inputSchema=_OLDER_SCHEMA, outputSchema=_OLDER_SCHEMA))
+"""What a tool that fits `TOOL` has to be before 2026-07-28."""
+
+# Results, by the method.
+
+
+def _block(value: Any, _: str) -> Any:
+    if isinstance(value, dict) and "type" not in value and "text" in value:
+        return {"type": "text", **value}
+    return UNSET if value is None else {"type": "text", "text": _text(value)}
+
+
+def _contents(value: Any, _: str) -> Any:
+    if isinstance(value, dict) and isinstance(value.get("blob"), str):
+        return value
+    said = value if isinstance(value, dict) else {"text": value}
+    return {**said, "text": _text(said.get("text", said))}
+
+
+def _need_body(contents: Any) -> None:
+    if contents.text is contents.blob is UNSET:
+        raise ValueError("no text, and no blob")
+
+
+_READ_URI: Any = Annotated[
+    _URI, lambda own, uri: own if isinstance(own, str) and not re.match(_URI_FORM, uri) else uri
+]
+_BODY: Any = {"text": str, "blob": str, "mimeType": str, "_meta": dict}
+_CONTENTS: Any = Annotated[
+    _shape("Contents", {"uri": _READ_URI}, **_BODY, check=_need_body), _contents
+]
+_ANY: Any = {"annotations": _NOTES, "_meta": dict}
+_DATA = {"data": str, "mimeType": Annotated[str, lambda *_: "application/octet-stream"]}
+_BLOCK: Any = Annotated[
+    _shape("Text", {"text": Annotated[str, _text]}, tag="text", **_ANY)
+    | _shape("Image", _DATA, tag="image", **_ANY)
+    | _shape("Audio", _DATA, tag="audio", **_ANY)
+    | _shape("Embedded", {"resource": _CONTENTS}, tag="resource", **_ANY)
+    | _shape("Link", {"uri": _URI, "name": _NAME}, tag="resource_link", **_RESOURCE),
+    _block,
+]
+_ROLE: Any = Annotated[Literal["user", "assistant"], lambda *_: "user"]
+_MESSAGE: Any = Annotated[
+    _shape("Message", {"role": _ROLE, "content": _BLOCK}),
+    lambda value, _: UNSET if isinstance(value, dict) else {"content": value},
+]
+_VALUES: Any = _shape("Values", {"values": _listed(str)}, total=int, hasMore=bool)
+_COMPLETION: Any = Annotated[_VALUES, lambda *_: {"values": []}]
+_TASK: Any = {"progressToken": str | int, "io.modelcontextprotocol/related-task": dict}
+_META: Any = {"_meta": _shape("Meta", {}, **_TASK)}
+RESULTS = {
+    "tools/call": Kind(_shape("Called", {"content": _listed(_BLOCK)}, isError=bool, **_META)),
+    "prompts/get": Kind(_shape("Got", {"messages": _listed(_MESSAGE)}, description=str, **_META)),
+    "resources/read": Kind(_shape("Read", {"contents": _listed(_CONTENTS)}, **_META)),
+    "completion/complete": Kind(_shape("Completed", {"completion": _COMPLETION}, **_META)),
+}
+
+# JSON Schema, as far as clients have to compile it: they do so with each output schema (ajv,
+# without its meta-schema) when they get a list, or at each call.
+
+_ESCAPE = (
+    r"\\(?:[dDwWsSbBfnrtv\d^$\\.*+?()\[\]{}|/]|c[a-zA-Z]|x[\da-fA-F]{2}|u[\da-fA-F]{4}"
+    r"|u\{[\da-fA-F]+\}|[pP]\{\w[^{}]*\}|k<\w+>)"
+)
+_CLASS = rf"\[(?:(?!\\[dDwWsSpP](?:\{{[^{{}}]*\}})?-[^\]])(?:{_ESCAPE}|\\-|[^\\\]]))*+\]"
+_QUOTED = re.compile(f"{_ESCAPE}|{_CLASS}")
+_PATTERN = re.compile(
+    rf"(?:(?:{_ESCAPE}|{_CLASS}|\)|[^\\\[\](){{}}*+?|^$])(?:(?:[*+?]|\{{\d+(?:,\d*)?\}})\??)?"
+    r"|\((?:\?(?:[:=!]|<[=!]|<\w+>))?|[|^$])*+"
+)
+"""Of ECMA-262 with the flag `u`. To compile a pattern would tell more, and takes far longer."""
+
+
+def _can_be_compiled(schema: Any) -> None:
+    patterns = [*(schema.patternProperties or ()), *([schema.pattern] if schema.pattern else [])]
+    for one in patterns:
+        plain = _QUOTED.sub("", one)
+        if not _PATTERN.fullmatch(one) or plain.count("(") != plain.count(")"):
+            raise ValueError(f"the pattern {described(one)} is none of JavaScript's")
+    if schema.nullable is not UNSET and schema.type is UNSET:
+        raise ValueError("nullable without a type")
+
+
+def _json_schema(name: str, items: str, dialects: str) -> Any:
+    one, number, types = f"{name} | bool", int | float, Literal[TYPES]
+    many, named = f"list[{one}]", f"dict[str, {one}]"
+    return _shape(
+        name,
+        {},
+        check=_can_be_compiled,
+        items=f"{one}{items}",
+        type=types | _list[types],
+        enum=Annotated[list, msgspec.Meta(min_length=1)],
+        **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems"), many),
+        **dict.fromkeys(("properties", "patternProperties", "dependentSchemas"), named),
+        **dict.fromkeys(("$defs", "definitions"), named),
+        **dict.fromkeys(("not", "if", "then", "else", "contains", "propertyNames"), one),
+        **dict.fromkeys(("additionalProperties", "unevaluatedProperties", "unevaluatedItems"), one),
+        **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), number),
+        **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "multipleOf"), number),
+        **dict.fromkeys(("minProperties", "maxProperties", "minContains", "maxContains"), number),
+        **dict.fromkeys(("$id", "$anchor", "$ref", "$dynamicRef", "format", "pattern"), str),
+        **dict.fromkeys(("dependencies", "dependentRequired"), dict),
+        **dict.fromkeys(("uniqueItems", "nullable"), bool),
+        **{"$schema": Annotated[str, msgspec.Meta(pattern=dialects)]},
+        required=list,
+    )
+
+
+_HOST = r"^https?://json-schema\.org"
+Newest = _json_schema("Newest", "", rf"{_HOST}/draft/2020-12/schema#?$")
+Older = _json_schema("Older", " | list[Older | bool]", rf"{_HOST}/draft(-0[67]|/2019-09)/schema#?$")
+"""Before 2020-12, where `items` may be those of a tuple."""
+
+_REFERENCE = re.compile(rb'"\$(ref|id|anchor)":("(?:[^"\\]|\\.)*+")')
+
+
+def _fits(value: Any, kind: Kind) -> bool:
     try:
-        msgspec.convert(value, shape)
-    except msgspec.ValidationError:
+        msgspec.convert({"value": value}, kind.whole)
+    except (msgspec.ValidationError, RecursionError):
         return False
     return True
 
 
-def mended(value: dict[str, Any], shape: Any, problems: list[str]) -> dict[str, Any]:
-    """Return an object without its optional fields that are null or do not fit."""
-    if fits(value, shape):
+def mended(value: Any, kind: Kind, uri: str = "") -> Any:
+    """Return a value as a kind has it, or UNSET; `uri` is what was to be read."""
+    if _fits(value, kind):
         return value
-    found = dict(value)
-    for field in _fields(shape):
-        name = field.encode_name
-        if name not in value:
-            continue
-        one = _fitting(value[name], field.type, problems)
-        if one is not UNSET:
-            found[name] = one
-        elif not field.required:
-            problems.append(f"{name!r} is {described(value[name])} and is left out")
-            del found[name]
+    found = _mended_inside(value, kind, uri)
+    if found is not value and _fits(found, kind):
+        return found
+    return _mended_inside(kind.otherwise(value, uri), kind, uri) if kind.otherwise else UNSET
+
+
+def _mended_inside(value: Any, kind: Kind, uri: str) -> Any:
+    if isinstance(value, list) and kind.item is not None:
+        each = (mended(one, kind.item, uri) for one in value)
+        return [one for one in each if one is not UNSET]
+    if not isinstance(value, dict) or not kind.shapes:
+        return value
+    found, uri = dict(value), uri or str(value.get("uri", value.get("uriTemplate", "")))
+    for shape in kind.shapes:
+        if shape.__struct_config__.tag in (None, value.get("type")):
+            for name, (of, is_needed) in MEMBERS[shape].items():
+                if is_needed or name in value:
+                    found[name] = mended(value.get(name, UNSET), of, uri)
+                    if found[name] is UNSET:
+                        del found[name]
     return found
 
 
-def _fitting(value: Any, wanted: Any, problems: list[str]) -> Any:
-    """Return a value, perhaps mended, or UNSET."""
-    if fits(value, wanted):
-        return value
-    for one in get_args(wanted) if isinstance(wanted, UnionType) else (wanted,):
-        if isinstance(value, dict) and hasattr(one, "__struct_fields__"):
-            found = mended(value, one, problems)
-            return found if fits(found, one) else UNSET
-        if isinstance(value, list) and get_origin(one) is list:
-            fitting = (_fitting(each, get_args(one)[0], problems) for each in value)
-            kept = [each for each in fitting if each is not UNSET]
-            if len(kept) < len(value):
-                problems.append(f"{described(value)} is left with {len(kept)} of {len(value)}")
-            return kept
-    return UNSET
+def changes(before: Any, after: Any, at: str = "") -> Iterator[str]:
+    """Say what was mended, in clauses."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in before | after:
+            one, other = before.get(key, UNSET), after.get(key, UNSET)
+            if one is not other:
+                yield from changes(one, other, f"{at}.{key}" if at else key)
+    elif after is not UNSET and type(before) is not bool:  # which says the same, as a schema
+        said = "missing" if before is UNSET else literal(before)
+        yield f"'{at}' is {said} and becomes {literal(after)}"
+    elif after is UNSET:
+        why = output_fault(before) if at == "outputSchema" and isinstance(before, dict) else None
+        yield f"'{at}' is {literal(before)} and is left out{f': {why}' if why else ''}"
 
 
-def mended_tool(tool: dict[str, Any], problems: list[str]) -> dict[str, Any]:
-    """Return the definition of a tool as clients of the newest revision take it."""
-    found = mended(tool, TOOL, problems)
-    schema = found.get("inputSchema")
-    if not fits(schema, SCHEMA):
-        found = {**found, "inputSchema": _object_schema(schema, SCHEMA, problems)}
-    fault = output_fault(found["outputSchema"]) if "outputSchema" in found else None
-    return found if fault is None else _without_output(found, fault, problems)
+def strict_definition(entry: dict[str, Any], kind: Kind) -> dict[str, Any]:
+    """Return a definition as clients of the newest revision take it."""
+    found: dict[str, Any] = mended(entry, kind)
+    if kind is TOOL and "outputSchema" in found and output_fault(found["outputSchema"]):
+        return {key: value for key, value in found.items() if key != "outputSchema"}
+    return found
 
 
-def older_tool(tool: dict[str, Any], problems: list[str]) -> dict[str, Any]:
-    """Return a mended definition, of a tool or what has no schemas, as older revisions have it."""
-    for name in ("inputSchema", "outputSchema"):
-        if name not in tool or fits(tool[name], OLDER_SCHEMA):
-            continue
-        of = tool[name].get("type")
-        if name == "outputSchema" and of != "object":
-            fault = f"has {'no type' if of is None else 'the type ' + described(of)}"
-            return _without_output(tool, fault, problems)
-        tool = {**tool, name: _object_schema(tool[name], OLDER_SCHEMA, problems)}
-    return tool
+def output_fault(output: dict[str, Any]) -> str | None:
+    """Return why clients cannot compile an output schema, as a clause; None if they can."""
+    dialect = Newest if "2020-12" in str(output.get("$schema", "2020-12")) else Older
+    try:
+        msgspec.convert(output, dialect)
+        found = [
+            (kind, msgspec.json.decode(one)) for kind, one in _REFERENCE.findall(encode(output))
+        ]
+    except (msgspec.ValidationError, RecursionError) as error:
+        return str(error)
+    names = {"", *(one for kind, one in found if kind != b"ref")}
+    for kind, one in found:
+        if kind == b"ref" and not _leads(output, one, names):
+            return f"the reference {quoted(one)} leads nowhere"
+    return None
 
 
-def _without_output(tool: dict[str, Any], fault: str, problems: list[str]) -> dict[str, Any]:
-    problems.append(f"'outputSchema' {fault} and is left out")
-    return {key: value for key, value in tool.items() if key != "outputSchema"}
+def _leads(at: Any, reference: str, names: set[str]) -> bool:
+    base, _, fragment = reference.partition("#")
+    if base not in names or not fragment.startswith("/"):
+        return base in names and fragment in names
+    try:
+        for step in unquote(fragment).split("/")[1:]:
+            name = step.replace("~1", "/").replace("~0", "~")
+            at = at[int(name) if isinstance(at, list) else name]
+    except (LookupError, TypeError, ValueError):
+        return False
+    return True
 
 
-def mended_resource(resource: dict[str, Any], shape: Any, problems: list[str]) -> dict[str, Any]:
-    """Return the definition of a resource, or of a template; without a name, it has its URI's."""
-    if not isinstance(resource.get("name"), str):
-        uri = str(resource.get("uri", resource.get("uriTemplate")))
-        name = uri.rstrip("/").rpartition("/")[2] or uri
-        problems.append(f"'name' is {described(resource.get('name'))} and becomes {quoted(name)}")
-        resource = {**resource, "name": name}
-    return mended(resource, shape, problems)
-
-
-def _object_schema(schema: Any, shape: Any, problems: list[str]) -> dict[str, Any]:
-    """Return a schema of a tool with the type `object` and, at its top, what a shape wants."""
-    if not isinstance(schema, dict):
-        problems.append(f'\'inputSchema\' is {described(schema)} and becomes {{"type": "object"}}')
-        return {"type": "object"}
-    found = mended(schema, TOP, problems)
-    if found.get("type") != "object":
-        said = described(found["type"]) if "type" in found else "missing"
-        problems.append(f"'type' of 'inputSchema' is {said} and becomes \"object\"")
-        found = {**found, "type": "object"}
-    if fits(found, shape):
-        return found
-    properties = {}
-    for key, one in found["properties"].items():
-        properties[key] = one if isinstance(one, dict | bool) else {}
-        if properties[key] is not one:
-            problems.append(f"the property {quoted(key)} is {described(one)} and takes any value")
-        if isinstance(one, bool) and shape is OLDER_SCHEMA:
-            properties[key] = {} if one else {"not": {}}
-    return {**found, "properties": properties}
+def strict_result(method: str, result: Mapping[str, Any], uri: object = "") -> Mapping[str, Any]:
+    """Return what a method resulted in as strict clients take it; `uri` is what was to be read."""
+    kind = RESULTS.get(method)
+    if kind is None or _fits(result, kind):
+        return result
+    found: dict[str, Any] = _mended_inside(result, kind, str(uri or ""))
+    return found

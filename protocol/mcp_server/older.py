@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from protocol.dialects.mcp.greeting import MODERN
-from protocol.mcp_server.mending import older_tool
+from protocol.mcp_server.mending import OLDER_TOOL, mended
 
 _SINCE = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
 
@@ -36,8 +36,8 @@ def result_for(revision: str, result: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def definition_for(revision: str, definition: dict[str, Any]) -> dict[str, Any]:
-    """Return the definition of a tool, mended before, as a revision has it."""
-    return definition if revision == MODERN else older_tool(definition, [])
+    """Return a definition, mended before, as a revision has it."""
+    return definition if revision == MODERN else mended(definition, OLDER_TOOL)
 
 
 def _message(revision: str, message: Any) -> Any:

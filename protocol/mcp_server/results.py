@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -115,15 +115,18 @@ def tool_result(
         return found
     inside = {one.asset_id for one in embedded(found)}
     links = [_link(one) for one in assets if one.asset_id not in inside]
-    return {**found, "content": [*found["content"], *links]} if links else found
+    content = found.get("content")
+    blocks = content if isinstance(content, list) else []
+    return found if blocks is content and not links else {**found, "content": [*blocks, *links]}
 
 
 def _succeeded(outcome: Success, *, structured: bool) -> dict[str, Any]:
     if outcome.whole is not None:
-        return _with_content(outcome.whole)
+        return outcome.whole
     value = outcome.result
-    if _is_tool_result(value):
-        return _with_content(value)
+    content = value.get("content") if isinstance(value, dict) else None
+    if isinstance(value, dict) and isinstance(content, list) and all(map(_is_block, content)):
+        return value
     if value is None:
         return {"content": [_text(outcome.summary)] if outcome.summary else []}
     text = value if isinstance(value, str) else encode(value).decode()
@@ -131,17 +134,6 @@ def _succeeded(outcome: Success, *, structured: bool) -> dict[str, Any]:
     if isinstance(value, dict) or structured:
         found["structuredContent"] = value
     return found
-
-
-def _with_content(result: dict[str, Any]) -> dict[str, Any]:
-    return result if isinstance(result.get("content"), list) else {**result, "content": []}
-
-
-def _is_tool_result(value: object) -> bool:
-    match value:
-        case {"content": [*blocks]}:
-            return all(map(_is_block, blocks))
-    return False
 
 
 def _is_block(block: object) -> bool:
@@ -164,7 +156,7 @@ def _failed(failure: Failure) -> dict[str, Any] | RpcError:
         return error
     reported = _reported(failure)
     if reported.get("isError") is True:
-        return _with_content(reported)
+        return reported
     words = failure.message
     tail = failure.details.get("stderr_tail")
     if isinstance(tail, list) and tail:
@@ -224,34 +216,20 @@ _CODES: dict[str, int] = {
 
 def embedded(result: Mapping[str, Any]) -> list[EmbeddedAsset]:
     """Return the places where bytes belong: in content, contents, and messages."""
-    return list(_places(result))
-
-
-def _places(result: Mapping[str, Any]) -> Iterator[EmbeddedAsset]:
-    for block in _dicts(result.get("content")):
-        yield from _place(block)
-    for one in _dicts(result.get("contents")):
-        yield from _holder(one, "blob")
-    for message in _dicts(result.get("messages")):
-        if isinstance(message.get("content"), dict):
-            yield from _place(message["content"])
-
-
-def _place(block: dict[str, Any]) -> Iterator[EmbeddedAsset]:
-    if block.get("type") in ("image", "audio"):
-        yield from _holder(block, "data")
-    elif block.get("type") == "resource" and isinstance(block.get("resource"), dict):
-        yield from _holder(block["resource"], "blob")
-
-
-def _holder(holder: dict[str, Any], field: str) -> Iterator[EmbeddedAsset]:
-    asset_id = holder.get("assetId")
-    if isinstance(asset_id, str) and field not in holder:
-        yield EmbeddedAsset(holder, field, asset_id)
-
-
-def _dicts(value: Any) -> list[dict[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    places = []
+    for field in ("content", "contents", "messages"):
+        entries = result.get(field)
+        for one in entries if isinstance(entries, list) else ():
+            is_message = field == "messages" and isinstance(one, dict)
+            block: Any = one.get("content") if is_message else one
+            match block:
+                case {"type": "image" | "audio", "assetId": str(named)} as holder:
+                    places.append(EmbeddedAsset(holder, "data", named))
+                case {"type": "resource", "resource": {"assetId": str(named)} as holder}:
+                    places.append(EmbeddedAsset(holder, "blob", named))
+                case {"assetId": str(named)} as holder if field == "contents":
+                    places.append(EmbeddedAsset(holder, "blob", named))
+    return [one for one in places if one.field not in one.holder]
 
 
 def _link(asset: RegisteredAsset) -> dict[str, Any]:

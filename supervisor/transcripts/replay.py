@@ -161,6 +161,8 @@ class _Process:
                     self._write(entry)
             case EntrySource.MODULE:
                 self._receive(self._connection.receive_data(self._bytes(entry)))
+                while over := [one for one in self._connection.waits if not one.seconds]:
+                    self._receive(self._connection.time_passed(over[0]))
             case EntrySource.PROCESS if entry.event is Happened.EOF:
                 self._receive(self._connection.receive_eof())
             case EntrySource.PROCESS if entry.event is Happened.EXITED:

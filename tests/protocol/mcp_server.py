@@ -58,6 +58,8 @@ class Served:
 
     def take(self, events: Any) -> list[Received]:
         self.events += events
+        while over := [one for one in self.connection.waits if not one.seconds]:
+            self.events += self.connection.time_passed(over[0])
         for one in self.connection.outgoing.take().splitlines():
             written = json.loads(one)
             check(written, self._revision(written), self._asked.get(repr(written.get("id"))))

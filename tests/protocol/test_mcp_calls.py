@@ -184,6 +184,17 @@ def test_files_become_assets_and_stand_in_the_result_by_id() -> None:
             {"messages": [{"role": "user", "content": {"type": "image", "data": "eA=="}}]},
             {"messages": [{"role": "user", "content": {"type": "image", "assetId": "image-1"}}]},
         ),
+        (
+            "prompts/get",
+            {"name": "p"},
+            {"messages": [{"role": "user", "content": [HI["content"][0], "x"]}]},
+            {
+                "messages": [
+                    {"role": "user", "content": HI["content"][0]},
+                    {"role": "user", "content": {"type": "text", "text": "x"}},
+                ]
+            },
+        ),
     ],
 )
 def test_so_do_those_of_resources_and_prompts(

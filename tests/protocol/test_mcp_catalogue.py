@@ -19,6 +19,7 @@ from protocol.connection import (
 from protocol.dialects.mcp import catalogue
 from protocol.replies import Operation
 from tests.protocol.mcp_server import ALL, TOOL, Served, legacy, modern
+from tests.protocol.wire import line
 
 
 def description(served: Served) -> dict[str, Any]:
@@ -321,3 +322,24 @@ def test_a_list_that_fails_while_somebody_looks_for_a_tool_is_asked_for_once_mor
         served.hear({"id": listing(served)["id"], "error": {"code": -32603, "message": "not now"}})
     assert isinstance(served.events[-1], Answered)
     assert description(served)["tools"] == [TOOL]
+
+
+@pytest.mark.parametrize("odd", [{"inputSchema": None}, {"title": None}, {"outputSchema": []}])
+def test_a_long_list_of_odd_tools_is_taken_in_turns_and_the_list_is_whole(odd: Any) -> None:
+    served = Served(line_bytes=4 << 20)
+    served.hear({"id": served.start()["id"], "result": _tools_only()})
+    asked = listing(served)
+    tools = [{**TOOL, "name": f"t{number}", **odd} for number in range(2000)]
+    answer = {"jsonrpc": "2.0", "id": asked["id"], "result": {"tools": tools}}
+    events = [*served.connection.receive_data(line(answer))]
+    turns = 0
+    while not any(isinstance(one, Ready) for one in events):
+        (over,) = [one for one in served.connection.waits if not one.seconds]
+        events += served.connection.time_passed(over)
+        turns += 1
+    assert turns == len(tools) // catalogue.TURN - 1
+    (ready,) = [one for one in events if isinstance(one, Ready)]
+    assert ready.description["tools"] == tools
+    assert list(ready.description["inputs"].values()) == [{"type": "object"}] * len(tools)
+    told = [one.event.message for one in events if isinstance(one, ModuleLog)]
+    assert told[-1] == f"and {len(tools) - len(told) + 1} more of the like"

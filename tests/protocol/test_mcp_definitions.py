@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from protocol.mcp_server.definitions import Tool, matches, prompts_of, tools_of
+from protocol.mcp_server.definitions import PROMPTS, Tool, entries_of, matches, tools_of
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}
 
@@ -50,7 +50,7 @@ def test_every_tool_has_a_description() -> None:
 
 def test_what_is_no_definition_is_left_out() -> None:
     assert tools({"tools": [5, {"name": 5}, {"name": ""}]}) == {}
-    assert not list(prompts_of({"prompts": "x"}))
+    assert not list(entries_of({"prompts": "x"}, PROMPTS))
 
 
 def test_requests_of_mcps_own_are_no_tools_where_there_is_more_than_tools() -> None:

@@ -6,13 +6,23 @@ from typing import Any
 
 import pytest
 
+from protocol.dialects.mcp.catalogue import DEPTH
 from protocol.dialects.mcp.content import plain_base64
 from protocol.frames import encode_line, one_line
-from protocol.mcp_server.mending import mended, mended_resource, mended_tool, older_tool
-from protocol.mcp_server.output_schema import output_fault
-from protocol.mcp_server.shapes import PROMPT, RESOURCE, TEMPLATE
-from protocol.mcp_server.strict_results import strict_result
+from protocol.mcp_server.mending import (
+    PROMPT,
+    RESOURCE,
+    TEMPLATE,
+    TOOL,
+    changes,
+    mended,
+    output_fault,
+    strict_definition,
+    strict_result,
+)
+from protocol.mcp_server.older import definition_for
 
+OLDER = "2025-11-25"
 OBJECT: dict[str, Any] = {"type": "object"}
 LINK = {"type": "resource_link", "uri": "a:b"}
 TEXT = {"type": "text", "text": "t"}
@@ -31,13 +41,11 @@ WHOLE = {
 
 
 def test_what_fits_is_the_same_object() -> None:
-    problems: list[str] = []
-    assert mended_tool(WHOLE, problems) is WHOLE
-    assert older_tool(WHOLE, problems) is WHOLE
+    assert strict_definition(WHOLE, TOOL) is WHOLE
+    assert definition_for(OLDER, WHOLE) is WHOLE
     for shape in (PROMPT, RESOURCE, TEMPLATE):
         one = {"name": "n", "title": "t", "_meta": {}}
-        assert mended(one, shape, problems) is one
-    assert not problems
+        assert mended(one, shape) is one
     result = {
         "content": [
             TEXT,
@@ -48,7 +56,7 @@ def test_what_fits_is_the_same_object() -> None:
         "structuredContent": {"a": None},
         "isError": False,
     }
-    assert strict_result(result) is result
+    assert strict_result("tools/call", result) is result
 
 
 @pytest.mark.parametrize(
@@ -76,11 +84,11 @@ def test_what_fits_is_the_same_object() -> None:
     ids=str,
 )
 def test_an_odd_field_costs_itself_and_is_told_of(field: str, value: Any, kept: Any) -> None:
-    problems: list[str] = []
-    found = mended_tool({**WHOLE, field: value}, problems)
+    tool = {**WHOLE, field: value}
+    found = strict_definition(tool, TOOL)
     assert found.get(field) == kept
     assert {**found, field: 0} == {**WHOLE, field: 0}
-    assert problems
+    assert any(field in one for one in changes(tool, found))
 
 
 @pytest.mark.parametrize(
@@ -88,34 +96,25 @@ def test_an_odd_field_costs_itself_and_is_told_of(field: str, value: Any, kept: 
 )
 def test_output_that_is_no_object_is_for_the_newest_revision(output: dict[str, Any]) -> None:
     tool = {**WHOLE, "outputSchema": output}
-    problems: list[str] = []
-    assert mended_tool(tool, problems) is tool
-    assert not problems
-    assert "outputSchema" not in older_tool(tool, problems)
-    assert problems
+    assert strict_definition(tool, TOOL) is tool
+    found = definition_for(OLDER, tool)
+    assert "outputSchema" not in found
+    assert [*changes(tool, found)]
 
 
 def test_a_boolean_for_a_property_is_for_the_newest_revision() -> None:
     schema = {**OBJECT, "properties": {"a": True, "b": False}}
     tool = {**WHOLE, "inputSchema": schema, "outputSchema": schema}
-    problems: list[str] = []
-    assert mended_tool(tool, problems) is tool
+    assert strict_definition(tool, TOOL) is tool
     expected = {**OBJECT, "properties": {"a": {}, "b": {"not": {}}}}
-    assert older_tool(tool, problems) == {
-        **tool,
-        "inputSchema": expected,
-        "outputSchema": expected,
-    }
-    assert not problems
+    found = definition_for(OLDER, tool)
+    assert found == {**tool, "inputSchema": expected, "outputSchema": expected}
+    assert not [*changes(tool, found)]
 
 
 def test_a_resource_without_a_name_has_that_of_its_uri() -> None:
-    problems: list[str] = []
-    named = [
-        mended_resource({"uri": one}, RESOURCE, problems)["name"] for one in ("a://b/c/", "d:")
-    ]
+    named = [mended({"uri": one}, RESOURCE)["name"] for one in ("a://b/c/", "d:")]
     assert named == ["c", "d:"]
-    assert len(problems) == 2
 
 
 @pytest.mark.parametrize(
@@ -179,8 +178,9 @@ def nested(levels: int) -> dict[str, Any]:
     return schema
 
 
-def test_a_schema_may_nest_without_end() -> None:
-    assert output_fault(nested(5000)) is None
+def test_a_schema_may_nest_as_deep_as_definitions_may_and_ever_deeper_ends_nothing() -> None:
+    assert output_fault(nested(DEPTH)) is None
+    assert strict_definition({**WHOLE, "outputSchema": nested(5000)}, TOOL)["name"] == "t"
 
 
 @pytest.mark.parametrize(
@@ -226,11 +226,11 @@ def test_patterns_are_those_of_javascript(pattern: str, good: bool) -> None:
     ids=str,
 )  # fmt: skip
 def test_a_block_is_one_that_clients_know(block: Any, expected: Any) -> None:
-    assert strict_result({"content": [block, TEXT]}) == {"content": [expected, TEXT]}
+    result = {"content": [block, TEXT]}
+    assert strict_result("tools/call", result) == {"content": [expected, TEXT]}
     message = {"role": "user", "content": block}
-    assert strict_result({"messages": [message]}) == {
-        "messages": [{**message, "content": expected}]
-    }
+    prompt = strict_result("prompts/get", {"messages": [message]})
+    assert prompt == {"messages": [{**message, "content": expected}]}
 
 
 @pytest.mark.parametrize(
@@ -240,22 +240,24 @@ def test_a_block_is_one_that_clients_know(block: Any, expected: Any) -> None:
         ({"contents": {"uri": "c:d", "text": None}}, {"contents": [{"uri": "c:d", "text": ""}]}),
         ({"contents": ["t"]}, {"contents": [{"uri": "a://b", "text": "t"}]}),
         ({"messages": "hi"}, {"messages": [{"role": "user", "content": {**TEXT, "text": "hi"}}]}),
-        (
-            {"messages": [{"role": "assistant", "content": [TEXT, "x"]}], "description": None},
-            {
-                "messages": [
-                    {"role": "assistant", "content": TEXT},
-                    {"role": "assistant", "content": {**TEXT, "text": "x"}},
-                ]
-            },
-        ),
+        ({"messages": None}, {"messages": []}),
+        ({"contents": None}, {"contents": []}),
+        ({"content": None}, {"content": []}),
+        ({"completion": {"values": None}}, {"completion": {"values": []}}),
+        ({"completion": None}, {"completion": {"values": []}}),
         ({"completion": {"values": ["a"], "total": None}}, {"completion": {"values": ["a"]}}),
         ({"content": [], "_meta": {"progressToken": None}}, {"content": [], "_meta": {}}),
     ],
     ids=str,
 )
 def test_other_results_are_mended_alike(result: Any, expected: Any) -> None:
-    assert strict_result(result, "a://b") == expected
+    methods = {
+        "contents": "resources/read",
+        "messages": "prompts/get",
+        "completion": "completion/complete",
+        "content": "tools/call",
+    }
+    assert strict_result(methods[next(iter(expected))], result, "a://b") == expected
 
 
 @pytest.mark.parametrize(
@@ -286,3 +288,20 @@ def test_what_ends_a_line_elsewhere_is_escaped_in_a_line() -> None:
     assert encode_line("a\u2028\u2029\x85“”é") == r'"a\u2028\u2029\u0085“”é"'.encode() + b"\n"
     untouched = "“” é \u00c5 漢".encode()
     assert one_line(untouched) is untouched
+
+
+@pytest.mark.parametrize(
+    ("own", "asked", "shown"),
+    [
+        ("notes", "notes", "notes"),
+        ("notes", "a://b/notes", "a://b/notes"),
+        ("a://own", "notes", "a://own"),
+        (None, "notes", "notes"),
+    ],
+)
+def test_contents_have_an_absolute_uri_if_there_is_one(own: Any, asked: str, shown: str) -> None:
+    for more in ({"text": "t"}, {"blob": "QQ=="}, {"text": "t", "_meta": None}):
+        result = {"contents": [{"uri": own, **more}, {"uri": "x:y", "text": "t"}]}
+        first, second = strict_result("resources/read", result, asked)["contents"]
+        kept = {name: one for name, one in more.items() if one is not None}
+        assert (first, second) == ({"uri": shown, **kept}, {"uri": "x:y", "text": "t"})

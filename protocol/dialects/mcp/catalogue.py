@@ -8,15 +8,16 @@ anew, the old one counts.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 import msgspec
 
 from protocol.descriptor.model import Descriptor
-from protocol.dialects.mcp.greeting import MODERN, Agreed
+from protocol.dialects.mcp.greeting import Agreed
 from protocol.frames import encode
-from protocol.mcp_server.mending import mended, mended_resource, mended_tool, older_tool
-from protocol.mcp_server.shapes import PROMPT, RESOURCE, TEMPLATE
+from protocol.mcp_server.mending import PROMPT, RESOURCE, TEMPLATE, TOOL, changes, strict_definition
+from protocol.mcp_server.older import definition_for
 from protocol.plain_args import plain_acceptance
 from protocol.problem import described, quoted
 from protocol.weight import is_deeper
@@ -31,6 +32,9 @@ PAGES = 100
 DEFINITIONS = 2_000
 """Of one list. No model can choose among more, and each daemon holds them for each process."""
 
+TURN = 100
+"""So many entries are looked at before others have their turn: odd ones take 0.1 ms."""
+
 LIST_BYTES = 4 << 20
 """Of one list, as JSON. The largest servers seen have 200 tools in 300 kB."""
 
@@ -39,6 +43,9 @@ TTL_S = 86_400.0
 
 PROBLEMS = 8
 """Told of one definition."""
+
+COMPLAINTS = 20
+"""What is said of the lists at a time."""
 
 DEPTH = 64
 """How deep a definition may nest: it is encoded again for whoever asks."""
@@ -58,14 +65,15 @@ class _ListKind(msgspec.Struct, frozen=True):
     field: str
     named_by: str
     told_as: str
+    of: Any
 
 
 LISTS = {
-    TOOLS: _ListKind("tools", "tools", "name", "tools"),
-    "prompts/list": _ListKind("prompts", "prompts", "name", "prompts"),
-    "resources/list": _ListKind("resources", "resources", "uri", "resources"),
+    TOOLS: _ListKind("tools", "tools", "name", "tools", TOOL),
+    "prompts/list": _ListKind("prompts", "prompts", "name", "prompts", PROMPT),
+    "resources/list": _ListKind("resources", "resources", "uri", "resources", RESOURCE),
     "resources/templates/list": _ListKind(
-        "resources", "resourceTemplates", "uriTemplate", "resource_templates"
+        "resources", "resourceTemplates", "uriTemplate", "resource_templates", TEMPLATE
     ),
 }
 
@@ -207,6 +215,15 @@ class ServerLists:
         if name not in self._lists:
             self._unlisted[name] = why
 
+    def add_some(self, name: str, result: dict[str, Any]) -> dict[str, Any] | None:
+        """Take as much of a page as one turn is for; returns the page that is left, if any is."""
+        field = LISTS[name].field
+        entries = result.get(field)
+        if not isinstance(entries, list) or len(entries) <= TURN:
+            return None
+        self._add(name, self._coming[name], entries[:TURN])
+        return {**result, field: entries[TURN:]}
+
     def add_page(self, name: str, result: dict[str, Any]) -> str | None:
         """Take a page; returns the cursor of the next one if there is one to ask for."""
         listing = self._coming[name]
@@ -262,23 +279,16 @@ class ServerLists:
         return None
 
     def _look_for_odd_fields(self, name: str, listing: _Listing, entry: dict[str, Any]) -> None:
-        problems: list[str] = []
         named = entry[LISTS[name].named_by]
-        match name:
-            case "tools/list":
-                tool = mended_tool(entry, problems)
-                is_modern = self.agreed.revision == MODERN
-                listing.tools[named] = tool if is_modern else older_tool(tool, problems)
-            case "prompts/list":
-                mended(entry, PROMPT, problems)
-            case "resources/list":
-                mended_resource(entry, RESOURCE, problems)
-            case "resources/templates/list":
-                mended_resource(entry, TEMPLATE, problems)
-        if problems:
-            words = "; ".join(problems[:PROBLEMS])
-            more = f"; and {len(problems) - PROBLEMS} more" if len(problems) > PROBLEMS else ""
-            self.complaints.append(f"{name}: {quoted(named)}: {words}{more}")
+        newest = strict_definition(entry, LISTS[name].of)
+        found = definition_for(self.agreed.revision, newest)
+        if name == TOOLS:
+            listing.tools[named] = found
+        if newest is not entry or len(found) < len(entry):
+            # Those that are only counted take no time for words.
+            told = changes(entry, found) if len(self.complaints) < COMPLAINTS else ()
+            words = "; ".join(islice(told, PROBLEMS))
+            self.complaints.append(f"{name}: {quoted(named)}: {words}")
 
     def _entry_problem(self, name: str, listing: _Listing, entry: Any) -> str | None:
         named_by = LISTS[name].named_by

@@ -133,7 +133,8 @@ class McpConnection:
     @property
     def waits(self) -> tuple[Wait, ...]:
         """What the start waits for."""
-        return self._introduction.waits
+        waits, left = self._introduction.waits, self._introduction.left
+        return (*waits, *left) if left else waits
 
     @property
     def unfinished_line(self) -> str | None:

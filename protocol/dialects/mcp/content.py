@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Iterable
 from typing import Any
 from urllib.parse import unquote
 
@@ -20,6 +19,7 @@ from protocol.connection import EventReceived, Notice, Received, Warned
 from protocol.dialects.mcp.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
 from protocol.errors import Code, Failure, Outcome, Reason, Success
 from protocol.events import AssetBytes
+from protocol.mcp_server.mending import as_list
 
 UNKNOWN_TYPE = "application/octet-stream"
 
@@ -51,10 +51,11 @@ class Unpacking:
         result = {key: one for key, one in _present(result).items() if key != "resultType"}
         if method == "tools/call":
             return self._tool_result(result)
-        if method == "resources/read" and isinstance(result.get("contents"), list):
-            result["contents"] = [self._resource(one) for one in result["contents"]]
-        if method == "prompts/get" and isinstance(result.get("messages"), list):
-            result["messages"] = [self._message(one) for one in result["messages"]]
+        if method == "resources/read" and "contents" in result:
+            result["contents"] = [self._resource(one) for one in as_list(result["contents"])]
+        if method == "prompts/get" and "messages" in result:
+            messages = map(self._messages, as_list(result["messages"]))
+            result["messages"] = [one for each in messages for one in each]
         return Success(result)
 
     def _tool_result(self, result: dict[str, Any]) -> Outcome:
@@ -62,17 +63,15 @@ class Unpacking:
             inner = result["toolResult"]
             result = _present(inner) if isinstance(inner, dict) else {"content": inner}
         failed = result.get("isError", False) is not False
-        if "content" in result:
-            content = result["content"]
-            blocks = content if isinstance(content, list) else [content]
-            result["content"] = [self._block(one) for one in blocks]
-        elif failed or not result.keys() - {"_meta", "isError"}:
-            result["content"] = []
+        if failed or "content" in result or not result.keys() - {"_meta", "isError"}:
+            result["content"] = [self._block(one) for one in as_list(result.get("content"))]
         if failed:
             result["isError"] = True
+            texts = (one.get("text") for one in result["content"] if isinstance(one, dict))
+            words = "\n".join(one for one in texts if isinstance(one, str))[:MESSAGE_CHARS]
             return Failure.reported(
                 Code.INTERNAL,
-                _text(result["content"]) or "the tool failed and does not say why",
+                words or "the tool failed and does not say why",
                 result,
                 reason=str(Reason.REPORTED),
             )
@@ -98,10 +97,11 @@ class Unpacking:
                 found[key] = self._shared(one, depth + 1)
         return found
 
-    def _message(self, message: Any) -> Any:
+    def _messages(self, message: Any) -> list[Any]:
+        """Return a message for each of its blocks: there is to be but one."""
         if not isinstance(message, dict):
-            return message
-        return {**message, "content": self._block(message.get("content"))}
+            return [message]
+        return [{**message, "content": self._block(one)} for one in as_list(message.get("content"))]
 
     def _block(self, block: Any) -> Any:
         block = _present(block)
@@ -116,17 +116,17 @@ class Unpacking:
 
     def _resource(self, resource: Any) -> Any:
         resource = _present(resource)
-        match resource:
-            case {"blob": str(blob)}:
-                return self._unpacked(resource, "blob", blob, "file")
+        if isinstance(resource, dict) and isinstance(resource.get("blob"), str):
+            return self._unpacked(resource, "blob", resource["blob"], "file")
         return resource
 
     def _unpacked(self, holder: dict[str, Any], field: str, data: str, sort: str) -> dict[str, Any]:
         holder = {key: value for key, value in holder.items() if key != "assetId"}
         self._count += 1
         named = f"{sort}-{self._count}"
-        said, encoded = _data_url(data)
-        plain = plain_base64(encoded)
+        of_url = _DATA_URL.match(data)
+        said = "" if of_url is None else of_url[1]
+        plain = plain_base64(data if of_url is None else unquote(data[of_url.end() :]))
         if plain is None or self._count > FILES:
             words = "its data is not base64" if plain is None else f"an answer has {FILES} at most"
             notice = f"asset {named!r}: {words}; it stays in the answer as it came"
@@ -155,17 +155,9 @@ class Unpacking:
 
 
 _DATA_URL = re.compile(r"\s*data:([^,]{0,1024}?);base64,", re.IGNORECASE)
+"""RFC 2397; its media type."""
 _ALPHABET = (string.ascii_letters + string.digits + "+/").encode()
 _STANDARD = bytes.maketrans(b"-_", b"+/")
-
-
-def _data_url(data: str) -> tuple[str, str]:
-    """Return the media type of a data URL (RFC 2397), and its base64; without one, the data."""
-    found = _DATA_URL.match(data)
-    if found is None:
-        return "", data
-    encoded = data[found.end() :]
-    return found[1], unquote(encoded) if "%" in encoded else encoded
 
 
 def plain_base64(text: str) -> str | None:
@@ -203,12 +195,3 @@ def failure_of(error: RpcError) -> Failure:
         reported["data"] = error.data
     words = error.message or f"the server answered with the error {error.code}"
     return Failure.reported(code, words[:MESSAGE_CHARS], reported, reason=str(Reason.REPORTED))
-
-
-def _text(content: Iterable[Any]) -> str:
-    texts = [one["text"] for one in content if isinstance(one, dict) and _is_text(one)]
-    return "\n".join(texts)[:MESSAGE_CHARS]
-
-
-def _is_text(block: dict[str, Any]) -> bool:
-    return block.get("type") == "text" and isinstance(block.get("text"), str)

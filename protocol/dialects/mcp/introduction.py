@@ -27,7 +27,7 @@ from protocol.connection import (
     Wait,
 )
 from protocol.descriptor.model import Descriptor
-from protocol.dialects.mcp.catalogue import CHANGED, LISTS, TOOLS, ServerLists
+from protocol.dialects.mcp.catalogue import CHANGED, COMPLAINTS, LISTS, TOOLS, ServerLists
 from protocol.dialects.mcp.greeting import (
     DISCOVER,
     INITIALIZE,
@@ -42,9 +42,6 @@ from protocol.errors import Success
 from protocol.events import Log
 from protocol.json_line import Fault
 from protocol.problem import quoted
-
-COMPLAINTS = 20
-"""What is said of the lists at a time."""
 
 LOOK_AGAIN_S = 1.0
 """Whoever asks for tools that do not exist, however often, costs the server one list a second."""
@@ -77,6 +74,8 @@ class Introduction:
         """The ids of requests that wait for the tools."""
         self._may_look = True
         """Whether the list of tools is old enough to be asked for anew for those."""
+        self.left: dict[Wait, tuple[str, dict[str, Any]]] = {}
+        """Pages that have entries left for another turn: the list, and the page."""
 
     def begin(self, received: list[Received]) -> None:
         """Greet it."""
@@ -93,6 +92,10 @@ class Introduction:
         """Greet it otherwise, do without the lists that a start can do without, or give up."""
         if self._greeting is not None:
             self._follow(self._greeting.time_passed(wait), received)
+        elif wait in self.left:
+            name, page = self.left.pop(wait)
+            if self.catalogue is not None and self.catalogue.is_coming(name):
+                self._answered_list(self.catalogue, name, page, received)
         elif self.is_ready:
             self._may_look, self.waits = True, ()
         elif self.catalogue is not None:
@@ -244,6 +247,9 @@ class Introduction:
                 return
             if self._lookups:
                 self._look(catalogue)
+        elif (page := catalogue.add_some(name, outcome)) is not None:
+            self.left[Wait(0.0, f"the rest of {name}")] = (name, page)
+            return
         else:
             cursor = catalogue.add_page(name, outcome)
             if cursor is not None:

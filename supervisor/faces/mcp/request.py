@@ -22,6 +22,7 @@ from protocol.host_call import UNENCODABLE
 from protocol.host_events import RegisteredAsset
 from protocol.mcp_server.client import MISSING_CAPABILITY, McpClient
 from protocol.mcp_server.lines import error_document
+from protocol.mcp_server.mending import strict_result
 from protocol.mcp_server.older import result_for
 from protocol.mcp_server.results import (
     EmbeddedAsset,
@@ -29,7 +30,6 @@ from protocol.mcp_server.results import (
     linked,
     own_error,
 )
-from protocol.mcp_server.strict_results import strict_result
 from protocol.problem import described
 from protocol.trace_context import is_traceparent
 from protocol.version import VERSION
@@ -127,7 +127,7 @@ class McpRequest:
             meta = {f"{META}serverInfo": SERVER, **(said if isinstance(said, dict) else {})}
             outcome = {"resultType": "complete", **outcome, "_meta": meta}
         if not isinstance(outcome, RpcError):
-            outcome = strict_result(outcome, self.asked.params.get("uri"))
+            outcome = strict_result(self.asked.method, outcome, self.asked.params.get("uri"))
             outcome = result_for(self.asked.client.revision, outcome)
         most_bytes = self.told.most_bytes
         if most_bytes is not None:

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 
 from protocol.mcp_server.definitions import (
+    PROMPTS,
+    RESOURCES,
     TEMPLATES,
+    entries_of,
     extras_of,
     matches,
     offers,
-    prompts_of,
-    resources_of,
-    templates_of,
     tools_of,
     unlisted_of,
 )
@@ -127,7 +127,7 @@ def laying_out(
                 definitions[one.module, tool.op] = tool.definition
             yield
         if principal.covers(one.module, "prompts/get"):
-            prompts |= {(one.module, each["name"]): each for each in prompts_of(one.said)}
+            prompts |= {(one.module, each["name"]): each for each in entries_of(one.said, PROMPTS)}
             yield
     listing = set(owners.values())
     names = yield from naming(definitions, prefix=view.prefix)
@@ -180,8 +180,10 @@ def _readable(
     """Give the resources and templates: the module, the field of the URI, the definition."""
     for one in seen:
         if one.said is not None and principal.covers(one.module, "resources/read"):
-            yield from ((one.module, "uri", each) for each in resources_of(one.said))
-            yield from ((one.module, "uriTemplate", each) for each in templates_of(one.said))
+            yield from ((one.module, "uri", each) for each in entries_of(one.said, RESOURCES))
+            yield from (
+                (one.module, "uriTemplate", each) for each in entries_of(one.said, TEMPLATES)
+            )
 
 
 def _renamed(each: dict[str, Any], field: str, uri: str, module: str) -> dict[str, Any]:
