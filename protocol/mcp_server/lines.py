@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from protocol.dialects.mcp.odd_lines import BATCH, BATCHES
 from protocol.dialects.mcp.rpc import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
@@ -15,7 +16,6 @@ from protocol.dialects.mcp.rpc import (
     RpcId,
     RpcMistake,
 )
-from protocol.dialects.mcp.odd_lines import BATCH, BATCHES
 from protocol.errors import Reason
 from protocol.frames import encode, one_line
 from protocol.host_call import UNENCODABLE

@@ -1,4 +1,4 @@
-"""Batches of clients, which one revision of MCP has, and lines that begin with a byte order mark."""
+"""Batches of clients, which one revision of MCP has, and byte order marks before their lines."""
 
 from __future__ import annotations
 

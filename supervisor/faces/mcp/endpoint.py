@@ -248,9 +248,7 @@ class McpExchange:
     (http_session.OpenRequest). It is its own handle for that.
     """
 
-    def __init__(
-        self, connection: Connection, head: Head, streams: Streams, call: RpcCall
-    ) -> None:
+    def __init__(self, connection: Connection, head: Head, streams: Streams, call: RpcCall) -> None:
         self.headers: Headers = []
         self.statuses: Mapping[int, int] = STATUS
         self.session: HttpSession | None = None
