@@ -96,8 +96,8 @@ TAKEN: dict[str, list[str]] = {
     f"[{NOTED}" + '"total":2}},{"jsonrpc":"2.0","method":"notifications/x"},' + OK + "]": [
         "odd_message"
     ],
-    OK.replace("ID", "7") + OK: ["malformed_json"],
-    OK + ' {"level":"info"}' + NOTED + '"total":2}}': ["malformed_json", "not_object"],
+    NOTED + '"total":2}}' + OK: ["malformed_json"] * 2,
+    OK + ' {"level":"info"}' + '{"jsonrpc":"2.0","method":"notifications/x"}': ["malformed_json"],
     NOTED + '"message":"\\ud800"}}\n' + OK: ["lone_surrogate"],
     NOTED + '"total":NaN}}\n' + OK: ["malformed_json"],
     NOTED.replace("TOKEN", '"TOKEN"') + '"message":"m"}}\n' + OK: [],
@@ -129,11 +129,10 @@ REFUSED: dict[str, str] = {
     '{"jsonrpc":"2.0","id":ID,"result":' + "[" * 100_000: "nested too deeply",
     '{"jsonrpc":"2.0","id":ID,"result":"words"}': "its result is a string",
     '{"jsonrpc":"2.0","id":ID,"result":{},"error":{"code":1}}': "a result and an error",
-    "{\n  jsonrpc: '2.0',\n  id: ID,\n  result: {}\n}": "not JSON",
     "Content-Type: x\r\nContent-Length: 4\r\n\r\n": FRAMED,
     "2026-11-27 sent: " + OK: "not JSON",
     OK.replace('"T"', '"}{",') + OK: "not JSON",
-    OK + OK[:-1]: "text after",
+    OK + OK[:-1]: "follows its JSON",
     "[" + "1," * 1000 + "1]": "a batch of more than 1000 messages",
 }
 

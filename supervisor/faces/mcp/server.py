@@ -87,11 +87,10 @@ class McpServer:
             oldest = next(iter(self._tables))
             del self._tables[oldest], self._names[oldest]
         self._tables[key] = table
-        if table.has_waited:
-            for module, uris in table.renamed.items():
-                if former is None or former.renamed.get(module) != uris:
-                    words = "resources are listed under the name of their module: another has them"
-                    log.warning(words, module=module, uris=uris[:8], count=len(uris))
+        for module, uris in table.renamed.items():
+            if former is None or former.renamed.get(module) != uris:
+                words = "resources are listed under the name of their module: another has them"
+                log.warning(words, module=module, uris=uris[:8], count=len(uris))
         self._names.setdefault(key, Names()).replace(table.names)
 
     def meaning(self, view: View, principal: Principal, name: str) -> tuple[str, str] | None:
