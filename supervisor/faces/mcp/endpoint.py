@@ -435,16 +435,12 @@ class McpBatch:
         self._unanswered = len(messages)
         self._exchanges: list[McpExchange] = []
         self._begun = False
-
-    def begin(self) -> None:
-        """Begin them, a turn at a time."""
-        self._connection.serving(self)
-        self._begin_some()
+        connection.serving(self)
 
     def _go_on(self) -> None:
         SERVING.begin(self._connection.party.label, "a batch")
         try:
-            self._begin_some()
+            self.begin()
         # A mistake of ours over one request is not to end the daemon.
         except Exception:
             log.exception("a batch could not be served")
@@ -452,7 +448,8 @@ class McpBatch:
         finally:
             SERVING.end()
 
-    def _begin_some(self) -> None:
+    def begin(self) -> None:
+        """Begin them, a turn at a time."""
         turn = Turn()
         turn.begin()
         while self._messages and not turn.over:
@@ -473,7 +470,7 @@ class McpBatch:
 
     def respond(self, status: int, headers: Headers, body: bytes) -> None:
         """Write an answer, if there is one."""
-        del status
+        del status  # that of the stream is 200
         if body:
             self.begin_body(200, headers)
             self.put_body(event(body))
