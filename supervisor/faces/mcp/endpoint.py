@@ -122,7 +122,9 @@ class McpEndpoint:
         party.account = connection.account
         return Whose(self._server, party, view)
 
-    def _post(self, connection: Connection, head: Head, whose: Whose, body: bytes) -> None:
+    def _post(
+        self, connection: HttpConnection | McpBatch, head: Head, whose: Whose, body: bytes
+    ) -> None:
         if lines.is_array(body):
             session = self._session(head, whose) if SESSION in head.headers else None
             client = None if session is None else session.session.client
@@ -155,7 +157,7 @@ class McpEndpoint:
 
     def _notified(
         self,
-        connection: Connection,
+        connection: HttpConnection | McpBatch,
         head: Head,
         whose: Whose,
         notification: RpcNotification,
@@ -174,7 +176,12 @@ class McpEndpoint:
             connection.respond(400, [JSON], lines.answer(None, problem))
 
     def _call(
-        self, connection: Connection, head: Head, whose: Whose, call: RpcCall, body: bytes
+        self,
+        connection: HttpConnection | McpBatch,
+        head: Head,
+        whose: Whose,
+        call: RpcCall,
+        body: bytes,
     ) -> None:
         exchange = McpExchange(connection, head, self._streams, call)
         connection.serving(exchange)
@@ -248,13 +255,15 @@ class McpExchange:
     (http_session.OpenRequest). It is its own handle for that.
     """
 
-    def __init__(self, connection: Connection, head: Head, streams: Streams, call: RpcCall) -> None:
+    def __init__(
+        self, connection: HttpConnection | McpBatch, head: Head, streams: Streams, call: RpcCall
+    ) -> None:
         self.headers: Headers = []
         self.statuses: Mapping[int, int] = STATUS
         self.session: HttpSession | None = None
         """Of the older era, whose client can be asked something."""
         self.stream = 0
-        self._connection: Connection | None = connection
+        self._connection: HttpConnection | McpBatch | None = connection
         """None while the client of a session is away."""
         self._account = connection.account
         self._streams = streams
@@ -406,7 +415,7 @@ class McpExchange:
         if connection.outbox.congested:
             self._unread_bytes += len(data)
 
-    def _begin_stream(self, connection: Connection) -> None:
+    def _begin_stream(self, connection: HttpConnection | McpBatch) -> None:
         if not self._begun:
             self._begun = True
             connection.begin_body(200, [*self.headers, *STREAM])
@@ -515,6 +524,3 @@ class McpBatch:
         """Have all go on: the client may have room again."""
         for exchange in self._exchanges:
             exchange.resume()
-
-
-Connection = HttpConnection | McpBatch
