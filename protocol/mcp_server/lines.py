@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
+from protocol.dialects.mcp.odd_lines import BATCH, BATCHES
 from protocol.dialects.mcp.rpc import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
@@ -15,10 +19,28 @@ from protocol.dialects.mcp.rpc import (
 from protocol.errors import Reason
 from protocol.frames import encode, one_line
 from protocol.host_call import UNENCODABLE
+from protocol.mcp_server.client import McpClient
 
 PARSE_ERROR = -32700
 
 _UNREADABLE = (Reason.MALFORMED_JSON, Reason.INVALID_UTF8, Reason.LINE_TOO_LONG)
+
+is_array = re.compile(rb"\s*\[").match
+
+
+def split_batch(line: bytes, client: McpClient | None) -> list[bytes] | RpcError:
+    """Return the messages of an array, or why these are not taken from that client."""
+    if client is None or client.revision != BATCHES:
+        words = f"a batch is for clients that have agreed on the revision {BATCHES} in initialize"
+        return RpcError(INVALID_REQUEST, f"{words}; send each message by itself")
+    try:
+        messages = [bytes(one) for one in msgspec.json.decode(line, type=list[msgspec.Raw])]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return RpcError(PARSE_ERROR, f"the batch is not JSON: {error}")
+    if not 0 < len(messages) <= BATCH or any(map(is_array, messages)):
+        words = f"a batch has 1 to {BATCH} messages, none of which is a batch"
+        return RpcError(INVALID_REQUEST, f"{words}; this one has {len(messages)} members")
+    return messages
 
 
 def message(document: Mapping[str, Any]) -> bytes:

@@ -60,9 +60,12 @@ class Inbox:
     def put(self, lines: Sequence[Line]) -> None:
         """Let lines wait."""
         self._lines.extend(lines)
-        if lines:
-            self._hold(sum(map(_cost_bytes, lines)))
-            self._some.unpark_all()
+        self._have(lines)
+
+    def put_first(self, lines: Sequence[Line]) -> None:
+        """Let lines wait, before those that wait already."""
+        self._lines.extendleft(reversed(lines))
+        self._have(lines)
 
     def take(self) -> Line:
         """Return the line that has waited longest; there must be one."""
@@ -81,6 +84,11 @@ class Inbox:
         """Return once less waits than the bound."""
         while self.held_bytes > HELD_BYTES:
             await self._room.park()
+
+    def _have(self, lines: Sequence[Line]) -> None:
+        if lines:
+            self._hold(sum(map(_cost_bytes, lines)))
+            self._some.unpark_all()
 
     def _hold(self, more: int) -> None:
         self.held_bytes += more
@@ -231,9 +239,8 @@ class Conversation:
             await self._idle.wait()
 
     def _receive_lines(self, lines: list[Line]) -> None:
-        none_waits = self._inbox.empty
         for number, line in enumerate(lines):
-            if none_waits and not self._must_wait:
+            if self._inbox.empty and not self._must_wait:
                 self._serve_line(line)
                 continue
             # A chunk may hold as many lines as bytes: those that wait are not looked into.
@@ -268,7 +275,8 @@ class Conversation:
 
         words = "the connection is an MCP client's from here on"
         deque(self._wire.cancelling(Stopped(Reason.CLIENT, words)))
-        self._wire = McpWire(self._daemon, self._party, self.outbox, self._ended)
+        serve_next = self._inbox.put_first
+        self._wire = McpWire(self._daemon, self._party, self.outbox, self._ended, serve_next)
 
     def _ended(self) -> None:
         """Take note that a request has its answer."""

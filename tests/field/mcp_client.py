@@ -88,7 +88,7 @@ class McpClient:
         """Write a notification."""
         self.write({"method": method, "params": params or {}})
 
-    def answer(self, number: int) -> dict[str, Any]:
+    def answer(self, number: int | str) -> dict[str, Any]:
         """Wait for the answer to a request: the message, with `result` or `error`."""
         return self._read(lambda: self.answers.pop(number, None), f"an answer to {number}")
 

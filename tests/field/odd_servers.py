@@ -65,7 +65,7 @@ FORMS: dict[str, Callable[[str], str | bytes]] = {
     "batch": lambda line: f"[{line}]",
     "mark": lambda line: "\ufeff" + line,
     "words": lambda line: "DEBUG " + line,
-    "pretty": lambda line: json.dumps(json.loads(line), indent=2),
+    "several": lambda line: '{"jsonrpc": "2.0", "method": "notifications/x"}' + line,
     "nan": lambda line: line.replace('"result": {', '"result": {"x": NaN, '),
     "half": lambda line: line.replace('"result": {', '"result": {"x": "\\ud83d", '),
     "latin": lambda line: line.replace('"result": {', '"result": {"x": "\xe9", ').encode("latin-1"),

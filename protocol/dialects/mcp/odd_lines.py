@@ -1,9 +1,9 @@
 """Read lines of servers that are not quite JSON-RPC but have one clear meaning.
 
-    no JSON, but readable (`mended_json`), or JSON after other words  -> what it says
-    an array                                                          -> a batch
-    an object that is no message                                      -> the message that is meant
-    neither, but it shows whose answer it is                          -> that request fails
+    no JSON, but readable (`mended_json`)     -> what it says
+    an array, or several objects              -> each of them
+    an object that is no message              -> the message that is meant
+    neither, but it shows whose answer it is  -> that request fails
 
 A server's own line is never trusted further than it is clear: without `"jsonrpc"` it is a message
 only if it answers what is open, or has a method of MCP; programs log in JSON, too.
@@ -36,7 +36,7 @@ BATCH = 1000
 BATCHES = "2025-03-26"
 """The revision that has them."""
 
-BEFORE = "what stands before it left out"
+SEVERAL = "each of its objects by itself"
 
 FRAMED = (
     "frames its messages with Content-Length headers, as LSP does; MCP over stdio has one message "
@@ -56,7 +56,7 @@ _TAIL = re.compile(
     rb"""[}\]"']\s*,\s*(?:%b,\s*)?%b(?:,\s*%b)?,?\s*\}\s*\Z""" % (_VERSION, _ID, _VERSION)
 )
 _TAIL_BYTES = 200
-_MESSAGE = re.compile(rb'\{\s*"(?:jsonrpc|id|result|error|method)"\s*:')
+_SEAM = re.compile(rb"(?<=\})\s*(?=\{)")
 
 
 def is_header(line: bytes) -> bool:
@@ -81,10 +81,10 @@ def reread(line: bytes, fault: Fault) -> tuple[Any, list[str]] | None:
         if fault.reason in (Reason.INVALID_EVENT, Reason.NOT_OBJECT):
             return msgspec.json.decode(line), []
         found = mended(line)
-        begins = None if found is not None else _MESSAGE.search(line, 1, MENDED_BYTES)
-        if begins is None:
+        parts = [] if found or len(line) > MENDED_BYTES else _SEAM.split(line)
+        if not 1 < len(parts) <= BATCH:
             return found
-        return msgspec.json.decode(line[begins.start() :]), [BEFORE]
+        return [msgspec.json.decode(one) for one in parts], [SEVERAL]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 

@@ -11,8 +11,12 @@ stream. What is long is never an event: what came of a call is set aside then, a
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
+
+import structlog
 
 from protocol.amcp_errors import ErrorCode
 from protocol.dialects.mcp.greeting import INITIALIZE, LEGACY, META, MODERN
@@ -62,6 +66,8 @@ from supervisor.policy.mcp_views import find_view
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import FREE_BYTES
 from supervisor.runtime.supervision.call import OVERRUN_BYTES, Congestion
+from supervisor.runtime.supervision.deadlines import Deadlines
+from supervisor.runtime.turns import SERVING, Turn
 
 STATUS = {
     lines.PARSE_ERROR: 400,
@@ -77,6 +83,8 @@ STATUS = {
 TOLD = frozenset({"tools/call", LISTEN})
 """Requests whose progress and logs are told. What comes of the others may be long, and they can do
 without: it is a document."""
+
+log = structlog.get_logger()
 
 
 class McpEndpoint:
@@ -114,7 +122,22 @@ class McpEndpoint:
         party.account = connection.account
         return Whose(self._server, party, view)
 
-    def _post(self, connection: HttpConnection, head: Head, whose: Whose, body: bytes) -> None:
+    def _post(
+        self, connection: HttpConnection | McpBatch, head: Head, whose: Whose, body: bytes
+    ) -> None:
+        if lines.is_array(body):
+            session = self._session(head, whose) if SESSION in head.headers else None
+            client = None if session is None else session.session.client
+            batch = lines.split_batch(body, client)
+            if not head.accepts(SSE):
+                words = f"the answers to a batch come as a stream; accept {SSE}"
+                batch = RpcError(INVALID_REQUEST, words)
+            if isinstance(batch, RpcError):
+                connection.respond(400, [JSON], lines.answer(None, batch))
+            elif isinstance(connection, HttpConnection):  # in a batch there is none
+                post = partial(self._post, head=head, whose=whose)
+                McpBatch(connection, batch, post, self._server.deadlines).begin()
+            return
         if len(body) > LONG_BYTES:
             with collector_paused():
                 message = read_message(body)
@@ -134,7 +157,7 @@ class McpEndpoint:
 
     def _notified(
         self,
-        connection: HttpConnection,
+        connection: HttpConnection | McpBatch,
         head: Head,
         whose: Whose,
         notification: RpcNotification,
@@ -153,7 +176,12 @@ class McpEndpoint:
             connection.respond(400, [JSON], lines.answer(None, problem))
 
     def _call(
-        self, connection: HttpConnection, head: Head, whose: Whose, call: RpcCall, body: bytes
+        self,
+        connection: HttpConnection | McpBatch,
+        head: Head,
+        whose: Whose,
+        call: RpcCall,
+        body: bytes,
     ) -> None:
         exchange = McpExchange(connection, head, self._streams, call)
         connection.serving(exchange)
@@ -228,14 +256,14 @@ class McpExchange:
     """
 
     def __init__(
-        self, connection: HttpConnection, head: Head, streams: Streams, call: RpcCall
+        self, connection: HttpConnection | McpBatch, head: Head, streams: Streams, call: RpcCall
     ) -> None:
         self.headers: Headers = []
         self.statuses: Mapping[int, int] = STATUS
         self.session: HttpSession | None = None
         """Of the older era, whose client can be asked something."""
         self.stream = 0
-        self._connection: HttpConnection | None = connection
+        self._connection: HttpConnection | McpBatch | None = connection
         """None while the client of a session is away."""
         self._account = connection.account
         self._streams = streams
@@ -387,7 +415,112 @@ class McpExchange:
         if connection.outbox.congested:
             self._unread_bytes += len(data)
 
-    def _begin_stream(self, connection: HttpConnection) -> None:
+    def _begin_stream(self, connection: HttpConnection | McpBatch) -> None:
         if not self._begun:
             self._begun = True
             connection.begin_body(200, [*self.headers, *STREAM])
+
+
+class McpBatch:
+    """The messages of one POST, and the connection of each: its answers are events of one stream.
+
+    Without an answer there is no stream but status 202. Its own handle.
+    """
+
+    def __init__(
+        self,
+        connection: HttpConnection,
+        messages: list[bytes],
+        post: Callable[..., None],
+        deadlines: Deadlines,
+    ) -> None:
+        """`post` serves a message, which is the body of a request on the connection given."""
+        self.outbox = connection.outbox
+        self.account = connection.account
+        self._connection = connection
+        self._messages = deque(messages)
+        self._post = post
+        self._deadlines = deadlines
+        self._unanswered = len(messages)
+        self._exchanges: list[McpExchange] = []
+        self._begun = False
+        connection.serving(self)
+
+    def _go_on(self) -> None:
+        SERVING.begin(self._connection.party.label, "a batch")
+        try:
+            self.begin()
+        # A mistake of ours over one request is not to end the daemon.
+        except Exception:
+            log.exception("a batch could not be served")
+            self._connection.abort()
+        finally:
+            SERVING.end()
+
+    def begin(self) -> None:
+        """Begin them, a turn at a time."""
+        turn = Turn()
+        turn.begin()
+        while self._messages and not turn.over:
+            message = self._messages.popleft()
+            try:
+                self._post(self, body=message)
+            except Refusal as refusal:  # its session is over
+                error = RpcError(INVALID_REQUEST, refusal.error.message)
+                self.respond(refusal.status, [], lines.answer(None, error))
+        if self._messages:
+            self._deadlines.after(0, self._go_on)
+
+    # The connection of each.
+
+    def serving(self, exchange: McpExchange) -> None:
+        """Take note of a request."""
+        self._exchanges.append(exchange)
+
+    def respond(self, status: int, headers: Headers, body: bytes) -> None:
+        """Write an answer, if there is one."""
+        del status  # that of the stream is 200
+        if body:
+            self.begin_body(200, headers)
+            self.put_body(event(body))
+        self.end_body()
+
+    def begin_body(self, status: int, headers: Headers, body: bytes = b"") -> None:
+        """Begin the stream."""
+        del headers
+        if not self._begun:
+            self._begun = True
+            self._connection.begin_body(status, STREAM, body)
+
+    def put_body(self, data: bytes) -> None:
+        """Write an event."""
+        self._connection.put_body(data)
+
+    def end_body(self) -> None:
+        """Take note that a message has its answer, or needs none; the last one ends the stream."""
+        self._unanswered -= 1
+        if self._unanswered:
+            return
+        if self._begun:
+            self._connection.end_body()
+        else:
+            self._connection.respond(202, [], b"")
+
+    # What becomes of the client.
+
+    @property
+    def handle(self) -> McpBatch:
+        """What is cancelled when the client hangs up."""
+        return self
+
+    def cancel(self, stopped: Stopped) -> None:
+        """Give up what has not begun, and tell the others; idempotent."""
+        self._unanswered -= len(self._messages)
+        self._messages.clear()
+        for exchange in self._exchanges:
+            exchange.cancel(stopped)
+
+    def resume(self) -> None:
+        """Have all go on: the client may have room again."""
+        for exchange in self._exchanges:
+            exchange.resume()

@@ -340,8 +340,7 @@ class McpRequest:
                 return
             offers = outcome.result
             version, offered = offers["version"], offers["modules"]
-            had = self.server.had(asked.view, principal)
-            steps = laying_out(version, asked.view, principal, offered, has_waited=wait, had=had)
+            steps = laying_out(version, asked.view, principal, offered, has_waited=wait)
             self._call = TableOnItsWay(asked.party.label, steps, self.server.deadlines, made)
             self._call.begin()
 

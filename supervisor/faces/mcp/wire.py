@@ -48,12 +48,21 @@ class McpWire:
     CANCEL = CANCELLED.encode()
 
     def __init__(
-        self, daemon: Daemon, party: Party, outbox: Outbox, ended: Callable[[], None]
+        self,
+        daemon: Daemon,
+        party: Party,
+        outbox: Outbox,
+        ended: Callable[[], None],
+        serve_next: Callable[[list[bytes]], None],
     ) -> None:
-        """Call `ended` for each request that has its answer."""
+        """Call `ended` for each request that has its answer.
+
+        `serve_next` has the messages of a batch served like lines, each answered by itself.
+        """
         self._whose = Whose(McpServer.of(daemon), party, party.view or View())
         self._outbox = outbox
         self._ended = ended
+        self._serve_next = serve_next
         self._open: dict[RpcId, _Told] = {}
         self._asked: Questions = {}
         self._session = McpSession(self._whose, self._tell, self._congested)
@@ -65,6 +74,13 @@ class McpWire:
 
     def serve(self, line: bytes) -> None:
         """Take a line."""
+        if lines.is_array(line):
+            batch = lines.split_batch(line, self._session.client)
+            if isinstance(batch, RpcError):
+                self._answer(None, batch)
+            else:
+                self._serve_next(batch)
+            return
         if len(line) > LONG_BYTES:
             with collector_paused():
                 message = read_message(line)
