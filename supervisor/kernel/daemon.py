@@ -260,12 +260,14 @@ async def running(
             nursery.start_soon(host.sampler.run)
             nursery.start_soon(host.deadlines.run)
             nursery.start_soon(host.checks.run)
+            host.containers.sweep_in(nursery)
             fleet = Fleet(host, nursery)
             facts = DaemonFacts(
                 pid=os.getpid(),
                 version=VERSION,
                 started_at=trio.current_time(),
                 custody=custody,
+                left_containers=host.containers.left,
                 data_dir=shown(data_dir),
                 directories=[shown(directory) for directory in directories],
                 log_files=log_files,
@@ -310,8 +312,9 @@ async def running(
                 blocking=blocking,
             )
             requests = Requests(host, fleet, effects, Deciding(gates, approvals, grants), nursery)
-            observing = Observing(host, fleet, effects, requests.invoke, nursery)
-            hooks = Hooks(recorder, observing, gates)
+            hooks = Hooks(
+                recorder, Observing(host, fleet, effects, requests.invoke, nursery), gates
+            )
             updates = ResourceUpdates(catalogue, requests.invoke)
             host.observer = Chronicle(recorder, hooks, effects.descriptions, catalogue, updates)
             daemon = Daemon(

@@ -41,6 +41,7 @@ class FakeProcess:
 
     pid = 4711
     opening = None
+    remove_container = None
     possible_survivors: tuple[Suspect, ...] = ()
     tracer = None
 
