@@ -257,10 +257,9 @@ async def running(
                 memory_ceiling_bytes=memory_ceiling_bytes,
                 notes=notes,
             )
-            nursery.start_soon(host.sampler.run)
-            nursery.start_soon(host.deadlines.run)
-            nursery.start_soon(host.checks.run)
-            host.containers.sweep_in(nursery)
+            parts = (host.sampler.run, host.deadlines.run, host.checks.run, host.containers.sweep)
+            for part in parts:
+                nursery.start_soon(part)
             fleet = Fleet(host, nursery)
             facts = DaemonFacts(
                 pid=os.getpid(),
@@ -312,9 +311,8 @@ async def running(
                 blocking=blocking,
             )
             requests = Requests(host, fleet, effects, Deciding(gates, approvals, grants), nursery)
-            hooks = Hooks(
-                recorder, Observing(host, fleet, effects, requests.invoke, nursery), gates
-            )
+            observing = Observing(host, fleet, effects, requests.invoke, nursery)
+            hooks = Hooks(recorder, observing, gates)
             updates = ResourceUpdates(catalogue, requests.invoke)
             host.observer = Chronicle(recorder, hooks, effects.descriptions, catalogue, updates)
             daemon = Daemon(

@@ -18,7 +18,7 @@ import re
 import shlex
 import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from functools import partial
 from pathlib import Path, PurePath
 
@@ -54,20 +54,18 @@ class Containers:
         self.left: list[str] = []
         """The commands that remove those that are left over."""
         self._custody, self._host, self._log_files = custody, host, log_files
-        self._swept: trio.Event | None = None
+        self._sweeping, self._swept = trio.Lock(), False
 
-    def sweep_in(self, nursery: trio.Nursery) -> None:
-        """Remove what the former daemon left, before anything else is run in a container."""
-        self._swept = trio.Event()
-        nursery.start_soon(self._sweep, self._swept)
-
-    async def _sweep(self, swept: trio.Event) -> None:
-        read = partial(_read_records, Path(self._custody.data_dir or "", "containers"))
-        former = await self._custody.blocking.run("looking for left containers", read)
-        async with trio.open_nursery() as nursery:
-            for folder, client in former.items():
-                nursery.start_soon(self._remove, folder, client)
-        swept.set()
+    async def sweep(self) -> None:
+        """Remove what the former daemon left, once, before anything else runs in a container."""
+        async with self._sweeping:
+            read = partial(_read_records, Path(self._custody.data_dir or "", "containers"))
+            if not self._swept:
+                former = await self._custody.blocking.run("looking for left containers", read)
+                async with trio.open_nursery() as nursery:
+                    for folder, client in former.items():
+                        nursery.start_soon(self._remove, folder, client)
+            self._swept = True
 
     async def spawn(
         self,
@@ -81,8 +79,7 @@ class Containers:
         others = (self._host, instance, custody, opening)
         if not any(map(_CIDFILE.search, transport.command)):
             return await spawn(descriptor, *others, variables=variables)
-        if self._swept is not None:
-            await self._swept.wait()
+        await self.sweep()
         assert custody.data_dir is not None  # noqa: S101 - of whoever runs modules of others
         folder, client = custody.data_dir / "containers" / uuid.uuid4().hex, _client(descriptor)
         cidfile = str(folder / "id")
@@ -122,20 +119,22 @@ class Containers:
         return ""
 
     async def _obstacle(self, client: Descriptor, removal: tuple[str, ...]) -> str:
-        failed = await self._run(client, *removal)
+        """Run the removal; returns why the container may still be there, empty if it is gone."""
+
+        def run(*words: str) -> Awaitable[Unprepared | None]:
+            transport = replace(client.transport, prepare=(*client.transport.command, *words))
+            ran = replace(client, transport=transport)
+            return prepare_once(ran, self._host, self._custody, self._log_files)
+
+        failed = await run(*removal)
         if failed is None:
             return ""
         await trio.sleep(1)  # its own `--rm` may be about to remove it
-        seen = await self._run(client, "inspect", removal[-1])
+        seen = await run("inspect", removal[-1])
         # A client that does not reach its daemon fails, too, and knows nothing.
         if seen is not None and any(map(_UNKNOWN.search, seen.printed)):
             return ""
         return "; ".join((failed.words.removesuffix(" (prepare_s)"), *failed.printed[-1:]))
-
-    async def _run(self, client: Descriptor, *words: str) -> Unprepared | None:
-        command = (*client.transport.command, *words)
-        ran = replace(client, transport=replace(client.transport, prepare=command))
-        return await prepare_once(ran, self._host, self._custody, self._log_files)
 
 
 def _client(descriptor: Descriptor) -> Descriptor:
