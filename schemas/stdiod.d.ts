@@ -1,6 +1,6 @@
 // TypeScript types of stdiod: what HTTP takes and answers (`paths`), and what stands in files.
 // Made by `make typescript` (scripts/generate_types.py) with openapi-typescript@7.13.0; do not edit.
-// The document it was made of: sha256 ba7a1fea7b0a74c7e4a49af308e2048c1d69b0ceca8b5fc23f6171d1827d8e0b
+// The document it was made of: sha256 dc81b94b46f93c83a0d919c039f104ede1c623c13e276cac1c97ca12d00f715a
 
 export interface paths {
     "/": {
@@ -831,6 +831,7 @@ export interface components {
             rss_bytes: number;
             reaped_orphans: number;
             possible_survivors: components["schemas"]["Suspect"][];
+            left_containers: string[];
             /** @description descriptors */
             open_files: {
                 used: number;

@@ -78,6 +78,10 @@ def status_text(status: dict[str, Any], width: int | None, *, failing: bool = Fa
     if strays:
         lines += ["", click.style("Left by an unknown module", fg="yellow")]
         lines += [f"  pid {one['pid']}  {one_line(one['command'])}" for one in strays]
+    left = status["daemon"].get("left_containers")
+    if left:
+        lines += ["", click.style("Containers left over; remove them by hand", fg="yellow")]
+        lines += [f"  {one_line(command)}" for command in left]
     waiting = (status["daemon"].get("approvals") or {}).get("waiting")
     if waiting:
         words = f"{count(waiting, 'question')} for a person: `stdiod approvals`"

@@ -51,9 +51,9 @@ from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.files.module_log import ModuleLog
+from supervisor.runtime.process.containers import Containers
 from supervisor.runtime.process.dialogue import Dialogue
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
-from supervisor.runtime.process.spawning import spawn
 from supervisor.runtime.supervision.call import Call
 from supervisor.runtime.supervision.deadlines import Deadlines
 from supervisor.runtime.taps import Taps
@@ -218,7 +218,8 @@ class Trial:
             descriptor = msgspec.structs.replace(descriptor, transport=transport)
         place, timeouts = self._place, descriptor.supervision.timeouts
         instance = self.dialogue.instance
-        process = await spawn(descriptor, place.environment, instance, place.custody, opening)
+        containers = Containers(place.custody, place.environment, place.log_files)
+        process = await containers.spawn(descriptor, instance, opening)
         self.incarnation = Incarnation(
             instance,
             process,
@@ -234,6 +235,7 @@ class Trial:
         assert self.incarnation is not None  # noqa: S101 - it was spawned
         self.exit = await self.incarnation.run()
         self._tell()
+        await self.incarnation.remove_container(self.exit)
 
     def stop(self, rung: StopStep) -> None:
         """Begin to end it, at a rung."""

@@ -257,15 +257,16 @@ async def running(
                 memory_ceiling_bytes=memory_ceiling_bytes,
                 notes=notes,
             )
-            nursery.start_soon(host.sampler.run)
-            nursery.start_soon(host.deadlines.run)
-            nursery.start_soon(host.checks.run)
+            parts = (host.sampler.run, host.deadlines.run, host.checks.run, host.containers.sweep)
+            for part in parts:
+                nursery.start_soon(part)
             fleet = Fleet(host, nursery)
             facts = DaemonFacts(
                 pid=os.getpid(),
                 version=VERSION,
                 started_at=trio.current_time(),
                 custody=custody,
+                left_containers=host.containers.left,
                 data_dir=shown(data_dir),
                 directories=[shown(directory) for directory in directories],
                 log_files=log_files,

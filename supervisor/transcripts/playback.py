@@ -36,9 +36,9 @@ from supervisor.policy.verdict import Exit
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.files.module_log import ModuleLog
+from supervisor.runtime.process.containers import Containers
 from supervisor.runtime.process.dialogue import Dialogue
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
-from supervisor.runtime.process.spawning import spawn
 from supervisor.runtime.supervision.deadlines import Deadlines
 from supervisor.runtime.taps import Taps
 
@@ -227,7 +227,7 @@ async def play(
         line_bytes=descriptor.supervision.limits.line_bytes,
     )
     player = _Player(script, stops=not _ended_by_itself(entries))
-    process = await spawn(descriptor, environment, instance, custody)
+    process = await Containers(custody, environment, log_files).spawn(descriptor, instance)
     taps = Taps()
     timeouts = descriptor.supervision.timeouts
     incarnation = Incarnation(
@@ -255,6 +255,7 @@ async def play(
         ended = await incarnation.run()
         nursery.cancel_scope.cancel()
     assert ended is not None  # noqa: S101 - the nursery is left by its end or an exception
+    await incarnation.remove_container(ended)
     return Played(tuple(script.lines), ended, script.unsent, overdue)
 
 

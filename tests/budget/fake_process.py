@@ -13,7 +13,7 @@ import trio
 from protocol.descriptor.model import Descriptor
 from supervisor.policy.verdict import Suspect
 from supervisor.runtime.containment.custody import Custody
-from supervisor.runtime.process import beginning
+from supervisor.runtime.process import containers
 from supervisor.runtime.process.opening import Opening
 from supervisor.runtime.process.reaping import End
 from supervisor.runtime.turns import SharedTurn
@@ -41,6 +41,7 @@ class FakeProcess:
 
     pid = 4711
     opening = None
+    remove_container = None
     possible_survivors: tuple[Suspect, ...] = ()
     tracer = None
 
@@ -153,5 +154,5 @@ def without_processes(turns: Turns, patch: pytest.MonkeyPatch) -> dict[str, Fake
         turns.peers.append(process)
         return process
 
-    patch.setattr(beginning, "spawn", spawn)
+    patch.setattr(containers, "spawn", spawn)
     return spawned

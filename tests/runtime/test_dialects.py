@@ -16,7 +16,7 @@ from protocol.errors import Failure, Outcome, Reason
 from protocol.transcript import EntrySource, Happened
 from supervisor.policy.lifecycle import State
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.process import beginning
+from supervisor.runtime.process import containers
 from supervisor.runtime.process import dialogue as dialogue_module
 from supervisor.runtime.process.program import SpawnError
 from supervisor.runtime.supervision.call import Call, OutcomeOnly
@@ -381,7 +381,7 @@ async def test_of_a_process_that_never_was_nothing_is_waited_for(
     async def no_spawn(*_: object, **__: object) -> None:
         raise SpawnError("there is nothing to spawn it with")
 
-    monkeypatch.setattr(beginning, "spawn", no_spawn)
+    monkeypatch.setattr(containers, "spawn", no_spawn)
     one, heard = call("echo", times=times)
     module.submit(one)
     await heard.failure()

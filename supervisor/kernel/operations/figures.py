@@ -117,7 +117,7 @@ class FigureOps:
         }
         if not whole:
             # They name modules that the principal may not see.
-            shown["daemon"] |= {"possible_survivors": []}
+            shown["daemon"] |= {"possible_survivors": [], "left_containers": []}
         return shown
 
     def _told(self, principal: Principal, **more: bool) -> Iterator[dict[str, Any] | None]:

@@ -71,6 +71,7 @@ class Custody:
         self.daemon = on.daemon
         self.file_limit = file_limit or FileLimit()
         self.why_not_higher = on.chosen.why_not_higher
+        self.data_dir = None if on.holding is None else on.holding.data.data_dir
         self.blocking = blocking or BlockingWork()
         self.spawn_threads = SpawnThreads(self.blocking)
         self.blocking.spare = self.spawn_threads.lend

@@ -9,7 +9,6 @@ from protocol.dialects import DIALECTS
 from supervisor.runtime.process.dialogue import Dialogue, Receiver
 from supervisor.runtime.process.incarnation import Incarnation
 from supervisor.runtime.process.opening import Opening
-from supervisor.runtime.process.spawning import spawn
 from supervisor.runtime.supervision.life import Setting
 
 TRACEPARENT = "TRACEPARENT"
@@ -39,14 +38,7 @@ async def incarnate(
     host, timeouts = setting.host, setting.descriptor.supervision.timeouts
     descriptor = _with_arguments(setting.descriptor, dialogue.arguments)
     variables = {} if traceparent is None else {TRACEPARENT: traceparent}
-    process = await spawn(
-        descriptor,
-        host.environment,
-        dialogue.instance,
-        host.custody,
-        opening,
-        variables=variables,
-    )
+    process = await host.containers.spawn(descriptor, dialogue.instance, opening, variables)
     return Incarnation(
         dialogue.instance,
         process,

@@ -170,6 +170,12 @@ class Incarnation:
             finally:
                 self.dialogue.end()
 
+    async def remove_container(self, exit_: Exit) -> Exit:
+        """Remove the container that its command ran, if any; returns the exit, naming one left."""
+        remove = self._process.remove_container
+        left = "" if remove is None else await remove()
+        return msgspec.structs.replace(exit_, remark=exit_.remark + left) if left else exit_
+
     async def _run(self, asked: trio.Event | None) -> Exit:
         ended = False
         exit_ = Exit()

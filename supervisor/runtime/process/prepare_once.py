@@ -1,10 +1,12 @@
 """Run the `prepare` of a module to its end, for those who run the module without a daemon.
 
 A daemon remembers that it is done (`supervision.preparation`); here it is done each time.
+The client that removes a container (`containers`) is run in the same way.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -35,7 +37,7 @@ async def prepare_once(
     descriptor: Descriptor, environment: Mapping[str, str], custody: Custody, log_files: LogFiles
 ) -> Unprepared | None:
     """Prepare a module, within its `prepare_s`; returns what went wrong, None if nothing did."""
-    instance = f"{descriptor.name}#1"
+    instance = f"{descriptor.name}#0"  # beside those that serve
     timeouts = descriptor.supervision.timeouts
     opening = Opening(b"", closes_stdin=True)
     try:
@@ -48,7 +50,7 @@ async def prepare_once(
         instance,
         process,
         Dialogue(instance, Unspoken(), Unheard(), Deadlines(), Taps()),
-        ModuleLog(descriptor.name, log_files, lambda: 0.0),
+        ModuleLog(descriptor.name, log_files, time.time),
         exit_s=timeouts.exit_s,
         stop_s=timeouts.stop_s,
     )

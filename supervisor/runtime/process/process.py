@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import select
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -70,6 +70,7 @@ class Process:
         self.opening = opening
         """What is written to it by `begin`."""
         self.containment = held.containment
+        self.remove_container: Callable[[], Awaitable[str]] | None = None
         self.possible_survivors: tuple[Suspect, ...] = ()
         """Who may be of it and is nobody's for certain; known once it is reaped."""
         self._custody = held.custody

@@ -14,6 +14,7 @@ from supervisor.runtime.checking.checks import Checks
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.held_bytes import HeldBytes
+from supervisor.runtime.process.containers import Containers
 from supervisor.runtime.process.dialogue import Dialogue
 from supervisor.runtime.process.memory import Sampler
 from supervisor.runtime.supervision.deadlines import Deadlines
@@ -82,6 +83,7 @@ class Host:
         self.calls: ModuleCalls = Unserved()
         self.notes = Notes() if notes is None else notes
         self.custody = custody or Custody.bare()
+        self.containers = Containers(self.custody, self.environment, log_files)
         self.checks = Checks(self.custody, self.deadlines)
         self.sampler = Sampler(self.custody.blocking, memory_ceiling_bytes)
         self.shutting_down = False

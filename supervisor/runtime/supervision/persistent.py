@@ -155,7 +155,7 @@ class PersistentLife:
                 self._fail_all(setting.host.stopping(self.id, self.evidence()), probes=True)
             else:
                 self._settle_all(exit_)
-        return exit_
+        return await incarnation.remove_container(exit_)
 
     def _remarked(self, exit_: Exit) -> Exit:
         remark = self._start.remark

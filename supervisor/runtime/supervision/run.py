@@ -85,7 +85,7 @@ class Run:
             return None
         if exit_.stopped_by_host and exit_.breach is None:
             return None
-        return Ended(str(exit_.reason), exit_.words, exit_)
+        return Ended(str(exit_.reason), f"{exit_.words}{exit_.remark}", exit_)
 
     async def _run(self) -> Exit | None:
         if self._warm is not None and not self.call.settled:
@@ -127,7 +127,8 @@ class Run:
         if self._stop_at is not None:
             incarnation.stop(self._stop_at)
         with setting.host.sampler.watching(incarnation, setting.descriptor.supervision.limits):
-            return self._judge(await incarnation.run())
+            exit_ = self._judge(await incarnation.run())
+        return await incarnation.remove_container(exit_)
 
     def _name(self, instance: str) -> None:
         self.id = instance

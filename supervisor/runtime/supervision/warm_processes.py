@@ -65,7 +65,7 @@ class WarmProcess:
         with self._setting.host.sampler.watching(self.incarnation, limits):
             self._exit = await self.incarnation.run(self._asked)
         self._gone.set()
-        return self._exit
+        return await self.incarnation.remove_container(self._exit)
 
     async def serve(self, request: Request, receiver: Receiver) -> Exit:
         """Write the request; all that was and will be said goes to `receiver`. Return its end."""

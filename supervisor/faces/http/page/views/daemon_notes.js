@@ -17,6 +17,7 @@ export function daemonNotes(into, status) {
       "Left by a module, and nobody can tell by which",
       status.daemon.possible_survivors.map((one) => [`pid ${one.pid}`, one.command]),
     ],
+    ["Containers left over", status.daemon.left_containers.map((command) => [command, ""])],
     ["Leaving: its descriptor is gone", status.daemon.leaving.map((one) => [one.name, one.state])],
     ["Of the daemon", [...troubles(status.daemon)].map((words) => [words, ""])],
   ].filter(([, items]) => items.length);
