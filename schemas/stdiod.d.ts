@@ -1,6 +1,6 @@
 // TypeScript types of stdiod: what HTTP takes and answers (`paths`), and what stands in files.
 // Made by `make typescript` (scripts/generate_types.py) with openapi-typescript@7.13.0; do not edit.
-// The document it was made of: sha256 ba7a1fea7b0a74c7e4a49af308e2048c1d69b0ceca8b5fc23f6171d1827d8e0b
+// The document it was made of: sha256 1d02a0741697b672cf538bce889b8471e8b81e7d0d7cd43d59c29ef32ec402e7
 
 export interface paths {
     "/": {
@@ -2536,17 +2536,24 @@ export interface components {
              */
             cwd?: string;
             /**
-             * @description Variables to set. ${NAME} in a value is replaced by the daemon's own variable NAME; if that is not set, the module is not started
+             * @description Variables to set. ${NAME} in a value is replaced by the variable NAME of the daemon or an env file; if that is not set, the module is not started
              * @default {}
              */
             env?: {
                 [key: string]: string;
             };
             /**
-             * @description Names of variables of the daemon to pass on, if they are set
+             * @description The path of an env file, from the descriptor's folder, or an array of such. It is read anew at each start
+             * @default []
+             */
+            env_file?: string | string[];
+            /**
+             * @description Names of variables of the daemon to pass on. One that is not set is named in status; with a ? after its name nothing is said
              * @default []
              */
             pass_env?: string[];
+            /** @description Whether ${NAME} and ${NAME:-default} are replaced in command, prepare, cwd, env_file and env. The default of mcp is true, that of all others false */
+            expand?: boolean;
         } & {
             [key: string]: unknown;
         };
@@ -2656,17 +2663,24 @@ export interface components {
              */
             cwd?: string;
             /**
-             * @description Variables to set. ${NAME} in a value is replaced by the daemon's own variable NAME; if that is not set, the module is not started
+             * @description Variables to set. ${NAME} in a value is replaced by the variable NAME of the daemon or an env file; if that is not set, the module is not started
              * @default {}
              */
             env?: {
                 [key: string]: string;
             };
             /**
-             * @description Names of variables of the daemon to pass on, if they are set
+             * @description The path of an env file, from the descriptor's folder, or an array of such. It is read anew at each start
+             * @default []
+             */
+            env_file?: string | string[];
+            /**
+             * @description Names of variables of the daemon to pass on. One that is not set is named in status; with a ? after its name nothing is said
              * @default []
              */
             pass_env?: string[];
+            /** @description Whether ${NAME} and ${NAME:-default} are replaced in command, prepare, cwd, env_file and env. The default of mcp is true, that of all others false */
+            expand?: boolean;
         } & {
             [key: string]: unknown;
         };
