@@ -121,15 +121,15 @@ class Array:
 
 
 class OneOrMore:
-    """A value, or an array of such."""
+    """A string, or an array of such."""
 
-    def __init__(self, want: str, element: Rule) -> None:
+    def __init__(self, want: str, element: Scalar) -> None:
         self.want = want
         self._one, self._many = element, Array(want, element)
-        self.schema = {"anyOf": [element.schema, self._many.schema]}
+        self.schema = {**element.schema, "type": ["string", "array"], "items": element.schema}
 
     def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
-        """Check it as an array, unless it is a string."""
+        """Check it as what it is."""
         (self._one if isinstance(value, str) else self._many)(value, at, found)
 
 

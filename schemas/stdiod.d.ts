@@ -1,6 +1,6 @@
 // TypeScript types of stdiod: what HTTP takes and answers (`paths`), and what stands in files.
 // Made by `make typescript` (scripts/generate_types.py) with openapi-typescript@7.13.0; do not edit.
-// The document it was made of: sha256 1d02a0741697b672cf538bce889b8471e8b81e7d0d7cd43d59c29ef32ec402e7
+// The document it was made of: sha256 4075e5af04f24cce297051260c9c5e2cc3c27089be2fc20cb0551ccc1585d782
 
 export interface paths {
     "/": {
@@ -1317,6 +1317,7 @@ export interface components {
             queued: number;
             /** @description its file */
             descriptor: string;
+            unset_variables: string[];
             /** @description which of its processes describes itself differently, and what in a hook fits nothing */
             misfits: string[];
             /** @description why its descriptor cannot be used now, so that the last good version is */
@@ -1921,6 +1922,8 @@ export interface components {
             assets?: "in_place" | "copy";
             /** @description how much the copies may take together; 1 GiB if left out */
             asset_store_bytes?: number;
+            /** @description the path of an env file for all modules, or an array of such. Of the verbs that need no daemon, doctor alone reads it */
+            env_file?: string | string[];
             /** @description the file that says what modules may do; they may do nothing if it is left out */
             policy?: string;
             /** @description where HTTP is served: "off", "sock" or "HOST:PORT", as --http */

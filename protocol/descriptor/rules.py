@@ -154,16 +154,14 @@ def _nested_references(transport: dict[str, Any]) -> Iterator[Problem]:
     if transport.get("expand", transport.get("protocol") == "mcp") is not True:
         return
     for field in ("command", "prepare", "cwd", "env", "env_file"):
-        value = transport.get(field)
-        if not isinstance(value, dict | list):
-            members = [(f"/transport/{field}", value)]
-        else:
-            pairs = value.items() if isinstance(value, dict) else enumerate(value)
-            members = [(step(f"/transport/{field}", str(key)), one) for key, one in pairs]
-        for at, one in members:
+        at, value = f"/transport/{field}", transport.get(field)
+        if not isinstance(value, dict | list | str):
+            continue
+        members = value if isinstance(value, dict) else dict(enumerate(value))
+        for key, one in [("", value)] if isinstance(value, str) else members.items():
             if isinstance(one, str) and _NESTED.search(one):
                 words = "has a ${ within the default of another: a default must be plain text"
-                yield Problem(at, words)
+                yield Problem(at if one is value else step(at, key), words)
 
 
 def _exec(transport: dict[str, Any], inputs: Any) -> Iterator[Problem]:

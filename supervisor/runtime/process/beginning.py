@@ -47,6 +47,7 @@ async def incarnate(
         opening,
         variables=variables,
     )
+    setting.unset_variables[:] = process.unset_variables
     return Incarnation(
         dialogue.instance,
         process,

@@ -85,7 +85,7 @@ class Run:
             return None
         if exit_.stopped_by_host and exit_.breach is None:
             return None
-        return Ended(str(exit_.reason), exit_.words, exit_)
+        return Ended(str(exit_.reason), exit_.words + exit_.remark, exit_)
 
     async def _run(self) -> Exit | None:
         if self._warm is not None and not self.call.settled:
