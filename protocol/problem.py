@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
@@ -72,7 +73,21 @@ def literal(value: Any) -> str:
 
 def quoted(text: str) -> str:
     """Show a string as JSON, shortened, without anything that cannot be printed."""
-    return printable(_as_json(shortened(text, EXCERPT_CHARS), ensure_ascii=False))
+    text = shortened(without_password(text), EXCERPT_CHARS)
+    return printable(_as_json(text, ensure_ascii=False))
+
+
+_USER = re.compile(r"([A-Za-z][\w+.-]*:/+)[^\s/?#\"'<>]*@")
+_USER_OF_HOST = re.compile(
+    r"(?<![\w/])[^\s/:@=\"']+:[^\s/@]+@(?!sha\d)(?=([\w.-]+|\[[\da-fA-F:]+\]):\d)"
+)
+
+
+def without_password(text: str) -> str:
+    """Write `***@` for the `user:password@` of each address in a text."""
+    if "@" not in text:
+        return text
+    return _USER_OF_HOST.sub("***@", _USER.sub(r"\1***@", text))
 
 
 def shortened(text: str, limit: int) -> str:

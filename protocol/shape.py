@@ -120,6 +120,19 @@ class Array:
             self._element(element, f"{at}/{index}", found)
 
 
+class OneOrMore:
+    """A string, or an array of such."""
+
+    def __init__(self, want: str, element: Scalar) -> None:
+        self.want = want
+        self._one, self._many = element, Array(want, element)
+        self.schema = {**element.schema, "type": ["string", "array"], "items": element.schema}
+
+    def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
+        """Check it as what it is."""
+        (self._one if isinstance(value, str) else self._many)(value, at, found)
+
+
 class Map:
     """An object of like members under keys of the writer's choice."""
 

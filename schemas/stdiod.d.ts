@@ -1,6 +1,6 @@
 // TypeScript types of stdiod: what HTTP takes and answers (`paths`), and what stands in files.
 // Made by `make typescript` (scripts/generate_types.py) with openapi-typescript@7.13.0; do not edit.
-// The document it was made of: sha256 dc81b94b46f93c83a0d919c039f104ede1c623c13e276cac1c97ca12d00f715a
+// The document it was made of: sha256 fb1561a8310bc7494bdf30bffe2484f440cf95be81a6b6e0c7c272cf777f3c48
 
 export interface paths {
     "/": {
@@ -1318,6 +1318,7 @@ export interface components {
             queued: number;
             /** @description its file */
             descriptor: string;
+            unset_variables: string[];
             /** @description which of its processes describes itself differently, and what in a hook fits nothing */
             misfits: string[];
             /** @description why its descriptor cannot be used now, so that the last good version is */
@@ -1922,6 +1923,8 @@ export interface components {
             assets?: "in_place" | "copy";
             /** @description how much the copies may take together; 1 GiB if left out */
             asset_store_bytes?: number;
+            /** @description the path of an env file for all modules, or an array of such. Of the verbs that need no daemon, doctor alone reads it */
+            env_file?: string | string[];
             /** @description the file that says what modules may do; they may do nothing if it is left out */
             policy?: string;
             /** @description where HTTP is served: "off", "sock" or "HOST:PORT", as --http */
@@ -2435,7 +2438,7 @@ export interface components {
             /** @constant */
             type: "stdio";
             /**
-             * @description The program and its arguments, as an array. No shell reads it. A program with a slash is a path from the descriptor's folder; any other is looked up in PATH. Arguments are passed as they are
+             * @description The program and its arguments, as an array. No shell reads it. A program with a slash is a path from the descriptor's folder; any other is looked up in PATH. Arguments are passed as they are, but for ${STDIOD_CIDFILE}: each start gets a file of its own there, and the container whose id it holds is removed when the process is over
              * @default []
              */
             command: string[];
@@ -2537,17 +2540,24 @@ export interface components {
              */
             cwd?: string;
             /**
-             * @description Variables to set. ${NAME} in a value is replaced by the daemon's own variable NAME; if that is not set, the module is not started
+             * @description Variables to set. ${NAME} in a value is replaced by the variable NAME of the daemon or an env file; if that is not set, the module is not started
              * @default {}
              */
             env?: {
                 [key: string]: string;
             };
             /**
-             * @description Names of variables of the daemon to pass on, if they are set
+             * @description The path of an env file, from the descriptor's folder, or an array of such. It is read anew at each start
+             * @default []
+             */
+            env_file?: string | string[];
+            /**
+             * @description Names of variables of the daemon to pass on. One that is not set is named in status; with a ? after its name nothing is said
              * @default []
              */
             pass_env?: string[];
+            /** @description Whether ${NAME} and ${NAME:-default} are replaced in command, prepare, cwd, env_file and env. The default of mcp is true, that of all others false */
+            expand?: boolean;
         } & {
             [key: string]: unknown;
         };
@@ -2555,7 +2565,7 @@ export interface components {
             /** @constant */
             type: "http";
             /**
-             * @description The program and its arguments, as an array. No shell reads it. A program with a slash is a path from the descriptor's folder; any other is looked up in PATH. Arguments are passed as they are
+             * @description The program and its arguments, as an array. No shell reads it. A program with a slash is a path from the descriptor's folder; any other is looked up in PATH. Arguments are passed as they are, but for ${STDIOD_CIDFILE}: each start gets a file of its own there, and the container whose id it holds is removed when the process is over
              * @default []
              */
             command?: string[];
@@ -2657,17 +2667,24 @@ export interface components {
              */
             cwd?: string;
             /**
-             * @description Variables to set. ${NAME} in a value is replaced by the daemon's own variable NAME; if that is not set, the module is not started
+             * @description Variables to set. ${NAME} in a value is replaced by the variable NAME of the daemon or an env file; if that is not set, the module is not started
              * @default {}
              */
             env?: {
                 [key: string]: string;
             };
             /**
-             * @description Names of variables of the daemon to pass on, if they are set
+             * @description The path of an env file, from the descriptor's folder, or an array of such. It is read anew at each start
+             * @default []
+             */
+            env_file?: string | string[];
+            /**
+             * @description Names of variables of the daemon to pass on. One that is not set is named in status; with a ? after its name nothing is said
              * @default []
              */
             pass_env?: string[];
+            /** @description Whether ${NAME} and ${NAME:-default} are replaced in command, prepare, cwd, env_file and env. The default of mcp is true, that of all others false */
+            expand?: boolean;
         } & {
             [key: string]: unknown;
         };

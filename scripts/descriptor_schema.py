@@ -26,7 +26,7 @@ PAGE = ROOT / "docs/descriptor.md"
 _ROW = re.compile(r"^\| `([a-z_.*]+)` \| [^|]* \| (.*) \|$", re.MULTILINE)
 _SHORT_ARRAY = re.compile(r"\[\n\s+([^][{}]*?)\n\s+\]")
 _LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
-_BY_DIALECT = {"transport.lifecycle", "transport.stdout"}
+_BY_DIALECT = {"transport.expand", "transport.lifecycle", "transport.stdout"}
 """Their defaults in the code are those of one dialect."""
 
 

@@ -125,14 +125,16 @@ def _inputs_of_commands(document: dict[str, Any]) -> dict[str, Any]:
 def _typed(document: dict[str, Any], whence: dict[str, str]) -> Descriptor:
     transport = document["transport"]
     dialect = DIALECTS[transport.get("protocol", DEFAULT_PROTOCOL)]
-    hook = document.get("hook")
+    hook, env_file = document.get("hook"), transport.get("env_file")
     complete = {
         **document,
         **_inputs_of_commands(document),
         "transport": {
             "lifecycle": dialect.lifecycles[0],
             "stdout": dialect.stdout,
+            "expand": transport.get("protocol") == "mcp",
             **transport,
+            **({"env_file": [env_file]} if isinstance(env_file, str) else {}),
             **({} if transport["type"] == "stdio" else {"command": ()}),
         },
         # Not strict: an integer may be written 5.0. Everything else has been checked.

@@ -158,7 +158,9 @@ class Transport(msgspec.Struct, frozen=True, kw_only=True):
     headers: dict[str, str] = msgspec.field(default_factory=dict)
     cwd: str = "."
     env: dict[str, str] = msgspec.field(default_factory=dict)
+    env_file: tuple[str, ...] = ()
     pass_env: tuple[str, ...] = ()
+    expand: bool = False
 
 
 class Backoff(msgspec.Struct, frozen=True, kw_only=True):

@@ -32,6 +32,7 @@ def problems(document: dict[str, Any]) -> list[Problem]:
     if isinstance(transport, dict):
         found += _reachability(transport)
         found += _dialect(transport)
+        found += _nested_references(transport)
         if transport.get("type") == "http":
             found += _service(transport, document.get("supervision"))
         if transport.get("protocol") == "exec":
@@ -144,6 +145,23 @@ def _dialect(transport: dict[str, Any]) -> Iterator[Problem]:
             "/transport/input",
             'is "flat", must be "envelope": only narratoria tools read flat args',
         )
+
+
+_NESTED = re.compile(r"(?<!\$)\$\{[A-Za-z_][A-Za-z0-9_]*:-[^}]*\$\{")
+
+
+def _nested_references(transport: dict[str, Any]) -> Iterator[Problem]:
+    if transport.get("expand", transport.get("protocol") == "mcp") is not True:
+        return
+    for field in ("command", "prepare", "cwd", "env", "env_file"):
+        at, value = f"/transport/{field}", transport.get(field)
+        if not isinstance(value, dict | list | str):
+            continue
+        members = value if isinstance(value, dict) else dict(enumerate(value))
+        for key, one in [("", value)] if isinstance(value, str) else members.items():
+            if isinstance(one, str) and _NESTED.search(one):
+                words = "has a ${ within the default of another: a default must be plain text"
+                yield Problem(at if one is value else step(at, key), words)
 
 
 def _exec(transport: dict[str, Any], inputs: Any) -> Iterator[Problem]:

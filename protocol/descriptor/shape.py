@@ -34,6 +34,7 @@ from protocol.shape import (
     Fields,
     Map,
     NumberOrWord,
+    OneOrMore,
     Scalar,
     integer,
     number,
@@ -67,6 +68,7 @@ _NAME = Scalar(
 _ANY_TEXT = text("a string", empty=True)
 _ARGUMENT = text("a string without NUL", forbidden=NUL, empty=True)
 _HEADER = text("the name of an HTTP header", forbidden="^!#$%&'*+.^_`|~0-9A-Za-z-")
+_FILE = text("the path of a file, such as '.env', without NUL", forbidden=NUL)
 _VARIABLE = text("the name of an environment variable, without '=' and NUL", forbidden="=" + NUL)
 
 URL = re.compile(
@@ -142,7 +144,9 @@ TRANSPORT = Fields(
             _VARIABLE,
             text("a string without NUL", forbidden=NUL, empty=True),
         ),
+        "env_file": OneOrMore("the path of a file, such as '.env', or an array of such", _FILE),
         "pass_env": Array('an array of names such as ["OPENAI_API_KEY"]', _VARIABLE),
+        "expand": Scalar("true or false", (bool,)),
     },
     required=("type",),
 )

@@ -42,6 +42,7 @@ def _lines(module: dict[str, Any]) -> Iterator[str]:
         "left out": _left_out(module["counters"]),
         "observes": _observes(module.get("hook")),
         "gates": _gates(module.get("hook")),
+        "not set": one_line(", ".join(module.get("unset_variables") or ())),
         "misfit": one_line("; ".join(module.get("misfits") or ())),
         "descriptor": one_line(module["descriptor"]),
         "quarantined": one_line(module.get("quarantined") or ""),

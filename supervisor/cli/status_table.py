@@ -16,7 +16,7 @@ import click
 from supervisor.cli.quantities import count, duration, held_words, limit_text, size, stall_words
 from supervisor.cli.terminal import cells, cut, dim, one_line, pad, state_word
 from supervisor.cli.trouble import in_trouble, severity, trouble_first
-from supervisor.policy.verdict import last_words
+from supervisor.policy.verdict import last_words, unset_remark
 
 Row = dict[str, str]
 
@@ -139,9 +139,10 @@ def note(module: dict[str, Any]) -> str:
 
 
 def warning(module: dict[str, Any]) -> str:
-    """Say what of a running process's output was set aside or not understood last."""
-    words = (one.get("warning") for one in module["instances"])
-    return cut(one_line(next(filter(None, words), "")), CAUSE_CHARS)
+    """Say what of a running process's output was set aside last, and which variable it lacks."""
+    words = next(filter(None, (one.get("warning") for one in module["instances"])), "")
+    unset = unset_remark(module.get("unset_variables") or ()).removeprefix("; ")
+    return cut(one_line("; ".join(filter(None, (unset, words)))), CAUSE_CHARS)
 
 
 def _traced(instance: dict[str, Any]) -> str:

@@ -57,6 +57,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     durability: str | None = None
     assets: str | None = None
     asset_store_bytes: int | None = None
+    env_file: tuple[Path, ...] | None = None
     policy: Path | None = None
     http: str | None = None
     http_cert: Path | None = None
@@ -150,8 +151,12 @@ def _paths(value: Any, folder: Path) -> tuple[Path, ...]:
     if not isinstance(value, list):
         raise _Fault(f"must be an array of paths, not {_kind(value)}")
     if not value:
-        raise _Fault("must name at least one directory")
+        raise _Fault("must name at least one")
     return tuple(_path(one, folder) for one in value)
+
+
+def _files(value: Any, folder: Path) -> tuple[Path, ...]:
+    return _paths([value] if isinstance(value, str) else value, folder)
 
 
 def _path(value: Any, folder: Path) -> Path:
@@ -286,6 +291,7 @@ KEYS = {
     "durability": _word(DURABILITIES),
     "assets": _word(ASSETS),
     "asset_store_bytes": _bytes("1 GiB"),
+    "env_file": Key(_files, {**_TEXTS, "type": ["string", "array"]}),
     "policy": Key(_path, _PATH),
     "http": Key(_http, {"type": "string"}),
     "http_cert": Key(_path, _PATH),

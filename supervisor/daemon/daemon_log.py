@@ -11,7 +11,7 @@ from typing import Any, TextIO, cast
 
 import structlog
 
-from protocol.problem import printable
+from protocol.problem import printable, without_password
 from supervisor.daemon.log_stream import PID_FIELD, LogStream, Put
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.files import rotated_file
@@ -34,6 +34,10 @@ def set_up_logging(log_format: str, log_file: Path | None, blocking: BlockingWor
         *([] if log_file is None else [_add_daemon_pid]),
         structlog.processors.add_log_level,
         stamp,
+        lambda _, __, line: {
+            key: without_password(value) if isinstance(value, str) else value
+            for key, value in line.items()
+        },
     ]
 
     def notice(lines: int, words: str) -> str:

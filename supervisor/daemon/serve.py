@@ -60,6 +60,7 @@ from supervisor.runtime.files.looks import Looks
 from supervisor.runtime.files.sources import Sources
 from supervisor.runtime.held_bytes import Account
 from supervisor.runtime.loop_clock import run_timed
+from supervisor.runtime.process.environment import HostVariables
 from supervisor.runtime.process.file_limit import FileLimit
 from supervisor.runtime.stalls import Stalls, Threads
 from supervisor.runtime.turns import SERVING
@@ -110,6 +111,8 @@ class ServeOptions:
     """What MCP clients see of the modules, and how long what they leave stays."""
     keep_s: float | None = None
     """How long it stays once nobody is connected; None for as long as nobody ends it."""
+    env_files: tuple[Path, ...] = ()
+    """Read at each start of each module."""
     project: Path | None = None
     """The folder of the project that it is for."""
 
@@ -234,6 +237,7 @@ async def _serve_fleet(begun: _Begun, signals: AsyncIterator[int]) -> None:
         begun.found,
         data_dir=options.data_dir,
         directories=options.directories,
+        environment=HostVariables(os.environ, options.env_files),
         sources=begun.sources,
         containment=None if options.containment == "auto" else options.containment,
         whole_process=True,

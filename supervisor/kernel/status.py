@@ -141,6 +141,7 @@ def module_status(
         "in_flight": module.in_flight,
         "queued": module.queued,
         "descriptor": descriptor.source,
+        "unset_variables": list(module.workers[0].setting.unset_variables),
         "misfits": module.descriptions.misfits(),
         "quarantined": why_bad(descriptor, quarantined) or _refused(module),
         "instances": [_instance(one, state) for one, state in module.instances()],

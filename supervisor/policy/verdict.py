@@ -203,13 +203,14 @@ def on_invocation(said: Said, end: Exit, stopped: Stopped | None, what: str) -> 
     if said.fault is not None and not (cut_off and end.abnormal):
         return said.fault.failure(**evidence)
     if not said.bears(end):
-        failure = Failure.because(end.reason, f"{what}: its process {end.words}", **evidence)
+        words = f"{what}: its process {end.words}{end.remark}"
+        failure = Failure.because(end.reason, words, **evidence)
         # Spec 001 5.3: a protocol-level failure, where a persistent instance is `unreachable`.
         return msgspec.structs.replace(failure, code=Code.INTERNAL)
     if said.answer is None:
         return Failure.because(
             Reason.MISSING_DONE,
-            f"{what}: its process exited with code 0 and no `done` event",
+            f"{what}: its process exited with code 0 and no `done` event{end.remark}",
             **evidence,
         )
     return said.answer
@@ -248,6 +249,12 @@ def last_words(stderr_tail: Sequence[str]) -> str:
     named = (line for line in reversed(stderr_tail) if _NAMES_AN_ERROR.match(line))
     telling = next(named, last)
     return last if telling == last else f"{telling} ... {last}"
+
+
+def unset_remark(names: Sequence[str]) -> str:
+    """Say of an end that this may be why, as a clause; nothing if nothing was missing."""
+    verb = "is" if len(names) == 1 else "are"
+    return f"; {', '.join(names)}, which pass_env names, {verb} not set" if names else ""
 
 
 def signal_name(number: int) -> str:

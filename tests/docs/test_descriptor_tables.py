@@ -21,7 +21,7 @@ from tests.docs.markdown import Block, blocks, code, rows
 from tests.schemas.local_registry import validator
 
 DOCUMENT = "docs/descriptor.md"
-BY_DIALECT = {"transport.lifecycle", "transport.stdout"}
+BY_DIALECT = {"transport.expand", "transport.lifecycle", "transport.stdout"}
 REQUIRED = "required"
 ABSENT = "absent"
 

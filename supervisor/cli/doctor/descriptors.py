@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from supervisor.policy.findings import Found
 from supervisor.policy.hook_findings import hook_findings
 from supervisor.runtime.files.directory import MissingDirectoryError
 from supervisor.runtime.files.sources import scan
-from supervisor.runtime.process.environment import module_environment
+from supervisor.runtime.process.environment import UnsetVariableError, resolved, unset_variables
 from supervisor.runtime.process.preflight import first_obstacle
 from supervisor.runtime.process.program import find_program, of_prepare
 
@@ -62,15 +63,18 @@ def _examine(
     descriptor: Descriptor, environment: Mapping[str, str], fleet: Sequence[Descriptor]
 ) -> list[Finding]:
     name, transport = descriptor.name, descriptor.transport
+    first = of_prepare(descriptor) if transport.prepare else descriptor
+    given: Mapping[str, str] = environment
+    with contextlib.suppress(UnsetVariableError):  # an obstacle, told below
+        first, given = resolved(first, environment, name)
     findings = [
         warn(
             AREA,
             f"transport.pass_env names {variable}, which the daemon has not set",
-            f"set {variable} where the daemon is started",
+            f"set {variable} where the daemon is started, or write {variable}?",
             subject=name,
         )
-        for variable in transport.pass_env
-        if variable not in environment
+        for variable in unset_variables(transport, given)
     ]
     findings += [
         warn(AREA, str(one), "correct it if it is a mistake; the hook runs as it is", subject=name)
@@ -81,8 +85,6 @@ def _examine(
         return [*findings, bad(AREA, found.words, found.hint, subject=name)]
     if not transport.command:
         return findings or [ok(AREA, f"is a service at {transport.url}", subject=name)]
-    first, does = (
-        (of_prepare(descriptor), "is prepared by") if transport.prepare else (descriptor, "runs")
-    )
-    program = find_program(first, module_environment(transport, environment, name))
+    does = "is prepared by" if transport.prepare else "runs"
+    program = find_program(first, given)
     return findings or [ok(AREA, f"{does} {program}", subject=name)]

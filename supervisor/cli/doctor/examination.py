@@ -20,6 +20,7 @@ from supervisor.cli.doctor.finding import Finding, bad, ok
 from supervisor.cli.exit_status import NoDaemonError
 from supervisor.cli.project import Project
 from supervisor.runtime.files.directory import shown
+from supervisor.runtime.process.environment import HostVariables
 
 STATUS_S = 10.0
 """How long a daemon may take to say how it is; one that takes longer is not well."""
@@ -33,6 +34,7 @@ def examine(
     data_dir_chosen: bool,
     asked_containment: str | None = None,
     policy_file: Path | None = None,
+    env_files: Sequence[Path] = (),
     project: Project | None = None,
 ) -> list[Finding]:
     """Return all findings; without `directories`, the daemon's own are looked at.
@@ -49,6 +51,7 @@ def examine(
     if not directories:
         directories = [Path(name) for name in one.get("directories", ())]
     environment, whose = _environment(pid)
+    environment = HostVariables(environment, env_files)
     found, unreadable = descriptors.found_in(directories)
     count = len(found.descriptors)
     findings = [

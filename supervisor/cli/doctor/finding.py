@@ -6,6 +6,8 @@ from enum import StrEnum
 
 import msgspec
 
+from protocol.problem import without_password
+
 
 class Level(StrEnum):
     """How bad it is."""
@@ -31,7 +33,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 def ok(area: str, message: str, *, subject: str | None = None) -> Finding:
     """Return a finding that all is well."""
-    return Finding(level=Level.OK, area=area, message=message, subject=subject)
+    return Finding(level=Level.OK, area=area, message=without_password(message), subject=subject)
 
 
 def warn(
@@ -46,7 +48,7 @@ def warn(
     return Finding(
         level=Level.WARN,
         area=area,
-        message=message,
+        message=without_password(message),
         hint=hint,
         subject=subject,
         evidence=evidence,
@@ -65,7 +67,7 @@ def bad(
     return Finding(
         level=Level.BAD,
         area=area,
-        message=message,
+        message=without_password(message),
         hint=hint,
         subject=subject,
         evidence=evidence,

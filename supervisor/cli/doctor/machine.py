@@ -12,10 +12,8 @@ from pathlib import Path
 
 import psutil
 
-from protocol.descriptor.model import Transport
 from supervisor.cli.doctor.finding import Finding, bad, ok, warn
-from supervisor.runtime.containment.ledger import INSTANCE_VARIABLE
-from supervisor.runtime.process.environment import module_environment
+from supervisor.runtime.process.environment import passes
 
 FILES_PER_MODULE = 4
 """stdin, stdout, stderr and the pidfd."""
@@ -112,12 +110,11 @@ def daemon_environment(pid: int) -> dict[str, str] | None:
 
 def inherited(environment: Mapping[str, str], whose: str) -> Finding:
     """Say which variables every module gets, and that no other is passed on by itself."""
-    names = sorted(module_environment(Transport(command=()), environment, ""))
-    names.remove(INSTANCE_VARIABLE)
+    names = sorted(name for name in environment if passes(name, ()))
     kept = len(environment) - len(names)
     words = f"modules inherit {', '.join(names) or 'nothing'} from {whose}"
     if kept:
-        words += f"; {kept} other variables only where transport.pass_env or env names them"
+        words += f"; {kept} other variables only where a descriptor names them"
     return ok("environment", words)
 
 

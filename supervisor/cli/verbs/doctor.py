@@ -74,6 +74,7 @@ def doctor(
         data_dir_chosen=data_dir is not None,
         asked_containment=asked,
         policy_file=None if policy is None else policy.absolute(),
+        env_files=() if file is None else file.env_file or (),
         project=here(),
     )
     well = all(finding.level != "bad" for finding in findings)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from protocol.problem import without_password
 from protocol.transcript import Transcript, TranscriptError, descriptor_of, read_transcript
 from supervisor.cli.exit_status import NO, USAGE, EndError
 from supervisor.cli.options import SECONDS, example, with_json
@@ -116,7 +117,7 @@ def _chosen(descriptor: str, transcript: Transcript, recorded_by: Descriptor) ->
         from supervisor.cli import direct
 
         return direct.load(Path(descriptor), transcript.header.module)
-    command = one_line(" ".join(recorded_by.transport.command))
+    command = one_line(without_password(" ".join(recorded_by.transport.command)))
     click.echo(f"stdiod: runs what the transcript names: {command}", err=True)
     return recorded_by
 

@@ -88,6 +88,7 @@ def run(
         policy=policy,
         http=http_exposure(ctx, http, http_cert, http_key, http_insecure=http_insecure),
         mcp=mcp,
+        env_files=file.env_file or (),
         keep_s=mcp.keep_s if for_clients else None,
         project=None if for_project is None else for_project.folder,
     )

@@ -16,6 +16,7 @@ from protocol.descriptor.model import Descriptor
 from protocol.frames import encode
 from supervisor.kernel.recorder import Recorder, Restored
 from supervisor.runtime.files.file_digest import FileDigests
+from supervisor.runtime.process.environment import UnsetVariableError, resolved
 from supervisor.runtime.process.program import SpawnError, find_program, program_files
 
 KIND = "grant"
@@ -101,6 +102,8 @@ def program_digest(
     descriptor: Descriptor, environment: Mapping[str, str], files: FileDigests
 ) -> str:
     """Return a digest (hex) of the command and of the bytes of the files it names; may block."""
+    with contextlib.suppress(UnsetVariableError):  # then it cannot be run
+        descriptor, environment = resolved(descriptor, environment, "")
     paths = set(program_files(descriptor))
     with contextlib.suppress(SpawnError):  # then it cannot be run either
         paths.add(find_program(descriptor, environment))

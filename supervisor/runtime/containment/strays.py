@@ -11,6 +11,7 @@ from typing import NamedTuple
 import structlog
 import trio
 
+from protocol.problem import without_password
 from supervisor.policy.verdict import Suspect
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment import hunt, procfs
@@ -82,7 +83,7 @@ class Strays:
         if ownerless:
             self._ownerless.set()
         return tuple(
-            Suspect(pid, one.command)
+            Suspect(pid, without_password(one.command))
             for pid, one in self._strays.items()
             if one.process.start >= since and one.process not in ownerless
         )

@@ -18,6 +18,7 @@ from msgspec import UNSET
 
 from protocol.events import CallEvent, ErrorEvent, Log, Object
 from protocol.frames import encode
+from protocol.problem import without_password
 from supervisor.runtime.files.log_files import LogFiles
 
 
@@ -189,6 +190,7 @@ class ModuleLog:
     def _write(self, instance: str, stream: str, texts: Sequence[str]) -> None:
         # A chunk of stderr may hold 65,536 lines: what a line costs here delays the neighbours.
         ts = self._clock()
+        texts = list(map(without_password, texts))
         for follower in tuple(self._followers):
             for text in texts:
                 follower(LogLine(ts, instance, stream, text))
@@ -250,7 +252,7 @@ class Stderr:
         last = list(self._ring)[-TAIL_LINES:]
         if self._partial:
             last = [*last, self._partial.decode(errors="replace")][-TAIL_LINES:]
-        return [text[:TAIL_LINE_CHARS] for text in last]
+        return [without_password(text)[:TAIL_LINE_CHARS] for text in last]
 
     def _keep(self, lines: list[bytes]) -> None:
         pieces: list[str] = []

@@ -39,6 +39,7 @@ async def incarnate(
     descriptor = _with_arguments(setting.descriptor, dialogue.arguments)
     variables = {} if traceparent is None else {TRACEPARENT: traceparent}
     process = await host.containers.spawn(descriptor, dialogue.instance, opening, variables)
+    setting.unset_variables[:] = process.unset_variables
     return Incarnation(
         dialogue.instance,
         process,

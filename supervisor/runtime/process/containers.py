@@ -30,6 +30,7 @@ from msgspec.structs import replace
 from protocol.descriptor.model import Descriptor, Supervision, Timeouts
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.files.log_files import LogFiles
+from supervisor.runtime.process.environment import CIDFILE
 from supervisor.runtime.process.opening import Opening
 from supervisor.runtime.process.prepare_once import Unprepared, prepare_once
 from supervisor.runtime.process.process import Process
@@ -39,7 +40,7 @@ from supervisor.runtime.process.spawning import NOTHING, spawn
 BOUNDS = Supervision(timeouts=Timeouts(prepare_s=10.0, stop_s=0.5))
 """Of each run of the client, which may wait for a daemon that does not answer."""
 
-_CIDFILE = re.compile(r"(?<!\$)\$\{STDIOD_CIDFILE\}")
+_CIDFILE = re.compile(rf"(?<!\$)\$\{{{CIDFILE}\}}")
 _ID = re.compile(r"\A[0-9a-f]{64}\Z")
 _UNKNOWN = re.compile(r"no such (object|container)", re.IGNORECASE)
 _OF_CLIENT = re.compile(r"DOCKER_|CONTAINER|XDG_|DBUS_|SSH_AUTH_SOCK$|PATH$|HOME$")

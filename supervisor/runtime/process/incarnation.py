@@ -30,7 +30,7 @@ import structlog
 import trio
 
 from protocol.transcript import EntrySource, Happened
-from supervisor.policy.verdict import Breach, Exit
+from supervisor.policy.verdict import Breach, Exit, unset_remark
 from supervisor.runtime.files.module_log import ModuleLog, Stderr
 from supervisor.runtime.process.dialogue import Dialogue
 from supervisor.runtime.process.pipes import Pump
@@ -250,6 +250,7 @@ class Incarnation:
             breach=self._breach,
             stopped_by_host=self._stopping,
             traced_by=self._process.tracer,
+            remark="" if self._stopping else unset_remark(self._process.unset_variables),
         )
 
     async def _until_reaped(self, survivors: tuple[int, ...]) -> End:

@@ -13,7 +13,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from protocol.descriptor.model import Descriptor
-from supervisor.runtime.process.environment import UnsetVariableError, module_environment
+from supervisor.runtime.process.environment import (
+    UnsetVariableError,
+    known_variables,
+    resolved,
+)
 from supervisor.runtime.process.program import (
     SpawnError,
     env_problem,
@@ -63,11 +67,12 @@ def obstacle(
     transport = descriptor.transport
     try:
         if not transport.command:  # a service
-            service_headers(transport, environment)
+            service_headers(transport, known_variables(descriptor, environment))
             return None
-        given = module_environment(transport, environment, descriptor.name)
+        descriptor, given = resolved(descriptor, environment, descriptor.name)
+        transport = descriptor.transport
     except UnsetVariableError as error:
-        return Obstacle(str(error), "set it where the daemon is started")
+        return Obstacle(str(error), error.hint)
     hint = f"correct transport.{field} or transport.cwd in {descriptor.source}"
     try:
         working_folder(descriptor)

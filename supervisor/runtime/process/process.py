@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import select
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -52,6 +52,8 @@ class Held(NamedTuple):
     containment: Containment
     since: int
     """When it began to be what it is (clock ticks since boot)."""
+    unset_variables: Sequence[str]
+    """The names in `pass_env` for which it got no value."""
 
 
 class Process:
@@ -73,6 +75,7 @@ class Process:
         self.remove_container: Callable[[], Awaitable[str]] | None = None
         self.possible_survivors: tuple[Suspect, ...] = ()
         """Who may be of it and is nobody's for certain; known once it is reaped."""
+        self.unset_variables = held.unset_variables
         self._custody = held.custody
         self._since = held.since
         self.stdout, self.stderr = pipes[1], pipes[2]

@@ -16,8 +16,9 @@ from pathlib import Path
 import msgspec
 
 from protocol.descriptor.model import Descriptor
+from protocol.problem import without_password
 from supervisor.runtime.files.file_digest import FileDigests
-from supervisor.runtime.process.environment import UnsetVariableError, module_environment
+from supervisor.runtime.process.environment import UnsetVariableError, resolved
 
 SHEBANG_BYTES = 256
 """Linux reads no more of a `#!` line (BINPRM_BUF_SIZE)."""
@@ -31,7 +32,7 @@ class SpawnError(Exception):
 
     def __init__(self, message: str, code: int | None = None) -> None:
         """Keep the errno too, for those that are worth a second try."""
-        super().__init__(message)
+        super().__init__(without_password(message))
         self.code = code
 
 
@@ -53,7 +54,7 @@ def working_folder(descriptor: Descriptor) -> str:
 def of_prepare(descriptor: Descriptor) -> Descriptor:
     """Return a descriptor whose command is what prepares it, which must be there."""
     transport = descriptor.transport
-    transport = msgspec.structs.replace(transport, command=transport.prepare, prepare=())
+    transport = msgspec.structs.replace(transport, command=transport.prepare)
     return msgspec.structs.replace(descriptor, transport=transport)
 
 
@@ -217,7 +218,8 @@ def find_loaded(
     `host` is the daemon's environment. Reads files, so it is for a thread.
     """
     try:
-        path = find_program(descriptor, module_environment(descriptor.transport, host, ""))
+        descriptor, environment = resolved(descriptor, host, "")
+        path = find_program(descriptor, environment)
         folder = os.stat(working_folder(descriptor))  # noqa: PTH116 - before each warm invocation
     except (OSError, SpawnError, UnsetVariableError):
         return None

@@ -22,7 +22,11 @@ from protocol.descriptor.model import Descriptor, Limits
 from supervisor.runtime.containment.contained import Containment
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.process.blanks import Blank
-from supervisor.runtime.process.environment import UnsetVariableError, module_environment
+from supervisor.runtime.process.environment import (
+    UnsetVariableError,
+    resolved,
+    unset_variables,
+)
 from supervisor.runtime.process.limits import LimitError, apply
 from supervisor.runtime.process.opening import Opening
 from supervisor.runtime.process.pipes import Pipes, close_all
@@ -89,7 +93,7 @@ async def _spawn_in_thread(wanted: Wanted, blank: Blank | None) -> Process:
             # Not cancelled: a process that nobody holds would be a leak.
             process = await custody.spawn_threads.run(
                 f"spawning {wanted.instance}",
-                partial(_spawn, wanted, blank),
+                partial(_spawn, blank),
                 look=partial(_look, wanted),
                 late=partial(_give_up, wanted, blank),
             )
@@ -109,18 +113,16 @@ async def _spawn_in_thread(wanted: Wanted, blank: Blank | None) -> Process:
     raise AssertionError  # the last pause is None, so the loop returned or raised
 
 
-def _environment(descriptor: Descriptor, host: Mapping[str, str], instance: str) -> dict[str, str]:
+def _look(wanted: Wanted) -> tuple[Wanted, dict[str, str], str]:
+    descriptor, host, instance, custody, *_, variables = wanted
     try:
-        return module_environment(descriptor.transport, host, instance)
+        descriptor, given = resolved(descriptor, host, instance)
     except UnsetVariableError as error:
         raise SpawnError(str(error)) from None
-
-
-def _look(wanted: Wanted) -> tuple[dict[str, str], str]:
-    descriptor, host, instance, custody, *_, variables = wanted
-    environment = {**_environment(descriptor, host, instance), **variables, **custody.marks}
+    environment = {**given, **variables, **custody.marks}
     # Whether a path leads to a program, and the folder is there, `exec` and `chdir` will tell.
-    return environment, named_program(descriptor) or find_program(descriptor, environment)
+    program = named_program(descriptor) or find_program(descriptor, environment)
+    return wanted._replace(descriptor=descriptor), environment, program
 
 
 def _give_up(wanted: Wanted, blank: Blank | None, thread: int) -> None:
@@ -133,7 +135,7 @@ def _give_up(wanted: Wanted, blank: Blank | None, thread: int) -> None:
 
 
 def _spawn(
-    wanted: Wanted, blank: Blank | None, environment: dict[str, str], program: str
+    blank: Blank | None, wanted: Wanted, environment: dict[str, str], program: str
 ) -> Process:
     descriptor, _, instance, custody, opening, late, one_output, _ = wanted
     folder = module_folder(descriptor)
@@ -170,9 +172,9 @@ def _spawn(
         limits = descriptor.supervision.limits
         pidfd, containment = _take(popen.pid, program, instance, custody, limits, brand=brand)
         ours = pipes.keep()
-    process = Process(
-        popen.pid, pidfd, ours, Held(custody, containment, containment.leader.start), opening
-    )
+    unset = unset_variables(descriptor.transport, environment)
+    held = Held(custody, containment, containment.leader.start, unset)
+    process = Process(popen.pid, pidfd, ours, held, opening)
     if not custody.registers_each:
         process.begin_in_thread()
     return process
@@ -226,7 +228,9 @@ def _fill(
         except LimitError as error:
             raise SpawnError(str(error)) from None
         undone.pop_all()
-    process = Process(blank.pid, blank.pidfd, ours, Held(custody, containment, since), opening)
+    unset = unset_variables(descriptor.transport, environment)
+    held = Held(custody, containment, since, unset)
+    process = Process(blank.pid, blank.pidfd, ours, held, opening)
     process.begin_in_thread()
     return process
 

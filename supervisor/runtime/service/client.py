@@ -27,6 +27,7 @@ from protocol.json_line import excerpt
 from protocol.problem import printable
 from protocol.service_answer import HIDDEN, JSON, MEDIA, NDJSON, SSE
 from protocol.version import VERSION
+from supervisor.runtime.process.environment import known_variables
 from supervisor.runtime.service.headers import header_secrets, service_headers
 
 KEPT_S = 4.0
@@ -71,6 +72,7 @@ class ServiceClient:
         `host` is the daemon's environment.
         """
         transport = descriptor.transport
+        host = known_variables(descriptor, host)
         self.url = transport.url.rstrip("/")
         self._headers = {
             "User-Agent": f"stdiod/{VERSION}",

@@ -22,7 +22,7 @@ def service_headers(transport: Transport, host: Mapping[str, str]) -> dict[str, 
     found: dict[str, str] = {}
     for name, template in transport.headers.items():
         field = f"transport.headers.{name}"
-        found[name] = expanded(field, template, host).strip()
+        found[name] = expanded(field, template, host, defaults=transport.expand).strip()
         if _UNFIT.search(found[name]):
             words = f"{field} has a character, from a variable, that no header may have"
             raise UnsetVariableError(words)

@@ -16,6 +16,7 @@ from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.held_bytes import HeldBytes
 from supervisor.runtime.process.containers import Containers
 from supervisor.runtime.process.dialogue import Dialogue
+from supervisor.runtime.process.environment import HostVariables
 from supervisor.runtime.process.memory import Sampler
 from supervisor.runtime.supervision.deadlines import Deadlines
 from supervisor.runtime.supervision.notes import Notes
@@ -72,7 +73,7 @@ class Host:
 
         `observer` is told what becomes of the modules. `notes` outlive the daemon if they can.
         """
-        self.environment = dict(environment)
+        self.environment = HostVariables(environment)
         self.log_files = log_files
         self.deadlines = Deadlines()
         self.ledger = HeldBytes()

@@ -180,6 +180,8 @@ class Setting(msgspec.Struct, frozen=True):
     taps: Taps = msgspec.field(default_factory=Taps)
     preparation: Preparation = msgspec.field(default_factory=Preparation)
     """Shared by the lives of one descriptor."""
+    unset_variables: list[str] = []
+    """The names in `pass_env` for which there was no value at the last start."""
     recollection: Recollection = msgspec.field(default_factory=Recollection)
 
     @property

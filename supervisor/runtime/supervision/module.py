@@ -26,6 +26,7 @@ from supervisor.policy.tally import Tally
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.files.module_log import ModuleLog
 from supervisor.runtime.held_bytes import Account
+from supervisor.runtime.process.environment import unset_variables
 from supervisor.runtime.supervision import workers
 from supervisor.runtime.supervision.call import Call, CallQueue
 from supervisor.runtime.supervision.crash_record import LastExit
@@ -216,6 +217,10 @@ class Module:
 
     def make_setting(self, descriptor: Descriptor) -> Setting:
         """Return what workers of a descriptor of its live by."""
+        transport, host = descriptor.transport, self.host.environment
+        # What env files set is known once it is started.
+        in_files = bool(transport.env_file or host.env_files)
+        unset = [] if in_files else unset_variables(transport, {**host, **transport.env})
         return Setting(
             descriptor,
             self.host,
@@ -225,6 +230,7 @@ class Module:
             self.counters,
             lambda asked, dialogue: self.host.calls.take(self, asked, dialogue),
             self.taps,
+            unset_variables=unset,
         )
 
     def make_worker(self, setting: Setting, follows: Worker | None = None) -> Worker:

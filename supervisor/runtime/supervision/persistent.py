@@ -167,7 +167,7 @@ class PersistentLife:
                 remark = LEFT + PER_INVOCATION if own else LEFT
             else:
                 remark += MUTE + A_LOOP + PER_INVOCATION if own else MUTE
-        return msgspec.structs.replace(exit_, remark=remark)
+        return msgspec.structs.replace(exit_, remark=remark + exit_.remark)
 
     def is_alive(self) -> bool:
         """Whether its process runs, as far as the kernel knows this moment."""

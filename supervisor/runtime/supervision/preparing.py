@@ -89,6 +89,7 @@ class PreparingLife:
             )
         except SpawnError as error:
             return Ended("spawn_failed", f"could not be prepared: {error}")
+        setting.unset_variables[:] = process.unset_variables
         self._incarnation = Incarnation(
             self.id,
             process,
@@ -107,7 +108,8 @@ class PreparingLife:
         finally:
             timer.cancel()
         if exit_.abnormal or self._stop_at is not None:
-            words = f"could not be prepared: {self._descriptor.transport.command[0]} {exit_.words}"
+            program = self._descriptor.transport.command[0]
+            words = f"could not be prepared: {program} {exit_.words}{exit_.remark}"
             return Ended(str(exit_.reason), words, exit_)
         note_prepared(setting)
         return Ended(PREPARED, f"was prepared in {exit_.uptime_s:.3g} s", exit_)

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from protocol.connection import ModuleLog, Notice, Quarantined, Stray, Violated, Warned
 from protocol.errors import Reason
 from supervisor.policy.lifecycle import Input
-from supervisor.policy.verdict import Exit
+from supervisor.policy.verdict import Exit, unset_remark
 from supervisor.runtime.process.preflight import obstacle
 from supervisor.runtime.supervision.deadlines import Timer
 from supervisor.runtime.supervision.life import Ended, Life, Owner, Setting
@@ -148,6 +148,7 @@ class StartAttempt:
         ended = Ended(str(exit_.reason), f"{exit_.words}{exit_.remark}", exit_)
         if self.failure is not None:
             late = LATE if self.was_mute and has_heard else ""
+            late += unset_remark(self._setting.unset_variables)
             ended = Ended(self.failure.reason, self.failure.message + late, exit_)
         return ended if self.was_ready else replace(ended, obstacle=await self._obstacle())
 

@@ -211,7 +211,8 @@ class WarmProcesses:
             self._wake()
         if process.served or (end.stopped_by_host and end.breach is None):
             return
-        self._crashed(Ended(str(end.reason), f"{process.id} {end.words} {WHILE_WAITING}", end))
+        words = f"{process.id} {end.words} {WHILE_WAITING}{end.remark}"
+        self._crashed(Ended(str(end.reason), words, end))
 
     def _discard(self, process: WarmProcess) -> None:
         self._waiting.remove(process)
