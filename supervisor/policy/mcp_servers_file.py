@@ -51,7 +51,7 @@ _ALIASES = {
 """Names that some clients have for fields, and the name that most have."""
 
 _CARRIED = frozenset(_ALIASES.values()) | {
-    *("args", "name", "disabled", "enabled", "start_on_launch", "source", "env_vars"),
+    *("args", "name", "disabled", "enabled", "source", "env_vars"),
     *("env_http_headers", "bearer_token_env_var", "startup_timeout_sec", "startup_timeout_ms"),
 }
 _REMOTE = frozenset({"http", "streamablehttp", "sse", "remote"})
@@ -63,7 +63,6 @@ _OF_OPENCODE = re.compile(r"\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 _INPUT = re.compile(r"\$\{input:([^}]*)\}")
 _NOT_IN_NAMES = re.compile(r"[/\x00-\x1f\x7f-\x9f]")
 _TILDE = re.compile(r"^((?:--?[\w-]+=)?)~(?=/|$)")
-_VARIABLE_NAME = re.compile(r"[^=\x00]+")
 _SHELL = re.compile(r"[|;<>&`]|\$\(")
 _LABELLED = re.compile(r"([A-Za-z][\w-]*)(?:=|:\s*)(?=\S)")
 _SECRET_NAME = re.compile(
@@ -82,10 +81,6 @@ _SECRET_VALUE = re.compile(
     r"|://[^/\s@]*:[^/\s@]+@|://[^/\s@:$]{8,}@|(?i:\b(?:password|pwd)=)[^;&\s]"
     r"|(?i:[?&][\w-]*(?:token|key|secret|sig|signature|password|auth)=)[^&]"
 )
-_PLACEHOLDER = re.compile(
-    r"<.*>|(?:your|my)[-_ ].*|x{3,}|\.{3}|change[-_]?me|todo|.*[-_]here", re.IGNORECASE
-)
-
 _GLOBAL_WITH_VALUE = {
     *("-c", "--context", "-H", "--host", "--config", "-l", "--log-level"),
     *("--tlscacert", "--tlscert", "--tlskey"),
@@ -136,11 +131,7 @@ class Imported(msgspec.Struct, frozen=True):
 
 
 class _LeftOutError(Exception):
-    """The server cannot be carried over, for what stands at a place in it."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(problem)
-        self.problem = problem
+    """The server cannot be carried over; the argument is the `Problem`."""
 
 
 class _Server:
@@ -192,9 +183,6 @@ def servers_of(document: Any) -> list[Servers]:
     found: list[Servers] = []
 
     def take(at: str, servers: Any, client: str = "", **more: Any) -> None:
-        if isinstance(servers, list):  # Continue: each has its name in it
-            named = [one if isinstance(one, dict) else {} for one in servers]
-            servers = {str(one.get("name", index)): one for index, one in enumerate(named)}
         if isinstance(servers, dict):
             found.append(Servers(at, servers, client, **more))
 
@@ -208,15 +196,10 @@ def servers_of(document: Any) -> list[Servers]:
     take("/servers", document.get("servers"), "vscode")
     for field in ("servers", "mcpServers"):
         take(f"/mcp/{field}", mcp.get(field), "vscode")
-    # The `mcp` of Gemini CLI is settings: arrays and texts.
-    opencode = {
-        name: one
-        for name, one in mcp.items()
-        if isinstance(one, dict)
-        and one.keys() & {"type", "command", "url", "enabled"}
-        and name not in {"servers", "mcpServers"}
-    }
-    take("/mcp", opencode or None, "opencode")
+    # The `mcp` of Gemini CLI is settings, which are no objects.
+    own = {name: one for name, one in mcp.items() if isinstance(one, dict)}
+    own = {name: one for name, one in own.items() if name not in {"servers", "mcpServers"}}
+    take("/mcp", own or None, "opencode")
     take("/context_servers", document.get("context_servers"), "zed")
     take("/mcp_servers", document.get("mcp_servers"), "codex")
     projects = document.get("projects")
@@ -240,7 +223,7 @@ def imported(places: Collection[Servers], around: Surroundings) -> Iterator[Impo
     taken: set[str] = set()
     for place in places:
         for given, server in place.by_name.items():
-            name = _free_name(given, place.folder, taken)
+            name = _free_name(given, taken)
             one = _Server(name, step(place.at, given), server, place, around)
             taken.add(name)
             if name != given:
@@ -249,32 +232,29 @@ def imported(places: Collection[Servers], around: Surroundings) -> Iterator[Impo
                 enabled = given not in place.off and not _is_off(server)
                 yield _imported(one, given, enabled=enabled)
             except _LeftOutError as error:
-                enabled = enabled and not error.problem.message.startswith(_NO_SERVER)
-                remarks = (*one.remarks, error.problem)
-                yield Imported(name, None, remarks, enabled=enabled)
+                enabled = enabled and not error.args[0].message.startswith(_NO_SERVER)
+                yield Imported(name, None, (*one.remarks, error.args[0]), enabled)
 
 
 _NO_SERVER = "is not a server to import"
 
 
-def _free_name(given: str, project: PurePath | None, taken: Collection[str]) -> str:
-    def usable(text: str, end: str = "") -> str:
-        # With its ending it has to be a name of a file: 255 bytes.
-        short = _NOT_IN_NAMES.sub("-", text).strip()[: NAME_LIMIT - len(end)]
-        return short.encode()[:200].decode(errors="ignore") + end
-
-    name = usable(given) or "server"
+def _free_name(given: str, taken: Collection[str]) -> str:
+    name = _NOT_IN_NAMES.sub("-", given).strip() or "server"
     name = f"{name}-server" if name == "supervisor" else name
-    of_project = [usable(f"{name}-{project.name}")] if project else []
-    numbered = (usable(name, f"-{number}") for number in count(2))
-    return next(one for one in chain([name], of_project, numbered) if one not in taken)
+    # Of a name with its ending, 128 characters and 255 bytes are the most.
+    name = name[: NAME_LIMIT - 8].encode()[:200].decode(errors="ignore")
+    return next(one for one in _numbered(name, "-") if one not in taken)
+
+
+def _numbered(name: str, before: str) -> Iterator[str]:
+    return chain([name], (f"{name}{before}{number}" for number in count(2)))
 
 
 def _is_off(server: Any) -> bool:
     flags = server if isinstance(server, dict) else {}
-    return str(flags.get("disabled")).lower() == "true" or (
-        str(flags.get("enabled")).lower() == "false"
-    )
+    off = (str(flags.get("disabled")).lower(), str(flags.get("enabled")).lower())
+    return off[0] == "true" or off[1] == "false"
 
 
 def _imported(one: _Server, given: str, *, enabled: bool) -> Imported:
@@ -296,15 +276,13 @@ def _imported(one: _Server, given: str, *, enabled: bool) -> Imported:
         words = "; all its tools can be called" if "tools" in field.lower() else ""
         one.say(f"is not carried over{words}", field)
     timeouts = _timeouts(one)
-    start = {"start": "lazy"} if one.server.get("start_on_launch") is False else {}
-    supervision = ({"timeouts": timeouts} if timeouts else {}) | start
     descriptor = {
         "name": one.name,
         "kind": "tool",
         "capabilities": [],
         **({} if enabled else {"enabled": False}),
         "transport": transport,
-        **({"supervision": supervision} if supervision else {}),
+        **({"supervision": {"timeouts": timeouts}} if timeouts else {}),
     }
     return Imported(one.name, descriptor, tuple(one.remarks), enabled, one.secrets, outside)
 
@@ -340,12 +318,10 @@ def _transport(one: _Server) -> dict[str, Any]:
 def _timeouts(one: _Server) -> dict[str, float]:
     """Return what the timeouts of a server come to, by the unit of its client."""
     unit = {"zed": 1.0, "codex": 1.0, "opencode": 0.001}.get(one.client)
+    factors = {"timeout": unit, "startup_timeout_ms": 0.001, "startup_timeout_sec": 1.0}
     found: dict[str, float] = {}
-    for field, factor, name in (
-        ("timeout", unit, "invoke_s"),
-        ("startup_timeout_ms", 0.001, "start_s"),
-        ("startup_timeout_sec", 1.0, "start_s"),
-    ):
+    for field, factor in factors.items():
+        name = "invoke_s" if field == "timeout" else "start_s"
         given = one.server.get(field, 0)
         if type(given) not in {int, float} or not math.isfinite(given) or given < 0:
             one.say("is no number above 0, and is not carried over", field)
@@ -367,13 +343,8 @@ def _text(one: _Server, text: str, *steps: str | int) -> str:
         text = _OF_OPENCODE.sub(r"${\1}", text)
         if "{file:" in text:
             raise one.left_out("has {file:...}, which is not read: give it in a variable", *steps)
-    for name, value in (
-        ("workspaceFolder", one.folder),
-        ("workspaceFolderBasename", posixpath.basename(one.folder)),
-        ("userHome", str(one.around.home)),
-        ("pathSeparator", "/"),
-        ("/", "/"),
-    ):
+    places = {"workspaceFolder": one.folder, "userHome": str(one.around.home), "pathSeparator": "/"}
+    for name, value in places.items():
         text = text.replace(f"${{{name}}}", value)
     text = _OF_ENVIRONMENT.sub(r"${\1}", text)
     for found in _INPUT.finditer(text):
@@ -414,16 +385,13 @@ def _hidden(one: _Server, name: str, value: str, *steps: str | int) -> str:
     if _VARIABLE.search(value):
         words = "holds a secret beside a variable, or as its default: give it in one variable"
         raise one.left_out(words, *steps)
-    wanted = variable = name if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) else _variable(name)
-    for number in count(2):
-        if one.secrets.get(variable, value) == value and variable not in one.env:
-            break
-        variable = f"{wanted}_{number}"
+    free = {key for key in one.secrets if one.secrets[key] == value}
+    wanted = name if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) else _variable(name)
+    taken = {*one.env, *one.secrets} - free
+    variable = next(one for one in _numbered(wanted, "_") if one not in taken)
     one.secrets[variable] = value
-    words = f"looks like a secret: it is {variable} in {one.name}.env, not in the descriptor"
-    if _PLACEHOLDER.fullmatch(value):
-        words += ". It looks like a placeholder: write the real one there"
-    one.say(words, *steps)
+    words = "looks like a secret: it is"
+    one.say(f"{words} {variable} in {one.name}.env, not in the descriptor", *steps)
     return variable
 
 
@@ -446,28 +414,14 @@ def _set_variables(one: _Server) -> None:
     for name, given in env.items():
         if given is None:  # VS Code: not set
             continue
-        if not _VARIABLE_NAME.fullmatch(name) or isinstance(given, dict | list):
-            one.say(f"is {kind(given)}, and is not carried over", "env", name)
-            continue
+        if not name or "=" in name or "\0" in name or isinstance(given, dict | list):
+            raise one.left_out("is no variable with a value", "env", name)
         value = given if isinstance(given, str) else json.dumps(given)
-        if _INPUT.fullmatch(value):
-            one.say(f"is asked for there: set {name} for the daemon", "env", name)
-            value = f"${{env:{name}}}"
-        try:
-            text = _text(one, value, "env", name)
-        except _LeftOutError as error:
-            if _NESTED.search(value):
-                raise
-            one.say(f"{error.problem.message}: set {name} for the daemon", "env", name)
-            text = f"${{{name}}}"
+        text = _text(one, value, "env", name)
         if name == "PATH" and one.client == "vscode" and "${PATH}" not in text:
             text = f"${{PATH}}:{text}"  # VS Code appends it
         _set(one, name, text, "env", name)
-    passed = one.server.get("env_vars")
-    for given in passed if isinstance(passed, list) else ():
-        name = given.get("name") if isinstance(given, dict) else given
-        if isinstance(name, str) and _VARIABLE_NAME.fullmatch(name):
-            one.pass_env.append(f"{name}?")
+    one.pass_env += [f"{name}?" for name in sorted(_strings(one.server.get("env_vars")))]
 
 
 def _command(one: _Server, cwd: str) -> list[str]:
@@ -502,8 +456,6 @@ def _command(one: _Server, cwd: str) -> list[str]:
 
 
 def _headers(one: _Server) -> dict[str, Any]:
-    if "headersHelper" in one.server:
-        raise one.left_out("is a command that makes headers; mcp-remote has none", "headersHelper")
     headers = one.server.get("headers") or {}
     of_variables = one.server.get("env_http_headers") or {}
     if not isinstance(headers, dict) or not isinstance(of_variables, dict):
@@ -572,18 +524,16 @@ def _container(one: _Server, words: list[str]) -> list[str]:
             if assigned and (_is_secret(variable, literal) or _VARIABLE.search(literal)):
                 _set(one, variable, literal, "args")
                 value = variable
-            elif not assigned and variable not in {*one.env, *one.secrets}:
+            elif variable and not assigned and variable not in {*one.env, *one.secrets}:
                 one.pass_env.append(variable)
         as_flag = name if given is None else f"{name}={value}"
         kept += [as_flag] if name in _RUN_FLAGS else [name, value]
-    one.say("runs with --init, --rm and --cidfile, so that its container ends with it", "command")
-    if dropped:
-        one.say(f"runs without {', '.join(dropped)}: stdiod speaks with it and keeps it", "command")
-    if not {"-i", "--interactive"} & set(kept):
-        kept.insert(0, "-i")
-        one.say("runs with -i, without which it could not be asked anything", "command")
+    added = [] if {"-i", "--interactive"} & set(kept) else ["-i"]
+    without = f" and without {', '.join(dropped)}" if dropped else ""
+    held_by = f"runs with {' '.join([*_HELD[:3], *added])}{without}"
+    one.say(f"{held_by}: stdiod speaks with it, and removes its container", "command")
     held = [word for word in _HELD if word not in kept]
-    return [*words[: at + 1], *held, *kept, *rest]
+    return [*words[: at + 1], *held, *added, *kept, *rest]
 
 
 def _run_options(words: list[str]) -> tuple[list[tuple[str, str | None]], list[str]]:

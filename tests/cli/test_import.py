@@ -102,7 +102,7 @@ def test_a_dry_run_writes_nothing_and_tells_what_cannot_start(run: Run, tmp_path
     ("server", "words"),
     [
         ({"command": "true", "args": ["${NOT_SET_ANYWHERE}"]}, "needs NOT_SET_ANYWHERE"),
-        ({"command": "true", "env": {"NOT_SET_ANYWHERE": "${input:x}"}}, "needs NOT_SET_ANYWHERE"),
+        ({"command": "true", "env": {"A": "${input:not-set-anywhere}"}}, "needs NOT_SET_ANYWHERE"),
         ({"command": "true", "cwd": "missing"}, "missing is not there"),
         ({"command": sys.executable, "args": ["missing.py"]}, "missing.py, which is not there"),
         ({"command": "true", "envFile": "/dev/zero"}, "/dev/zero is not a regular file"),

@@ -53,7 +53,6 @@ def transport(server: Any, field: str = "mcpServers") -> dict[str, Any]:
             {"mcpServers": {"a": {}}, "mcp": {"allowed": ["a"], "serverCommand": "x"}},
             ["/mcpServers"],
         ),
-        ({"mcpServers": [{"name": "a", "command": "x"}]}, ["/mcpServers"]),
         (
             {"mcpServers": {}, "projects": {"/a": {"mcpServers": {"a": {}}}, "/b": {}, "/c": 3}},
             ["/mcpServers", "/projects/~1a/mcpServers"],
@@ -142,8 +141,8 @@ def test_a_command_is_the_same_program_wherever_the_daemon_runs(
         ("A", "${env:B}/x", "env", {"A": "${B}/x"}),
         ("A", "${B:-x}", "env", {"A": "${B:-x}"}),
         ("A", "${A}", "pass_env", ["A"]),
-        ("A", "${input:token}", "pass_env", ["A"]),
-        ("A", "${command:x}", "pass_env", ["A"]),
+        ("A", "${input:token}", "env", {"A": "${TOKEN}"}),
+        ("A", "${input:a}", "pass_env", ["A"]),
         ("A", "${userHome}/x", "env", {"A": "/home/ada/x"}),
         ("A", 3, "env", {"A": "3"}),
         ("A", True, "env", {"A": "true"}),
@@ -340,7 +339,6 @@ def test_a_container_is_held_by_its_id_and_has_no_terminal(
         ({"type": "ws", "url": "wss://x"}, '/type: is "ws", which stdiod has no bridge for'),
         ({"url": "unix:///x"}, "/url: must be an address such as"),
         ({"url": 3}, "/url: must be an address such as"),
-        ({"url": "https://x", "headersHelper": "y"}, "/headersHelper: is a command"),
         ({"url": "https://x", "headers": {"A": "b\nc"}}, "/headers/A: is not a header of one line"),
         ({}, "/command: is null, must be the name of a program"),
         ({"command": []}, "/command: is null"),
@@ -349,6 +347,8 @@ def test_a_container_is_held_by_its_id_and_has_no_terminal(
         ({"command": "x", "args": "y"}, "/args: must be an array"),
         ({"command": "x", "args": [None]}, "/args: must be an array"),
         ({"command": "x", "env": "y"}, "/env: is a string, must be an object"),
+        ({"command": "x", "env": {"A": {}}}, "/env/A: is no variable with a value"),
+        ({"command": "x", "env": {"A": "${command:x}"}}, '/env/A: has "${command...}"'),
         ({"command": "x", "cwd": 3}, "/cwd: is a number, must be the path of a folder"),
         ({"command": "x", "args": ["${X:-${Y}}"]}, "/args/0: has a variable whose default"),
         ({"command": "x", "env": {"A": "${X:-${Y}}"}}, "/env/A: has a variable whose default"),
@@ -372,9 +372,8 @@ def test_what_cannot_be_carried_over_is_left_out_with_a_word(server: Any, words:
         ({"autoApprove": []}, "/autoApprove: is not carried over"),
         ({"disabledTools": []}, "/disabledTools: is not carried over; all its tools can be called"),
         ({"envFile": 3}, "/envFile: must be the path of a file"),
-        ({"env": {"A": {}}}, "/env/A: is an object, and is not carried over"),
-        ({"environment": {"A": "${command:x}"}}, '/environment/A: has "${command...}"'),
-        ({"env": {"A": "${input:x}"}}, "/env/A: is asked for there: set A for the daemon"),
+        ({"environment": {"A_KEY": "b"}}, "/environment/A_KEY: looks like a secret"),
+        ({"env": {"A": "${input:x}"}}, "/env/A: is asked for there: set X for the daemon"),
         (
             {"command": "npx", "args": ["x"]},
             f"/command: may download its program first, so it has {FETCH_S:g} s",
@@ -436,7 +435,7 @@ def test_servers_of_projects_run_in_them_and_keep_apart() -> None:
     of = {"mcpServers": {"db": {"command": "./x"}}}
     document = {**of, "projects": {"/p/one": of, "/p/two": of, "/q/two": of}}
     found = [one.descriptor for one in all_of(document) if one.descriptor]
-    assert [one["name"] for one in found] == ["db", "db-one", "db-two", "db-2"]
+    assert [one["name"] for one in found] == ["db", "db-2", "db-3", "db-4"]
     assert [one["transport"]["cwd"] for one in found] == [
         str(PROJECT),
         "/p/one",

@@ -59,7 +59,11 @@ def import_servers(*, file: Path, into: Path, force: bool, dry_run: bool, as_jso
         words = "has no servers: no mcpServers, servers, context_servers, mcp or [mcp_servers.NAME]"
         raise click.ClickException(f"{one_line(str(file))}: {words}")
     folder = _folder_of(Path(os.path.abspath(file)))  # noqa: PTH100 - links stay
-    found = list(imported(places, Surroundings(folder, Path.home(), _is_program)))
+
+    def exists(command: str) -> bool:
+        return Path(command).is_file() or shutil.which(command) is not None
+
+    found = list(imported(places, Surroundings(folder, Path.home(), exists)))
     try:
         told = [_write(one, into, force=force, dry_run=dry_run) for one in found]
     except OSError as error:
@@ -110,17 +114,10 @@ def _document(file: Path) -> Any:
 def _folder_of(file: Path) -> Path:
     """Return the folder that a file's servers run in: the project's, the user's or the file's."""
     home = Path.home()
-    for folder in (file.parent, file.parent.parent):
-        if folder.name in PROJECT_FOLDERS:
-            return folder.parent
-    if file.is_relative_to(home) and file.name != ".mcp.json":
-        hidden = file.relative_to(home).parts[0].startswith(".")
-        return home if hidden else file.parent
-    return file.parent
-
-
-def _is_program(command: str) -> bool:
-    return Path(command).is_file() or shutil.which(command) is not None
+    near = (file.parent, file.parent.parent)
+    projects = [folder.parent for folder in near if folder.name in PROJECT_FOLDERS]
+    of_user = file.is_relative_to(home) and file.relative_to(home).parts[0].startswith(".")
+    return [*projects, home if of_user and file.name != ".mcp.json" else file.parent][0]
 
 
 def _write(one: Imported, into: Path, *, force: bool, dry_run: bool) -> dict[str, Any]:
@@ -136,10 +133,13 @@ def _write(one: Imported, into: Path, *, force: bool, dry_run: bool) -> dict[str
     if one.descriptor is None:
         told["problems"] = [told["remarks"].pop()]
         return told
+    secrets = dict.fromkeys(one.secrets, "x") if dry_run else one.secrets
+    env = "".join(f"{name}={_quoted(value)}\n" for name, value in secrets.items())
+    descriptor = f"{json.dumps(one.descriptor, indent=2, ensure_ascii=False)}\n"
     # The secrets first: a daemon that watches the directory starts what it finds.
-    files = [(env_path, 0o600)] if one.secrets else []
-    files.append((path, 0o666))
-    for file, _ in files:
+    files = [(env_path, env, 0o600)] if env else []
+    files.append((path, descriptor, 0o666))
+    for file, _, _ in files:
         if os.path.lexists(file) and not force:
             told["problems"] = [f"{file} already exists; --force overwrites it"]
             return told
@@ -147,12 +147,7 @@ def _write(one: Imported, into: Path, *, force: bool, dry_run: bool) -> dict[str
     with TemporaryDirectory() as scratch:
         folder = Path(scratch) if dry_run else into
         folder.mkdir(parents=True, exist_ok=True)
-        for file, mode in files:
-            if file == path:
-                text = f"{json.dumps(one.descriptor, indent=2, ensure_ascii=False)}\n"
-            else:
-                secrets = dict.fromkeys(one.secrets, "x") if dry_run else one.secrets
-                text = "".join(f"{name}={_quoted(value)}\n" for name, value in secrets.items())
+        for file, text, mode in files:
             temporary = folder / f".{file.name}.{os.getpid()}"
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             with open(os.open(temporary, flags, mode), "w", encoding="utf-8") as out:  # noqa: PTH123
