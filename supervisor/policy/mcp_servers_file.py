@@ -38,21 +38,18 @@ MOST_SECONDS = 3600
 longer one is in milliseconds, as Claude Code, Gemini CLI and others have it. Four seconds are not
 what anybody allows a server."""
 
-_ALIASES = {
-    **dict.fromkeys(("httpUrl", "serverUrl", "uri"), "url"),
-    **dict.fromkeys(("environment", "envs"), "env"),
-    **dict.fromkeys(("working_directory", "workingDirectory"), "cwd"),
-    "cmd": "command",
-    "env_file": "envFile",
-    "http_headers": "headers",
-    "transportType": "type",
-    "tool_timeout_sec": "timeout",
-}
+_ALIASES = (
+    dict.fromkeys(("httpUrl", "serverUrl", "uri"), "url")
+    | dict.fromkeys(("environment", "envs"), "env")
+    | dict.fromkeys(("working_directory", "workingDirectory"), "cwd")
+    | {"cmd": "command", "env_file": "envFile", "http_headers": "headers"}
+    | {"transportType": "type", "tool_timeout_sec": "timeout"}
+)
 """Names that some clients have for fields, and the name that most have."""
 
 _CARRIED = frozenset(_ALIASES.values()) | {
     *("args", "name", "disabled", "enabled", "source", "env_vars"),
-    *("env_http_headers", "bearer_token_env_var", "startup_timeout_sec", "startup_timeout_ms"),
+    *("bearer_token_env_var", "startup_timeout_sec", "startup_timeout_ms"),
 }
 _REMOTE = frozenset({"http", "streamablehttp", "sse", "remote"})
 
@@ -64,6 +61,7 @@ _INPUT = re.compile(r"\$\{input:([^}]*)\}")
 _NOT_IN_NAMES = re.compile(r"[/\x00-\x1f\x7f-\x9f]")
 _TILDE = re.compile(r"^((?:--?[\w-]+=)?)~(?=/|$)")
 _SHELL = re.compile(r"[|;<>&`]|\$\(")
+_OPTION = re.compile(r"(?:(-(?!----)[^=\s]*)(=|$))?(.*)", re.DOTALL)
 _LABELLED = re.compile(r"([A-Za-z][\w-]*)(?:=|:\s*)(?=\S)")
 _SECRET_NAME = re.compile(
     r"TOKEN|SECRET|PASS(?!IVE)|PWD|CRED|AUTH(?!OR(?!I[ZS]))|BEARER|COOKIE|SESSION|PRIVATE|_PAT$|DSN"
@@ -81,10 +79,6 @@ _SECRET_VALUE = re.compile(
     r"|://[^/\s@]*:[^/\s@]+@|://[^/\s@:$]{8,}@|(?i:\b(?:password|pwd)=)[^;&\s]"
     r"|(?i:[?&][\w-]*(?:token|key|secret|sig|signature|password|auth)=)[^&]"
 )
-_GLOBAL_WITH_VALUE = {
-    *("-c", "--context", "-H", "--host", "--config", "-l", "--log-level"),
-    *("--tlscacert", "--tlscert", "--tlskey"),
-}
 _RUN_FLAGS = {
     *("-d", "--detach", "--disable-content-trust", "--init", "-i", "--interactive", "-P", "-q"),
     *("--no-healthcheck", "--oom-kill-disable", "--privileged", "--publish-all", "--quiet"),
@@ -152,9 +146,7 @@ class _Server:
 
     def _plain(self, given: dict[str, Any]) -> dict[str, Any]:
         """Return it with the fields' usual names; `command` is text, `args` is what follows."""
-        nested = given.get("transport")  # an older form of Cline
-        server = {**given, **nested} if isinstance(nested, dict) else dict(given)
-        server.pop("transport", None)
+        server = dict(given)
         for alias in _ALIASES.keys() & server.keys():
             self.aliases[_ALIASES[alias]] = alias
             server[_ALIASES[alias]] = server.pop(alias)
@@ -208,7 +200,7 @@ def servers_of(document: Any) -> list[Servers]:
             off = _strings(one.get("disabledMcpServers"))
             at = step(step("/projects", path), "mcpServers")
             take(at, one.get("mcpServers"), folder=PurePath(path), off=off)
-    bare = {"command", "cmd", "url", "httpUrl", "serverUrl", "transport"}
+    bare = {"command", "cmd", "url", "httpUrl", "serverUrl"}
     if not found and all(isinstance(one, dict) and one.keys() & bare for one in document.values()):
         take("", document or None)
     return found
@@ -455,16 +447,6 @@ def _command(one: _Server, cwd: str) -> list[str]:
     return [program, *(_container(one, words) if name in {"docker", "podman"} else words)]
 
 
-def _headers(one: _Server) -> dict[str, Any]:
-    headers = one.server.get("headers") or {}
-    of_variables = one.server.get("env_http_headers") or {}
-    if not isinstance(headers, dict) or not isinstance(of_variables, dict):
-        raise one.left_out("must be an object", "headers")
-    token = one.server.get("bearer_token_env_var")
-    bearer = {"Authorization": f"Bearer ${{{token}}}"} if token else {}
-    return headers | {header: f"${{{name}}}" for header, name in of_variables.items()} | bearer
-
-
 def _bridge(one: _Server, url: Any, said: str) -> list[str]:
     """Return the command that bridges to a remote server; raises `_LeftOutError`."""
     url = _text(one, url, "url") if isinstance(url, str) else ""
@@ -474,7 +456,11 @@ def _bridge(one: _Server, url: Any, said: str) -> list[str]:
         host = None
     if host is None and not url.startswith("${"):
         raise one.left_out("must be an address such as https://example.com/mcp", "url")
-    headers = _headers(one)
+    headers = one.server.get("headers") or {}
+    if not isinstance(headers, dict):
+        raise one.left_out(f"is {kind(headers)}, must be an object", "headers")
+    token = one.server.get("bearer_token_env_var")
+    headers = {**headers, **({"Authorization": f"Bearer ${{{token}}}"} if token else {})}
     login = re.match(r"(https?://)([^/?#$]*)@", url)
     if login:  # fetch() takes no address with a password, and mcp-remote would log it
         user, _, password = login[2].partition(":")
@@ -505,8 +491,8 @@ def _bridge(one: _Server, url: Any, said: str) -> list[str]:
 def _container(one: _Server, words: list[str]) -> list[str]:
     """Return a `docker run` that is held by the id of its container, and has no terminal."""
     at = 0
-    while at < len(words) and words[at].startswith("-"):
-        at += 2 if words[at] in _GLOBAL_WITH_VALUE else 1
+    while words[at : at + 1] and words[at].startswith("-"):  # an option, and perhaps its value
+        at += 1 if "=" in words[at] or words[at + 1 : at + 2] in (["run"], ["container"]) else 2
     at += words[at : at + 1] == ["container"]
     if words[at : at + 1] != ["run"]:
         one.say("is no `run`: a container that it uses may be left when it ends", "command")
@@ -557,14 +543,11 @@ def _without_secrets(one: _Server, words: list[str]) -> list[str]:
     """Return a command with variables in the places of its secrets."""
     found, before = words[:1], ""
     for word in words[1:]:
-        is_option = word.startswith("-") and not word.startswith("-----BEGIN")
-        option, equals, value = word.partition("=") if is_option else ("", "", word)
-        if is_option and not equals and not _SECRET_VALUE.search(word):
-            before = word
+        option, equals, value = _OPTION.findall(word)[0]
+        if option and not equals:
+            before = option
             found.append(word)
             continue
-        if is_option and not equals:  # such as -HAuthorization:...
-            option, value = "", word
         label, head = (option, f"{option}=") if equals else (before, "")
         before = ""
         inner = _LABELLED.match(value)  # NAME=value, `Authorization: value`

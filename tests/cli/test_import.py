@@ -48,7 +48,7 @@ def test_a_file_of_ten_kinds_of_server_is_imported_and_the_wrong_program_is_name
         off={"command": "missing-program", "disabled": True},
         far={"url": "https://x/mcp", "headers": {"Authorization": "Bearer hidden"}},
         defaults={"command": "python3", "args": ["srv.py", "${NOT_SET_ANYWHERE:-x}"]},
-        env={"command": "python3 srv.py", "args": ["${env:OF_FILE}"], "envFile": "${workspaceFolder}/.env"},
+        env={"command": "python3 srv.py ${env:OF_FILE}", "envFile": "${workspaceFolder}/.env"},
         wrong={"command": "missing-program"},
     )  # fmt: skip
     into = tmp_path / "new" / "modules"
@@ -198,7 +198,8 @@ def test_the_toml_of_codex_is_read(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_bytes(
         b'model = "x"\r\nday = 2026-01-01\r\n[mcp_servers."a.b"]\r\ncommand = "true"\r\n'
-        b'env_vars = ["HOME", "NOT_SET_ANYWHERE"]\r\n[mcp_servers."a.b".env]\r\nTOKEN = "hidden"\r\n'
+        b'env_vars = ["HOME", "NOT_SET_ANYWHERE"]\r\n'
+        b'[mcp_servers."a.b".env]\r\nTOKEN = "hidden"\r\n'
         b'[mcp_servers.off]\r\ncommand = "x"\r\nenabled = false\r\n'
     )
     result = run("import", str(path), "--into", str(tmp_path / "new"))
