@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import base64
 import json
-import math
 import posixpath
 import re
 import shlex
@@ -37,6 +36,8 @@ MOST_SECONDS = 3600
 """A `timeout` up to this is in seconds, as Cline and Roo Code have it (an hour at the most); a
 longer one is in milliseconds, as Claude Code, Gemini CLI and others have it. Four seconds are not
 what anybody allows a server."""
+
+MOST_MILLISECONDS = 1 << 40
 
 _ALIASES = (
     dict.fromkeys(("httpUrl", "serverUrl", "uri"), "url")
@@ -221,11 +222,18 @@ def imported(places: Collection[Servers], around: Surroundings) -> Iterator[Impo
             if name != given:
                 one.say(f"is called {quoted(name)} here")
             try:
-                enabled = given not in place.off and not _is_off(server)
+                enabled = given not in place.off and not (
+                    isinstance(server, dict) and _is_off(server)
+                )
                 yield _imported(one, given, enabled=enabled)
             except _LeftOutError as error:
                 enabled = enabled and not error.args[0].message.startswith(_NO_SERVER)
                 yield Imported(name, None, (*one.remarks, error.args[0]), enabled)
+
+
+def _is_off(server: Any) -> bool:
+    flags = ("disabled", "true"), ("enabled", "false")
+    return any(str(server.get(flag)).lower() == off for flag, off in flags)
 
 
 _NO_SERVER = "is not a server to import"
@@ -241,12 +249,6 @@ def _free_name(given: str, taken: Collection[str]) -> str:
 
 def _numbered(name: str, before: str) -> Iterator[str]:
     return chain([name], (f"{name}{before}{number}" for number in count(2)))
-
-
-def _is_off(server: Any) -> bool:
-    flags = server if isinstance(server, dict) else {}
-    off = (str(flags.get("disabled")).lower(), str(flags.get("enabled")).lower())
-    return off[0] == "true" or off[1] == "false"
 
 
 def _imported(one: _Server, given: str, *, enabled: bool) -> Imported:
@@ -315,7 +317,7 @@ def _timeouts(one: _Server) -> dict[str, float]:
     for field, factor in factors.items():
         name = "invoke_s" if field == "timeout" else "start_s"
         given = one.server.get(field, 0)
-        if type(given) not in {int, float} or not math.isfinite(given) or given < 0:
+        if type(given) not in {int, float} or not 0 <= given < MOST_MILLISECONDS:
             one.say("is no number above 0, and is not carried over", field)
         elif given:
             used = factor or (1.0 if given <= MOST_SECONDS else 0.001)

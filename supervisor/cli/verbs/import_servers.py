@@ -59,27 +59,23 @@ def import_servers(*, file: Path, into: Path, force: bool, dry_run: bool, as_jso
         words = "has no servers: no mcpServers, servers, context_servers, mcp or [mcp_servers.NAME]"
         raise click.ClickException(f"{one_line(str(file))}: {words}")
     folder = _folder_of(Path(os.path.abspath(file)))  # noqa: PTH100 - links stay
-
-    def exists(command: str) -> bool:
-        return Path(command).is_file() or shutil.which(command) is not None
-
-    found = list(imported(places, Surroundings(folder, Path.home(), exists)))
+    around = Surroundings(folder, Path.home(), lambda command: bool(shutil.which(command)))
+    found = list(imported(places, around))
     try:
         told = [_write(one, into, force=force, dry_run=dry_run) for one in found]
     except OSError as error:
         raise click.ClickException(f"{one_line(str(into))}: {error.strerror}") from None
-    cannot = sum(one["enabled"] and bool(one["problems"]) for one in told)
+    cannot = sum(one["enabled"] and not one["ok"] for one in told)
     written = sum(one["written"] is not None for one in told)
     following = f"stdiod up {shlex.quote(str(into))}" if written and not dry_run else None
     if as_json:
         print_json({"ok": not cannot, "servers": told, "next": following})
     else:
         for one in told:
-            where = one["written"] or "left out"
-            off = "" if one["enabled"] or not one["written"] else " (disabled)"
-            click.echo(f"{one_line(one['name'])}: {one_line(where)}{off}")
-            for words in (*one["remarks"], *one["problems"]):
-                click.echo(f"  {one_line(words)}")
+            off = " (disabled)" if one["written"] and not one["enabled"] else ""
+            click.echo(f"{one_line(one['name'])}: {one_line(one['written'] or 'left out')}{off}")
+            for words in one["remarks"]:
+                click.echo(f"  {one_line(f'{file}: {words}')}")
         verb = "would be imported" if dry_run else "imported"
         more = f", {cannot} cannot start" if cannot else ""
         click.echo(f"{written} of {count(len(told), 'server')} {verb}{more}", err=True)
@@ -106,7 +102,7 @@ def _document(file: Path) -> Any:
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         words = f"is not UTF-8: line {line}, byte 0x{error.object[error.start]:02x}"
-    except (UnreadableError, tomllib.TOMLDecodeError, RecursionError) as error:
+    except (UnreadableError, ValueError, RecursionError) as error:
         words = str(error)
     raise click.ClickException(f"{one_line(str(file))}: {one_line(words)}")
 
@@ -127,11 +123,10 @@ def _write(one: Imported, into: Path, *, force: bool, dry_run: bool) -> dict[str
         "name": one.name,
         "written": None,
         "enabled": one.enabled,
+        "ok": False,
         "remarks": [str(remark) for remark in one.remarks],
-        "problems": [],
     }
     if one.descriptor is None:
-        told["problems"] = [told["remarks"].pop()]
         return told
     secrets = dict.fromkeys(one.secrets, "x") if dry_run else one.secrets
     env = "".join(f"{name}={_quoted(value)}\n" for name, value in secrets.items())
@@ -141,7 +136,7 @@ def _write(one: Imported, into: Path, *, force: bool, dry_run: bool) -> dict[str
     files.append((path, descriptor, 0o666))
     for file, _, _ in files:
         if os.path.lexists(file) and not force:
-            told["problems"] = [f"{file} already exists; --force overwrites it"]
+            told["remarks"].append(f"{file} already exists; --force overwrites it")
             return told
     told["written"] = str(path)
     with TemporaryDirectory() as scratch:
@@ -154,7 +149,8 @@ def _write(one: Imported, into: Path, *, force: bool, dry_run: bool) -> dict[str
                 out.write(text)
             temporary.replace(folder / file.name)
         problems = _problems(one, folder / path.name)
-    told["problems"] = [words.replace(scratch, str(into)) for words in problems]
+    told["ok"] = not problems
+    told["remarks"] += [words.replace(scratch, str(into)) for words in problems]
     return told
 
 
