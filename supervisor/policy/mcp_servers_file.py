@@ -3,12 +3,9 @@
 `servers_of` finds the servers by the shape of the document, whatever the file is called. Rules of
 `imported`, which live here and nowhere else:
 
-- a variable stays a variable, in the form `${NAME}` or `${NAME:-default}`; folders that the client
-  knows (`${workspaceFolder}`, `${userHome}`, `~`) are written out;
-- what looks like a secret, by its name or its form, is never in a descriptor and never in a remark:
-  it goes to an env file of that server, under a name that the remark says;
+- a variable stays one, as `${NAME}` or `${NAME:-default}`; `${workspaceFolder}` and `~` do not;
+- what looks like a secret is in no descriptor and no remark, but in an env file of that server;
 - a remote server becomes a module that bridges to it with `npx -y mcp-remote`;
-- `docker run` is held by its container id, and has no terminal;
 - whatever is changed, or cannot be carried over, is said.
 """
 
@@ -24,7 +21,7 @@ from functools import reduce
 from itertools import chain, count
 from pathlib import PurePath
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import msgspec
 
@@ -36,8 +33,6 @@ MOST_SECONDS = 3600
 """A `timeout` up to this is in seconds, as Cline and Roo Code have it (an hour at the most); a
 longer one is in milliseconds, as Claude Code, Gemini CLI and others have it. Four seconds are not
 what anybody allows a server."""
-
-MOST_MILLISECONDS = 1 << 40
 
 _ALIASES = (
     dict.fromkeys(("httpUrl", "serverUrl", "uri"), "url")
@@ -55,6 +50,7 @@ _CARRIED = frozenset(_ALIASES.values()) | {
 _REMOTE = frozenset({"http", "streamablehttp", "sse", "remote"})
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-((?:(?!\$\{)[^}])*))?\}")
+_ADDRESS = re.compile(r"(https?://)(?:([^/?#$\s]*)@)?(\[[^\s/]+\]|[^\s/?#:@]+)(?=\S*\Z)")
 _NESTED = re.compile(r"\$\{\w+:-[^}]*\$\{")
 _OF_ENVIRONMENT = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 _OF_OPENCODE = re.compile(r"\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -199,7 +195,7 @@ def servers_of(document: Any) -> list[Servers]:
     for path, one in projects.items() if isinstance(projects, dict) else ():
         if isinstance(one, dict):
             off = _strings(one.get("disabledMcpServers"))
-            at = step(step("/projects", path), "mcpServers")
+            at = step("/projects", path) + "/mcpServers"
             take(at, one.get("mcpServers"), folder=PurePath(path), off=off)
     bare = {"command", "cmd", "url", "httpUrl", "serverUrl"}
     if not found and all(isinstance(one, dict) and one.keys() & bare for one in document.values()):
@@ -317,7 +313,7 @@ def _timeouts(one: _Server) -> dict[str, float]:
     for field, factor in factors.items():
         name = "invoke_s" if field == "timeout" else "start_s"
         given = one.server.get(field, 0)
-        if type(given) not in {int, float} or not 0 <= given < MOST_MILLISECONDS:
+        if type(given) not in {int, float} or not 0 <= given < MOST_SECONDS * 1_000_000:
             one.say("is no number above 0, and is not carried over", field)
         elif given:
             used = factor or (1.0 if given <= MOST_SECONDS else 0.001)
@@ -384,8 +380,8 @@ def _hidden(one: _Server, name: str, value: str, *steps: str | int) -> str:
     taken = {*one.env, *one.secrets} - free
     variable = next(one for one in _numbered(wanted, "_") if one not in taken)
     one.secrets[variable] = value
-    words = "looks like a secret: it is"
-    one.say(f"{words} {variable} in {one.name}.env, not in the descriptor", *steps)
+    words = f"looks like a secret: it is {variable} in {one.name}.env, not in the descriptor"
+    one.say(words, *steps)
     return variable
 
 
@@ -452,25 +448,23 @@ def _command(one: _Server, cwd: str) -> list[str]:
 def _bridge(one: _Server, url: Any, said: str) -> list[str]:
     """Return the command that bridges to a remote server; raises `_LeftOutError`."""
     url = _text(one, url, "url") if isinstance(url, str) else ""
-    try:
-        host = urlsplit(url).hostname if re.fullmatch(r"https?://\S+", url) else None
-    except ValueError:
-        host = None
-    if host is None and not url.startswith("${"):
+    address = _ADDRESS.match(url)
+    if not address and not url.startswith("${"):
         raise one.left_out("must be an address such as https://example.com/mcp", "url")
+    scheme, login, host = address.groups() if address else ("", None, "")
     headers = one.server.get("headers") or {}
     if not isinstance(headers, dict):
         raise one.left_out(f"is {kind(headers)}, must be an object", "headers")
     token = one.server.get("bearer_token_env_var")
     headers = {**headers, **({"Authorization": f"Bearer ${{{token}}}"} if token else {})}
-    login = re.match(r"(https?://)([^/?#$]*)@", url)
-    if login:  # fetch() takes no address with a password, and mcp-remote would log it
-        user, _, password = login[2].partition(":")
+    if address and login is not None:
+        # fetch() takes no address with a password, and mcp-remote would log it.
+        user, _, password = login.partition(":")
         basic = base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode()
         headers.setdefault("Authorization", f"Basic {basic}")
-        url = login[1] + url[login.end() :]
+        url = scheme + url[address.start(3) :]
     words = ["npx", "-y", "mcp-remote", url, "--enable-proxy"]
-    if url.startswith("http://") and host not in {"localhost", "127.0.0.1"}:
+    if scheme == "http://" and host not in {"localhost", "127.0.0.1"}:
         words.append("--allow-http")
         one.say("is not encrypted, and --allow-http lets mcp-remote use it all the same", "url")
     if said in {"http", "streamablehttp", "sse"}:
@@ -500,8 +494,7 @@ def _container(one: _Server, words: list[str]) -> list[str]:
         one.say("is no `run`: a container that it uses may be left when it ends", "command")
         return words
     options, rest = _run_options(words[at + 1 :])
-    kept: list[str] = []
-    dropped: list[str] = []
+    kept, dropped = list[str](), list[str]()
     for name, given in options:
         value = given or ""
         if name in {"-t", "--tty", "-d", "--detach", "--cidfile", "--restart"}:
@@ -526,8 +519,7 @@ def _container(one: _Server, words: list[str]) -> list[str]:
 
 def _run_options(words: list[str]) -> tuple[list[tuple[str, str | None]], list[str]]:
     """Return the options of `docker run` with their values, and the image and what follows it."""
-    found: list[tuple[str, str | None]] = []
-    rest = list(words)
+    found, rest = list[tuple[str, str | None]](), list(words)
     while rest and rest[0].startswith("-") and rest[0] != "--":
         word = rest.pop(0)
         name, equals, value = word.partition("=")

@@ -14,7 +14,7 @@ from tests.field.conftest import SERVERS, Connect
 from tests.system.daemon import Daemon
 
 
-@pytest.mark.xfail(reason="the daemon does not know `enabled` and `env_file` yet", strict=False)
+@pytest.mark.xfail(reason="the daemon does not know `enabled` yet", strict=False)
 def test_an_imported_server_runs_in_its_project_and_a_disabled_one_does_not(
     host: Callable[..., Daemon], connect: Connect, tmp_path: Path
 ) -> None:
@@ -35,5 +35,5 @@ def test_an_imported_server_runs_in_its_project_and_a_disabled_one_does_not(
         own = one["transport"].get("env_file", [])
         one["transport"]["env_file"] = [str(into / name) for name in own]
     daemon = host(*documents, prefix=True)
-    tools = connect(daemon).ask("tools/list")["result"]["tools"]
-    assert {one["name"].split("__")[0] for one in tools} == {"on"}
+    tools = connect(daemon).tools()
+    assert {name.split("__")[0] for name in tools} == {"on"}

@@ -31,6 +31,8 @@ PROJECT_FOLDERS = (
 
 FILE_BYTES = 10 << 20
 ENV_FILE_BYTES = 1 << 20
+ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "$": r"\$", "\n": r"\n", "\r": r"\r"})
+"""How an env file writes these between double quotes."""
 
 
 @click.command("import", epilog=example("import ~/.cursor/mcp.json --into modules"))
@@ -129,11 +131,10 @@ def _write(one: Imported, into: Path, *, force: bool, dry_run: bool) -> dict[str
     if one.descriptor is None:
         return told
     secrets = dict.fromkeys(one.secrets, "x") if dry_run else one.secrets
-    env = "".join(f"{name}={_quoted(value)}\n" for name, value in secrets.items())
+    env = "".join(f'{name}="{value.translate(ESCAPED)}"\n' for name, value in secrets.items())
     descriptor = f"{json.dumps(one.descriptor, indent=2, ensure_ascii=False)}\n"
     # The secrets first: a daemon that watches the directory starts what it finds.
-    files = [(env_path, env, 0o600)] if env else []
-    files.append((path, descriptor, 0o666))
+    files = [*([(env_path, env, 0o600)] if env else []), (path, descriptor, 0o666)]
     for file, _, _ in files:
         if os.path.lexists(file) and not force:
             told["remarks"].append(f"{file} already exists; --force overwrites it")
@@ -152,12 +153,6 @@ def _write(one: Imported, into: Path, *, force: bool, dry_run: bool) -> dict[str
     told["ok"] = not problems
     told["remarks"] += [words.replace(scratch, str(into)) for words in problems]
     return told
-
-
-def _quoted(value: str) -> str:
-    for char, escaped in (("\\", "\\\\"), ('"', '\\"'), ("$", "\\$"), ("\n", "\\n"), ("\r", "\\r")):
-        value = value.replace(char, escaped)
-    return f'"{value}"'
 
 
 def _problems(one: Imported, path: Path) -> list[str]:
