@@ -1,300 +1,556 @@
-"""What an `mcpServers` file of another program comes to: a descriptor for each server, and words.
+"""What a client's file of MCP servers comes to: a descriptor for each server, and remarks.
 
-Claude Desktop and Cursor keep servers under `mcpServers`, VS Code under `servers` (or, in its
-settings, under `mcp`). Rules that live here, and nowhere else:
+`servers_of` finds the servers by the shape of the document, whatever the file is called. Rules of
+`imported`, which live here and nowhere else:
 
-- a variable stays a variable: `${NAME}` and `${env:NAME}`; what VS Code would ask for
-  (`${input:X}`) becomes the variable that it is for;
-- what looks like a secret is not written to a descriptor: in `env` it becomes `pass_env`, in `args`
-  the server is left out;
-- folders that the other program knows (`${workspaceFolder}`, `${userHome}`) are written out;
-- whatever else cannot be carried over is said.
+- a variable stays one, as `${NAME}` or `${NAME:-default}`; `${workspaceFolder}` and `~` do not;
+- what looks like a secret is in no descriptor and no remark, but in an env file of that server;
+- a remote server becomes a module that bridges to it with `npx -y mcp-remote`;
+- whatever is changed, or cannot be carried over, is said.
 """
 
 from __future__ import annotations
 
+import base64
 import json
+import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping
+import shlex
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import reduce
+from itertools import chain, count
 from pathlib import PurePath
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 
 from protocol.descriptor.loading import FETCH_S, fetches
 from protocol.descriptor.model import NAME_LIMIT
-from protocol.problem import Problem, described, quoted, step
-from supervisor.policy.fetching_commands import fetched
+from protocol.problem import Problem, kind, quoted, step
 
 MOST_SECONDS = 3600
 """A `timeout` up to this is in seconds, as Cline and Roo Code have it (an hour at the most); a
 longer one is in milliseconds, as Claude Code, Gemini CLI and others have it. Four seconds are not
 what anybody allows a server."""
 
-_CARRIED = frozenset(
-    {"command", "args", "env", "cwd", "type", "url", "disabled", "name", "envFile", "timeout"}
+_ALIASES = (
+    dict.fromkeys(("httpUrl", "serverUrl", "uri"), "url")
+    | dict.fromkeys(("environment", "envs"), "env")
+    | dict.fromkeys(("working_directory", "workingDirectory"), "cwd")
+    | {"cmd": "command", "env_file": "envFile", "http_headers": "headers"}
+    | {"transportType": "type", "tool_timeout_sec": "timeout"}
 )
-_VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
-_INPUT = re.compile(r"\$\{input:[^}]*\}")
-_OTHER = re.compile(r"\$\{[^}]*\}")
-_PLAIN = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
+"""Names that some clients have for fields, and the name that most have."""
+
+_CARRIED = frozenset(_ALIASES.values()) | {
+    *("args", "name", "disabled", "enabled", "source", "env_vars"),
+    *("bearer_token_env_var", "startup_timeout_sec", "startup_timeout_ms"),
+}
+_REMOTE = frozenset({"http", "streamablehttp", "sse", "remote"})
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-((?:(?!\$\{)[^}])*))?\}")
+_ADDRESS = re.compile(r"(https?://)(?:([^/?#$\s]*)@)?(\[[^\s/]+\]|[^\s/?#:@]+)(?=\S*\Z)")
+_NESTED = re.compile(r"\$\{\w+:-[^}]*\$\{")
+_OF_ENVIRONMENT = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
+_OF_OPENCODE = re.compile(r"\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
+_INPUT = re.compile(r"\$\{input:([^}]*)\}")
+_NOT_IN_NAMES = re.compile(r"[/\x00-\x1f\x7f-\x9f]")
+_TILDE = re.compile(r"^((?:--?[\w-]+=)?)~(?=/|$)")
+_SHELL = re.compile(r"[|;<>&`]|\$\(")
+_OPTION = re.compile(r"(?:(-(?!----)[^=\s]*)(=|$))?(.*)", re.DOTALL)
+_LABELLED = re.compile(r"([A-Za-z][\w-]*)(?:=|:\s*)(?=\S)")
 _SECRET_NAME = re.compile(
-    r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|_KEY$|^KEY$|_PAT$|AUTH(?!OR)|DSN|CONNECTION_STRING",
+    r"TOKEN|SECRET|PASS(?!IVE)|PWD|CRED|AUTH(?!OR(?!I[ZS]))|BEARER|COOKIE|SESSION|PRIVATE|_PAT$|DSN"
+    r"|(?<!MON)(?<!HOT)KEY(?!WORD|BOARD|CLOAK)|CONNECTION_?STRING|DATABASE_URL|WEBHOOK",
     re.IGNORECASE,
 )
 _SECRET_VALUE = re.compile(
-    r"^(sk-|gh[pousr]_|github_pat_|xox[abp]-|glpat-|AKIA|Bearer )|://[^/@]+:[^/@]+@"
+    r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY"
+    r"|\bey[\w-]{8,}\.ey[\w-]{8,}\."  # JWT
+    r"|\b(?:sk|rk)[-_]|\bgh[opusr]_|\bgithub_pat_|\bglpat-|\bxox[abeprs]-|\bxapp-|\bA[KS]IA[A-Z0-9]"
+    r"|\bAIza|\bya29\.|\bnpm_\w|\bpypi-|\bhf_\w|\bSG\.\w|\blin_api_|\bntn_|\bsecret_|\bfigd_"
+    r"|\bdop_v1_|\bdapi[0-9a-f]{8}|\bglsa_|\bsntry[su]_|\bpplx-|\bgsk_|\bxai-|\btvly-|\bATATT"
+    r"|\bPMAK-|\bshpat_|\bhvs\.|\bAGE-SECRET-KEY-|\bops_ey|\br8_\w|\bsbp_|\b\d{5,16}:AA[\w-]{30}"
+    r"|hooks\.slack\.com/services/|(?i:\b(?:bearer|basic)\s+)[^\s$]{3,}"
+    r"|://[^/\s@]*:[^/\s@]+@|://[^/\s@:$]{8,}@|(?i:\b(?:password|pwd)=)[^;&\s]"
+    r"|(?i:[?&][\w-]*(?:token|key|secret|sig|signature|password|auth)=)[^&]"
 )
-_NOT_IN_NAMES = re.compile(r"[/\x00-\x1f\x7f-\x9f]")
-_VARIABLE_NAME = re.compile(r"[^=\x00]+")
+_RUN_FLAGS = {
+    *("-d", "--detach", "--disable-content-trust", "--init", "-i", "--interactive", "-P", "-q"),
+    *("--no-healthcheck", "--oom-kill-disable", "--privileged", "--publish-all", "--quiet"),
+    *("--read-only", "--rm", "--sig-proxy", "-t", "--tty", "--env-host", "--http-proxy"),
+    *("--no-hosts", "--no-hostname", "--passwd", "--read-only-tmpfs", "--replace", "--rmi"),
+    *("--rootfs", "--tls-verify", "--unsetenv-all", "--use-api-socket"),
+}
+"""Options of `docker run` and `podman run` without a value; all others have one."""
+
+_CIDFILE = "STDIOD_CIDFILE"
+_HELD = ("--init", "--rm", "--cidfile", f"${{{_CIDFILE}}}")
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """What a file does not say itself; `exists` knows a program by its path, or by PATH."""
+
+    folder: PurePath
+    home: PurePath
+    exists: Callable[[str], bool]
+
+
+class Servers(msgspec.Struct, frozen=True):
+    """The servers at one place of a file, by name; `off` names those that are disabled there."""
+
+    at: str
+    by_name: Mapping[str, Any]
+    client: str = ""
+    folder: PurePath | None = None
+    off: frozenset[str] = frozenset()
 
 
 class Imported(msgspec.Struct, frozen=True):
-    """One server: its descriptor, or None if it cannot be one, and what is to be said of it."""
+    """One server: its descriptor, or None if it cannot be one, and what is to be said of it.
+
+    `secrets` are the variables of its env file, `needs` those that somebody else has to set.
+    """
 
     name: str
     descriptor: dict[str, Any] | None
     remarks: tuple[Problem, ...] = ()
+    enabled: bool = True
+    secrets: Mapping[str, str] = {}
+    needs: tuple[str, ...] = ()
 
 
 class _LeftOutError(Exception):
-    """The server cannot be carried over, for what stands at a place in it."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(problem)
-        self.problem = problem
-
-
-class Surroundings(msgspec.Struct, frozen=True):
-    """What a file of servers does not say itself."""
-
-    folder: PurePath
-    """Of the project, or of the file."""
-    home: PurePath
-    read: Callable[[PurePath], str | None]
-    """Gives the text of a file, or None if it can't be read."""
+    """The server cannot be carried over; the argument is the `Problem`."""
 
 
 class _Server:
     """One server on its way to a descriptor, and what there is to be said of it."""
 
-    def __init__(self, at: str, server: Any, around: Surroundings) -> None:
+    def __init__(self, name: str, at: str, server: Any, of: Servers, around: Surroundings) -> None:
+        self.name = name
         self.at = at
-        self.server = server
+        self.client = of.client
+        self.folder = str(of.folder or around.folder)
         self.around = around
         self.remarks: list[Problem] = []
-        self.places = {
-            "workspaceFolder": str(around.folder),
-            "userHome": str(around.home),
-            "pathSeparator": "/",
-        }
+        self.env: dict[str, str] = {}
+        self.secrets: dict[str, str] = {}
+        self.pass_env: list[str] = []
+        self.aliases: dict[str | int, str] = {}
+        self.server = self._plain(server) if isinstance(server, dict) else server
+
+    def _plain(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Return it with the fields' usual names; `command` is text, `args` is what follows."""
+        server = dict(given)
+        for alias in _ALIASES.keys() & server.keys():
+            self.aliases[_ALIASES[alias]] = alias
+            server[_ALIASES[alias]] = server.pop(alias)
+        command, args = server.get("command"), server.get("args") or []
+        if isinstance(command, dict):  # an older form of Zed
+            return server | command | {"command": command.get("path")}
+        if isinstance(command, list):  # OpenCode
+            more = args if isinstance(args, list) else []
+            server |= {"command": next(iter(command), None), "args": [*command[1:], *more]}
+        return server
 
     def pointer(self, *steps: str | int) -> str:
-        """Return the pointer of what stands there."""
-        return reduce(step, steps, self.at)
+        return reduce(step, (self.aliases.get(one, one) for one in steps), self.at)
 
     def say(self, words: str, *steps: str | int) -> None:
-        """Remark on what stands there."""
         self.remarks.append(Problem(self.pointer(*steps), words))
 
     def left_out(self, words: str, *steps: str | int) -> _LeftOutError:
-        """Return the error that it can't be carried over."""
         return _LeftOutError(Problem(self.pointer(*steps), words))
 
 
-def servers_of(document: Any) -> tuple[str, Mapping[str, Any]] | None:
-    """Return the servers of a file by name, after their pointer; None if it has none."""
+def servers_of(document: Any) -> list[Servers]:
+    """Return the servers of a file, of each place that has some."""
     if not isinstance(document, dict):
-        return None
-    inner = document.get("mcp")
-    for pointer, holder in (("", document), ("/mcp", inner)):
-        for field in ("mcpServers", "servers"):
-            found = holder.get(field) if isinstance(holder, dict) else None
-            if isinstance(found, dict):
-                return step(pointer, field), found
-    return None
+        return []
+    found: list[Servers] = []
 
+    def take(at: str, servers: Any, client: str = "", **more: Any) -> None:
+        if isinstance(servers, dict):
+            found.append(Servers(at, servers, client, **more))
 
-def imported(at: str, servers: Mapping[str, Any], around: Surroundings) -> Iterator[Imported]:
-    """Yield what each of the servers at a place of the file comes to."""
-    taken: set[str] = set()
-    for given, server in servers.items():
-        one = _Server(step(at, given), server, around)
-        name = _NOT_IN_NAMES.sub("-", given).strip()[:NAME_LIMIT] or "server"
-        if name in {".", "..", "supervisor"}:
-            name = f"{name}-server"
-        if name in taken:
-            words = f"another one is called {quoted(name)} already"
-            yield Imported(given, None, (Problem(one.at, words),))
-            continue
-        taken.add(name)
-        if name != given:
-            one.say(f"is called {quoted(name)} here")
-        try:
-            descriptor = _descriptor(name, one)
-        except _LeftOutError as error:
-            yield Imported(name, None, (*one.remarks, error.problem))
-        else:
-            yield Imported(name, descriptor, tuple(one.remarks))
-
-
-def _descriptor(name: str, one: _Server) -> dict[str, Any]:
-    transport = _transport(one)
-    supervision: dict[str, Any] = {}
-    found = fetched(transport["command"])
-    if found is not None:
-        transport |= {"command": found.command, "prepare": found.prepare}
-        one.say(found.remark, "command")
-    elif fetches(transport["command"]):
-        one.say(f"may download its program first, so it has {FETCH_S:g} s to start", "command")
-    if "timeout" in one.server:
-        supervision |= _timeouts(one)
-    if one.server.get("disabled") is True:
-        supervision["start"] = "lazy"
-        one.say("is true, so it starts with its first request only", "disabled")
-    more = {"supervision": supervision} if supervision else {}
-    return {"name": name, "kind": "tool", "capabilities": [], "transport": transport, **more}
-
-
-def _timeouts(one: _Server) -> dict[str, Any]:
-    """Return what a `timeout` comes to in `supervision`."""
-    given = one.server["timeout"]
-    if type(given) not in {int, float} or given <= 0:
-        one.say(f"is {described(given)}, and is not carried over", "timeout")
-        return {}
-    unit = "seconds" if given <= MOST_SECONDS else "milliseconds"
-    invoke_s = given if given <= MOST_SECONDS else given / 1000
-    one.say(f"is taken for {unit}: a call may be silent for {invoke_s:g} s (invoke_s)", "timeout")
-    return {"timeouts": {"invoke_s": invoke_s}}
-
-
-def _transport(one: _Server) -> dict[str, Any]:
-    server = one.server
-    if not isinstance(server, dict):
-        raise one.left_out(f"is {described(server)}, must be an object")
-    for field in ("url", "type"):
-        if field in server and server[field] != "stdio":
-            raise one.left_out("means HTTP; stdiod runs MCP servers over stdio only", field)
-    command = server.get("command")
-    if not isinstance(command, str) or not command:
-        raise one.left_out(f"is {described(command)}, must be a string", "command")
-    args = server.get("args", [])
-    if not isinstance(args, list) or not all(isinstance(word, str) for word in args):
-        raise one.left_out("must be an array of strings", "args")
-    whole = [_written_out(command, one, "command")]
-    whole += [_written_out(word, one, "args", index) for index, word in enumerate(args)]
-    _look_for_secrets(whole, one)
-    transport: dict[str, Any] = {"type": "stdio", "protocol": "mcp", "command": whole}
-    if isinstance(server.get("cwd"), str):
-        transport["cwd"] = _written_out(server["cwd"], one, "cwd")
-    elif PurePath(command).parent != PurePath() and not PurePath(command).is_absolute():
-        transport["cwd"] = one.places["workspaceFolder"]
-    transport |= _environment(one)
-    for field in sorted(server.keys() - _CARRIED):
-        one.say("is not carried over", field)
-    return transport
-
-
-def _written_out(text: str, one: _Server, *steps: str | int) -> str:
-    """Return a text that has no variables any more; raises `_LeftOutError`."""
-    for name, value in one.places.items():
-        text = text.replace(f"${{{name}}}", value)
-    left = _OTHER.search(text)
-    if left is not None:
-        raise one.left_out(f"has {quoted(left[0])}, where no variable can be", *steps)
-    return text
-
-
-def _look_for_secrets(command: list[str], one: _Server) -> None:
-    before = ""
-    for index, word in enumerate(command[1:]):
-        option, equals, value = word.partition("=") if word.startswith("-") else ("", "", word)
-        named = option if equals else before
-        # `-e NAME=value`, as docker has it
-        variable, _, assigned = value.partition("=")
-        is_secret = (
-            _SECRET_VALUE.search(value)
-            or (named and value and _is_secret_option(named))
-            or (assigned and (_is_secret_option(variable) or _SECRET_VALUE.search(assigned)))
-        )
-        if is_secret:
-            words = "looks like a secret; give it in a variable, if the program takes one"
-            raise one.left_out(words, "args", index)
-        before = word if word.startswith("-") and not equals else ""
-
-
-def _is_secret_option(option: str) -> bool:
-    return _SECRET_NAME.search(option.strip("-").replace("-", "_")) is not None
-
-
-def _environment(one: _Server) -> dict[str, Any]:
-    env = one.server.get("env") or {}
-    if not isinstance(env, dict):
-        raise one.left_out(f"is {described(env)}, must be an object", "env")
-    kept: dict[str, str] = {}
-    passed: list[str] = []
-    of_file = _of_env_file(one)
-    for name, given in {**of_file, **env}.items():
-        steps = ("env", name) if name in env else ("envFile",)
-        if not _VARIABLE_NAME.fullmatch(name) or isinstance(given, dict | list):
-            one.say(f"is {described(given)}, and is not carried over", *steps)
-            continue
-        value = _value(name, given, one, steps)
-        if value is None:
-            passed.append(name)
-        else:
-            kept[name] = value
-    found: dict[str, Any] = {}
-    if kept:
-        found["env"] = kept
-    if passed:
-        found["pass_env"] = passed
+    mcp = document.get("mcp")
+    mcp = mcp if isinstance(mcp, dict) else {}
+    servers, allowed = document.get("mcpServers"), mcp.get("allowed")
+    off = _strings(mcp.get("excluded"))
+    if isinstance(allowed, list) and isinstance(servers, dict):
+        off |= servers.keys() - _strings(allowed)
+    take("/mcpServers", servers, off=off)
+    take("/servers", document.get("servers"), "vscode")
+    for field in ("servers", "mcpServers"):
+        take(f"/mcp/{field}", mcp.get(field), "vscode")
+    # The `mcp` of Gemini CLI is settings, which are no objects.
+    own = {name: one for name, one in mcp.items() if isinstance(one, dict)}
+    own = {name: one for name, one in own.items() if name not in {"servers", "mcpServers"}}
+    take("/mcp", own or None, "opencode")
+    take("/context_servers", document.get("context_servers"), "zed")
+    take("/mcp_servers", document.get("mcp_servers"), "codex")
+    projects = document.get("projects")
+    for path, one in projects.items() if isinstance(projects, dict) else ():
+        if isinstance(one, dict):
+            off = _strings(one.get("disabledMcpServers"))
+            at = step("/projects", path) + "/mcpServers"
+            take(at, one.get("mcpServers"), folder=PurePath(path), off=off)
+    bare = {"command", "cmd", "url", "httpUrl", "serverUrl"}
+    if not found and all(isinstance(one, dict) and one.keys() & bare for one in document.values()):
+        take("", document or None)
     return found
 
 
-def _value(name: str, given: Any, one: _Server, steps: tuple[str, ...]) -> str | None:
-    """Return what a variable is set to; None if the daemon's own is passed on."""
-    value = "" if given is None else given if isinstance(given, str) else json.dumps(given)
-    value = _INPUT.sub(f"${{{name}}}", value)
-    for place, path in one.places.items():
-        value = value.replace(f"${{{place}}}", path)
-    value = _VARIABLE.sub(r"${\1}", value)
-    others = [word for word in _OTHER.findall(value) if not _PLAIN.fullmatch(word)]
-    of_file = f"has {name}, which " if steps == ("envFile",) else ""
+def _strings(value: Any) -> frozenset[str]:
+    return frozenset(one for one in (value if isinstance(value, list) else ()) if type(one) is str)
+
+
+def imported(places: Collection[Servers], around: Surroundings) -> Iterator[Imported]:
+    """Yield what each server of a file comes to."""
+    taken: set[str] = set()
+    for place in places:
+        for given, server in place.by_name.items():
+            name = _free_name(given, taken)
+            one = _Server(name, step(place.at, given), server, place, around)
+            taken.add(name)
+            if name != given:
+                one.say(f"is called {quoted(name)} here")
+            try:
+                enabled = given not in place.off and not (
+                    isinstance(server, dict) and _is_off(server)
+                )
+                yield _imported(one, given, enabled=enabled)
+            except _LeftOutError as error:
+                enabled = enabled and not error.args[0].message.startswith(_NO_SERVER)
+                yield Imported(name, None, (*one.remarks, error.args[0]), enabled)
+
+
+def _is_off(server: Any) -> bool:
+    flags = ("disabled", "true"), ("enabled", "false")
+    return any(str(server.get(flag)).lower() == off for flag, off in flags)
+
+
+_NO_SERVER = "is not a server to import"
+
+
+def _free_name(given: str, taken: Collection[str]) -> str:
+    name = _NOT_IN_NAMES.sub("-", given).strip() or "server"
+    name = f"{name}-server" if name == "supervisor" else name
+    # Of a name with its ending, 128 characters and 255 bytes are the most.
+    name = name[: NAME_LIMIT - 8].encode()[:200].decode(errors="ignore")
+    return next(one for one in _numbered(name, "-") if one not in taken)
+
+
+def _numbered(name: str, before: str) -> Iterator[str]:
+    return chain([name], (f"{name}{before}{number}" for number in count(2)))
+
+
+def _imported(one: _Server, given: str, *, enabled: bool) -> Imported:
+    """Return a server's descriptor and all that belongs to it; raises `_LeftOutError`."""
+    if given.startswith("."):
+        raise one.left_out("begins with a dot, and such files are not read: call it otherwise")
+    if not isinstance(one.server, dict):
+        raise one.left_out(f"is {kind(one.server)}, must be an object")
+    if not one.server.keys() & {"command", "url"} and one.client in {"zed", "opencode"}:
+        raise one.left_out(f"{_NO_SERVER}: it has no command and no address of its own")
+    transport = _transport(one)
+    env_files = transport.get("env_file", [])
+    needs = [name for name in transport.get("pass_env", ()) if not name.endswith("?")]
+    for text in (*transport["command"], transport.get("cwd", ""), *one.env.values(), *env_files):
+        variables = _VARIABLE.finditer(text.replace("$${", ""))
+        needs += [variable[1] for variable in variables if variable[2] is None]
+    outside = tuple(name for name in dict.fromkeys(needs) if name not in {*one.secrets, _CIDFILE})
+    for field in sorted(one.server.keys() - _CARRIED):
+        words = "; all its tools can be called" if "tools" in field.lower() else ""
+        one.say(f"is not carried over{words}", field)
+    timeouts = _timeouts(one)
+    descriptor = {
+        "name": one.name,
+        "kind": "tool",
+        "capabilities": [],
+        **({} if enabled else {"enabled": False}),
+        "transport": transport,
+        **({"supervision": {"timeouts": timeouts}} if timeouts else {}),
+    }
+    return Imported(one.name, descriptor, tuple(one.remarks), enabled, one.secrets, outside)
+
+
+def _transport(one: _Server) -> dict[str, Any]:
+    transport: dict[str, Any] = {"type": "stdio", "protocol": "mcp"}
+    _set_variables(one)
+    said = re.sub("[-_]", "", str(one.server.get("type") or "").lower())
+    if said not in {"", "stdio", "local", *_REMOTE}:
+        raise one.left_out(f"is {quoted(said)}, which stdiod has no bridge for", "type")
+    if "url" in one.server and (said in _REMOTE or "command" not in one.server):
+        command = _bridge(one, one.server["url"], said)
+    else:
+        cwd = one.server.get("cwd") or one.folder
+        if not isinstance(cwd, str):
+            raise one.left_out(f"is {kind(cwd)}, must be the path of a folder", "cwd")
+        transport["cwd"] = _path(one, _text(one, cwd, "cwd"), one.folder)
+        command = _command(one, transport["cwd"])
+    transport["command"] = _without_secrets(one, command)
+    if fetches(command):
+        one.say(f"may download its program first, so it has {FETCH_S:g} s to start", "command")
+    env_file, env_files = one.server.get("envFile"), []
+    if isinstance(env_file, str) and env_file:
+        env_files = [_path(one, _text(one, env_file, "envFile"), one.folder)]
+    elif env_file is not None:
+        one.say("must be the path of a file, and is not carried over", "envFile")
+    env_files += [f"{one.name}.env"] if one.secrets else []
+    passed = list(dict.fromkeys(one.pass_env))
+    more = {"env": one.env, "env_file": env_files, "pass_env": passed}
+    return transport | {field: value for field, value in more.items() if value}
+
+
+def _timeouts(one: _Server) -> dict[str, float]:
+    """Return what the timeouts of a server come to, by the unit of its client."""
+    unit = {"zed": 1.0, "codex": 1.0, "opencode": 0.001}.get(one.client)
+    factors = {"timeout": unit, "startup_timeout_ms": 0.001, "startup_timeout_sec": 1.0}
+    found: dict[str, float] = {}
+    for field, factor in factors.items():
+        name = "invoke_s" if field == "timeout" else "start_s"
+        given = one.server.get(field, 0)
+        if type(given) not in {int, float} or not 0 <= given < MOST_SECONDS * 1_000_000:
+            one.say("is no number above 0, and is not carried over", field)
+        elif given:
+            used = factor or (1.0 if given <= MOST_SECONDS else 0.001)
+            # Ten seconds of Codex would end the first download of a program.
+            least = FETCH_S if name == "start_s" else 0
+            found[name] = max(round(given * used, 3), least)
+            words = "seconds" if used == 1.0 else "milliseconds"
+            one.say(f"is taken for {words}: {name} is {found[name]:g}", field)
+    return found
+
+
+def _text(one: _Server, text: str, *steps: str | int) -> str:
+    """Return a text with variables in our form only; raises `_LeftOutError`."""
+    if "\0" in text:
+        raise one.left_out("holds a NUL character, which no program can be given", *steps)
+    if one.client == "opencode":
+        text = _OF_OPENCODE.sub(r"${\1}", text)
+        if "{file:" in text:
+            raise one.left_out("has {file:...}, which is not read: give it in a variable", *steps)
+    places = {"workspaceFolder": one.folder, "userHome": str(one.around.home), "pathSeparator": "/"}
+    for name, value in places.items():
+        text = text.replace(f"${{{name}}}", value)
+    text = _OF_ENVIRONMENT.sub(r"${\1}", text)
+    for found in _INPUT.finditer(text):
+        name = _variable(found[1])
+        one.say(f"is asked for there: set {name} for the daemon", *steps)
+        text = text.replace(found[0], f"${{{name}}}")
+    if _NESTED.search(text):
+        words = "has a variable whose default is a variable: ${A:-${B}}; write one of the two"
+        raise one.left_out(words, *steps)
+    other = re.search(r"\$\{\w*", _VARIABLE.sub("", text))
+    if other:
+        raise one.left_out(f"has {quoted(other[0] + '...}')}, which stdiod cannot expand", *steps)
+    return text
+
+
+def _variable(text: str) -> str:
+    name = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_").upper() or "VALUE"
+    return f"V_{name}" if name[0].isdigit() else name
+
+
+def _path(one: _Server, path: str, folder: str) -> str:
+    if path == "~" or path.startswith("~/"):
+        path = str(one.around.home) + path[1:]
+    return path if path.startswith("${") else posixpath.normpath(posixpath.join(folder, path))
+
+
+def _is_secret(name: str, value: str) -> bool:
+    variables = _VARIABLE.findall(value)
+    if _SECRET_VALUE.search(_VARIABLE.sub(r"\2", value)):
+        return True
+    if variables:
+        return any(default and _SECRET_NAME.search(f"{name} {of}") for of, default in variables)
+    return value.lower() not in {"", "true", "false"} and bool(_SECRET_NAME.search(name))
+
+
+def _hidden(one: _Server, name: str, value: str, *steps: str | int) -> str:
+    """Put a secret into the env file; return the name that it has there."""
+    if _VARIABLE.search(value):
+        words = "holds a secret beside a variable, or as its default: give it in one variable"
+        raise one.left_out(words, *steps)
+    free = {key for key in one.secrets if one.secrets[key] == value}
+    wanted = name if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) else _variable(name)
+    taken = {*one.env, *one.secrets} - free
+    variable = next(one for one in _numbered(wanted, "_") if one not in taken)
+    one.secrets[variable] = value
+    words = f"looks like a secret: it is {variable} in {one.name}.env, not in the descriptor"
+    one.say(words, *steps)
+    return variable
+
+
+def _set(one: _Server, name: str, value: str, *steps: str | int) -> None:
+    one.env.pop(name, None)
     if value == f"${{{name}}}":
-        if _INPUT.search(str(given)):
-            one.say(f"{of_file}is asked for there: set {name} for the daemon", *steps)
-        return None
-    if others:
-        one.say(f"{of_file}has {quoted(others[0])}: set {name} for the daemon", *steps)
-        return None
-    literal = _OTHER.sub("", value)
-    if literal and (_SECRET_NAME.search(name) or _SECRET_VALUE.search(value)):
-        words = "looks like a secret and is not copied: set"
-        one.say(f"{of_file}{words} {name} for the daemon", *steps)
-        return None
-    return value
+        one.pass_env.append(name)
+    elif _is_secret(name, value):
+        variable = _hidden(one, name, value, *steps)
+        if variable != name:
+            one.env[name] = f"${{{variable}}}"
+    else:
+        one.env[name] = value
 
 
-def _of_env_file(one: _Server) -> dict[str, str]:
-    """Return the variables of `envFile` (lines of NAME=value, VS Code), whose place `env` takes."""
-    given = one.server.get("envFile")
-    if given is None:
-        return {}
-    path = _written_out(given, one, "envFile") if isinstance(given, str) else ""
-    text = one.around.read(one.around.folder / path) if path else None
-    if text is None:
-        one.say(f"is {described(given)}, which cannot be read: set its variables in env", "envFile")
-        return {}
-    found: dict[str, str] = {}
-    for line in text.splitlines():
-        name, equals, value = line.strip().removeprefix("export ").partition("=")
-        if not equals or name.startswith("#"):
+def _set_variables(one: _Server) -> None:
+    env = one.server.get("env") or {}
+    if not isinstance(env, dict):
+        raise one.left_out(f"is {kind(env)}, must be an object", "env")
+    for name, given in env.items():
+        if given is None:  # VS Code: not set
             continue
-        value = value.strip()
-        quote = value[:1]
-        if quote in ("'", '"') and value[1:].endswith(quote):
-            value = value[1:-1]
-        found[name.strip()] = value
+        if not name or "=" in name or "\0" in name or isinstance(given, dict | list):
+            raise one.left_out("is no variable with a value", "env", name)
+        value = given if isinstance(given, str) else json.dumps(given)
+        text = _text(one, value, "env", name)
+        if name == "PATH" and one.client == "vscode" and "${PATH}" not in text:
+            text = f"${{PATH}}:{text}"  # VS Code appends it
+        _set(one, name, text, "env", name)
+    one.pass_env += [f"{name}?" for name in sorted(_strings(one.server.get("env_vars")))]
+
+
+def _command(one: _Server, cwd: str) -> list[str]:
+    """Return program and arguments; raises `_LeftOutError`."""
+    given, args = one.server.get("command"), one.server.get("args") or []
+    if not isinstance(given, str) or not given.strip():
+        raise one.left_out(f"is {kind(given)}, must be the name of a program", "command")
+    if not isinstance(args, list) or any(isinstance(word, dict | list | None) for word in args):
+        raise one.left_out("must be an array of strings", "args")
+    path = _text(one, given, "command")
+    first = [path]
+    if re.search(r"\s", given) and not one.around.exists(_path(one, path, cwd)):
+        if _SHELL.search(given):
+            raise one.left_out('is a line for a shell: write "sh", with args "-c", LINE', "command")
+        try:
+            first = [_text(one, word, "command") for word in shlex.split(given)]
+        except ValueError as error:
+            raise one.left_out(f"cannot be split into words: {error}", "command") from None
+        one.say("is split at its blanks into program and arguments", "command")
+    program, *words = first
+    for index, word in enumerate(args):
+        text = word if isinstance(word, str) else json.dumps(word)
+        words.append(_text(one, text, "args", index))
+    name = posixpath.basename(program)
+    if name == "stdiod" and words[:1] == ["mcp"]:
+        raise one.left_out(f"{_NO_SERVER}: it is stdiod itself")
+    if "/" in program or program.startswith("~"):
+        program = _path(one, program, cwd)
+    home = str(one.around.home)
+    words = [_TILDE.sub(lambda found: found[1] + home, word) for word in words]
+    return [program, *(_container(one, words) if name in {"docker", "podman"} else words)]
+
+
+def _bridge(one: _Server, url: Any, said: str) -> list[str]:
+    """Return the command that bridges to a remote server; raises `_LeftOutError`."""
+    url = _text(one, url, "url") if isinstance(url, str) else ""
+    address = _ADDRESS.match(url)
+    if not address and not url.startswith("${"):
+        raise one.left_out("must be an address such as https://example.com/mcp", "url")
+    scheme, login, host = address.groups() if address else ("", None, "")
+    headers = one.server.get("headers") or {}
+    if not isinstance(headers, dict):
+        raise one.left_out(f"is {kind(headers)}, must be an object", "headers")
+    token = one.server.get("bearer_token_env_var")
+    headers = {**headers, **({"Authorization": f"Bearer ${{{token}}}"} if token else {})}
+    if address and login is not None:
+        # fetch() takes no address with a password, and mcp-remote would log it.
+        user, _, password = login.partition(":")
+        basic = base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode()
+        headers.setdefault("Authorization", f"Basic {basic}")
+        url = scheme + url[address.start(3) :]
+    words = ["npx", "-y", "mcp-remote", url, "--enable-proxy"]
+    if scheme == "http://" and host not in {"localhost", "127.0.0.1"}:
+        words.append("--allow-http")
+        one.say("is not encrypted, and --allow-http lets mcp-remote use it all the same", "url")
+    if said in {"http", "streamablehttp", "sse"}:
+        words += ["--transport", "sse-only" if said == "sse" else "http-only"]
+    for header, given in headers.items():
+        value = _text(one, given, "headers", header) if isinstance(given, str) else ""
+        if not re.fullmatch(r"[\w-]+", header, re.ASCII) or not re.fullmatch(r".+", value):
+            raise one.left_out("is not a header of one line", "headers", header)
+        if _VARIABLE.search(value) or _is_secret(header, value):
+            # mcp-remote puts it in from its environment: it is in no list of processes.
+            name = f"{_variable(one.name)}_{_variable(header)}"
+            _set(one, name, value, "headers", header)
+            value = f"$${{{name}}}"
+        words += ["--header", f"{header}:{value}"]
+    words_ = "is bridged by `npx -y mcp-remote`; if the server wants a sign-in, run that with its"
+    one.say(f"{words_} address once in a terminal", "url")
+    return words
+
+
+def _container(one: _Server, words: list[str]) -> list[str]:
+    """Return a `docker run` that is held by the id of its container, and has no terminal."""
+    at = 0
+    while words[at : at + 1] and words[at].startswith("-"):  # an option, and perhaps its value
+        at += 1 if "=" in words[at] or words[at + 1 : at + 2] in (["run"], ["container"]) else 2
+    at += words[at : at + 1] == ["container"]
+    if words[at : at + 1] != ["run"]:
+        one.say("is no `run`: a container that it uses may be left when it ends", "command")
+        return words
+    options, rest = _run_options(words[at + 1 :])
+    kept, dropped = list[str](), list[str]()
+    for name, given in options:
+        value = given or ""
+        if name in {"-t", "--tty", "-d", "--detach", "--cidfile", "--restart"}:
+            dropped += [name] if value != "false" else []
+            continue
+        if name in {"-e", "--env"}:
+            variable, assigned, literal = value.partition("=")
+            if assigned and (_is_secret(variable, literal) or _VARIABLE.search(literal)):
+                _set(one, variable, literal, "args")
+                value = variable
+            elif variable and not assigned and variable not in {*one.env, *one.secrets}:
+                one.pass_env.append(variable)
+        as_flag = name if given is None else f"{name}={value}"
+        kept += [as_flag] if name in _RUN_FLAGS else [name, value]
+    added = [] if {"-i", "--interactive"} & set(kept) else ["-i"]
+    without = f" and without {', '.join(dropped)}" if dropped else ""
+    held_by = f"runs with {' '.join([*_HELD[:3], *added])}{without}"
+    one.say(f"{held_by}: stdiod speaks with it, and removes its container", "command")
+    held = [word for word in _HELD if word not in kept]
+    return [*words[: at + 1], *held, *added, *kept, *rest]
+
+
+def _run_options(words: list[str]) -> tuple[list[tuple[str, str | None]], list[str]]:
+    """Return the options of `docker run` with their values, and the image and what follows it."""
+    found, rest = list[tuple[str, str | None]](), list(words)
+    while rest and rest[0].startswith("-") and rest[0] != "--":
+        word = rest.pop(0)
+        name, equals, value = word.partition("=")
+        if not name.startswith("--") and len(word) > len("-e"):  # -it is -i -t, -eA is -e A
+            tail = word[2:].removeprefix("=")
+            rest[:0] = [word[:2], f"-{tail}" if word[:2] in _RUN_FLAGS else tail]
+        elif equals or name in _RUN_FLAGS:
+            found.append((name, value if equals else None))
+        else:
+            found.append((name, rest.pop(0) if rest else ""))
+    return found, rest
+
+
+def _without_secrets(one: _Server, words: list[str]) -> list[str]:
+    """Return a command with variables in the places of its secrets."""
+    found, before = words[:1], ""
+    for word in words[1:]:
+        option, equals, value = _OPTION.findall(word)[0]
+        if option and not equals:
+            before = option
+            found.append(word)
+            continue
+        label, head = (option, f"{option}=") if equals else (before, "")
+        before = ""
+        inner = _LABELLED.match(value)  # NAME=value, `Authorization: value`
+        if inner and _SECRET_NAME.search(inner[1]):
+            label, head, value = inner[1], head + inner[0], value[inner.end() :]
+        label = label.strip("-").replace("-", "_")
+        if _is_secret(label, value):
+            label = label or ("URL" if "://" in value else "ARG")
+            name = f"{_variable(one.name)}_{_variable(label)}"
+            value = f"${{{_hidden(one, name, value, 'args')}}}"
+        found.append(f"{head}{value}")
     return found

@@ -1,8 +1,13 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
+import sys
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.cli.conftest import Run
 
@@ -13,76 +18,214 @@ def servers(path: Path, **of: Any) -> str:
     return str(path)
 
 
-def test_a_descriptor_is_written_for_each_server_and_the_rest_is_said(
-    run: Run, tmp_path: Path
+def transport(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text())["transport"]
+    return found
+
+
+def test_a_file_of_ten_kinds_of_server_is_imported_and_the_wrong_program_is_named(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("npx", "uvx", "docker", "python3"):
+        (programs / name).write_text("#!/bin/sh\n")
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    project = tmp_path / "project"
+    (project / "tools").mkdir(parents=True)
+    (project / "srv.py").write_text("")
+    (project / "tools" / "here").write_text("#!/bin/sh\n")
+    (project / "tools" / "here").chmod(0o755)
+    (project / ".env").write_text("OF_FILE=1\n")
     file = servers(
-        tmp_path / ".cursor" / "mcp.json",
-        here={"command": "true", "args": ["${workspaceFolder}"]},
-        far={"url": "https://x"},
-    )
+        project / ".cursor" / "mcp.json",
+        npx={"command": "npx", "args": ["-y", "x"]},
+        uvx={"command": "uvx", "args": ["x"]},
+        docker={"command": "docker", "args": ["run", "-it", "-e", "A_TOKEN=sk-hidden", "x"]},
+        python={"command": "python3", "args": ["srv.py"]},
+        here={"command": "./tools/here", "args": ["${workspaceFolder}"]},
+        off={"command": "missing-program", "disabled": True},
+        far={"url": "https://x/mcp", "headers": {"Authorization": "Bearer hidden"}},
+        defaults={"command": "python3", "args": ["srv.py", "${NOT_SET_ANYWHERE:-x}"]},
+        env={"command": "python3 srv.py ${env:OF_FILE}", "envFile": "${workspaceFolder}/.env"},
+        wrong={"command": "missing-program"},
+    )  # fmt: skip
     into = tmp_path / "new" / "modules"
     result = run("import", file, "--into", str(into))
     assert result.exit_code == 1
-    left_out = f"far: left out\n  {file}: /mcpServers/far/url: means HTTP"
-    assert f"here: {into / 'here.json'}\n{left_out}" in result.stdout
-    assert result.stderr == "1 of 2 servers imported\n"
-    assert [one.name for one in into.iterdir()] == ["here.json"]
-    assert json.loads((into / "here.json").read_text())["transport"]["command"][1] == str(tmp_path)
-    assert run("validate", str(into)).exit_code == 0
+    assert result.stderr == "10 of 10 servers imported, 1 cannot start\n"
+    assert result.stdout.endswith(f"\nnext: stdiod up {into}\n")
+    assert f"\noff: {into / 'off.json'} (disabled)\n" in result.stdout
+    last = result.stdout.split(f"wrong: {into / 'wrong.json'}\n")[1]
+    assert "there is no program 'missing-program' in its PATH" in last
+    assert "hidden" not in result.stdout + "".join(one.read_text() for one in into.glob("*.json"))
+    assert (into / "docker.env").read_text() == 'A_TOKEN="sk-hidden"\n'
+    assert stat.S_IMODE((into / "docker.env").stat().st_mode) == 0o600
+    assert transport(into / "here.json")["command"] == [f"{project}/tools/here", str(project)]
+    assert transport(into / "python.json")["cwd"] == str(project)
+    assert transport(into / "env.json")["env_file"] == [f"{project}/.env"]
+    again = servers(project / ".mcp.json", off={"command": "missing-program", "disabled": True})
+    assert run("import", again, "--into", str(tmp_path / "off")).exit_code == 0
 
 
 def test_what_is_there_is_not_overwritten_unless_that_is_asked_for(
     run: Run, tmp_path: Path
 ) -> None:
-    file = servers(tmp_path / "mcp.json", here={"command": "x"})
-    path = tmp_path / "here.json"
-    path.write_text("mine")
+    file = servers(tmp_path / "mcp.json", here={"command": "true", "env": {"KEY": 'a"$b\\\nc'}})
+    path, env = tmp_path / "here.json", tmp_path / "here.env"
+    path.symlink_to(tmp_path / "nowhere")
     result = run("import", file, "--into", str(tmp_path), "--json")
     [entry] = json.loads(result.stdout)["servers"]
     assert (result.exit_code, entry["written"]) == (1, None)
-    assert "--force" in entry["remarks"][0]
+    assert "--force" in entry["remarks"][-1]
     assert run("import", file, "--into", str(tmp_path), "--force", "--dry-run").exit_code == 0
-    assert path.read_text() == "mine"
+    assert not env.exists()
+    assert not path.exists()
     assert run("import", file, "--into", str(tmp_path), "--force").exit_code == 0
     assert json.loads(path.read_text())["name"] == "here"
+    assert env.read_text() == 'KEY="a\\"\\$b\\\\\\nc"\n'
+    assert not (tmp_path / "nowhere").exists()
 
 
-def test_a_file_that_is_none_is_named(run: Run, tmp_path: Path) -> None:
-    for text, words in (
-        ("{}", "mcpServers"),
-        ("{", "the JSON ends"),
-        ('{\n  // one\n  "a": }', "line 3 column 8"),
-        ("{\n  /* two", "line 2 column 3"),
-        ('{"a": 1, "a": 2}', "more than once"),
-    ):
-        path = tmp_path / "x.json"
-        path.write_text(text)
-        result = run("import", str(path))
-        assert result.exit_code == 1
-        assert words in result.stderr
+def test_a_dry_run_writes_nothing_and_tells_what_cannot_start(run: Run, tmp_path: Path) -> None:
+    file = servers(tmp_path / "mcp.json", here={"command": "missing-program"})
+    result = run("import", file, "--into", str(tmp_path / "new"), "--dry-run", "--json")
+    said = json.loads(result.stdout)
+    assert (result.exit_code, said["ok"], said["next"]) == (1, False, None)
+    assert "missing-program" in said["servers"][0]["remarks"][-1]
+    assert str(tmp_path / "new" / "here.json") in said["servers"][0]["remarks"][-1]
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("server", "words"),
+    [
+        ({"command": "true", "args": ["${NOT_SET_ANYWHERE}"]}, "needs NOT_SET_ANYWHERE"),
+        ({"command": "true", "env": {"A": "${input:not-set-anywhere}"}}, "needs NOT_SET_ANYWHERE"),
+        ({"command": "true", "cwd": "missing"}, "missing is not there"),
+        ({"command": sys.executable, "args": ["missing.py"]}, "missing.py, which is not there"),
+        ({"command": "true", "envFile": "/dev/zero"}, "/dev/zero is not a regular file"),
+        ({"command": "true", "envFile": "fifo"}, "fifo is not a regular file"),
+        ({"command": "true", "envFile": "."}, "Is a directory"),
+        ({"command": "true", "envFile": "dangling"}, "dangling cannot be read"),
+        ({"command": "true", "envFile": "large"}, "large is larger than"),
+        (
+            {"command": "true", "args": ["x"], "env": {"A": "${X:-${Y}}"}},
+            "whose default is a variable",
+        ),
+    ],
+    ids=str,
+)
+def test_why_a_server_cannot_start_is_named(
+    run: Run, tmp_path: Path, server: Any, words: str
+) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "dangling").symlink_to("nowhere")
+    (tmp_path / "large").write_bytes(b"#" * ((1 << 20) + 1))
+    file = servers(tmp_path / "mcp.json", good={"command": "true"}, bad=server)
+    result = run("import", file, "--into", str(tmp_path / "new"), "--json")
+    good, bad = json.loads(result.stdout)["servers"]
+    assert result.exit_code == 1
+    assert good["ok"] is True
+    assert words in bad["remarks"][-1]
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"{}", "has no servers: no mcpServers"),
+        (b"", "is empty"),
+        (b"{", "the JSON ends"),
+        (b'{\n  // one\n  "a": }', "line 3 column 8"),
+        (b"{\n  /* two", "line 2 column 3"),
+        (b'{"a": 1, "a": 2}', "more than once"),
+        (b'{"a": "\xff"}', "is not UTF-8: byte 0xff"),
+        ('{"a": 1}'.encode("utf-16"), "is UTF-16"),
+        (b"[" * 5000, "is nested more than"),
+        (b"[mcp_servers.x]\ncommand = \n", "line 2, column 11"),
+        (b"[mcp_servers.x]\n[mcp_servers.x]\n", "line 2"),
+        (b"[mcp_servers.x]\na = '\xff'\n", "is not UTF-8: line 2, byte 0xff"),
+        (b" " * (10 * 1024 * 1024 + 1), "is larger than"),
+        ("fifo", "is not a regular file"),
+        ("/dev/zero", "is not a regular file"),
+        ("folder", "Is a directory"),
+        ("dangling", "cannot be read: No such file"),
+    ],
+    ids=lambda one: repr(one)[:40],
+)
+def test_a_file_that_is_none_is_named(
+    run: Run, tmp_path: Path, data: bytes | str, words: str
+) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "dangling").symlink_to("nowhere")
+    (tmp_path / "folder").mkdir()
+    path = tmp_path / (data if isinstance(data, str) else "x.json")
+    if isinstance(data, bytes):
+        path.write_bytes(data)
+    result = run("import", str(path))
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"Error: {path}: ")
+    assert words in result.stderr
 
 
 def test_comments_and_trailing_commas_are_read_and_what_looks_like_one_in_a_text_is_kept(
-    run: Run, tmp_path: Path
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("KEY", "x")
     path = tmp_path / ".vscode" / "mcp.json"
     path.parent.mkdir()
-    (tmp_path / ".env").write_text("LEVEL=7\n")
-    path.write_text("""{
+    path.write_text("""\ufeff{
       // the servers
       "inputs": [{"id": "key", "type": "promptString", "password": true,},],
       "servers": {
         "a": {
           "command": "true", /* of
           two lines */ "args": ["http://x/*y*/", "a,]", "\\"//"],
-          "env": {"KEY": "${input:key}"}, "envFile": "${workspaceFolder}/.env",
+          "env": {"KEY": "${input:key}"},
         },
       },
     }""")
     result = run("import", str(path), "--into", str(tmp_path / "new"))
     assert result.exit_code == 0
-    transport = json.loads((tmp_path / "new" / "a.json").read_text())["transport"]
-    assert transport["command"] == ["true", "http://x/*y*/", "a,]", '"//']
-    assert (transport["env"], transport["pass_env"]) == ({"LEVEL": "7"}, ["KEY"])
-    assert f"{path}: /servers/a/env/KEY: is asked for there: set KEY" in result.stdout
+    found = transport(tmp_path / "new" / "a.json")
+    assert found["command"] == ["true", "http://x/*y*/", "a,]", '"//']
+    assert (found["cwd"], found["pass_env"]) == (str(tmp_path), ["KEY"])
+    assert "/servers/a/env/KEY: is asked for there: set KEY" in result.stdout
+
+
+def test_the_toml_of_codex_is_read(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_bytes(
+        b'model = "x"\r\nday = 2026-01-01\r\n[mcp_servers."a.b"]\r\ncommand = "true"\r\n'
+        b'env_vars = ["HOME", "NOT_SET_ANYWHERE"]\r\n'
+        b'[mcp_servers."a.b".env]\r\nTOKEN = "hidden"\r\n'
+        b'[mcp_servers.off]\r\ncommand = "x"\r\nenabled = false\r\n'
+    )
+    result = run("import", str(path), "--into", str(tmp_path / "new"))
+    assert result.exit_code == 0
+    assert transport(tmp_path / "new" / "a.b.json")["pass_env"] == ["HOME?", "NOT_SET_ANYWHERE?"]
+    assert json.loads((tmp_path / "new" / "off.json").read_text())["enabled"] is False
+
+
+@pytest.mark.parametrize(
+    ("file", "folder"),
+    [
+        ("p/.mcp.json", "p"),
+        ("p/.vscode/mcp.json", "p"),
+        ("p/.junie/mcp/mcp.json", "p"),
+        ("p/servers.json", "p"),
+        ("home/.cursor/mcp.json", "home"),
+        ("home/.config/zed/settings.json", "home"),
+        ("home/.claude.json", "home"),
+        ("home/p/.mcp.json", "home/p"),
+        ("home/p/.codex/config.json", "home/p"),
+    ],
+)
+def test_a_server_runs_in_the_folder_that_its_file_is_about(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, folder: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    path = servers(tmp_path / file, a={"command": "true"})
+    assert run("import", path, "--into", str(tmp_path / "new")).exit_code == 0
+    assert transport(tmp_path / "new" / "a.json")["cwd"] == str(tmp_path / folder)

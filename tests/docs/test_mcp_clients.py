@@ -32,9 +32,8 @@ def test_an_entry_is_one_that_stdiod_understands_at_a_glance(
     page: str, block: Block, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STDIOD_SOCKET", "/s")
-    found = servers_of(json.loads(block.text))
-    assert found is not None
-    [(name, entry)] = found[1].items()
+    [found] = servers_of(json.loads(block.text))
+    [(name, entry)] = found.by_name.items()
     assert name == entry["command"] == "stdiod"
     verb, *words = entry["args"]
     assert verb == "mcp"

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path, PurePath
+import os
+import re
+import shlex
+import shutil
+import tomllib
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from supervisor.cli.exit_status import NO
-from supervisor.cli.options import example, with_json
+from supervisor.cli.options import UNSEEN_PATH, example, with_json
 from supervisor.cli.quantities import count
 from supervisor.cli.results import print_json
 from supervisor.cli.terminal import one_line
@@ -17,12 +23,20 @@ from supervisor.cli.terminal import one_line
 if TYPE_CHECKING:
     from supervisor.policy.mcp_servers_file import Imported
 
-PROJECT_FOLDERS = (".vscode", ".cursor")
-"""A file in one of these is about the folder above."""
+PROJECT_FOLDERS = (
+    *(".vscode", ".cursor", ".roo", ".zed", ".gemini", ".junie", ".kiro", ".amazonq", ".warp"),
+    *(".codex", ".claude", ".continue", ".opencode"),
+)
+"""A file in one of these, or in a folder of it, is about the folder above."""
+
+FILE_BYTES = 10 << 20
+ENV_FILE_BYTES = 1 << 20
+ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "$": r"\$", "\n": r"\n", "\r": r"\r"})
+"""How an env file writes these between double quotes."""
 
 
 @click.command("import", epilog=example("import ~/.cursor/mcp.json --into modules"))
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=UNSEEN_PATH)
 @click.option(
     "--into",
     type=click.Path(file_okay=False, path_type=Path),
@@ -36,68 +50,128 @@ PROJECT_FOLDERS = (".vscode", ".cursor")
 def import_servers(*, file: Path, into: Path, force: bool, dry_run: bool, as_json: bool) -> None:
     """Write a descriptor for each MCP server in FILE.
 
-    FILE is a file of Claude Desktop, Cursor or VS Code (mcpServers, servers); it may have comments
-    and trailing commas. Anything that looks like a secret is not copied: set it in the daemon's
-    environment. Exits with 1 if a server was left out.
+    FILE is a file of Claude, Cursor, VS Code, Codex, Zed, OpenCode, Gemini CLI or any other client
+    whose servers stand under mcpServers. What looks like a secret goes to a file NAME.env beside
+    the descriptor. Exits with 1 if a server that is not disabled could not start.
     """
-    from protocol.json_document import read_document
-    from protocol.jsonc import plain_json
     from supervisor.policy.mcp_servers_file import Surroundings, imported, servers_of
 
-    document = read_document(plain_json(file.read_bytes()))
-    if isinstance(document, list):
-        raise click.ClickException(f"{one_line(str(file))}: {document[0]}")
-    found = servers_of(document)
-    if found is None:
-        raise click.ClickException(
-            f'{one_line(str(file))}: has no "mcpServers", and no "servers" either'
-        )
-    told = [
-        _write(one, into, force=force, dry_run=dry_run)
-        for one in imported(*found, Surroundings(_project_of(file), Path.home(), _text))
-    ]
-    left_out = sum(one["written"] is None for one in told)
+    places = servers_of(_document(file))
+    if not places:
+        words = "has no servers: no mcpServers, servers, context_servers, mcp or [mcp_servers.NAME]"
+        raise click.ClickException(f"{one_line(str(file))}: {words}")
+    folder = _folder_of(Path(os.path.abspath(file)))  # noqa: PTH100 - links stay
+    around = Surroundings(folder, Path.home(), lambda command: bool(shutil.which(command)))
+    found = list(imported(places, around))
+    try:
+        told = [_write(one, into, force=force, dry_run=dry_run) for one in found]
+    except OSError as error:
+        raise click.ClickException(f"{one_line(str(into))}: {error.strerror}") from None
+    cannot = sum(one["enabled"] and not one["ok"] for one in told)
+    written = sum(one["written"] is not None for one in told)
+    following = f"stdiod up {shlex.quote(str(into))}" if written and not dry_run else None
     if as_json:
-        print_json({"ok": not left_out, "servers": told})
+        print_json({"ok": not cannot, "servers": told, "next": following})
     else:
-        _print(file, told, left_out, dry_run=dry_run)
-    if left_out:
+        for one in told:
+            off = " (disabled)" if one["written"] and not one["enabled"] else ""
+            click.echo(f"{one_line(one['name'])}: {one_line(one['written'] or 'left out')}{off}")
+            for words in one["remarks"]:
+                click.echo(f"  {one_line(f'{file}: {words}')}")
+        verb = "would be imported" if dry_run else "imported"
+        more = f", {cannot} cannot start" if cannot else ""
+        click.echo(f"{written} of {count(len(told), 'server')} {verb}{more}", err=True)
+        if following:
+            click.echo(f"next: {one_line(following)}")
+    if cannot:
         raise click.exceptions.Exit(NO)
 
 
-def _project_of(file: Path) -> Path:
-    folder = file.absolute().parent
-    return folder.parent if folder.name in PROJECT_FOLDERS else folder
+def _document(file: Path) -> Any:
+    from protocol.json_document import read_document
+    from protocol.jsonc import plain_json
+    from supervisor.runtime.files.whole_file import UnreadableError, read_whole
 
-
-def _text(path: PurePath) -> str | None:
     try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError, ValueError):
-        return None
+        data = read_whole(file, FILE_BYTES, "file of servers")
+        if file.suffix == ".toml" or re.search(rb"^\s*\[mcp_servers", data, re.MULTILINE):
+            toml = tomllib.loads(data.decode("utf-8-sig").replace("\r\n", "\n"))
+            return json.loads(json.dumps(toml, default=str))
+        document = read_document(plain_json(data))
+        if isinstance(document, dict):
+            return document
+        words = str(document[0])
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        words = f"is not UTF-8: line {line}, byte 0x{error.object[error.start]:02x}"
+    except (UnreadableError, ValueError, RecursionError) as error:
+        words = str(error)
+    raise click.ClickException(f"{one_line(str(file))}: {one_line(words)}")
+
+
+def _folder_of(file: Path) -> Path:
+    """Return the folder that a file's servers run in: the project's, the user's or the file's."""
+    home = Path.home()
+    near = (file.parent, file.parent.parent)
+    projects = [folder.parent for folder in near if folder.name in PROJECT_FOLDERS]
+    of_user = file.is_relative_to(home) and file.relative_to(home).parts[0].startswith(".")
+    return [*projects, home if of_user and file.name != ".mcp.json" else file.parent][0]
 
 
 def _write(one: Imported, into: Path, *, force: bool, dry_run: bool) -> dict[str, Any]:
-    """Write a descriptor, and return what is said of it."""
-    path = into / f"{one.name}.json"
-    remarks = [str(remark) for remark in one.remarks]
+    """Write the files of a server, and return what is said of it."""
+    path, env_path = into / f"{one.name}.json", into / f"{one.name}.env"
+    told: dict[str, Any] = {
+        "name": one.name,
+        "written": None,
+        "enabled": one.enabled,
+        "ok": False,
+        "remarks": [str(remark) for remark in one.remarks],
+    }
     if one.descriptor is None:
-        return {"name": one.name, "written": None, "remarks": remarks}
-    if path.exists() and not force:
-        words = f"{path} already exists; --force overwrites it"
-        return {"name": one.name, "written": None, "remarks": [*remarks, words]}
-    if not dry_run:
-        into.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(one.descriptor, indent=2, ensure_ascii=False)
-        path.write_text(f"{text}\n", encoding="utf-8")
-    return {"name": one.name, "written": str(path), "remarks": remarks}
+        return told
+    secrets = dict.fromkeys(one.secrets, "x") if dry_run else one.secrets
+    env = "".join(f'{name}="{value.translate(ESCAPED)}"\n' for name, value in secrets.items())
+    descriptor = f"{json.dumps(one.descriptor, indent=2, ensure_ascii=False)}\n"
+    # The secrets first: a daemon that watches the directory starts what it finds.
+    files = [*([(env_path, env, 0o600)] if env else []), (path, descriptor, 0o666)]
+    for file, _, _ in files:
+        if os.path.lexists(file) and not force:
+            told["remarks"].append(f"{file} already exists; --force overwrites it")
+            return told
+    told["written"] = str(path)
+    with TemporaryDirectory() as scratch:
+        folder = Path(scratch) if dry_run else into
+        folder.mkdir(parents=True, exist_ok=True)
+        for file, text, mode in files:
+            temporary = folder / f".{file.name}.{os.getpid()}"
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            with open(os.open(temporary, flags, mode), "w", encoding="utf-8") as out:  # noqa: PTH123
+                out.write(text)
+            temporary.replace(folder / file.name)
+        problems = _problems(one, folder / path.name)
+    told["ok"] = not problems
+    told["remarks"] += [words.replace(scratch, str(into)) for words in problems]
+    return told
 
 
-def _print(file: Path, told: list[dict[str, Any]], left_out: int, *, dry_run: bool) -> None:
-    for one in told:
-        where = one["written"] or "left out"
-        click.echo(f"{one_line(one['name'])}: {one_line(where)}")
-        for remark in one["remarks"]:
-            click.echo(f"  {one_line(f'{file}: {remark}')}")
-    verb = "would be imported" if dry_run else "imported"
-    click.echo(f"{len(told) - left_out} of {count(len(told), 'server')} {verb}", err=True)
+def _problems(one: Imported, path: Path) -> list[str]:
+    """Return why a server that was written would not start: variables, files, and `validate`."""
+    from supervisor.cli.checked import check
+    from supervisor.runtime.files.whole_file import UnreadableError, read_whole
+
+    found, texts = [], ""
+    transport = one.descriptor["transport"] if one.descriptor else {}
+    for file in filter(os.path.isabs, transport.get("env_file", ())):
+        try:
+            texts += read_whole(Path(file), ENV_FILE_BYTES, "env file").decode(errors="replace")
+        except UnreadableError as error:
+            found.append(f"{file} {error}")
+    for name in one.needs:
+        in_file = re.search(rf"^\s*(?:export\s+)?{re.escape(name)}\s*=", texts, re.MULTILINE)
+        if name not in os.environ and not in_file:
+            found.append(f"needs {name}, which is not set: set it where the daemon is started")
+    if not found:
+        [checked] = check([path]).descriptors
+        found = [f"{path}: {problem}" for problem in checked.problems]
+    return found
