@@ -240,7 +240,7 @@ class Conversation:
 
     def _receive_lines(self, lines: list[Line]) -> None:
         for number, line in enumerate(lines):
-            if self._inbox.empty and not self._must_wait:
+            if not (self._inbox.held_bytes or self._must_wait):  # a batch may wait by now
                 self._serve_line(line)
                 continue
             # A chunk may hold as many lines as bytes: those that wait are not looked into.
