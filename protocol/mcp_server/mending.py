@@ -25,18 +25,18 @@ from protocol.frames import encode
 from protocol.plain_schema import TYPES
 from protocol.problem import described, literal, quoted
 
-MEMBERS: dict[Any, dict[str, tuple[Kind, bool]]] = {}
+MEMBERS: dict[Any, dict[str, tuple[JsonType, bool]]] = {}
 """The members of each shape, and whether they are needed."""
 
 
-class Kind:
+class JsonType:
     """A type, taken apart."""
 
     def __init__(self, of: Any) -> None:
         self._whole = of
         self.otherwise = next(filter(callable, getattr(of, "__metadata__", ())), None)
         of = of if self.otherwise is None else of.__origin__
-        self.item = Kind(get_args(of)[0]) if get_origin(of) is list else None
+        self.item = JsonType(get_args(of)[0]) if get_origin(of) is list else None
         self.shapes = [one for one in get_args(of) or (of,) if one in MEMBERS]
 
     @cached_property
@@ -52,7 +52,7 @@ def _shape(name: str, needed: Any, *, tag: Any = None, check: Any = None, **opti
     own: Any = {"tag": tag, "tag_field": tag and "type", "rename": names, "module": __name__}
     own["namespace"] = None if check is None else {"__post_init__": check}
     shape = msgspec.defstruct(name, fields, kw_only=True, **own)
-    MEMBERS[shape] = {one: (Kind(of), one in needed) for one, of in (needed | optional).items()}
+    MEMBERS[shape] = {one: (JsonType(of), one in needed) for one, of in (needed | optional).items()}
     return shape
 
 
@@ -102,22 +102,24 @@ _ARGUMENT = _shape("Argument", {"name": str}, title=str, description=str, requir
 _ENTRY: Any = {"title": str, "description": str, "icons": _list[_ICON], "_meta": dict}
 _TEMPLATE = {**_ENTRY, "mimeType": str, "annotations": _NOTES}
 _RESOURCE = {**_TEMPLATE, "size": int}
-PROMPT = Kind(_shape("Prompt", {}, **_ENTRY, arguments=_list[_ARGUMENT]))
-TEMPLATE = Kind(_shape("Template", {"name": _NAME}, **_TEMPLATE))
-RESOURCE = Kind(_shape("Resource", {"name": _NAME}, **_RESOURCE))
+PROMPT = JsonType(_shape("Prompt", {}, **_ENTRY, arguments=_list[_ARGUMENT]))
+TEMPLATE = JsonType(_shape("Template", {"name": _NAME}, **_TEMPLATE))
+RESOURCE = JsonType(_shape("Resource", {"name": _NAME}, **_RESOURCE))
 
 _PROPERTIES: Any = Annotated[dict[str, dict[str, Any] | bool], partial(_properties, {})]
 _OBJECT: Any = Annotated[Literal["object"], lambda *_: "object"]
 _TOP: Any = {"properties": _PROPERTIES, "required": list[str], "$schema": str}
 _INPUT: Any = Annotated[_shape("Input", {"type": _OBJECT}, **_TOP), lambda *_: {"type": "object"}]
 _TOOL: Any = {"outputSchema": dict, "annotations": _BEHAVIOUR, "execution": _EXECUTION}
-TOOL = Kind(_shape("Tool", {"inputSchema": _INPUT}, **_ENTRY, **_TOOL))
+TOOL = JsonType(_shape("Tool", {"inputSchema": _INPUT}, **_ENTRY, **_TOOL))
 
 _OLDER: Any = Annotated[
     dict[str, dict[str, Any]], partial(_properties, {True: {}, False: {"not": {}}})
 ]
 _OLDER_SCHEMA = _shape("OlderSchema", {"type": Literal["object"]}, properties=_OLDER)
-OLDER_TOOL = Kind(_shape("OlderTool", {}, inputSchema=_OLDER_SCHEMA, outputSchema=_OLDER_SCHEMA))
+_OLDER_TOOL = JsonType(
+    _shape("OlderTool", {}, inputSchema=_OLDER_SCHEMA, outputSchema=_OLDER_SCHEMA)
+)
 """What a tool that fits `TOOL` has to be before 2026-07-28."""
 
 # Results, by the method.
@@ -126,7 +128,7 @@ OLDER_TOOL = Kind(_shape("OlderTool", {}, inputSchema=_OLDER_SCHEMA, outputSchem
 def _block(value: Any, _: str) -> Any:
     if isinstance(value, dict) and "type" not in value and "text" in value:
         return {"type": "text", **value}
-    return UNSET if value is None else {"type": "text", "text": _text(value)}
+    return UNSET if value in (None, UNSET) else {"type": "text", "text": _text(value)}
 
 
 def _contents(value: Any, _: str) -> Any:
@@ -161,17 +163,19 @@ _BLOCK: Any = Annotated[
 _ROLE: Any = Annotated[Literal["user", "assistant"], lambda *_: "user"]
 _MESSAGE: Any = Annotated[
     _shape("Message", {"role": _ROLE, "content": _BLOCK}),
-    lambda value, _: UNSET if isinstance(value, dict) else {"content": value},
+    lambda value, _: UNSET if isinstance(value, dict | None) else {"content": value},
 ]
 _VALUES: Any = _shape("Values", {"values": _listed(str)}, total=int, hasMore=bool)
 _COMPLETION: Any = Annotated[_VALUES, lambda *_: {"values": []}]
 _TASK: Any = {"progressToken": str | int, "io.modelcontextprotocol/related-task": dict}
 _META: Any = {"_meta": _shape("Meta", {}, **_TASK)}
 RESULTS = {
-    "tools/call": Kind(_shape("Called", {"content": _listed(_BLOCK)}, isError=bool, **_META)),
-    "prompts/get": Kind(_shape("Got", {"messages": _listed(_MESSAGE)}, description=str, **_META)),
-    "resources/read": Kind(_shape("Read", {"contents": _listed(_CONTENTS)}, **_META)),
-    "completion/complete": Kind(_shape("Completed", {"completion": _COMPLETION}, **_META)),
+    "tools/call": JsonType(_shape("Called", {"content": _listed(_BLOCK)}, isError=bool, **_META)),
+    "prompts/get": JsonType(
+        _shape("Got", {"messages": _listed(_MESSAGE)}, description=str, **_META)
+    ),
+    "resources/read": JsonType(_shape("Read", {"contents": _listed(_CONTENTS)}, **_META)),
+    "completion/complete": JsonType(_shape("Completed", {"completion": _COMPLETION}, **_META)),
 }
 
 # JSON Schema, as far as clients have to compile it: they do so with each output schema (ajv,
@@ -200,7 +204,7 @@ def _can_be_compiled(schema: Any) -> None:
         raise ValueError("nullable without a type")
 
 
-def _json_schema(name: str, items: str, dialects: str) -> Any:
+def _json_schema(name: str, items: str) -> Any:
     one, number, types = f"{name} | bool", int | float, Literal[TYPES]
     many, named = f"list[{one}]", f"dict[str, {one}]"
     return _shape(
@@ -221,20 +225,19 @@ def _json_schema(name: str, items: str, dialects: str) -> Any:
         **dict.fromkeys(("$id", "$anchor", "$ref", "$dynamicRef", "format", "pattern"), str),
         **dict.fromkeys(("dependencies", "dependentRequired"), dict),
         **dict.fromkeys(("uniqueItems", "nullable"), bool),
-        **{"$schema": Annotated[str, msgspec.Meta(pattern=dialects)]},
         required=list,
     )
 
 
-_HOST = r"^https?://json-schema\.org"
-Newest = _json_schema("Newest", "", rf"{_HOST}/draft/2020-12/schema#?$")
-Older = _json_schema("Older", " | list[Older | bool]", rf"{_HOST}/draft(-0[67]|/2019-09)/schema#?$")
+Newest = _json_schema("Newest", "")
+Older = _json_schema("Older", " | list[Older | bool]")
 """Before 2020-12, where `items` may be those of a tuple."""
 
+_DIALECT = re.compile(r"(https?://json-schema\.org/draft(-0[67]|/20(19-09|20-12))/schema#?)?")
 _REFERENCE = re.compile(rb'"\$(ref|id|anchor)":("(?:[^"\\]|\\.)*+")')
 
 
-def _fits(value: Any, kind: Kind) -> bool:
+def _fits(value: Any, kind: JsonType) -> bool:
     try:
         msgspec.convert({"value": value}, kind.whole)
     except (msgspec.ValidationError, RecursionError):
@@ -242,7 +245,7 @@ def _fits(value: Any, kind: Kind) -> bool:
     return True
 
 
-def mended(value: Any, kind: Kind, uri: str = "") -> Any:
+def mended(value: Any, kind: JsonType, uri: str = "") -> Any:
     """Return a value as a kind has it, or UNSET; `uri` is what was to be read."""
     if _fits(value, kind):
         return value
@@ -252,15 +255,17 @@ def mended(value: Any, kind: Kind, uri: str = "") -> Any:
     return _mended_inside(kind.otherwise(value, uri), kind, uri) if kind.otherwise else UNSET
 
 
-def _mended_inside(value: Any, kind: Kind, uri: str) -> Any:
+def _mended_inside(value: Any, kind: JsonType, uri: str) -> Any:
     if isinstance(value, list) and kind.item is not None:
         each = (mended(one, kind.item, uri) for one in value)
         return [one for one in each if one is not UNSET]
     if not isinstance(value, dict) or not kind.shapes:
         return value
-    found, uri = dict(value), uri or str(value.get("uri", value.get("uriTemplate", "")))
+    found = dict(value)
     for shape in kind.shapes:
         if shape.__struct_config__.tag in (None, value.get("type")):
+            if "name" in MEMBERS[shape]:  # which its own URI has
+                uri = str(value.get("uri", value.get("uriTemplate", "")))
             for name, (of, is_needed) in MEMBERS[shape].items():
                 if is_needed or name in value:
                     found[name] = mended(value.get(name, UNSET), of, uri)
@@ -284,7 +289,7 @@ def changes(before: Any, after: Any, at: str = "") -> Iterator[str]:
         yield f"'{at}' is {literal(before)} and is left out{f': {why}' if why else ''}"
 
 
-def strict_definition(entry: dict[str, Any], kind: Kind) -> dict[str, Any]:
+def strict_definition(entry: dict[str, Any], kind: JsonType) -> dict[str, Any]:
     """Return a definition as clients of the newest revision take it."""
     found: dict[str, Any] = mended(entry, kind)
     if kind is TOOL and "outputSchema" in found and output_fault(found["outputSchema"]):
@@ -292,11 +297,19 @@ def strict_definition(entry: dict[str, Any], kind: Kind) -> dict[str, Any]:
     return found
 
 
+def older_definition(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return a definition of the newest revision as the older ones have it."""
+    found: dict[str, Any] = mended(entry, _OLDER_TOOL)
+    return found
+
+
 def output_fault(output: dict[str, Any]) -> str | None:
     """Return why clients cannot compile an output schema, as a clause; None if they can."""
-    dialect = Newest if "2020-12" in str(output.get("$schema", "2020-12")) else Older
+    dialect = output.get("$schema", "")
+    if not isinstance(dialect, str) or not _DIALECT.fullmatch(dialect):
+        return f"no client knows the dialect {literal(dialect)}"
     try:
-        msgspec.convert(output, dialect)
+        msgspec.convert(output, Newest if "2020" in dialect or not dialect else Older)
         found = [
             (kind, msgspec.json.decode(one)) for kind, one in _REFERENCE.findall(encode(output))
         ]

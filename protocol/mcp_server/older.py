@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from protocol.dialects.mcp.greeting import MODERN
-from protocol.mcp_server.mending import OLDER_TOOL, mended
+from protocol.mcp_server.mending import older_definition
 
 _SINCE = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
 
@@ -37,7 +37,7 @@ def result_for(revision: str, result: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def definition_for(revision: str, definition: dict[str, Any]) -> dict[str, Any]:
     """Return a definition, mended before, as a revision has it."""
-    return definition if revision == MODERN else mended(definition, OLDER_TOOL)
+    return definition if revision == MODERN else older_definition(definition)
 
 
 def _message(revision: str, message: Any) -> Any:

@@ -14,10 +14,17 @@ from typing import Any
 import msgspec
 
 from protocol.descriptor.model import Descriptor
-from protocol.dialects.mcp.greeting import Agreed
+from protocol.dialects.mcp.greeting import MODERN, Agreed
 from protocol.frames import encode
-from protocol.mcp_server.mending import PROMPT, RESOURCE, TEMPLATE, TOOL, changes, strict_definition
-from protocol.mcp_server.older import definition_for
+from protocol.mcp_server.mending import (
+    PROMPT,
+    RESOURCE,
+    TEMPLATE,
+    TOOL,
+    changes,
+    older_definition,
+    strict_definition,
+)
 from protocol.plain_args import plain_acceptance
 from protocol.problem import described, quoted
 from protocol.weight import is_deeper
@@ -281,7 +288,7 @@ class ServerLists:
     def _look_for_odd_fields(self, name: str, listing: _Listing, entry: dict[str, Any]) -> None:
         named = entry[LISTS[name].named_by]
         newest = strict_definition(entry, LISTS[name].of)
-        found = definition_for(self.agreed.revision, newest)
+        found = newest if self.agreed.revision == MODERN else older_definition(newest)
         if name == TOOLS:
             listing.tools[named] = found
         if newest is not entry or len(found) < len(entry):

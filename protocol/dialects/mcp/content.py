@@ -99,9 +99,8 @@ class Unpacking:
 
     def _messages(self, message: Any) -> list[Any]:
         """Return a message for each of its blocks: there is to be but one."""
-        if not isinstance(message, dict):
-            return [message]
-        return [{**message, "content": self._block(one)} for one in as_list(message.get("content"))]
+        said = message if isinstance(message, dict) else {"content": message}
+        return [{**said, "content": self._block(one)} for one in as_list(said.get("content"))]
 
     def _block(self, block: Any) -> Any:
         block = _present(block)
