@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shlex
 from pathlib import Path
@@ -53,15 +52,11 @@ def daemon_of(data_dir: Path | None = None) -> int | None:
 
 
 def control_sockets(data_dir: Path) -> list[Path]:
-    """Return where the daemon that holds a data directory listens, if one does.
-
-    Raises `NoDaemonError` if that is another user's.
-    """
-    with contextlib.suppress(OSError):
-        owner = (data_dir / "instances.lock").stat().st_uid
-        if owner != os.geteuid():
-            words = f"{data_dir} is in use by user {owner}; $STDIOD_DATA_DIR can name another"
-            raise NoDaemonError(words)
+    """Return where the daemon that holds a data directory listens; `NoDaemonError` if not ours."""
+    lock = data_dir / "instances.lock"
+    if os.access(data_dir, os.X_OK) and lock.exists() and lock.stat().st_uid != os.geteuid():
+        words = f"{data_dir} is in use by user {lock.stat().st_uid}"
+        raise NoDaemonError(f"{words}; STDIOD_DATA_DIR can name another directory")
     pid = daemon_of(data_dir)
     return [] if pid is None else [one for one in listens_on(pid) if one.name != "http.sock"]
 

@@ -17,7 +17,6 @@ from supervisor.cli.exit_status import NO, NoDaemonError, NoError, interruption
 from supervisor.cli.many_modules import chosen, in_turn, with_modules
 from supervisor.cli.options import MODULE, example, with_json, with_socket
 from supervisor.cli.results import end_with_failure, print_json, tell_failure
-from supervisor.cli.status_table import note
 from supervisor.cli.terminal import one_line, state_word
 from supervisor.cli.trouble import in_trouble
 
@@ -110,80 +109,66 @@ def _sentence(module: dict[str, Any]) -> str:
 def enable(ctx: click.Context, *, modules: tuple[str, ...], socket: Path) -> None:
     """Write into the descriptor of each MODULE whether it is used, and have that done.
 
-    `disable` writes `"enabled": false`: the module is stopped, and left out whoever starts a
-    daemon; `enable` undoes that. MODULE is a name, or the path of a descriptor. Exits with 1 if a
-    descriptor cannot be changed (then none is), or a module does not get ready.
+    `disable` writes `"enabled": false`: it is stopped, and left out whoever starts a daemon, until
+    `enable`. MODULE is a name, or the path of a descriptor. Exits with 1 if a descriptor cannot be
+    changed (then none is), or a module does not get ready.
     """
-    from protocol.descriptor.loading import DescriptorError, parse_descriptor
+    from protocol.descriptor.loading import DescriptorError
     from protocol.problem import did_you_mean
-    from supervisor.runtime.files.directory import MissingDirectoryError, read_bytes
+    from supervisor.runtime.files.directory import MissingDirectoryError, read_descriptor
     from supervisor.runtime.files.sources import scan
 
     enabled, client, directories = ctx.info_name == "enable", None, configured.directories(ctx)
     with contextlib.suppress(NoDaemonError):
         client = ctx.with_resource(DaemonClient(socket))
         directories = tuple(map(Path, client.known("status").result["daemon"]["directories"]))
-    edits: dict[Path, bytes] = {}
-    names: list[str] = []
+    where = f"in {', '.join(map(str, directories))}" if directories else "known; name its file"
+    edits: dict[str, tuple[Path, bytes]] = {}
     try:
         found = scan(directories)
         known = {one.name: Path(one.source) for one in found.descriptors}
+        bad = "".join(f"\n{one.descriptor}: {one.reason}" for one in found.quarantined)
         for word in modules:
             if "/" not in word and word not in known:
-                where = (
-                    ", ".join(map(str, directories))
-                    or "no directory: no daemon runs, name its file"
-                )
-                words = f"there is no module {one_line(word)} in {where}{did_you_mean(word, known)}"
-                bad = [f"{one.descriptor}: {one.reason}" for one in found.quarantined]
-                raise NoError("\n".join([words, *bad]))
+                raise NoError(f"no module {word} is {where}{did_you_mean(word, known)}{bad}")
             path = known.get(word) or Path(word)
-            data = read_bytes(path)
-            descriptor = parse_descriptor(data, str(path.absolute()))
-            names.append(descriptor.name)
+            name, data = read_descriptor(path).name, path.read_bytes()
+            edits[name] = path.resolve(), _with_enabled(data, enabled=enabled)
             if (owner := path.stat().st_uid) != os.geteuid():
                 raise NoError(f"{path} belongs to user {owner}: only that user may change it")
-            if descriptor.enabled is not enabled:
-                edits[path] = _with_enabled(data, enabled=enabled)
     except (DescriptorError, MissingDirectoryError) as error:
         raise NoError(f"{error}; nothing was changed") from None
-    for path, data in edits.items():
+    for name, (path, data) in edits.items():
         _replace(path, data)
-    if client is None:
-        click.echo(f"{ctx.info_name}d, for the next daemon: {one_line(', '.join(names))}")
-    else:
-        _take_effect(client, names, enabled=enabled)
+        click.echo(f"{one_line(name)}: {ctx.info_name}d in {one_line(str(path))}")
+    if client is not None:
+        client.own("reload")
+        answer = client.own("wait", {"modules": [*edits], "for": "verdict" if enabled else "down"})
+        if not answer.ok:
+            end_with_failure(answer, as_json=False, module="wait")
+        now = [one for one in client.known("status").result["modules"] if one["name"] in edits]
+        for one in now:
+            click.echo(_sentence(one))
+        if enabled and any(map(in_trouble, now)):
+            raise click.exceptions.Exit(NO)
 
 
 disable = enable
 
 
-def _take_effect(client: DaemonClient, names: list[str], *, enabled: bool) -> None:
-    client.own("reload")
-    answer = client.own("wait", {"modules": names, "for": "verdict" if enabled else "down"})
-    if not answer.ok:
-        end_with_failure(answer, as_json=False, module=names[0])
-    now = [one for one in client.known("status").result["modules"] if one["name"] in names]
-    for one in now:
-        click.echo(": ".join(filter(None, (_sentence(one), note(one)))))
-    if enabled and any(map(in_trouble, now)):
-        raise click.exceptions.Exit(NO)
-
-
 def _with_enabled(data: bytes, *, enabled: bool) -> bytes:
     """Return a valid descriptor with its member `enabled` changed, or added first."""
-    value, wanted = json.dumps(enabled).encode(), {**json.loads(data), "enabled": enabled}
+    document, value = json.loads(data), json.dumps(enabled).encode()
+    if document.get("enabled", True) is enabled:
+        return data
     first = data.index(b"{") + 1
     added = data[first : data.index(b'"', first)] + b'"enabled": ' + value + b","
     edits = [(one.span(1), value) for one in _MEMBER.finditer(data)] + [((first, first), added)]
     edited = (data[:begin] + words + data[end:] for (begin, end), words in edits)
-    return next(one for one in edited if json.loads(one) == wanted)
+    return next(one for one in edited if json.loads(one) == {**document, "enabled": enabled})
 
 
-def _replace(path: Path, data: bytes) -> None:
-    target = path.resolve()
-    if path.is_symlink():
-        click.echo(f"stdiod: {path} is a link: what changes is {target}", err=True)
+def _replace(target: Path, data: bytes) -> None:
     half = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         with half.open("xb") as file:

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -23,7 +24,7 @@ Documentation=man:systemd.service(5)
 [Service]
 Type=notify
 NotifyAccess=main
-Environment={path}
+Environment={search}
 ExecStart={command}
 ExecReload=kill -HUP $MAINPID
 Delegate=yes
@@ -38,10 +39,8 @@ LimitNOFILE=65536
 WantedBy=default.target
 """
 
-STOPPED_WITHIN_S = 90.0
-"""How long `systemctl` may take: longer than TimeoutStopSec of the unit."""
-
 _PLAIN = re.compile(r"[\w./:@%$+=,~-]+")
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.group(cls=Subverbs, epilog=example("service install modules"))
@@ -58,31 +57,14 @@ def service() -> None:
     nargs=-1,
     type=click.Path(exists=True, file_okay=False, path_type=Path),
 )
-@click.option(
-    "--config",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="The daemon's configuration, which may name the directories.",
-)
-@click.option(
-    "--policy",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="What modules may call the daemon for.",
-)
+@click.option("--config", type=_FILE, metavar="FILE", help="The configuration of the daemon.")
+@click.option("--policy", type=_FILE, metavar="FILE", help="What modules may ask of the daemon.")
 @click.option("--http", metavar="off|sock|HOST:PORT", help="Where HTTP is served.")
 @click.option("--print", "only_print", is_flag=True, help="Print the unit, and write nothing.")
 @click.option("--force", is_flag=True, help="Overwrite a different unit.")
 @click.pass_context
 def install(
-    ctx: click.Context,
-    *,
-    directories: tuple[Path, ...],
-    config: Path | None,
-    policy: Path | None,
-    http: str | None,
-    only_print: bool,
-    force: bool,
+    ctx: click.Context, /, directories: tuple[Path, ...], only_print: bool, force: bool, **said: Any
 ) -> None:
     """Write a unit for `systemctl --user` that runs the daemon for the modules in each DIR.
 
@@ -90,20 +72,19 @@ def install(
     Its programs are looked for in the PATH of this shell. Nothing is started; the commands that
     start it are printed.
     """
-    if not directories and config is None:
+    if not directories and said["config"] is None:
         raise click.UsageError("name a DIR with modules, or a --config that names it")
-    if http is not None:
-        http_exposure(ctx, http, None, None, http_insecure=False)
-    named = {"--config": config, "--policy": policy}
+    if said["http"] is not None:
+        http_exposure(ctx, said["http"], None, None, http_insecure=False)
     words = [own_program(), "run"]
-    for option, path in named.items():
-        words += [] if path is None else [option, str(path.absolute())]
-    words += [] if http is None else ["--http", http]
+    for option in ("config", "policy", "http"):
+        if (value := said[option]) is not None:
+            words += [f"--{option}", value if option == "http" else str(value.absolute())]
     words += ["--log-format", "json"]
     if directories:
         words += ["--", *(str(one.absolute()) for one in directories)]
-    searched = quoted(f"PATH={os.environ.get('PATH', os.defpath)}").replace("$$", "$")
-    unit = UNIT.format(command=" ".join(map(quoted, words)), path=searched)
+    search = quoted(f"PATH={os.environ.get('PATH', os.defpath)}").replace("$$", "$")
+    unit = UNIT.format(command=" ".join(map(quoted, words)), search=search)
     if only_print:
         click.echo(unit, nl=False)
         return
@@ -127,17 +108,13 @@ def uninstall() -> None:
     if not os.path.lexists(path):
         click.echo(f"nothing to remove: there is no {path}")
         return
-    _systemctl("disable", "--now", "stdiod.service")
-    path.unlink()
-    _systemctl("daemon-reload")
-    click.echo(f"removed {path}")
-
-
-def _systemctl(*words: str) -> None:
     try:
-        subprocess.run(["systemctl", "--user", *words], check=True, timeout=STOPPED_WITHIN_S)
-    except (OSError, subprocess.SubprocessError) as error:
-        raise NoError(f"systemctl cannot do it: {error}") from None
+        subprocess.run(["systemctl", "--user", "disable", "--now", "stdiod"], check=True)
+        path.unlink()
+        subprocess.run(["systemctl", "--user", "daemon-reload"], check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise NoError(f"{path} cannot be removed: {error}") from None
+    click.echo(f"removed {path}")
 
 
 def own_program() -> str:

@@ -26,7 +26,14 @@ from protocol.problem import described
 from protocol.weight import LONG_BYTES, collector_paused, is_deeper
 from supervisor.faces.mcp.questions import Questions, ask_client
 from supervisor.faces.mcp.server import McpServer
-from supervisor.faces.mcp.session import CANCELLED, Listening, McpSession, Serving, Whose, serve_modern
+from supervisor.faces.mcp.session import (
+    CANCELLED,
+    Listening,
+    McpSession,
+    Serving,
+    Whose,
+    serve_modern,
+)
 from supervisor.faces.outbox import Outbox
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.parties import Party

@@ -96,7 +96,6 @@ class Module:
         self.missing: tuple[str, ...] = descriptor.supervision.depends_on
         """Those of `depends_on` that do not serve at the moment."""
         self.stopped_by_command = not descriptor.enabled
-        """Or by `enabled` of its descriptor."""
         self.removed = False
         self.asleep = False
         """Whether it is down, or about to be, for being idle: a request starts it again."""
