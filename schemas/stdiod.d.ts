@@ -1,6 +1,6 @@
 // TypeScript types of stdiod: what HTTP takes and answers (`paths`), and what stands in files.
 // Made by `make typescript` (scripts/generate_types.py) with openapi-typescript@7.13.0; do not edit.
-// The document it was made of: sha256 ba7a1fea7b0a74c7e4a49af308e2048c1d69b0ceca8b5fc23f6171d1827d8e0b
+// The document it was made of: sha256 4359397dee6c03d5f871831d58080652f3ae0b8009dfb89b1616204bffd823b2
 
 export interface paths {
     "/": {
@@ -1276,7 +1276,7 @@ export interface components {
          * @description Where a module is in its life.
          * @enum {string}
          */
-        ModuleState: "down" | "preparing" | "starting" | "ready" | "degraded" | "backoff" | "failed" | "stopping";
+        ModuleState: "down" | "disabled" | "preparing" | "starting" | "ready" | "degraded" | "backoff" | "failed" | "stopping";
         /** @description A module, as `status` shows it. */
         ModuleStatus: {
             name: string;
@@ -2033,6 +2033,11 @@ export interface components {
             } | {
                 gate: unknown;
             };
+            /**
+             * @description false: the module is not started, lists name none of its ops, a hook sees and gates nothing, and status shows it as disabled. stdiod disable and enable write it
+             * @default true
+             */
+            enabled?: boolean;
             /** @description How it is watched, bounded and restarted */
             supervision?: {
                 /**

@@ -140,6 +140,7 @@ def test_every_command_that_speaks_with_a_daemon_takes_the_socket() -> None:
         "schema",
         "trust",
         "service install",
+        "service uninstall",
         "completion",
         "help",
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import os
 import re
@@ -102,7 +103,7 @@ def _sentence(module: dict[str, Any]) -> str:
     )
 
 
-@click.command(epilog=example("disable dice", "enable modules/dice/module.json"))
+@click.command(epilog=example("enable dice", "enable modules/dice/module.json"))
 @click.argument("modules", metavar="MODULE...", nargs=-1, required=True, type=MODULE)
 @with_socket
 @click.pass_context
@@ -153,7 +154,8 @@ def enable(ctx: click.Context, *, modules: tuple[str, ...], socket: Path) -> Non
             raise click.exceptions.Exit(NO)
 
 
-disable = enable
+disable = copy.copy(enable)
+disable.name, disable.epilog = "disable", example("disable dice")
 
 
 def _with_enabled(data: bytes, *, enabled: bool) -> bytes:
