@@ -163,13 +163,22 @@ def test_it_joins_the_daemon_of_the_data_whatever_the_runtime_folder_is(
     subprocess.run(up, env=environment, check=True, capture_output=True)
     other = {**environment, "XDG_RUNTIME_DIR": str(tmp_path), "STDIOD_SOCKET": ""}
     ended = subprocess.run(
-        [*STDIOD, "mcp", *directories], env=other, input=HELLO, capture_output=True, text=True
+        [*STDIOD, "mcp", *directories],
+        env=other,
+        input=HELLO,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert ended.returncode == 0, ended.stderr
     assert json.loads(ended.stdout)["id"] == 1
     assert f"joins the daemon of {tmp_path}/data, on {socket_path}" in ended.stderr
     named = subprocess.run(
-        [*STDIOD, "mcp", "--socket", f"{socket_path}2"], env=other, capture_output=True, text=True
+        [*STDIOD, "mcp", "--socket", f"{socket_path}2"],
+        env=other,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert named.returncode == 3
     assert f"listens on {socket_path}: " in named.stderr

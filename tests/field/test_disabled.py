@@ -58,8 +58,8 @@ def test_a_disabled_module_has_no_process_and_no_tool_and_says_what_to_do(
     daemon = host(
         server("plain"), off(server("plain", name="other", start=start)), off(of_no_program())
     )
-    with connect(daemon) as client:
-        assert set(client.tools()) == {"echo"}
+    client = connect(daemon)
+    assert set(client.tools()) == {"echo"}
     offered = {one["module"] for one in daemon.op("offers")["modules"]}
     assert offered == {"plain"}
     shown = daemon.status("other")
@@ -82,15 +82,15 @@ def test_a_reload_picks_it_up_in_both_ways_and_touches_nothing_else(
     other = server("plain", name="other")
     daemon = host(server("plain"), other, prefix=True)
     pid = daemon.pid("plain")
-    with connect(daemon) as client:
-        assert set(client.tools()) == {"plain__echo", "other__echo"}
-        write(daemon, off(other))
-        client.told(CHANGED)
-        assert set(client.tools()) == {"plain__echo"}
-        assert daemon.status("other")["state"] == "disabled"
-        write(daemon, other)
-        client.told(CHANGED)
-        assert set(client.tools()) == {"plain__echo", "other__echo"}
+    client = connect(daemon)
+    assert set(client.tools()) == {"plain__echo", "other__echo"}
+    write(daemon, off(other))
+    client.told(CHANGED)
+    assert set(client.tools()) == {"plain__echo"}
+    assert daemon.status("other")["state"] == "disabled"
+    write(daemon, other)
+    client.told(CHANGED)
+    assert set(client.tools()) == {"plain__echo", "other__echo"}
     assert daemon.status("other")["state"] == "ready"
     assert daemon.pid("plain") == pid
 
@@ -147,17 +147,18 @@ def test_its_missing_program_is_no_failure_of_validate_and_doctor(
 def laid_out(text: str, name: str = "plain") -> str:
     """Return a text with the members of a descriptor in the place of @."""
     members = server("plain", name=name)
-    return text.replace("@", json.dumps(members)[1:-1])
+    return text.replace("NESTED", NESTED).replace("@", json.dumps(members)[1:-1])
 
 
+NESTED = '"inputs": {"x": {"properties": {"y": {"default": {"enabled": true}}}}}'
 TEXTS = {
     "{@}": '{"enabled": false,@}',
-    '{\n  "version": "enabled: true",\n  @\n}\n': '{\n  "enabled": false,\n  "version": "enabled: true",\n  @\n}\n',
-    '{\r\n\t"enabled" :  true ,\r\n\t@}': '{\r\n\t"enabled" :  false ,\r\n\t@}',
-    '\ufeff{ @, "inputs": {"x": {"properties": {"y": {"default": {"enabled": true}}}}}}': (
-        '\ufeff{ "enabled": false, @, "inputs": {"x": {"properties": {"y": {"default": {"enabled": true}}}}}}'
+    '{\n  "version": "enabled: true",\n  @\n}\n': (
+        '{\n  "enabled": false,\n  "version": "enabled: true",\n  @\n}\n'
     ),
-    '{"x": {"enabled":true}, @ ,"enabled":true}': '{"x": {"enabled":true}, @ ,"enabled":false}',
+    '{\r\n\t"enabled" :  true ,\r\n\t@}': '{\r\n\t"enabled" :  false ,\r\n\t@}',
+    "\ufeff{ @, NESTED}": '\ufeff{ "enabled": false, @, NESTED}',
+    '{NESTED, @ ,"enabled":true}': '{NESTED, @ ,"enabled":false}',
     '{"description": "\\"enabled\\": true",@}': (
         '{"enabled": false,"description": "\\"enabled\\": true",@}'
     ),
@@ -263,15 +264,15 @@ def test_a_client_that_closes_its_side_while_it_listens_is_gone(
     host: Host, connect: Connect, revision: str
 ) -> None:
     daemon = host(server("plain"))
-    with connect(daemon, revision=revision) as client:
-        if revision == NEWER:
-            for number in range(2):
-                wanted = {"toolsListChanged": bool(number)}
-                client.send("subscriptions/listen", {"notifications": wanted})
-                client.told("notifications/subscriptions/acknowledged")
-        asked = client.send("tools/call", {"name": "echo", "arguments": {"text": "last"}})
-        assert client.process.stdin is not None
-        client.process.stdin.close()
-        client.process.stdin = None
-        assert "result" in client.answer(asked)
-        assert client.process.wait() == 0
+    client = connect(daemon, revision=revision)
+    if revision == NEWER:
+        for number in range(2):
+            wanted = {"toolsListChanged": bool(number)}
+            client.send("subscriptions/listen", {"notifications": wanted})
+            client.told("notifications/subscriptions/acknowledged")
+    asked = client.send("tools/call", {"name": "echo", "arguments": {"text": "last"}})
+    assert client.process.stdin is not None
+    client.process.stdin.close()
+    client.process.stdin = None
+    assert "result" in client.answer(asked)
+    assert client.process.wait() == 0

@@ -70,11 +70,13 @@ def _tell_person(directories: list[str]) -> None:
     """Say at a terminal who is meant to start this."""
     from supervisor.cli.verbs.service import own_program
 
-    words = ["mcp", *directories]
-    entry = {"mcpServers": {"stdiod": {"command": own_program(), "args": words}}}
-    text = "this waits for an MCP client on stdin, and is meant to be started by one (Ctrl-C ends"
-    text += f" it): in the client's file,\n{json.dumps(entry, indent=2)}\nor with Claude Code,\n"
-    click.echo(f"stdiod: {text}claude mcp add stdiod -- {shlex.join(['stdiod', *words])}", err=True)
+    entry = {"stdiod": {"command": own_program(), "args": ["mcp", *directories]}}
+    text = (
+        "this waits for an MCP client on stdin, and is meant to be started by one: in its file,\n"
+    )
+    text += f"{json.dumps({'mcpServers': entry}, indent=2)}\nor with Claude Code,\n"
+    words = shlex.join(["stdiod", "mcp", *directories])
+    click.echo(f"stdiod: {text}claude mcp add stdiod -- {words}", err=True)
 
 
 def _joined(
@@ -84,7 +86,6 @@ def _joined(
     try:
         return DaemonClient(socket)
     except NoDaemonError as error:
-        # Only here: who joins a daemon is to be there at once.
         from supervisor.cli import background
         from supervisor.cli.locations import default_data_dir
         from supervisor.cli.missing_socket import control_sockets

@@ -489,8 +489,8 @@ class Module:
     @property
     def shown_state(self) -> str:
         """Its state as clients are told it."""
-        is_off = self.state is State.DOWN and not self.descriptor.enabled
-        return "disabled" if is_off else str(self.state)
+        enabled = self.descriptor.enabled or self.state is not State.DOWN
+        return str(self.state) if enabled else "disabled"
 
     @property
     def is_down(self) -> bool:
