@@ -1,6 +1,6 @@
 // TypeScript types of stdiod: what HTTP takes and answers (`paths`), and what stands in files.
 // Made by `make typescript` (scripts/generate_types.py) with openapi-typescript@7.13.0; do not edit.
-// The document it was made of: sha256 fb1561a8310bc7494bdf30bffe2484f440cf95be81a6b6e0c7c272cf777f3c48
+// The document it was made of: sha256 7b171e1c8d1ba5c7080781c2b8126af23b0fe116cfcd6cbb0825099a69bf8ae2
 
 export interface paths {
     "/": {
@@ -1277,7 +1277,7 @@ export interface components {
          * @description Where a module is in its life.
          * @enum {string}
          */
-        ModuleState: "down" | "preparing" | "starting" | "ready" | "degraded" | "backoff" | "failed" | "stopping";
+        ModuleState: "down" | "disabled" | "preparing" | "starting" | "ready" | "degraded" | "backoff" | "failed" | "stopping";
         /** @description A module, as `status` shows it. */
         ModuleStatus: {
             name: string;
@@ -2037,6 +2037,11 @@ export interface components {
             } | {
                 gate: unknown;
             };
+            /**
+             * @description false: the module is not started, lists name none of its ops, a hook sees and gates nothing, and status shows it as disabled. stdiod disable and enable write it
+             * @default true
+             */
+            enabled?: boolean;
             /** @description How it is watched, bounded and restarted */
             supervision?: {
                 /**

@@ -283,6 +283,7 @@ class Descriptor(msgspec.Struct, frozen=True, kw_only=True):
     inputs: dict[str, Any] | None = None
     outputs: dict[str, Any] | None = None
     hook: Hook | None = None
+    enabled: bool = True
     supervision: Supervision = Supervision()
     source: str
     folder: str

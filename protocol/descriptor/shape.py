@@ -293,6 +293,7 @@ DESCRIPTOR = Fields(
         "inputs": _OPS,
         "outputs": _OPS,
         "hook": HOOK,
+        "enabled": Scalar("true or false", (bool,)),
         "supervision": SUPERVISION,
     },
     required=("name", "kind", "transport"),

@@ -77,7 +77,7 @@ def _check_file(path: Path, fleet: Sequence[Descriptor] | None = None) -> Checke
         return checked
     checked.name = descriptor.name
     found = first_obstacle(descriptor, os.environ)
-    if found is not None:
+    if found is not None and descriptor.enabled:
         transport = descriptor.transport
         field = "prepare" if transport.prepare else "command" if transport.command else "headers"
         checked.problems = [Problem(f"/transport/{field}", f"{found.words}; {found.hint}")]

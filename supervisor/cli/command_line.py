@@ -49,6 +49,8 @@ VERBS = {
     "down": Verb(_COMMON, "down", "End the daemon and all its modules."),
     "start": Verb(_MODULES, "control_module", "Start modules; returns when they are ready."),
     "stop": Verb(_MODULES, "control_module", "Stop modules; they stay down."),
+    "enable": Verb(_MODULES, "control_module", "Have modules used that were disabled."),
+    "disable": Verb(_MODULES, "control_module", "Leave modules out until they are enabled."),
     "wait": Verb(_MODULES, "wait", "Wait until modules are ready, or down."),
     "reload": Verb(_MODULES, "reload", "Apply what changed in the descriptors."),
     "health": Verb(_MODULES, "ask_module", "Ask modules whether they are well."),

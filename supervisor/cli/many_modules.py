@@ -31,11 +31,12 @@ def with_modules(function: F) -> F:
 def chosen(
     client: DaemonClient, modules: tuple[str, ...], *, every: bool, wanted: bool = False
 ) -> list[str]:
-    """Return the names that were typed, or all; of all, those that are to be up if `wanted`."""
+    """Return the names that were typed, or all that are enabled, and `wanted` up."""
     if not every:
         return list(dict.fromkeys(modules))
     entries: list[dict[str, Any]] = client.known("status").result["modules"]
-    return [one["name"] for one in entries if one["wanted"] == "up" or not wanted]
+    used = (one for one in entries if one["state"] != "disabled")
+    return [one["name"] for one in used if one["wanted"] == "up" or not wanted]
 
 
 def in_turn(

@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 from typing import NamedTuple
 
+from supervisor.cli.exit_status import NoDaemonError
 from supervisor.cli.locations import default_data_dir
 from supervisor.cli.lock_file import lock_holder
 from supervisor.cli.options import way_to_start
@@ -50,6 +51,16 @@ def daemon_of(data_dir: Path | None = None) -> int | None:
     return lock_holder((data_dir or default_data_dir()) / "instances.lock")
 
 
+def control_sockets(data_dir: Path) -> list[Path]:
+    """Return where the daemon that holds a data directory listens; `NoDaemonError` if not ours."""
+    lock = data_dir / "instances.lock"
+    if os.access(data_dir, os.X_OK) and lock.exists() and lock.stat().st_uid != os.geteuid():
+        words = f"{data_dir} is in use by user {lock.stat().st_uid}"
+        raise NoDaemonError(f"{words}; STDIOD_DATA_DIR can name another directory")
+    pid = daemon_of(data_dir)
+    return [] if pid is None else [one for one in listens_on(pid) if one.name != "http.sock"]
+
+
 def listens_on(pid: int) -> list[Path]:
     """Return the paths of a process's Unix sockets, those too whose files were deleted."""
     import psutil
@@ -73,8 +84,7 @@ def words(socket: Path) -> str:
         return f"{deaf.what}: {deaf.way_out}"
     said = f"no daemon listens on {socket}"
     start = f"{way_to_start(socket)} starts one"
-    pid = daemon_of()
-    others = [] if pid is None else listens_on(pid)
+    pid, others = daemon_of(), control_sockets(default_data_dir())
     if not others:
         return f"{said}; {start}"
     return (

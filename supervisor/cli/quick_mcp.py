@@ -32,7 +32,7 @@ _ACCEPTED = b'{"version":"0","type":"done","requestId":"c1","ok":true,'
 
 def serve(words: list[str]) -> bool:
     """Be it, for the words after `mcp`; False if that is for the verb."""
-    if None in (sys.stdin, sys.stdout, sys.stderr):
+    if None in (sys.stdin, sys.stdout, sys.stderr) or sys.stdin.isatty():
         return False
     asked = _read(words)
     connection = None if asked is None else _join(*asked)

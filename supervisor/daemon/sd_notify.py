@@ -186,7 +186,7 @@ async def tell_status(daemon: Daemon, notifier: Notifier) -> None:
 
 def status_line(fleet: Fleet) -> str:
     """Put the state of the fleet into one line."""
-    modules = list(fleet.modules.values())
+    modules = [one for one in fleet.modules.values() if one.descriptor.enabled]
     serving = sum(module.state in SERVES for module in modules)
     parts = [f"{serving} of {len(modules)} modules ready"]
     unwell = [f"{module.name} is {module.state}" for module in modules if module.state in _UNWELL]

@@ -81,4 +81,5 @@ def _is_of(kind: Kind, name: str, fleet: Fleet) -> bool:
 
 
 def _named(kind: Kind, fleet: Fleet) -> list[str]:
-    return sorted(one.name for one in fleet.modules.values() if one.descriptor.kind is kind)
+    found = (one.descriptor for one in fleet.modules.values() if one.descriptor.kind is kind)
+    return sorted(one.name for one in found if one.enabled)

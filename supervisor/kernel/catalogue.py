@@ -122,12 +122,11 @@ class Catalogue:
         return module is not None and module.state in SERVES
 
     def _callable(self) -> list[Module]:
-        """Return all but hooks, by name."""
-        modules = self._fleet.modules
+        """Return all but hooks and what is disabled, by name."""
         return [
-            modules[name]
-            for name in sorted(modules)
-            if modules[name].descriptor.kind is not Kind.HOOK
+            one
+            for _, one in sorted(self._fleet.modules.items())
+            if one.descriptor.kind is not Kind.HOOK and one.descriptor.enabled
         ]
 
     def _is_known(self, module: Module) -> bool:

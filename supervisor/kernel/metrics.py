@@ -116,7 +116,7 @@ def _module(module: dict[str, Any]) -> Iterator[Sample]:
 
 
 def _states(module: dict[str, Any]) -> Iterator[Sample]:
-    for state in State:
+    for state in (*State, "disabled"):
         yield Sample(float(module["state"] == state), (str(state),))
 
 

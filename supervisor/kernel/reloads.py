@@ -222,7 +222,8 @@ class Reloads:
 
         Once it is there, it is looked at again: what matters for that is returned, too.
         """
-        descriptors = [*found.added, *(one.descriptor for one in found.changed)]
+        used = [*found.added, *(one.descriptor for one in found.changed)]
+        descriptors = [one for one in used if one.enabled]
         looks = [
             (f"looking whether {one.name} can be run", partial(self._obstacle, one))
             for one in descriptors

@@ -131,7 +131,7 @@ def module_status(
         "lifecycle": str(descriptor.transport.lifecycle),
         "url": descriptor.transport.url or None,
         "mcp": _agreed(module),
-        "state": str(module.state),
+        "state": module.shown_state,
         "wanted": "up" if module.wanted else "down",
         "start": str(descriptor.supervision.start),
         "waits_for": list(module.waits_for),

@@ -123,3 +123,73 @@ def test_many_start_one_daemon_that_stays_and_each_ends_with_its_client(
         ended, _, _ = select.select([ends], [], [], WAIT_S)
         os.close(ends)
         assert ended, "the daemon has not ended"
+
+
+def test_at_a_terminal_it_says_who_is_meant_to_start_it(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "my modules"
+    folder.mkdir()
+    terminal, stdin = os.openpty()
+    words = [*STDIOD, "mcp", str(folder)]
+    with subprocess.Popen(words, env=environment, stdin=stdin, stderr=subprocess.PIPE) as entry:
+        os.close(stdin)
+        assert entry.stderr is not None
+        said = b""
+        while b"claude mcp add" not in said:
+            line = entry.stderr.readline()
+            assert line, said
+            said += line
+        os.write(terminal, b"\x04")  # Ctrl-D
+        assert entry.wait(WAIT_S) == 0
+    os.close(terminal)
+    text = said.decode()
+    assert "meant to be started by one" in text
+    snippet = json.loads(text[text.index("{") : text.rindex("}") + 1])
+    server = snippet["mcpServers"]["stdiod"]
+    assert Path(server["command"]).is_absolute()
+    assert server["args"] == ["mcp", str(folder)]
+    assert f"claude mcp add stdiod -- stdiod mcp '{folder}'\n" in text
+    subprocess.run([*STDIOD, "down"], env=environment, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("directories", [[], [str(DICE)]])
+def test_it_joins_the_daemon_of_the_data_whatever_the_runtime_folder_is(
+    environment: dict[str, str], tmp_path: Path, socket_path: Path, directories: list[str]
+) -> None:
+    folder = tmp_path / "modules"
+    folder.mkdir()
+    up = [*STDIOD, "up", "--http", "sock", str(folder)]
+    subprocess.run(up, env=environment, check=True, capture_output=True)
+    other = {**environment, "XDG_RUNTIME_DIR": str(tmp_path), "STDIOD_SOCKET": ""}
+    ended = subprocess.run(
+        [*STDIOD, "mcp", *directories],
+        env=other,
+        input=HELLO,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout)["id"] == 1
+    assert f"joins the daemon of {tmp_path}/data, on {socket_path}" in ended.stderr
+    named = subprocess.run(
+        [*STDIOD, "mcp", "--socket", f"{socket_path}2"],
+        env=other,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert named.returncode == 3
+    assert f"listens on {socket_path}: " in named.stderr
+    subprocess.run([*STDIOD, "down"], env=environment, check=True, capture_output=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_data_of_another_user_is_said(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "instances.lock").touch()
+    os.chown(tmp_path / "data" / "instances.lock", 65534, -1)
+    ended = run("mcp", str(DICE))
+    assert ended.exit_code == 3
+    assert f"{tmp_path}/data is in use by user 65534" in ended.stderr

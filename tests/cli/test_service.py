@@ -30,9 +30,63 @@ def test_the_unit_is_that_of_the_document_but_for_the_command(run: Run, unit: Pa
     written = unit.read_text().splitlines()
     (command,) = [line for line in written if line.startswith("ExecStart=")]
     assert command.endswith(f'/stdiod run --log-format json -- "{Path.cwd()}/my modules"')
-    assert [line for line in written if line != command] == [
-        line for line in documented.splitlines() if not line.startswith("ExecStart=")
+    own = ("ExecStart=", "Environment=PATH=")
+    assert [line for line in written if not line.startswith(own)] == [
+        line for line in documented.splitlines() if not line.startswith(own)
     ]
+
+
+def test_the_unit_has_the_path_of_the_shell_and_what_up_takes(run: Run, unit: Path) -> None:
+    Path("p.toml").touch()
+    words = ("--http", "127.0.0.1:8080", "--policy", "p.toml")
+    path = "/a b/50%:/usr/bin"
+    assert run("service", "install", "my modules", *words, env={"PATH": path}).exit_code == 0
+    written = unit.read_text()
+    assert '\nEnvironment="PATH=/a b/50%%:/usr/bin"\n' in written
+    assert f" run --policy {Path.cwd()}/p.toml --http 127.0.0.1:8080 --log-format json" in written
+
+
+@pytest.mark.parametrize("words", [("--http", "nonsense"), ("--policy", "none.toml")])
+def test_what_up_would_refuse_stands_in_no_unit(
+    run: Run, unit: Path, words: tuple[str, str]
+) -> None:
+    assert run("service", "install", "my modules", *words).exit_code == 2
+    assert not unit.exists()
+
+
+def stand_in(folder: Path, status: int) -> dict[str, str]:
+    """Put a systemctl into PATH that notes what it is asked, and ends with a status."""
+    folder.mkdir()
+    program = folder / "systemctl"
+    program.write_text(f'#!/bin/sh\necho "$@" >> {folder}/asked\nexit {status}\n')
+    program.chmod(0o755)
+    return {"PATH": f"{folder}:/usr/bin:/bin"}
+
+
+def test_uninstall_stops_disables_and_removes_and_then_says_that_nothing_is_there(
+    run: Run, unit: Path, tmp_path: Path
+) -> None:
+    environment = stand_in(tmp_path / "bin", 0)
+    run("service", "install", "my modules")
+    ended = run("service", "uninstall", env=environment)
+    assert (ended.exit_code, ended.stdout) == (0, f"removed {unit}\n")
+    assert not unit.exists()
+    asked = (tmp_path / "bin" / "asked").read_text()
+    assert asked == "--user disable --now stdiod\n--user daemon-reload\n"
+    again = run("service", "uninstall", env=environment)
+    assert (again.exit_code, again.stdout) == (0, f"nothing to remove: there is no {unit}\n")
+
+
+@pytest.mark.parametrize("there_is_one", [True, False])
+def test_a_unit_that_systemd_does_not_let_go_of_stays(
+    run: Run, unit: Path, tmp_path: Path, there_is_one: bool
+) -> None:
+    failing = stand_in(tmp_path / "bin", 1)
+    run("service", "install", "my modules")
+    ended = run("service", "uninstall", env=failing if there_is_one else {"PATH": "/nowhere"})
+    assert ended.exit_code == 1
+    assert f"{unit} cannot be removed: " in ended.stderr
+    assert unit.exists()
 
 
 def test_systemd_finds_nothing_wrong_with_it(run: Run, unit: Path) -> None:

@@ -81,6 +81,8 @@ def _examine(
         for one in hook_findings(descriptor, fleet)
     ]
     found = first_obstacle(descriptor, environment)
+    if not descriptor.enabled:
+        return [ok(AREA, f"is disabled{'' if found is None else f'; {found.words}'}", subject=name)]
     if found is not None:
         return [*findings, bad(AREA, found.words, found.hint, subject=name)]
     if not transport.command:

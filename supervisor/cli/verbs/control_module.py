@@ -1,18 +1,27 @@
-"""`stdiod start`, `stop` and `restart`: say what modules are to do, and see it done."""
+"""`stdiod start`, `stop`, `restart`, `enable`, `disable`: tell modules, and see it done."""
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import json
+import os
+import re
 from pathlib import Path
 from typing import Any
 
 import click
 
+from supervisor.cli import configured
 from supervisor.cli.client import Answer, DaemonClient
-from supervisor.cli.exit_status import NO, interruption
+from supervisor.cli.exit_status import NO, NoDaemonError, NoError, interruption
 from supervisor.cli.many_modules import chosen, in_turn, with_modules
-from supervisor.cli.options import example, with_json, with_socket
+from supervisor.cli.options import MODULE, example, with_json, with_socket
 from supervisor.cli.results import end_with_failure, print_json, tell_failure
 from supervisor.cli.terminal import one_line, state_word
+from supervisor.cli.trouble import in_trouble
+
+_MEMBER = re.compile(rb'"enabled"\s*:\s*(true|false)')
 
 
 @click.command(epilog=example("start dice torch", "start --all"))
@@ -92,3 +101,83 @@ def _sentence(module: dict[str, Any]) -> str:
     return f"{one_line(module['name'])} is {state_word(module['state'])}" + (
         f" ({pids})" if pids else ""
     )
+
+
+@click.command(epilog=example("enable dice", "enable modules/dice/module.json"))
+@click.argument("modules", metavar="MODULE...", nargs=-1, required=True, type=MODULE)
+@with_socket
+@click.pass_context
+def enable(ctx: click.Context, *, modules: tuple[str, ...], socket: Path) -> None:
+    """Write into the descriptor of each MODULE whether it is used, and have that done.
+
+    `disable` writes `"enabled": false`: it is stopped, and left out whoever starts a daemon, until
+    `enable`. MODULE is a name, or the path of a descriptor. Exits with 1 if a descriptor cannot be
+    changed (then none is), or a module does not get ready.
+    """
+    from protocol.descriptor.loading import DescriptorError
+    from protocol.problem import did_you_mean
+    from supervisor.runtime.files.directory import MissingDirectoryError, read_descriptor
+    from supervisor.runtime.files.sources import scan
+
+    enabled, client, directories = ctx.info_name == "enable", None, configured.directories(ctx)
+    with contextlib.suppress(NoDaemonError):
+        client = ctx.with_resource(DaemonClient(socket))
+        directories = tuple(map(Path, client.known("status").result["daemon"]["directories"]))
+    where = f"in {', '.join(map(str, directories))}" if directories else "known; name its file"
+    edits: dict[str, tuple[Path, bytes]] = {}
+    try:
+        found = scan(directories)
+        known = {one.name: Path(one.source) for one in found.descriptors}
+        bad = "".join(f"\n{one.descriptor}: {one.reason}" for one in found.quarantined)
+        for word in modules:
+            if "/" not in word and word not in known:
+                raise NoError(f"no module {word} is {where}{did_you_mean(word, known)}{bad}")
+            path = known.get(word) or Path(word)
+            name, data = read_descriptor(path).name, path.read_bytes()
+            edits[name] = path.resolve(), _with_enabled(data, enabled=enabled)
+            if (owner := path.stat().st_uid) != os.geteuid():
+                raise NoError(f"{path} belongs to user {owner}: only that user may change it")
+    except (DescriptorError, MissingDirectoryError) as error:
+        raise NoError(f"{error}; nothing was changed") from None
+    for name, (path, data) in edits.items():
+        _replace(path, data)
+        click.echo(f"{one_line(name)}: {ctx.info_name}d in {one_line(str(path))}")
+    if client is not None:
+        client.own("reload")
+        answer = client.own("wait", {"modules": [*edits], "for": "verdict" if enabled else "down"})
+        if not answer.ok:
+            end_with_failure(answer, as_json=False, module="wait")
+        now = [one for one in client.known("status").result["modules"] if one["name"] in edits]
+        for one in now:
+            click.echo(_sentence(one))
+        if enabled and any(map(in_trouble, now)):
+            raise click.exceptions.Exit(NO)
+
+
+disable = copy.copy(enable)
+disable.name, disable.epilog = "disable", example("disable dice")
+
+
+def _with_enabled(data: bytes, *, enabled: bool) -> bytes:
+    """Return a valid descriptor with its member `enabled` changed, or added first."""
+    document, value = json.loads(data), json.dumps(enabled).encode()
+    if document.get("enabled", True) is enabled:
+        return data
+    first = data.index(b"{") + 1
+    added = data[first : data.index(b'"', first)] + b'"enabled": ' + value + b","
+    edits = [(one.span(1), value) for one in _MEMBER.finditer(data)] + [((first, first), added)]
+    edited = (data[:begin] + words + data[end:] for (begin, end), words in edits)
+    return next(one for one in edited if json.loads(one) == {**document, "enabled": enabled})
+
+
+def _replace(target: Path, data: bytes) -> None:
+    half = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        with half.open("xb") as file:
+            os.fchmod(file.fileno(), target.stat().st_mode & 0o7777)
+            file.write(data)
+        half.rename(target)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            half.unlink()
+        raise NoError(f"{target} cannot be written: {error.strerror}") from None

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
+import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +16,7 @@ import click
 from supervisor.cli import configured
 from supervisor.cli.client import DaemonClient
 from supervisor.cli.exit_status import NoDaemonError, NoError
-from supervisor.cli.options import TEXT, example, socket_option, with_socket
+from supervisor.cli.options import SOCKET_PASSED, TEXT, example, socket_option, with_socket
 from supervisor.cli.relay import DAEMON_ENDED, relay
 
 
@@ -45,7 +48,8 @@ def mcp(
 ) -> None:
     """Serve all modules as one MCP server: the entry for an `mcpServers` file.
 
-    Joins the daemon that runs: in a trusted project its own, else the user's. Without one, it
+    Joins the daemon that runs: in a trusted project its own, else the user's, whatever socket it
+    listens on unless --socket names one. Without one, it
     starts one for the modules in each DIR (or of --config, or of the project), and says on stderr
     when that ends: at `stdiod down`, unless the configuration says otherwise ([mcp] keep).
     """
@@ -54,10 +58,25 @@ def mcp(
         answer = client.known("mcp", {} if view is None else {"view": view})
         if not answer.ok:
             raise NoError(str(answer.error.get("message")))
+        if sys.stdin is not None and sys.stdin.isatty():
+            _tell_person([str(one.absolute()) for one in directories])
         with client.detach() as connection:
             ours = relay(connection)
     if not ours:
         raise NoDaemonError(DAEMON_ENDED)
+
+
+def _tell_person(directories: list[str]) -> None:
+    """Say at a terminal who is meant to start this."""
+    from supervisor.cli.verbs.service import own_program
+
+    entry = {"stdiod": {"command": own_program(), "args": ["mcp", *directories]}}
+    text = (
+        "this waits for an MCP client on stdin, and is meant to be started by one: in its file,\n"
+    )
+    text += f"{json.dumps({'mcpServers': entry}, indent=2)}\nor with Claude Code,\n"
+    words = shlex.join(["stdiod", "mcp", *directories])
+    click.echo(f"stdiod: {text}claude mcp add stdiod -- {words}", err=True)
 
 
 def _joined(
@@ -67,17 +86,20 @@ def _joined(
     try:
         return DaemonClient(socket)
     except NoDaemonError as error:
-        configured.refuse_untrusted(ctx, directories_named=True)
+        from supervisor.cli import background
+        from supervisor.cli.locations import default_data_dir
+        from supervisor.cli.missing_socket import control_sockets
+
         file = configured.said(ctx)
+        data_dir = (file.data_dir if file and file.data_dir else default_data_dir()).absolute()
+        for other in () if ctx.meta[SOCKET_PASSED] else control_sockets(data_dir):
+            click.echo(f"stdiod: joins the daemon of {data_dir}, on {other}", err=True)
+            return DaemonClient(other)
+        configured.refuse_untrusted(ctx, directories_named=True)
         if not directories and not (file and file.directories):
             start = f"`stdiod {socket_option(socket)}mcp DIR`"
             words = f"{error.format_message()}; {start} starts one for the modules in DIR"
             raise NoDaemonError(words) from None
-    # Only here: who joins a daemon is to be there at once.
-    from supervisor.cli import background
-    from supervisor.cli.locations import default_data_dir
-
-    data_dir = (file.data_dir if file and file.data_dir else default_data_dir()).absolute()
     arguments = [*background.place(socket, data_dir, config), "--for-clients"]
     arguments += ["--", *(str(one.absolute()) for one in directories)]
     with _alone(socket):

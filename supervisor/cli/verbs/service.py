@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
+from supervisor.cli.daemon_options import http_exposure
 from supervisor.cli.exit_status import NoError
 from supervisor.cli.options import Subverbs, example
 
@@ -21,6 +24,7 @@ Documentation=man:systemd.service(5)
 [Service]
 Type=notify
 NotifyAccess=main
+Environment={search}
 ExecStart={command}
 ExecReload=kill -HUP $MAINPID
 Delegate=yes
@@ -36,6 +40,7 @@ WantedBy=default.target
 """
 
 _PLAIN = re.compile(r"[\w./:@%$+=,~-]+")
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.group(cls=Subverbs, epilog=example("service install modules"))
@@ -52,29 +57,38 @@ def service() -> None:
     nargs=-1,
     type=click.Path(exists=True, file_okay=False, path_type=Path),
 )
-@click.option(
-    "--config",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="The daemon's configuration, which may name the directories.",
-)
+@click.option("--config", type=_FILE, metavar="FILE", help="The configuration of the daemon.")
+@click.option("--policy", type=_FILE, metavar="FILE", help="What modules may ask of the daemon.")
+@click.option("--http", metavar="off|sock|HOST:PORT", help="Where HTTP is served.")
 @click.option("--print", "only_print", is_flag=True, help="Print the unit, and write nothing.")
 @click.option("--force", is_flag=True, help="Overwrite a different unit.")
+@click.pass_context
 def install(
-    *, directories: tuple[Path, ...], config: Path | None, only_print: bool, force: bool
+    ctx: click.Context, /, directories: tuple[Path, ...], only_print: bool, force: bool, **said: Any
 ) -> None:
     """Write a unit for `systemctl --user` that runs the daemon for the modules in each DIR.
 
     The unit is ~/.config/systemd/user/stdiod.service ($XDG_CONFIG_HOME instead of ~/.config).
-    Nothing is started; the commands that start it are printed.
+    Its programs are looked for in the PATH of this shell. Nothing is started; the commands that
+    start it are printed.
     """
-    if not directories and config is None:
+    if not directories and said["config"] is None:
         raise click.UsageError("name a DIR with modules, or a --config that names it")
-    unit = UNIT.format(command=_command(directories, config))
+    if said["http"] is not None:
+        http_exposure(ctx, said["http"], None, None, http_insecure=False)
+    words = [own_program(), "run"]
+    for option in ("config", "policy", "http"):
+        if (value := said[option]) is not None:
+            words += [f"--{option}", value if option == "http" else str(value.absolute())]
+    words += ["--log-format", "json"]
+    if directories:
+        words += ["--", *(str(one.absolute()) for one in directories)]
+    search = quoted(f"PATH={os.environ.get('PATH', os.defpath)}").replace("$$", "$")
+    unit = UNIT.format(command=" ".join(map(quoted, words)), search=search)
     if only_print:
         click.echo(unit, nl=False)
         return
-    path = _config_home() / "systemd" / "user" / "stdiod.service"
+    path = _unit_path()
     try:
         if path.exists() and path.read_text(encoding="utf-8") != unit and not force:
             raise NoError(f"{path} already exists and differs; --force overwrites it")
@@ -87,18 +101,29 @@ def install(
     click.echo("systemctl --user daemon-reload && systemctl --user enable --now stdiod", err=True)
 
 
-def _command(directories: tuple[Path, ...], config: Path | None) -> str:
+@service.command(epilog=example("service uninstall"))
+def uninstall() -> None:
+    """Stop the daemon of the unit, and remove the unit; its data and the descriptors stay."""
+    path = _unit_path()
+    if not os.path.lexists(path):
+        click.echo(f"nothing to remove: there is no {path}")
+        return
+    try:
+        subprocess.run(["systemctl", "--user", "disable", "--now", "stdiod"], check=True)
+        path.unlink()
+        subprocess.run(["systemctl", "--user", "daemon-reload"], check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise NoError(f"{path} cannot be removed: {error}") from None
+    click.echo(f"removed {path}")
+
+
+def own_program() -> str:
+    """Return the absolute path of `stdiod`; raises `NoError`."""
     beside = str(Path(sys.executable).parent)
     program = shutil.which("stdiod", path=beside) or shutil.which("stdiod")
     if program is None:
         raise NoError("there is no program `stdiod` beside this Python, and none in PATH")
-    words = [program, "run"]
-    if config is not None:
-        words += ["--config", str(config.absolute())]
-    words += ["--log-format", "json"]
-    if directories:
-        words += ["--", *(str(one.absolute()) for one in directories)]
-    return " ".join(map(quoted, words))
+    return program
 
 
 def quoted(word: str) -> str:
@@ -111,6 +136,7 @@ def quoted(word: str) -> str:
     return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _config_home() -> Path:
-    home = os.environ.get("XDG_CONFIG_HOME", "")
-    return Path(home) if Path(home).is_absolute() else Path.home() / ".config"
+def _unit_path() -> Path:
+    named = Path(os.environ.get("XDG_CONFIG_HOME", ""))
+    home = named if named.is_absolute() else Path.home() / ".config"
+    return home / "systemd" / "user" / "stdiod.service"

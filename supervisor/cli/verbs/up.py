@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,7 @@ def up(
         except KeyboardInterrupt:
             ticker.line(f"the daemon stays up (pid {pid}); {_way_out(socket)}")
             raise click.exceptions.Exit(INTERRUPTED) from None
-    late = [one for one in status["modules"] if one["start"] == "eager" and not _serves(one)]
+    late = [one for one in status["modules"] if _start(one) == "eager" and not _serves(one)]
     if as_json:
         print_json(status)
     else:
@@ -132,6 +133,10 @@ def _follow(socket: Path, ticker: Ticker, timeout_s: float | None) -> dict[str, 
     return status
 
 
+def _start(module: dict[str, Any]) -> str:
+    return str("disabled" if module["state"] == "disabled" else module["start"])
+
+
 def _serves(module: dict[str, Any]) -> bool:
     return module["state"] in ("ready", "degraded") or is_asleep(module)
 
@@ -150,13 +155,12 @@ def _report(status: dict[str, Any], late: list[dict[str, Any]], took_s: float) -
     if not status["modules"] and not status["quarantined"]:
         where = one_line(", ".join(status["daemon"]["directories"]))
         click.echo(f"no descriptors in {where}: looked for *.json and */module.json", err=True)
-    eager = sum(one["start"] == "eager" for one in status["modules"])
-    lazy = len(status["modules"]) - eager
+    starts = Counter(map(_start, status["modules"]))
+    eager = starts.pop("eager", 0)
     parts = [f"{eager - len(late)} of {count(eager, 'module')} ready in {duration(took_s)}"]
     if not eager:
-        parts = [] if lazy else ["no modules"]
-    if lazy:
-        parts.append(f"{lazy} lazy")
+        parts = [] if starts else ["no modules"]
+    parts += [f"{number} {start}" for start, number in sorted(starts.items(), reverse=True)]
     if status["quarantined"]:
         parts.append(f"{count(len(status['quarantined']), 'descriptor')} quarantined")
     daemon = status["daemon"]

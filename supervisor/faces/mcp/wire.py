@@ -26,7 +26,14 @@ from protocol.problem import described
 from protocol.weight import LONG_BYTES, collector_paused, is_deeper
 from supervisor.faces.mcp.questions import Questions, ask_client
 from supervisor.faces.mcp.server import McpServer
-from supervisor.faces.mcp.session import CANCELLED, McpSession, Serving, Whose, serve_modern
+from supervisor.faces.mcp.session import (
+    CANCELLED,
+    Listening,
+    McpSession,
+    Serving,
+    Whose,
+    serve_modern,
+)
 from supervisor.faces.outbox import Outbox
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.parties import Party
@@ -69,8 +76,8 @@ class McpWire:
 
     @property
     def all_answered(self) -> bool:
-        """Whether no request is open."""
-        return not self._open
+        """Whether none is open but those to be told of changes, which end with the connection."""
+        return all(isinstance(one.serving, Listening) for one in self._open.values())
 
     def serve(self, line: bytes) -> None:
         """Take a line."""
@@ -175,7 +182,7 @@ class McpWire:
             del self._open[told.rpc_id]
         if told.size_bytes:
             self._outbox.account.add(ARGS, -told.size_bytes)
-        elif self._open:
+        elif not self.all_answered:
             return
         self._ended()
 

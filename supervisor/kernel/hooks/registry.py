@@ -29,7 +29,7 @@ class Hooks:
     def mount(self, descriptor: Descriptor) -> None:
         """Take a module in that is there now, or has another descriptor; most are no hooks."""
         name = descriptor.name
-        hook = descriptor.hook if descriptor.kind is Kind.HOOK else None
+        hook = descriptor.hook if descriptor.kind is Kind.HOOK and descriptor.enabled else None
         if hook is None:
             self.unmount(name)
             return

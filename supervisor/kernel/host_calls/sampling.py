@@ -94,6 +94,7 @@ def _choose(call: OpenCall, host: Host) -> str:
         for one in host.fleet.modules.values()
         if one is not caller.module
         and one.descriptor.kind is Kind.PROVIDER
+        and one.descriptor.enabled
         and "messages" in _properties(one)
         and caller.principal.covers(one.name, OP)
     ]

@@ -218,7 +218,7 @@ class Fleet:
         return [
             module
             for module in self.modules.values()
-            if module.descriptor.supervision.start is Start.EAGER
+            if module.descriptor.enabled and module.descriptor.supervision.start is Start.EAGER
         ]
 
     def verdict(self, module: Module, *, final: bool = False) -> Failure | None:

@@ -96,7 +96,7 @@ class Module:
         """Of its calls to the host."""
         self.missing: tuple[str, ...] = descriptor.supervision.depends_on
         """Those of `depends_on` that do not serve at the moment."""
-        self.stopped_by_command = False
+        self.stopped_by_command = not descriptor.enabled
         self.removed = False
         self.asleep = False
         """Whether it is down, or about to be, for being idle: a request starts it again."""
@@ -139,6 +139,10 @@ class Module:
         self.stopped_by_command = False
         if self.succession.follows:
             self.succession.start(cause)
+            return
+        if not self.descriptor.enabled:
+            self.stopped_by_command = True
+            self.refuse_waiting(unavailable(self))
             return
         if self.waits_for and self.state is State.DOWN:
             self.workers[0].wanted = Wish.UP
@@ -202,7 +206,7 @@ class Module:
 
     def come_back(self, descriptor: Descriptor) -> None:
         """Be there again, though its process may not be gone yet: what follows waits for that."""
-        self.removed = self.stopped_by_command = False
+        self.removed, self.stopped_by_command = False, not descriptor.enabled
         words = "its descriptor came back"
         self.succession.offer(descriptor, words, anew=False)
         if descriptor.supervision.start is Start.EAGER:
@@ -487,6 +491,12 @@ class Module:
     def wanted(self) -> bool:
         """Whether it is to be up."""
         return workers.is_wanted(self.workers) or self.succession.wants
+
+    @property
+    def shown_state(self) -> str:
+        """Its state as clients are told it."""
+        enabled = self.descriptor.enabled or self.state is not State.DOWN
+        return str(self.state) if enabled else "disabled"
 
     @property
     def is_down(self) -> bool:

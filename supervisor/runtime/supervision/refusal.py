@@ -87,13 +87,15 @@ def unavailable(module: Module) -> Failure:
             return Failure.because(reason, f"{name} is not ready{cause}", **evidence)
         case _:
             words = f"{name} is stopped{cause}; `stdiod start {name}` starts it"
+            if not module.descriptor.enabled:
+                words = f"{name} is disabled: `stdiod enable {name}` enables it"
             return Failure.because(Reason.NOT_READY, words, **evidence)
 
 
 def state_evidence(module: Module) -> dict[str, Any]:
     """Return the state, for `details`, and what the last process died of if that led to it."""
     state, died = module.state, module.exit
-    evidence: dict[str, Any] = {"state": str(state), "retry_in_s": module.next_retry_s}
+    evidence: dict[str, Any] = {"state": module.shown_state, "retry_in_s": module.next_retry_s}
     led_to_it = state not in SERVES and state is not State.STOPPING
     if died is not None and died.reason != "stopped" and led_to_it:
         evidence |= {

@@ -86,7 +86,8 @@ class Succession:
     @property
     def hopeless(self) -> bool:
         """Whether nothing would be lost with the one in use: it fails, and has never been ready."""
-        return not self._proven and self._module.state in _FAILING
+        module = self._module
+        return not self._proven and (module.state in _FAILING or not module.descriptor.enabled)
 
     def offer(
         self, descriptor: Descriptor, cause: str, *, anew: bool, held_for: object = None
@@ -160,7 +161,7 @@ class Succession:
             return
         self._next = self._next_cause = None
         if self._proven:
-            self._fallback = module.descriptor
+            self._fallback = module.descriptor if descriptor.enabled else None
         self._proven = descriptor is self._fallback
         if self._proven:
             self._fallback = None
@@ -174,10 +175,13 @@ class Succession:
         cause, self._due = self._due, None
         module = self._module
         both = module.descriptor.supervision.overlap and self.offered.supervision.overlap
-        if both and module.state in SERVES and self._next is None:
+        enabled = self.offered.enabled
+        if enabled is not module.descriptor.enabled:
+            module.stopped_by_command = not enabled
+        if enabled and both and module.state in SERVES and self._next is None:
             self._begin_trial(cause)
             return
-        wanted = module.wanted or self._starts_by_itself()
+        wanted = enabled and (module.wanted or self._starts_by_itself())
         self._next, self._next_cause = self.offered, cause if wanted else None
         if module.state is State.DOWN:
             self.follow()
