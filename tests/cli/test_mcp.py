@@ -144,7 +144,7 @@ def test_at_a_terminal_it_says_who_is_meant_to_start_it(
         assert entry.wait(WAIT_S) == 0
     os.close(terminal)
     text = said.decode()
-    assert "meant to be started by one" in text
+    assert "waits for an MCP client on stdin, and one is meant to start it" in text
     snippet = json.loads(text[text.index("{") : text.rindex("}") + 1])
     server = snippet["mcpServers"]["stdiod"]
     assert Path(server["command"]).is_absolute()

@@ -71,9 +71,7 @@ def _tell_person(directories: list[str]) -> None:
     from supervisor.cli.verbs.service import own_program
 
     entry = {"stdiod": {"command": own_program(), "args": ["mcp", *directories]}}
-    text = (
-        "this waits for an MCP client on stdin, and is meant to be started by one: in its file,\n"
-    )
+    text = "this waits for an MCP client on stdin, and one is meant to start it: in its file,\n"
     text += f"{json.dumps({'mcpServers': entry}, indent=2)}\nor with Claude Code,\n"
     words = shlex.join(["stdiod", "mcp", *directories])
     click.echo(f"stdiod: {text}claude mcp add stdiod -- {words}", err=True)
