@@ -14,7 +14,6 @@ from tests.field.conftest import SERVERS, Connect
 from tests.system.daemon import Daemon
 
 
-@pytest.mark.xfail(reason="the daemon does not know `enabled` yet", strict=False)
 def test_an_imported_server_runs_in_its_project_and_a_disabled_one_does_not(
     host: Callable[..., Daemon], connect: Connect, tmp_path: Path
 ) -> None:
