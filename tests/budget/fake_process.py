@@ -42,6 +42,7 @@ class FakeProcess:
     pid = 4711
     opening = None
     possible_survivors: tuple[Suspect, ...] = ()
+    unset_variables: tuple[str, ...] = ()
     tracer = None
 
     def __init__(self, name: str) -> None:
