@@ -77,9 +77,10 @@ def quoted(text: str) -> str:
     return printable(_as_json(text, ensure_ascii=False))
 
 
-_USER = re.compile(r"([A-Za-z][\w+.-]*:/+)[^\s/?#\"'<>]*@")
+# No part of a text is looked at twice, for modules print what they like.
+_USER = re.compile(r"""(://|(?<=http):/|(?<=https):/)[^\s/?#"'<>]*@""")
 _USER_OF_HOST = re.compile(
-    r"(?<![\w/])[^\s/:@=\"']+:[^\s/@]+@(?!sha\d)(?=([\w.-]+|\[[\da-fA-F:]+\]):\d)"
+    r"""((?<!\S)|(?<=[="']))[^\s/:@="']+:[^\s/@="']+@(?!sha\d)(?=([\w.-]+|\[[\da-f:]+\]):\d)"""
 )
 
 

@@ -126,7 +126,7 @@ class OneOrMore:
     def __init__(self, want: str, element: Scalar) -> None:
         self.want = want
         self._one, self._many = element, Array(want, element)
-        self.schema = {**element.schema, "type": ["string", "array"], "items": element.schema}
+        self.schema = {"type": ["string", "array"], "minLength": 1, "items": element.schema}
 
     def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
         """Check it as what it is."""

@@ -51,7 +51,7 @@ LANGUAGES = {
         ("./main",),
         "go",
         ("go", "build", "-o", "main", "main.go"),
-        ("GOROOT", "GOPATH", "GOCACHE"),
+        ("GOROOT?", "GOPATH?", "GOCACHE?"),
     ),
     "java": Language(
         "Main.java",
@@ -68,7 +68,7 @@ LANGUAGES = {
         ("./main",),
         "rustc",
         ("rustc", "--edition=2021", "-O", "-o", "main", "main.rs"),
-        ("RUSTUP_HOME", "RUSTUP_TOOLCHAIN"),
+        ("RUSTUP_HOME?", "RUSTUP_TOOLCHAIN?"),
     ),
 }
 

@@ -43,6 +43,7 @@ class FakeProcess:
     opening = None
     remove_container = None
     possible_survivors: tuple[Suspect, ...] = ()
+    unset_variables: tuple[str, ...] = ()
     tracer = None
 
     def __init__(self, name: str) -> None:

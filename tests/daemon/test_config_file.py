@@ -92,7 +92,7 @@ def test_every_key_of_the_result_is_a_key_of_the_file(tmp_path: Path) -> None:
             "directories = 'modules'",
             'directories: must be an array of paths, not the string "modules"',
         ),
-        ("directories = []", "directories: must name at least one directory"),
+        ("directories = []", "directories: must name at least one"),
         ("directories = [1]", "directories: must be a path in quotes, not the number 1"),
         ("socket = 5", "socket: must be a path in quotes, not the number 5"),
         ("socket = ''", 'socket: "" is not a path'),

@@ -54,7 +54,8 @@ def take_time(folder: Path) -> None:
 
 
 def environment(name: str, tmp: Path, **extra: str) -> dict[str, str]:
-    passed = (*INHERITED, *DESCRIPTORS[name]["transport"].get("pass_env", ()))
+    named = DESCRIPTORS[name]["transport"].get("pass_env", ())
+    passed = (*INHERITED, *(one.removesuffix("?") for one in named))
     kept = {key: os.environ[key] for key in passed if key in os.environ and key != "NOTES_FILE"}
     return kept | {"TMPDIR": str(tmp)} | extra
 

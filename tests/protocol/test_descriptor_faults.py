@@ -62,6 +62,10 @@ BAD_VALUES: list[tuple[str, Any, str, str]] = [
     ("/transport/env", {"A=B": "c"}, "/transport/env/A=B",
      'the key is "A=B", must be the name of an'),
     ("/transport/env", {"": "c"}, "/transport/env/", 'the key is "", must be the name of an'),
+    ("/transport/env_file", 3, "", "is a number, must be the path of a file"),
+    ("/transport/env_file", "", "", "must be the path of a file"),
+    ("/transport/env_file", ["a", "b\x00"], "/transport/env_file/1", "must be the path of a file"),
+    ("/transport/expand", "yes", "", "is a string, must be true or false"),
     ("/transport/pass_env", "HOME", "", "is a string, must be an array of names"),
     ("/transport/pass_env", ["A=B"], "/transport/pass_env/0", "must be the name of an environment"),
     ("/transport/url", 3, "", "is a number, must be a string"),
@@ -199,3 +203,35 @@ def test_a_process_per_invocation_has_no_instances_to_keep(transport: dict[str, 
     assert said["/supervision/instances/max_age_s"].startswith("is 60, must be null: a module")
     document["supervision"]["instances"] = {"min": 1.0, "max": 1, "max_age_s": None}
     assert parse_descriptor(encoded(document), SOURCE).supervision == Supervision()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "pointer"),
+    [
+        ("command", ["x", "${X:-${Y}}"], "/1"),
+        ("prepare", ["x", "a${X:-b${Y:-c}}"], "/1"),
+        ("cwd", "${X:-${Y}}", ""),
+        ("env", {"A/B": "${X:-$${Y}}"}, "/A~1B"),
+        ("env_file", "${X:-${", ""),
+        ("env_file", ["a", "${X:-${Y}}"], "/1"),
+    ],
+)
+def test_a_variable_in_the_default_of_another_is_a_fault_where_variables_are_expanded(
+    field: str, value: Any, pointer: str
+) -> None:
+    transport = {"type": "stdio", "command": ["x"], field: value}
+    plain = {"name": "a", "kind": "tool", "capabilities": [], "transport": transport}
+    assert not parse_descriptor(encoded(plain), SOURCE).transport.expand
+    for more in ({"protocol": "mcp"}, {"expand": True}):
+        (problem,) = refusal(encoded({**plain, "transport": {**transport, **more}})).problems
+        assert problem.pointer == f"/transport/{field}{pointer}"
+        assert "within the default of another" in problem.message
+    off = {**plain, "transport": {**transport, "protocol": "mcp", "expand": False}}
+    parse_descriptor(encoded(off), SOURCE)
+
+
+def test_text_that_is_no_nested_variable_is_none() -> None:
+    texts = ["x", "$${X:-${Y}}", "${X:-a}${Y:-b}", "${X:-$Y", "${} ${1X:-${Y}"]
+    transport = {"type": "stdio", "command": texts, "expand": True}
+    document = {"name": "a", "kind": "tool", "capabilities": [], "transport": transport}
+    assert parse_descriptor(encoded(document), SOURCE).transport.command == tuple(texts)
