@@ -1,6 +1,6 @@
 // TypeScript types of stdiod: what HTTP takes and answers (`paths`), and what stands in files.
 // Made by `make typescript` (scripts/generate_types.py) with openapi-typescript@7.13.0; do not edit.
-// The document it was made of: sha256 ba7a1fea7b0a74c7e4a49af308e2048c1d69b0ceca8b5fc23f6171d1827d8e0b
+// The document it was made of: sha256 295b383be1a9856a529c1af9347060b6297b6c04686aea045dd552a2e360e8e4
 
 export interface paths {
     "/": {
@@ -1091,7 +1091,7 @@ export interface components {
             /** @description the number of its newest entry */
             last_seq: number;
         };
-        /** @description An entry of the journal: Amplifier Event v1, with its number. What is not known is left out. */
+        /** @description An entry of the journal (schemas/event.v1.json), with its number. What is not known is left out. */
         JournalEntry: {
             /** @description its number, on which a client can go on */
             seq: number;
@@ -1160,7 +1160,7 @@ export interface components {
             stderr_tail: string[];
             /** @description the pids of its processes that could not be killed */
             survivors: number[];
-            /** @description processes that it may have left */
+            /** @description processes of it that possibly still run */
             possible_survivors: components["schemas"]["Suspect"][];
             /** @description whether the host wanted it to end */
             stopped_by_host: boolean;
@@ -1938,11 +1938,11 @@ export interface components {
                 /** @description what clients see, by the name of the view */
                 views?: {
                     [key: string]: {
-                        /** @description globs over MODULE and MODULE.OP, as of who asks, of any kind but hooks; all modules of kind tool if left out */
+                        /** @description globs over MODULE and MODULE.OP, as for the caller, of any kind but hooks; all modules of kind tool if left out */
                         modules?: string[];
                         /** @description false: ops under their own names, as far as MCP allows these; true if left out */
                         prefix?: boolean;
-                        /** @description who may use it, by name, * for any characters; everybody if left out */
+                        /** @description the users that may use it, by name, * for any characters; everybody if left out */
                         for?: string[];
                     };
                 };
@@ -3990,7 +3990,7 @@ export interface operations {
                      * @default {}
                      */
                     state?: Record<string, unknown>;
-                    /** @description who serves its prompts: an agent, or an orchestrator and what it works with */
+                    /** @description what serves its prompts: an agent, or an orchestrator and what it works with */
                     roles?: {
                         /** @description a module's name */
                         agent?: string;
@@ -4094,7 +4094,7 @@ export interface operations {
                     new_id?: string;
                     /** @description what people call it */
                     title?: string;
-                    /** @description who serves its prompts: an agent, or an orchestrator and what it works with */
+                    /** @description what serves its prompts: an agent, or an orchestrator and what it works with */
                     roles?: {
                         /** @description a module's name */
                         agent?: string;

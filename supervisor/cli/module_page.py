@@ -52,7 +52,7 @@ def _lines(module: dict[str, Any]) -> Iterator[str]:
     for instance in module["instances"]:
         yield _fact("instance", _instance(instance))
     if not module["instances"]:
-        yield _fact("instance", "none is asked" if module.get("url") else "none runs")
+        yield _fact("instance", "the service is not asked" if module.get("url") else "none runs")
     if module["last_exit"] is not None:
         yield from _last_exit(module["last_exit"])
 
@@ -69,7 +69,7 @@ def _requests(module: dict[str, Any]) -> str:
     counters = module["counters"]
     return (
         f"{module['in_flight']} in flight, {module['queued']} queued, "
-        f"{counters['invocations']} answered, {counters['failures']} of them not ok"
+        f"{counters['invocations']} answered, {counters['failures']} of them failed"
     )
 
 
@@ -143,14 +143,14 @@ def _last_exit(died: dict[str, Any]) -> Iterator[str]:
     if died.get("limit"):
         yield _fact("", f"limit: {one_line(limit_text(died['limit']))}")
     if died["stderr_tail"]:
-        yield _fact("", "its last words on stderr:")
+        yield _fact("", "the last lines of its stderr:")
         for line in died["stderr_tail"]:
             yield _fact("", f"  {one_line(line)}")
     if died.get("survivors"):
         pids = ", ".join(map(str, died["survivors"]))
-        yield _fact("", f"left, and could not be killed: pid {pids}")
+        yield _fact("", f"still running, could not be killed: pid {pids}")
     for one in died.get("possible_survivors") or ():
-        yield _fact("", f"may have left: pid {one['pid']}, {one_line(one['command'])}")
+        yield _fact("", f"possibly still running: pid {one['pid']}, {one_line(one['command'])}")
 
 
 def _how(died: dict[str, Any]) -> str:

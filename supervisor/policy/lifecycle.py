@@ -35,6 +35,10 @@ class State(StrEnum):
     FAILED = "failed"
     STOPPING = "stopping"
 
+    @property
+    def words(self) -> str:
+        return "in backoff" if self is State.BACKOFF else self.value
+
 
 class Input(StrEnum):
     """What can happen to a worker."""

@@ -296,7 +296,7 @@ def test_the_page_of_a_module_shows_its_instances_and_what_the_last_one_died_of(
     assert "was killed by SIGKILL, " in page
     assert "reason signaled, SIGKILL" in page
     assert "out of cheese" in page
-    assert "3 answered, 1 of them not ok" in page
+    assert "3 answered, 1 of them failed" in page
     assert "half within 0.90ms, 99 % within 4.5ms, the longest 4.6ms" in page
 
 
@@ -350,13 +350,13 @@ def test_the_pages_name_who_is_left_and_who_may_be() -> None:
         "possible_survivors": [suspect],
     }
     lines = [line.strip() for line in plain(module_text(module(last_exit=died)))]
-    assert "left, and could not be killed: pid 7, 8" in lines
-    assert "may have left: pid 41, nohup me" in lines
+    assert "still running, could not be killed: pid 7, 8" in lines
+    assert "possibly still running: pid 41, nohup me" in lines
     fleet = status(module())
     fleet["daemon"]["possible_survivors"] = [suspect]
     assert plain(status_text(fleet, None))[-3:] == [
         "",
-        "Left by an unknown module",
+        "Processes that an unknown module left",
         "  pid 41  nohup me",
     ]
 

@@ -164,7 +164,6 @@ class McpSession:
             self._follows.begin()
 
     def resume(self) -> None:
-        """Have it go on: the client may have room again."""
         if self._follows is not None:
             self._follows.resume()
 
@@ -283,7 +282,6 @@ class Listening:
             self._finish({"resultType": "complete", "_meta": self._meta})
 
     def resume(self) -> None:
-        """Have it go on: the client may have room again."""
         self._follow.resume()
 
     def _settled(self, resource: FollowedResource, problem: RpcError | None) -> None:
@@ -360,7 +358,6 @@ class Follow:
             self._handle.cancel(stopped)
 
     def resume(self) -> None:
-        """Have it go on."""
         if self._handle is not None:
             self._handle.resume()
 
