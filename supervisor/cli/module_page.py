@@ -112,12 +112,8 @@ def _left_out(counters: dict[str, Any]) -> str:
         "line outside the protocol": counters["quarantined_lines"],
         "log line over the rate": counters["left_out_log_lines"],
     }
-    words = {"line outside the protocol": "lines outside the protocol"}
-    return ", ".join(
-        f"{number} {words[noun]}" if noun in words and number > 1 else count(number, noun)
-        for noun, number in parts.items()
-        if number
-    )
+    found = ((number, *noun.partition("line")) for noun, number in parts.items() if number)
+    return ", ".join(count(number, kind + line) + rest for number, kind, line, rest in found)
 
 
 def _instance(instance: dict[str, Any]) -> str:

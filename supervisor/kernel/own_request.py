@@ -99,6 +99,7 @@ class OwnRequest:
         self.finish(Failure.because(stopped.reason, stopped.message))
 
     def resume(self) -> None:
+        """Continue: the client may have room again."""
         self._room.unpark_all()
 
     async def _run(self, rest: Awaitable[Any]) -> None:

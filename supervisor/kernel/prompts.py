@@ -131,6 +131,7 @@ class Prompt:
             self.settle(Response(Failure.because(stopped.reason, stopped.message)))
 
     def resume(self) -> None:
+        """Continue: the client may have room again."""
         if self._invocation is not None:
             self._invocation.resume()
 

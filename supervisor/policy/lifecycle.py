@@ -37,6 +37,7 @@ class State(StrEnum):
 
     @property
     def words(self) -> str:
+        """Return the state as it stands behind "is"."""
         return "in backoff" if self is State.BACKOFF else self.value
 
 

@@ -343,6 +343,16 @@ def test_a_page_says_that_the_descriptor_cannot_be_used_as_it_is_now() -> None:
     assert "quarantined is empty. The last good version stays in use." in page
 
 
+def test_lines_that_were_left_out_are_counted_in_good_english() -> None:
+    counted = {"late_lines": 1, "quarantined_lines": 2, "left_out_log_lines": 3}
+    shown = module()
+    shown["counters"] |= counted
+    [line] = [one for one in plain(module_text(shown)) if one.startswith("left out")]
+    assert line.split("out", 1)[1].strip() == (
+        "1 late line, 2 lines outside the protocol, 3 log lines over the rate"
+    )
+
+
 def test_the_pages_name_who_is_left_and_who_may_be() -> None:
     suspect = {"pid": 41, "command": "nohup me"}
     died = last_exit("was stopped", reason="stopped") | {

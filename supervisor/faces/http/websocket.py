@@ -149,6 +149,7 @@ class WebSocket:
         self.close(code, stopped.message, stopped)
 
     def resume(self) -> None:
+        """Continue all: the client has read."""
         if not self.outbox.congested:
             self.connection.patience.deadline = float("inf")
         self._fewer.unpark_all()

@@ -340,6 +340,7 @@ class McpExchange:
             self.end(stopped)
 
     def end(self, stopped: Stopped) -> None:
+        """Give it up: the client disconnected."""
         if self._serving is not None:
             self._serving.cancel(stopped)
 
@@ -349,6 +350,7 @@ class McpExchange:
         self.end(Stopped(Reason.CLIENT, "the client cancelled the request"))
 
     def resume(self) -> None:
+        """Continue: the client may have room again."""
         if self._serving is not None:
             self._serving.resume()
 
