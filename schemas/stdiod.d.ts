@@ -1,6 +1,6 @@
 // TypeScript types of stdiod: what HTTP takes and answers (`paths`), and what stands in files.
 // Made by `make typescript` (scripts/generate_types.py) with openapi-typescript@7.13.0; do not edit.
-// The document it was made of: sha256 7b171e1c8d1ba5c7080781c2b8126af23b0fe116cfcd6cbb0825099a69bf8ae2
+// The document it was made of: sha256 b5eece737b81395cf4142db86aeb24bd92ce5cd3eb8354bcb8f127b3e22adc7c
 
 export interface paths {
     "/": {
@@ -1092,7 +1092,7 @@ export interface components {
             /** @description the number of its newest entry */
             last_seq: number;
         };
-        /** @description An entry of the journal: Amplifier Event v1, with its number. What is not known is left out. */
+        /** @description An entry of the journal (schemas/event.v1.json), with its number. What is not known is left out. */
         JournalEntry: {
             /** @description its number, on which a client can go on */
             seq: number;
@@ -1161,7 +1161,7 @@ export interface components {
             stderr_tail: string[];
             /** @description the pids of its processes that could not be killed */
             survivors: number[];
-            /** @description processes that it may have left */
+            /** @description processes of it that possibly still run */
             possible_survivors: components["schemas"]["Suspect"][];
             /** @description whether the host wanted it to end */
             stopped_by_host: boolean;
@@ -1942,11 +1942,11 @@ export interface components {
                 /** @description what clients see, by the name of the view */
                 views?: {
                     [key: string]: {
-                        /** @description globs over MODULE and MODULE.OP, as of who asks, of any kind but hooks; all modules of kind tool if left out */
+                        /** @description globs over MODULE and MODULE.OP, as for the caller, of any kind but hooks; all modules of kind tool if left out */
                         modules?: string[];
                         /** @description false: ops under their own names, as far as MCP allows these; true if left out */
                         prefix?: boolean;
-                        /** @description who may use it, by name, * for any characters; everybody if left out */
+                        /** @description the users that may use it, by name, * for any characters; everybody if left out */
                         for?: string[];
                     };
                 };
@@ -4013,7 +4013,7 @@ export interface operations {
                      * @default {}
                      */
                     state?: Record<string, unknown>;
-                    /** @description who serves its prompts: an agent, or an orchestrator and what it works with */
+                    /** @description what serves its prompts: an agent, or an orchestrator and what it works with */
                     roles?: {
                         /** @description a module's name */
                         agent?: string;
@@ -4117,7 +4117,7 @@ export interface operations {
                     new_id?: string;
                     /** @description what people call it */
                     title?: string;
-                    /** @description who serves its prompts: an agent, or an orchestrator and what it works with */
+                    /** @description what serves its prompts: an agent, or an orchestrator and what it works with */
                     roles?: {
                         /** @description a module's name */
                         agent?: string;

@@ -135,18 +135,18 @@ ADVICE: dict[Reason, Advice] = {
     ),
     Reason.NO_AGENT: Advice(
         "no module serves its prompts",
-        "`stdiod session new --agent MODULE` names who does, or --orchestrator; so does"
+        "`stdiod session new --agent MODULE` (or --orchestrator MODULE) names one; so does"
         " `stdiod session fork`.",
     ),
     Reason.REVISION_CONFLICT: Advice(
-        "somebody else has changed the state",
+        "another request has changed the state",
         "`stdiod session show` has the state as it is now; make the patch for that.",
     ),
     Reason.LIMIT_REACHED: Advice("a limit would be passed", "The message names the limit."),
     Reason.UNKNOWN_ASSET: Advice("there is no such asset"),
     Reason.ASSET_CHANGED: Advice(
         "the file is not the one that was registered",
-        "Have the module make it again.",
+        "Call the module again, so that it writes a new file.",
     ),
     Reason.BEYOND_END: Advice(
         "the asset has no such bytes", "The message says how many there are."
@@ -155,7 +155,8 @@ ADVICE: dict[Reason, Advice] = {
         "that question is no longer open", command="`stdiod approvals` lists those that are."
     ),
     Reason.UNKNOWN_REQUEST: Advice(
-        "no request waits under that id", "It was taken up, or its time is over: ask again."
+        "no request waits under that id",
+        "Another client took it up, or its time is over: send the request again.",
     ),
     Reason.CAPABILITY: Advice(
         "the module may not do that",
@@ -175,7 +176,7 @@ ADVICE: dict[Reason, Advice] = {
     Reason.MALFORMED_JSON: Advice("it printed a line that cannot be read", _STDOUT),
     Reason.UNREADABLE_OUTPUT: Advice(
         "its output is not what its descriptor says",
-        'Have the command print one JSON value, or say "stdout": "text" in transport.exec.ops.',
+        'The command has to print one JSON value; or say "stdout": "text" in transport.exec.ops.',
     ),
     Reason.NOT_OBJECT: Advice("it printed JSON that is not an object", _STDOUT),
     Reason.INVALID_UTF8: Advice("it printed bytes that are not UTF-8", _AUTHOR),
@@ -200,7 +201,7 @@ ADVICE: dict[Reason, Advice] = {
     Reason.DISCONNECT: Advice("the client went away"),
     Reason.SHUTDOWN: Advice("the daemon is ending", command="`stdiod up DIR` starts one."),
     Reason.PARENT_ENDED: Advice(
-        "the request on whose behalf it was made has ended", "That one's answer says why."
+        "the request on whose behalf it was made has ended", "The answer to that request says why."
     ),
 }
 

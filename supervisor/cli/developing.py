@@ -173,7 +173,7 @@ class Development:
     def _call(self, line: str) -> _Asker | None:
         """Call an op; None, and words, if it is not clear which, or with what."""
         if self._daemon is None:
-            self._screen.tell("it does not run; correct the descriptor first")
+            self._screen.tell("the module does not run; correct the descriptor first")
             return None
         try:
             op, args = self._read_call(line)

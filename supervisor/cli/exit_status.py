@@ -56,10 +56,7 @@ class UnwritableError(EndError):
 
 @contextlib.contextmanager
 def interruption(words: str) -> Iterator[None]:
-    """Have Ctrl-C in the block end the command with a sentence: what became of what it waited for.
-
-    `Verbs.invoke` writes it.
-    """
+    """End the command with these words upon Ctrl-C in the block; `Verbs.invoke` writes them."""
     try:
         yield
     except KeyboardInterrupt:

@@ -120,7 +120,7 @@ def _found(details: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if isinstance(tracer, dict):
         yield "traced by", one_line(f"{tracer.get('name')} (pid {tracer.get('pid')})")
     for one in details.get("possible_survivors") or ():
-        yield "may be left", one_line(f"pid {one['pid']}, {one['command']}")
+        yield "may run on", one_line(f"pid {one['pid']}, {one['command']}")
 
 
 def _process(details: dict[str, Any]) -> str:

@@ -53,7 +53,7 @@ def _lines(module: dict[str, Any]) -> Iterator[str]:
     for instance in module["instances"]:
         yield _fact("instance", _instance(instance))
     if not module["instances"]:
-        yield _fact("instance", "none is asked" if module.get("url") else "none runs")
+        yield _fact("instance", "the service is not asked" if module.get("url") else "none runs")
     if module["last_exit"] is not None:
         yield from _last_exit(module["last_exit"])
 
@@ -70,7 +70,7 @@ def _requests(module: dict[str, Any]) -> str:
     counters = module["counters"]
     return (
         f"{module['in_flight']} in flight, {module['queued']} queued, "
-        f"{counters['invocations']} answered, {counters['failures']} of them not ok"
+        f"{counters['invocations']} answered, {counters['failures']} of them failed"
     )
 
 
@@ -113,12 +113,8 @@ def _left_out(counters: dict[str, Any]) -> str:
         "line outside the protocol": counters["quarantined_lines"],
         "log line over the rate": counters["left_out_log_lines"],
     }
-    words = {"line outside the protocol": "lines outside the protocol"}
-    return ", ".join(
-        f"{number} {words[noun]}" if noun in words and number > 1 else count(number, noun)
-        for noun, number in parts.items()
-        if number
-    )
+    found = ((number, *noun.partition("line")) for noun, number in parts.items() if number)
+    return ", ".join(count(number, kind + line) + rest for number, kind, line, rest in found)
 
 
 def _instance(instance: dict[str, Any]) -> str:
@@ -144,14 +140,14 @@ def _last_exit(died: dict[str, Any]) -> Iterator[str]:
     if died.get("limit"):
         yield _fact("", f"limit: {one_line(limit_text(died['limit']))}")
     if died["stderr_tail"]:
-        yield _fact("", "its last words on stderr:")
+        yield _fact("", "the last lines of its stderr:")
         for line in died["stderr_tail"]:
             yield _fact("", f"  {one_line(line)}")
     if died.get("survivors"):
         pids = ", ".join(map(str, died["survivors"]))
-        yield _fact("", f"left, and could not be killed: pid {pids}")
+        yield _fact("", f"still running, could not be killed: pid {pids}")
     for one in died.get("possible_survivors") or ():
-        yield _fact("", f"may have left: pid {one['pid']}, {one_line(one['command'])}")
+        yield _fact("", f"possibly still running: pid {one['pid']}, {one_line(one['command'])}")
 
 
 def _how(died: dict[str, Any]) -> str:

@@ -76,7 +76,7 @@ def status_text(status: dict[str, Any], width: int | None, *, failing: bool = Fa
             lines += [f"  {one_line(one['descriptor'])}", f"    {one_line(one['reason'])}"]
     strays = status["daemon"].get("possible_survivors")
     if strays:
-        lines += ["", click.style("Left by an unknown module", fg="yellow")]
+        lines += ["", click.style("Processes that an unknown module left", fg="yellow")]
         lines += [f"  pid {one['pid']}  {one_line(one['command'])}" for one in strays]
     left = status["daemon"].get("left_containers")
     if left:

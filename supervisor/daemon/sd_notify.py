@@ -189,7 +189,7 @@ def status_line(fleet: Fleet) -> str:
     modules = [one for one in fleet.modules.values() if one.descriptor.enabled]
     serving = sum(module.state in SERVES for module in modules)
     parts = [f"{serving} of {len(modules)} modules ready"]
-    unwell = [f"{module.name} is {module.state}" for module in modules if module.state in _UNWELL]
+    unwell = [f"{one.name} is {one.state.words}" for one in modules if one.state in _UNWELL]
     parts += unwell[:NAMED]
     if len(unwell) > NAMED:
         parts.append(f"{len(unwell) - NAMED} more are not well")

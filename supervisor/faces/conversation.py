@@ -130,7 +130,7 @@ class Wire(Protocol):
         """Let go of what is no request: the client is gone."""
 
     def resume(self) -> None:
-        """Have all go on: the client may have room again."""
+        """Continue all: the client may have room again."""
 
     @property
     def all_answered(self) -> bool:

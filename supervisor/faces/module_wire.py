@@ -126,7 +126,7 @@ class ModuleWire:
         """Do nothing: there are requests, and nothing else."""
 
     def resume(self) -> None:
-        """Have all go on: the client may have room again."""
+        """Continue all: the client may have room again."""
         for exchange in (*self._open.values(), *self._nameless):
             if exchange.handle is not None:
                 exchange.handle.resume()

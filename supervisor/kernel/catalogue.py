@@ -143,7 +143,7 @@ class Catalogue:
         descriptor, said, problem = module.descriptor, self._said(module), None
         if said is None:
             verdict, died = self._fleet.verdict(module), module.exit
-            problem = f"{module.name} is {module.state}" if verdict is None else verdict.message
+            problem = verdict.message if verdict else f"{module.name} is {module.state.words}"
             if died is not None and died.reason != "stopped":
                 told = died.message in problem
                 problem = problem if told else f"{problem}: it {died.message}"

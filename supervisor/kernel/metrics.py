@@ -231,7 +231,7 @@ OF_DAEMON: tuple[Metric, ...] = (
     _gauge("ui_subscribers", "Clients that watch ui_events", _at("ui", "subscribers")),
     _gauge(
         "quarantined_descriptors",
-        "Descriptors that cannot be used, of who may see all modules",
+        "Descriptors that cannot be used; only for a caller that may see all modules",
         _at("quarantined"),
     ),
 )
@@ -249,7 +249,7 @@ OF_MODULE: tuple[Metric, ...] = (
     _gauge("module_quarantined", "1 if its changed descriptor cannot be used", _is("quarantined")),
     _counter(
         "module_restarts_total",
-        "Restarts that nobody asked for, by the end before",
+        "Automatic restarts, by how the process before ended",
         _each("counters", "restarts"),
         "cause",
     ),

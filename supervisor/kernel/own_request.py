@@ -99,7 +99,7 @@ class OwnRequest:
         self.finish(Failure.because(stopped.reason, stopped.message))
 
     def resume(self) -> None:
-        """Have it go on: the client may have room again."""
+        """Continue: the client may have room again."""
         self._room.unpark_all()
 
     async def _run(self, rest: Awaitable[Any]) -> None:

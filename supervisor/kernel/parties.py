@@ -152,7 +152,7 @@ class Handle(Protocol):
         """End it for a reason of the host's or the client's own; idempotent."""
 
     def resume(self) -> None:
-        """Have it go on: the client may have room again."""
+        """Continue: the client may have room again."""
 
 
 @runtime_checkable

@@ -131,7 +131,7 @@ class Prompt:
             self.settle(Response(Failure.because(stopped.reason, stopped.message)))
 
     def resume(self) -> None:
-        """Have it go on: the client may have room again."""
+        """Continue: the client may have room again."""
         if self._invocation is not None:
             self._invocation.resume()
 

@@ -35,6 +35,11 @@ class State(StrEnum):
     FAILED = "failed"
     STOPPING = "stopping"
 
+    @property
+    def words(self) -> str:
+        """Return the state as it stands behind "is"."""
+        return "in backoff" if self is State.BACKOFF else self.value
+
 
 class Input(StrEnum):
     """What can happen to a worker."""

@@ -80,7 +80,7 @@ def only_agent(session_id: str, agents: list[str], orchestrators: list[str]) -> 
     else:
         found = "there is no module of the kind agent or orchestrator"
     words = (
-        f"the session {session_id!r} names nobody to serve its prompts, and {found};"
+        f"the session {session_id!r} names no module to serve its prompts, and {found};"
         " name one when it begins, or fork it with one"
     )
     return Failure.because(Reason.NO_AGENT, words, agents=agents[:TOOLS])

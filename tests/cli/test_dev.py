@@ -62,7 +62,7 @@ def test_a_descriptor_that_is_bad_is_told(run: Run, tmp_path: Path) -> None:
     ended = run("dev", str(folder), input="greet name=Ada\n")
     assert ended.exit_code == 0
     assert "module.json: " in ended.stdout
-    assert "it does not run; correct the descriptor first" in ended.stdout
+    assert "the module does not run; correct the descriptor first" in ended.stdout
 
 
 class Terminal:

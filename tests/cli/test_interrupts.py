@@ -77,9 +77,9 @@ def test_an_interrupt_while_a_verb_waits_is_130_and_cancels_and_says_what(
 @pytest.mark.parametrize(
     ("verb", "words"),
     [
-        ("stop dice kv", "dice, kv: told to stop, and no longer waited for"),
-        ("reload", "the reload goes on, and is no longer waited for"),
-        ("down", "the daemon was told to end, and is no longer waited for"),
+        ("stop dice kv", "dice, kv: the stop continues in the daemon"),
+        ("reload", "the reload continues in the daemon"),
+        ("down", "the daemon is still ending"),
     ],
 )
 def test_an_interrupt_of_what_cannot_be_cancelled_says_that_it_goes_on(

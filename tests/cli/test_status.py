@@ -296,7 +296,7 @@ def test_the_page_of_a_module_shows_its_instances_and_what_the_last_one_died_of(
     assert "was killed by SIGKILL, " in page
     assert "reason signaled, SIGKILL" in page
     assert "out of cheese" in page
-    assert "3 answered, 1 of them not ok" in page
+    assert "3 answered, 1 of them failed" in page
     assert "half within 0.90ms, 99 % within 4.5ms, the longest 4.6ms" in page
 
 
@@ -343,6 +343,16 @@ def test_a_page_says_that_the_descriptor_cannot_be_used_as_it_is_now() -> None:
     assert "quarantined is empty. The last good version stays in use." in page
 
 
+def test_lines_that_were_left_out_are_counted_in_good_english() -> None:
+    counted = {"late_lines": 1, "quarantined_lines": 2, "left_out_log_lines": 3}
+    shown = module()
+    shown["counters"] |= counted
+    [line] = [one for one in plain(module_text(shown)) if one.startswith("left out")]
+    assert line.split("out", 1)[1].strip() == (
+        "1 late line, 2 lines outside the protocol, 3 log lines over the rate"
+    )
+
+
 def test_the_pages_name_who_is_left_and_who_may_be() -> None:
     suspect = {"pid": 41, "command": "nohup me"}
     died = last_exit("was stopped", reason="stopped") | {
@@ -350,13 +360,13 @@ def test_the_pages_name_who_is_left_and_who_may_be() -> None:
         "possible_survivors": [suspect],
     }
     lines = [line.strip() for line in plain(module_text(module(last_exit=died)))]
-    assert "left, and could not be killed: pid 7, 8" in lines
-    assert "may have left: pid 41, nohup me" in lines
+    assert "still running, could not be killed: pid 7, 8" in lines
+    assert "possibly still running: pid 41, nohup me" in lines
     fleet = status(module())
     fleet["daemon"]["possible_survivors"] = [suspect]
     assert plain(status_text(fleet, None))[-3:] == [
         "",
-        "Left by an unknown module",
+        "Processes that an unknown module left",
         "  pid 41  nohup me",
     ]
 

@@ -201,7 +201,7 @@ def test_up_is_1_with_a_line_for_each_module_that_is_not_ready_and_the_quarantin
     ended = run("up", str(tmp_path))
     assert ended.exit_code == 1
     assert ended.stderr.splitlines()[2:] == [
-        "kv is backoff: exited with code 3; next try in 2.0s",
+        "kv is in backoff: exited with code 3; next try in 2.0s",
         "/modules/bad.json is quarantined: /kind: is missing",
     ]
     assert "1 of 2 modules ready" in ended.stdout

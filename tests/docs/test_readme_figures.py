@@ -13,7 +13,7 @@ README = "README.md"
 SUPERVISORS = {cells[0]: cells[1:] for cells in rows("docs/faults.md", "Fault")}
 HOSTS = {cells[0]: cells[1:] for cells in rows("docs/mcp.md", "")}
 COMPARED = {cells[0]: cells[1:] for cells in rows(README, "")}
-"""The columns are stdiod, supervisord, process-compose, systemd, MCP gateways."""
+"""The columns are stdiod, supervisord, and in one table systemd and MCP gateways, too."""
 
 
 def linked(cell: str) -> str | None:
@@ -46,16 +46,16 @@ def test_a_figure_is_the_measured_one(ours: str, theirs: str) -> None:
 
 
 def test_what_supervisors_say_of_a_death_is_what_was_seen() -> None:
-    _, supervisord, *_ = COMPARED["What is said of a death"]
+    _, supervisord, *_ = COMPARED["What it says of a crash"]
     measured = SUPERVISORS["what it still says of a death once the next process runs"]
     assert linked(supervisord) == measured[1]
 
 
 def test_what_mcp_gateways_do_is_what_was_seen() -> None:
-    left = COMPARED["After `kill -9` of it: still running, of 3"][4]
+    left = COMPARED["After `kill -9` of it: still running, of 3"][3]
     killed = next(cells for fault, cells in HOSTS.items() if fault.startswith("host killed with"))
     assert {one.split(" of ")[0] for one in killed[1:]} == {linked(left)}
-    words = linked(COMPARED["What is said of a death"][4])
+    words = linked(COMPARED["What it says of a crash"][3])
     died = next(
         cells for fault, cells in HOSTS.items() if fault.startswith("server dies in a call")
     )

@@ -94,7 +94,7 @@ def _status(socket: Path) -> tuple[dict[str, Any] | None, Finding]:
     except NoDaemonError as error:
         # Somebody listens, and does not speak as a daemon does.
         words = f"{socket} can be connected to, but gives no answer: {error.message}"
-        hint = "the daemon's own log says why; `fuser` shows who listens, `--socket` names another"
+        hint = "the daemon's own log says why; `fuser` shows the listener, `--socket` names another"
         return None, bad("daemon", words, hint)
     except NoAnswerError:
         words = f"the daemon on {socket} did not answer `status` in {STATUS_S:g} s"

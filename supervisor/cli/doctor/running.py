@@ -51,7 +51,7 @@ def daemon(status: dict[str, Any]) -> list[Finding]:
     if one.get("guardian_problem"):
         hint = (
             "see whether processes, memory or open files have run out (`ulimit -u`, `-n`), and"
-            " who kills it; the daemon tries again at least once a minute, and `stdiod down` still"
+            " what kills it; the daemon tries again at least once a minute, and `stdiod down` still"
             " ends everything"
         )
         findings.append(bad("guardian", one["guardian_problem"], hint))

@@ -202,7 +202,7 @@ def _summary(now: Figures) -> str:
     if now.interval_s is None:
         return text
     calls, failures = rate(now.invocations_per_s), rate(now.failures_per_s)
-    return f"{text}; {calls} calls/s, {failures} not ok/s"
+    return f"{text}; {calls} calls/s, {failures} failures/s"
 
 
 def _screen_table(

@@ -74,7 +74,7 @@ def _control(
     with DaemonClient(socket) as client:
         names = chosen(client, modules, every=every, wanted=op == "restart")
         asked = [(op, {"module": one, **args}) for one in names]
-        words = f"{one_line(', '.join(names))}: told to {op}, and no longer waited for"
+        words = f"{one_line(', '.join(names))}: the {op} continues in the daemon"
         with interruption(words):
             answers = in_turn(names, client.own_together(asked))
             well = [_show(one, name, len(modules), as_json=as_json) for name, one in answers]

@@ -35,7 +35,7 @@ def down(socket: Path) -> None:
         whose = of_project(status.result["daemon"]) if status.ok else ""
         running = [one["name"] for one in modules if one["instances"]]
         ticker.show("stopping")
-        with interruption("the daemon was told to end, and is no longer waited for"):
+        with interruption("the daemon is still ending"):
             pid = _shut_down(client, ticker, running)
         if not _is_gone(process, began_s + GONE_S - time.monotonic()):
             raise NoError(f"the daemon (pid {pid}) still runs after {GONE_S:g} s")

@@ -66,7 +66,7 @@ def events(
 ) -> None:
     """Show the journal: time, number, event, and what it was about.
 
-    With --json each line is an Amplifier Event v1 with its number as "seq". With -f, nothing is
+    With --json each line is an entry (`stdiod schema event`), "seq" its number. With -f, nothing is
     lost or repeated when the daemon is restarted: the command waits for it and continues.
     """
     if lines is not None and since is not None:

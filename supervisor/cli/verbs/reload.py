@@ -28,10 +28,9 @@ def reload(*, dry_run: bool, as_json: bool, socket: Path) -> None:
     Reads the policy file again, too. Exits with 1 if the policy or a descriptor cannot be used;
     the last good version then stays in use.
     """
-    goes_on = "the reload goes on, and is no longer waited for"
     with (
         DaemonClient(socket) as client,
-        contextlib.nullcontext() if dry_run else interruption(goes_on),
+        contextlib.nullcontext() if dry_run else interruption("the reload continues in the daemon"),
     ):
         answer = client.own("reload", {"dry_run": dry_run})
     if not answer.ok:

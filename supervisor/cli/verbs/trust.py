@@ -131,8 +131,8 @@ def _said(config: Config) -> list[tuple[str, str]]:
 
 def _tell_next(project: Project) -> None:
     if _runs(project):
-        rest = "what else has changed counts after `stdiod down` and `stdiod up`"
-        click.echo(f"its daemon runs: `stdiod reload` has it read the policy; {rest}")
+        rest = "other changes take effect after `stdiod down` and `stdiod up`"
+        click.echo(f"its daemon is running: `stdiod reload` applies a new policy; {rest}")
     else:
         click.echo("`stdiod up` starts its daemon")
 

@@ -143,7 +143,8 @@ def _serves(module: dict[str, Any]) -> bool:
 
 def _report(status: dict[str, Any], late: list[dict[str, Any]], took_s: float) -> None:
     for one in late:
-        words = f"{one_line(one['name'])} is {state_word(one['state'])}"
+        is_ = "is in" if one["state"] == "backoff" else "is"
+        words = f"{one_line(one['name'])} {is_} {state_word(one['state'])}"
         click.echo(": ".join(filter(None, (words, note(one)))), err=True)
     for one in status["modules"]:
         if one not in late and (words := warning(one)):

@@ -94,7 +94,7 @@ class Open(Protocol):
         """Give it up; idempotent."""
 
     def resume(self) -> None:
-        """Have it go on: the client may have room again."""
+        """Continue: the client may have room again."""
 
 
 class Speaks(Protocol):

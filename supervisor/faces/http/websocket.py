@@ -149,7 +149,7 @@ class WebSocket:
         self.close(code, stopped.message, stopped)
 
     def resume(self) -> None:
-        """Have all go on: the client has read."""
+        """Continue all: the client has read."""
         if not self.outbox.congested:
             self.connection.patience.deadline = float("inf")
         self._fewer.unpark_all()

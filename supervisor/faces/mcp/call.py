@@ -138,7 +138,7 @@ class McpCall:
             self._handle.cancel(stopped)
 
     def resume(self) -> None:
-        """Have it go on: the client may have room again."""
+        """Continue: the client may have room again."""
         if self._handle is not None:
             self._handle.resume()
 

@@ -368,7 +368,7 @@ class McpExchange:
             self.end(stopped)
 
     def end(self, stopped: Stopped) -> None:
-        """Give it up: nobody is left to be told."""
+        """Give it up: the client disconnected."""
         if self._serving is not None:
             self._serving.cancel(stopped)
 
@@ -378,7 +378,7 @@ class McpExchange:
         self.end(Stopped(Reason.CLIENT, "the client cancelled the request"))
 
     def resume(self) -> None:
-        """Have it go on: the client may have room again."""
+        """Continue: the client may have room again."""
         if self._serving is not None:
             self._serving.resume()
 

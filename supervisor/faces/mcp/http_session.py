@@ -71,7 +71,7 @@ class OpenRequest(Protocol):
         """Give it up: its client does not want the answer."""
 
     def end(self, stopped: Stopped) -> None:
-        """Give it up: nobody is left to be told."""
+        """Give it up: the client disconnected."""
 
     def go_on(self, connection: HttpConnection, missed: bytes) -> None:
         """Have its stream go on there, and no longer where it was."""

@@ -166,7 +166,7 @@ class McpRequest:
             self._call.cancel(stopped)
 
     def resume(self) -> None:
-        """Have it go on: the client may have room again."""
+        """Continue: the client may have room again."""
         if self._call is not None:
             self._call.resume()
 

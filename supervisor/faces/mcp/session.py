@@ -58,7 +58,7 @@ class Serving(Protocol):
         """Give it up; idempotent."""
 
     def resume(self) -> None:
-        """Have it go on: the client may have room again."""
+        """Continue: the client may have room again."""
 
 
 class Whose(msgspec.Struct, frozen=True):
@@ -164,7 +164,7 @@ class McpSession:
             self._follows.begin()
 
     def resume(self) -> None:
-        """Have it go on: the client may have room again."""
+        """Continue: the client may have room again."""
         if self._follows is not None:
             self._follows.resume()
 
@@ -283,7 +283,7 @@ class Listening:
             self._finish({"resultType": "complete", "_meta": self._meta})
 
     def resume(self) -> None:
-        """Have it go on: the client may have room again."""
+        """Continue: the client may have room again."""
         self._follow.resume()
 
     def _settled(self, resource: FollowedResource, problem: RpcError | None) -> None:
@@ -360,7 +360,7 @@ class Follow:
             self._handle.cancel(stopped)
 
     def resume(self) -> None:
-        """Have it go on."""
+        """Continue."""
         if self._handle is not None:
             self._handle.resume()
 

@@ -131,7 +131,7 @@ class McpWire:
         self._session.close()
 
     def resume(self) -> None:
-        """Have all go on: the client may have room again."""
+        """Continue all: the client may have room again."""
         self._session.resume()
         for told in tuple(self._open.values()):
             if told.serving is not None:

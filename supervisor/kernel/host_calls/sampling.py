@@ -101,8 +101,8 @@ def _choose(call: OpenCall, host: Host) -> str:
     if not able:
         words = (
             f"nothing can answer {SAMPLE}: that takes a module of the kind provider whose op"
-            f' {OP} has an arg "messages" in its inputs, and there is none, or none that is allowed'
-            " to who asked"
+            f' {OP} has an arg "messages" in its inputs, and there is none, or none that the'
+            " caller may use"
         )
         client = client_of(call)
         if client is not None:
@@ -120,7 +120,7 @@ def _choose(call: OpenCall, host: Host) -> str:
         shown = ", ".join(map(quoted, found[:SHOWN]))
         example = f"allow = [{quoted(sample_capability(found[0]))}]"
         words = (
-            f"several modules could answer {SAMPLE} ({shown}): have the policy grant"
+            f"several modules could answer {SAMPLE} ({shown}): let the policy grant"
             f" {caller.module.name} one of them only, such as `{example}`"
         )
         raise RefusedError(Failure.because(Reason.CAPABILITY, words, capability=SAMPLE))

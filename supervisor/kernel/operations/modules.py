@@ -49,7 +49,7 @@ class ModuleOps:
             prepare={
                 "type": "boolean",
                 "default": False,
-                "description": "have its program prepared anew before",
+                "description": "prepare its program anew first",
             },
         ),
         "wait": args_schema(
@@ -243,7 +243,7 @@ def _progress(module: Module, number: int, of: int, *, well: bool) -> Log:
     return Log(
         version="0",
         level="info" if well else "warn",
-        message=f"{module.name} is {module.state}{cause}",
+        message=f"{module.name} is {module.state.words}{cause}",
         fields={"module": module.name, "state": str(module.state), "number": number, "of": of},
     )
 

@@ -38,7 +38,7 @@ _ROLES = {
         "tools": {"type": "array", "items": MODULE, "maxItems": TOOLS},
     },
     "additionalProperties": False,
-    "description": "who serves its prompts: an agent, or an orchestrator and what it works with",
+    "description": "what serves its prompts: an agent, or an orchestrator and what it works with",
 }
 
 

@@ -29,7 +29,7 @@ class TokenOps:
     INPUTS: ClassVar[Mapping[str, Any]] = {
         "token.new": args_schema(
             ("name",),
-            name={**_NAME, "description": "who it is for"},
+            name={**_NAME, "description": "the name of its holder"},
             scopes={
                 "type": "array",
                 "items": {"enum": [str(one) for one in Scope]},

@@ -25,7 +25,7 @@ DESCRIPTOR_BYTES = 4 << 20
 """A larger file is no descriptor; it is not read into memory to find that out."""
 
 
-NOT_UTF8 = "its path is not UTF-8, so that nobody could be told of it; rename what is not"
+NOT_UTF8 = "its path is not UTF-8, and cannot be shown; rename the file or folder"
 """Names are sent as JSON, and printed."""
 
 

@@ -65,6 +65,6 @@ class FlowControl:
 
 _TOO_MUCH = Stopped(
     Reason.SLOW_READER,
-    f"more than {OVERRUN_BYTES} bytes of its events were not read by who asked for them, and the"
-    " process serves others, too",
+    f"more than {OVERRUN_BYTES} bytes of its events were not read by its client, and"
+    " the process serves other clients, too",
 )

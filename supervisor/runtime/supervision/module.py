@@ -450,7 +450,7 @@ class Module:
         """Ask `health` or `describe` of a module that is up."""
         if self.state not in SERVES:
             return refusal(self) or Failure.because(
-                Reason.NOT_READY, f"{self.name} is {self.state}", **state_evidence(self)
+                Reason.NOT_READY, f"{self.name} is {self.state.words}", **state_evidence(self)
             )
         timeouts = self.descriptor.supervision.timeouts
         usual = timeouts.health_s if operation is Operation.HEALTH else timeouts.describe_s

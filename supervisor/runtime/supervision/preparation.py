@@ -61,7 +61,7 @@ def note_prepared(setting: Setting) -> None:
 
 
 def forget_prepared(setting: Setting) -> None:
-    """Have it done again before the next start."""
+    """Prepare again before the next start."""
     setting.host.notes.put(_digest(setting.descriptor), None)
 
 

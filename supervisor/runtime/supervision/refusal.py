@@ -114,7 +114,7 @@ def _wait(module: Module) -> tuple[str, dict[str, Any]]:
     """Say what a call waits for that no process has: as a clause, and for `details`."""
     evidence = state_evidence(module)
     if module.state not in SERVES:
-        return f"waits for {module.name} to start: {module.name} is {module.state}", evidence
+        return f"waits for {module.name} to start: {module.name} is {module.state.words}", evidence
     words = "was still waiting for its turn"
     if module.oldest is None:
         return words, evidence

@@ -21,7 +21,7 @@ def test_once_watches_for_an_interval_and_prints_a_table(run: Run, serve: Serve)
     ended = run("top", "--once", *FAST)
     assert ended.exit_code == 0
     lines = ended.stdout.splitlines()
-    assert lines[1] == "2 modules: 2 ready; 10.0 calls/s, 0 not ok/s"
+    assert lines[1] == "2 modules: 2 ready; 10.0 calls/s, 0 failures/s"
     assert lines[4].split()[:4] == ["dice", "ready", "5.00", "0"]
     assert "\x1b" not in ended.stdout
 

@@ -97,7 +97,7 @@ def test_no_line_is_wider_and_no_page_higher_than_the_screen(
 def test_a_wide_screen_has_everything() -> None:
     lines = shown(fleet("dice", "kv"))
     assert lines[0] == "stdiod 0.1.0, pid 99, up 3.0s, 1 B"
-    assert lines[1] == "2 modules: 1 ready, 1 failed; 50.0 calls/s, 0.50 not ok/s"
+    assert lines[1] == "2 modules: 1 ready, 1 failed; 50.0 calls/s, 0.50 failures/s"
     assert lines[3].split() == [
         "NAME", "STATE", "CALLS/S", "FAIL/S", "P50", "P99", "CPU", "RSS", "RESTARTS",
         "IN-FLIGHT/QUEUED", "TREND",

@@ -14,7 +14,7 @@ export function daemonNotes(into, status) {
   const parts = [
     ["Quarantined descriptors", status.quarantined.map((one) => [one.descriptor, one.reason])],
     [
-      "Left by a module, and nobody can tell by which",
+      "Processes that an unknown module left",
       status.daemon.possible_survivors.map((one) => [`pid ${one.pid}`, one.command]),
     ],
     ["Containers left over", status.daemon.left_containers.map((command) => [command, ""])],

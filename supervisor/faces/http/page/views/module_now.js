@@ -118,7 +118,7 @@ function factsOf(module) {
   return [
     ["Protocol", `${module.protocol}, ${module.url ? "service" : module.lifecycle}`],
     ["Wanted", `${module.wanted} (${module.start} start)`],
-    ["Answered", `${counters.invocations}, ${counters.failures} of them not ok`],
+    ["Answered", `${counters.invocations}, ${counters.failures} of them failed`],
     [
       "Since the start",
       times.count

@@ -171,7 +171,7 @@ function summaryOf(modules, status, figures) {
   const all = modules.map((one) => figures.of(one.name)).filter(Boolean);
   const sum = (name) => all.reduce((total, one) => total + (one[name] ?? 0), 0);
   const known = all.some((one) => one.rate !== null);
-  const rates = known ? ` · ${rate(sum("rate"))} calls/s, ${rate(sum("failures"))} not ok/s` : "";
+  const rates = known ? ` · ${rate(sum("rate"))} calls/s, ${rate(sum("failures"))} failures/s` : "";
   const text = count(modules.length, "module");
   return `${parts.length ? `${text}: ${parts.join(", ")}` : text}${rates}`;
 }
