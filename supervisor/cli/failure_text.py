@@ -42,6 +42,8 @@ _TOLD = frozenset(
         "origin",
         "reported",
         "stray_id",
+        "cpu_s",
+        "busy",
     }
 )
 """The details that have a line of their own, or stand in the message."""
