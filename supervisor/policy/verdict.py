@@ -244,10 +244,14 @@ def last_words(stderr_tail: Sequence[str]) -> str:
     """
     if not stderr_tail:
         return ""
-    last = stderr_tail[-1]
-    named = (line for line in reversed(stderr_tail) if _NAMES_AN_ERROR.match(line))
-    telling = next(named, last)
+    last, telling = stderr_tail[-1], telling_line(stderr_tail)
     return last if telling == last else f"{telling} ... {last}"
+
+
+def telling_line(stderr_tail: Sequence[str]) -> str:
+    """Return the last line that names an error, else the last one."""
+    named = (line for line in reversed(stderr_tail) if _NAMES_AN_ERROR.match(line))
+    return next(named, stderr_tail[-1])
 
 
 def signal_name(number: int) -> str:

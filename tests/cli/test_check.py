@@ -61,7 +61,7 @@ def test_a_failure_says_what_was_expected_what_came_and_how_to_mend_it(
         "must  the process exits with 0",
         '> {"requestId":"check-1","tool":"m","operation":"go","input":{"n":1}}',
         '< {"version":"0","type":"done","ok":true,"result":"text"}',
-        "mend  exit with 0",
+        "fix   exit with 0",
     ):
         assert words in ended.stdout
     failure = ET.parse(xml).getroot().find("testsuite[@name='m']/testcase/failure")
@@ -80,7 +80,7 @@ def test_json_has_every_finding_and_a_descriptor_that_is_not_valid(
     assert document["invalid"][0]["problems"][0]["pointer"] == "/kind"
     (good,) = document["modules"]
     assert (good["module"], good["verdict"]) == ("good", "pass")
-    assert {"clause", "status", "words", "op", "must", "source", "mend", "exchanged"} == set(
+    assert {"clause", "status", "words", "op", "must", "source", "fix", "exchanged"} == set(
         good["findings"][0]
     )
 

@@ -57,9 +57,9 @@ class Meter:
         """Find the processes that are below it now: a launcher leaves the work to a child."""
         self._set_tree(procfs.tree(self._pid, MOST_PROCESSES) or [self._pid])
 
-    def mark(self) -> Mark:
-        """Return where a process stands that has printed nothing."""
-        return time.monotonic(), self._cpu_s(), 0
+    def mark(self, times_heard: int) -> Mark:
+        """Return where it stands."""
+        return time.monotonic(), self._cpu_s(), times_heard
 
     def since(self, mark: Mark, times_heard: int) -> Effort | None:
         """Return what it did since; None where that cannot be known."""

@@ -143,6 +143,10 @@ class Incarnation:
             "traced_by": None if tracer is None else msgspec.structs.asdict(tracer),
         }
 
+    def mark(self) -> Mark:
+        """Return where it stands now, for `effort`."""
+        return self.meter.mark(self.dialogue.times_heard)
+
     def effort(self, since: Mark | None = None) -> Effort | None:
         """Return what it did since then, or its spawn; None where that cannot be known."""
         return self.meter.since(since or self._spawned, self.dialogue.times_heard)

@@ -101,7 +101,7 @@ class Run:
     async def _run_warm(self, process: WarmProcess) -> Exit:
         self._name(process.id)
         self._incarnation = process.incarnation
-        self.call.mark = process.incarnation.meter.mark()
+        self.call.mark = process.incarnation.mark()
         exit_ = await process.serve(self.call.request, self)
         return self._judge(exit_)
 
