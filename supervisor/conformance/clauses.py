@@ -311,6 +311,8 @@ FIXES = {
     "slow": "read stdin before the slow work, or raise supervision.timeouts.start_s",
     "late": "answer sooner, or raise the bound in supervision.timeouts",
     "busy": "look for a loop that does not end; more time does not help it",
+    "silent": "answer each request, and flush what is printed; a bound in supervision.timeouts "
+    "allows more time",
     "memory": "keep less in memory, or raise supervision.limits.memory_bytes",
     "host_call": "put what the message names in a policy file, and say --policy FILE",
     Reason.LINE_TOO_LONG: "print less on a line, hand over what is large as an asset, or raise "

@@ -248,7 +248,8 @@ async def _two_at_once(exam: Examination, trial: Trial) -> None:
     for one in requests:
         reply = await trial.answer(one.request_id, "health_s", together=together)
         if reply.answered is None and together and trial.twice:
-            exam.find("two at once", Status.FAILS, trial.twice, trial)
+            words = f"the second answer names another request: {trial.twice}"
+            exam.find("two at once", Status.FAILS, words, trial)
             trial.twice = ""
             return
         if exam.judge("two at once", trial, reply) is None:

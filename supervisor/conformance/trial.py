@@ -70,7 +70,7 @@ LOOKS, LOOK_S = 3, 0.01
 """So many times in a row a process has to be seen asleep."""
 
 KEPT_CHUNKS = 24
-SHOWN_LINES = {">": 2, "<": 4, "!": 4}
+SHOWN_LINES = {">": 2, "<": 2, "!": 4}
 """Of what was exchanged, for a finding: a flood of one kind hides none of another."""
 
 KEPT_BYTES = 4 << 20
@@ -160,11 +160,12 @@ class Exchange:
         elif source is EntrySource.MODULE and len(self._since_written) < KEPT_BYTES:
             self._since_written += data
         sign = _SIGNS.get(source, "!")
-        if self._mid_line.get(sign):
+        was_mid_line = self._mid_line.get(sign)
+        self._mid_line[sign] = not data.endswith(b"\n")
+        if was_mid_line:
             # The beginning of a line is all that is shown of it.
             data = data.partition(b"\n")[2]
         if data:
-            self._mid_line[sign] = not data.endswith(b"\n")
             self._chunks[sign].append((next(self._numbers), data))
 
     def happened(self, instance: str, event: Happened, **facts: Any) -> None:
@@ -305,7 +306,7 @@ class Trial:
         found = None if self.incarnation is None else self.incarnation.effort(self._mark)
         if found is None:
             return "", ""
-        return f"; {found.words}", "busy" if found.is_busy else ""
+        return f"; {found.words}", "busy" if found.is_busy else "silent"
 
     async def settle(self, bound_s: float) -> None:
         """Wait until it waits for something itself: it has begun, and set its signals."""
@@ -407,7 +408,9 @@ class Trial:
                 if notice.reason in TOLERABLE:
                     self._show_odd()
                 (self.noise if notice.reason in TOLERABLE else self.notices).append(notice)
-            case Stray(named=named, excerpt=shown) if named in self._asked and not self._gave_up:
+            case Stray(named=named, excerpt=shown) if named in self._asked and (
+                self.twice or not self._gave_up
+            ):
                 self._show_odd()
                 self.twice = self.twice or f"it answered {named!r} a second time: {shown}"
             case Stray(named=named, excerpt=shown) if named is not None or not self._gave_up:
