@@ -16,7 +16,6 @@ import trio
 from protocol.connection import HostCalled
 from protocol.descriptor.model import Descriptor, Lifecycle
 from protocol.errors import Failure, Outcome, Reason, Success
-from supervisor.cli.terminal import one_line
 from supervisor.conformance import persistent, single_use
 from supervisor.conformance.examination import Examination, Permission
 from supervisor.conformance.report import Report
@@ -65,15 +64,10 @@ async def _examine(
             nursery.start_soon(deadlines.run)
             place = Place(os.environ, custody, log_files, deadlines, host_call)
             for descriptor in descriptors:
-                shown = partial(_progress, progress, descriptor.name)
-                tell(await examined(descriptor, place, permission, shown))
+                tell(await examined(descriptor, place, permission, progress))
             nursery.cancel_scope.cancel()
     finally:
         log_files.close()
-
-
-def _progress(show: Callable[[str], None], name: str, clause: str) -> None:
-    show(f"{one_line(name)}: {clause}")
 
 
 def answer(policy: Policy, descriptor: Descriptor, asked: HostCalled) -> Outcome:

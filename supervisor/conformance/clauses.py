@@ -314,7 +314,6 @@ FIXES = {
     "silent": "answer each request, and flush what is printed; a bound in supervision.timeouts "
     "allows more time",
     "memory": "keep less in memory, or raise supervision.limits.memory_bytes",
-    "host_call": "put what the message names in a policy file, and say --policy FILE",
     Reason.LINE_TOO_LONG: "print less on a line, hand over what is large as an asset, or raise "
     "supervision.limits.line_bytes",
     "lone_surrogate": "print whole characters: a string was cut within a pair of \\u escapes",

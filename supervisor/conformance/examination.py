@@ -66,10 +66,13 @@ class Examination:
         self._numbers = itertools.count(1)
         self._trials: list[Trial] = []
         self._suite = {one.name for one in suite(descriptor)}
-        self.tell = tell
-        """Told of each clause that is tried."""
+        self._tell = tell
 
     # Processes.
+
+    def tell(self, clause: str) -> None:
+        """Tell which clause is tried now."""
+        self._tell(f"{self.descriptor.name}: {clause}")
 
     def new_id(self) -> str:
         """Return an id that no other request has."""
@@ -305,30 +308,15 @@ class Examination:
         """Look at all that was printed, and at what is left, and report."""
         # The rest of an object over several lines is noise, too.
         for trial in () if self.has_failed("lines") else self._trials:
-            for notice in trial.noise:
-                self.find(
-                    "stdout",
-                    Status.FAILS,
-                    notice.words,
-                    trial,
-                    exchanged=trial.odd_lines,
-                    advice=notice.reason,
-                )
+            odd = [("stdout", one.words, str(one.reason)) for one in trial.noise]
             if trial.twice:
-                self.find(
-                    "request ids",
-                    Status.FAILS,
-                    trial.twice,
-                    trial,
-                    exchanged=trial.odd_lines,
-                    advice="twice",
-                )
-            persistent = self.descriptor.transport.lifecycle is Lifecycle.PERSISTENT
-            for shown in trial.strays if persistent else ():
-                words = f"a line came that answers no open request: {shown}"
-                self.find(
-                    "stdout", Status.FAILS, words, trial, exchanged=trial.odd_lines, advice="stray"
-                )
+                odd.append(("request ids", trial.twice, "twice"))
+            if self.descriptor.transport.lifecycle is Lifecycle.PERSISTENT:
+                words = "a line came that answers no open request: "
+                odd += [("stdout", f"{words}{one}", "stray") for one in trial.strays]
+            for clause, words, fix in odd:
+                shown = trial.odd_lines
+                self.find(clause, Status.FAILS, words, trial, exchanged=shown, advice=fix)
         found = {one.clause for one in self.findings}
         failed = sorted({one.clause for one in self.findings if one.status is Status.FAILS})
         for clause in suite(self.descriptor):

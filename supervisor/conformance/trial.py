@@ -43,7 +43,7 @@ from protocol.connection import (
 from protocol.connection import ModuleLog as ModuleLogged
 from protocol.descriptor.model import Descriptor, Timeouts
 from protocol.dialects import DIALECTS
-from protocol.errors import Failure, Outcome
+from protocol.errors import Outcome
 from protocol.json_line import Fault, excerpt, read_object
 from protocol.replies import Operation
 from protocol.transcript import EntrySource, Happened
@@ -221,8 +221,6 @@ class Trial:
         """What was exchanged when the first of these, or of what was set aside, came."""
         self.twice = ""
         """That a request was answered twice, in words."""
-        self.refused = False
-        """Whether a call of it to the host was refused."""
         self.is_out_of_step = False
         self.replies: dict[Operation, dict[str, Any]] = {}
         """The last objects with which it answered, as it printed them."""
@@ -389,9 +387,7 @@ class Trial:
             case ModuleLogged(event=event, is_finding=True):
                 self.findings.append(event.message)
             case HostCalled():
-                outcome = self._place.host_call(self._descriptor, item)
-                self.refused = self.refused or isinstance(outcome, Failure)
-                self.dialogue.answer(item, outcome)
+                self.dialogue.answer(item, self._place.host_call(self._descriptor, item))
             case _:
                 self._take_odd(item)
 

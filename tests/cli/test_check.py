@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -97,3 +98,36 @@ def test_what_cannot_be_meant_is_told(
     ended = run("check", str(tmp_path), *arguments)
     assert ended.exit_code == 2
     assert said in ended.stderr
+
+
+def test_a_policy_grants_calls_to_the_host_as_up_does(run: Run, tmp_path: Path) -> None:
+    body = """
+import json, sys
+for line in sys.stdin:
+    request = json.loads(line)
+    answer = {"requestId": request["requestId"], "ok": True, "result": {"status": "ok"}}
+    if request["operation"] == "describe":
+        answer["result"] = {"features": ["host_call"]}
+    if request["operation"] == "invoke":
+        called = {"call_id": "c", "method": "log", "params": {"message": "hello"}}
+        call = {"version": "0", "type": "host_call", "payload": called}
+        print(json.dumps({"requestId": request["requestId"], **call}), flush=True)
+        answer["result"] = json.loads(sys.stdin.readline())
+        error = answer["result"]["payload"].get("error")
+        if error:
+            answer = {"requestId": request["requestId"], "ok": False, "error": error}
+    print(json.dumps(answer), flush=True)
+"""
+    transport = {"type": "stdio", "command": [sys.executable, "-c", body]}
+    path = write(tmp_path, "m", transport=transport, capabilities=["log"], outputs={"go": {}})
+    policy = tmp_path / "policy.toml"
+    policy.write_text('allow = ["log"]')
+    without, granted = (
+        run("check", str(path), "--op", "go", *options)
+        for options in ((), ("--policy", str(policy)))
+    )
+    assert "m may not log: no policy grants it: put `allow = [" in without.stdout
+    assert "results of go" in granted.stdout
+    assert "may not log" not in granted.stdout
+    policy.write_text("allow = 1")
+    assert run("check", str(path), "--policy", str(policy)).exit_code == 2

@@ -107,11 +107,11 @@ PROGRAMS = (
     Program(
         "prints a line of 20 MB", WELL, "longer than 8388608 bytes (limits.line_bytes)",
         ("longer than 8388608 bytes (limits.line_bytes)", "hand over what is large as an asset"),
-        f"if called: answer['result'] = 'x' * 20_000_000\n     {SAY}",
+        f"if called: answer['result'] = 'x' * 20_000_000\n    {SAY}",
     ),
     Program(
         "prints half a character", WELL, WELL, ("unpaired surrogate", "print whole characters"),
-        f"if called: answer['result'] = chr(0xd83d)\n     {SAY}",
+        f"if called: answer['result'] = chr(0xd83d)\n    {SAY}",
     ),
     Program(
         "starts slowly", "start_s allows more", "start_s allows more",

@@ -98,7 +98,9 @@ def check(
     except PolicyError as error:
         raise click.UsageError(str(error)) from None
     with Ticker(silent=as_json) as ticker:
-        checking.examine_all(good, permission, rules, tell, ticker.show)
+        checking.examine_all(
+            good, permission, rules, tell, lambda words: ticker.show(one_line(words))
+        )
     well = not bad and all(one.verdict != "fail" for one in reports)
     uncalled = [op for op in permission.args if not any(_called(one, op) for one in reports)]
     if as_json:
