@@ -314,9 +314,9 @@ class Examination:
             if self.descriptor.transport.lifecycle is Lifecycle.PERSISTENT:
                 words = "a line came that answers no open request: "
                 odd += [("stdout", f"{words}{one}", "stray") for one in trial.strays]
-            for clause, words, fix in odd:
+            for name, words, fix in odd:
                 shown = trial.odd_lines
-                self.find(clause, Status.FAILS, words, trial, exchanged=shown, advice=fix)
+                self.find(name, Status.FAILS, words, trial, exchanged=shown, advice=fix)
         found = {one.clause for one in self.findings}
         failed = sorted({one.clause for one in self.findings if one.status is Status.FAILS})
         for clause in suite(self.descriptor):

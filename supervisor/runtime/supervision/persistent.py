@@ -18,7 +18,7 @@ What a call that the host gives up (deadline, cancel) leaves behind:
 from __future__ import annotations
 
 import math
-from time import clock_gettime, monotonic
+import time
 from typing import Any, assert_never
 
 import msgspec
@@ -206,7 +206,7 @@ class PersistentLife:
             # Without a function of ours: this is for each call.
             clocks, heard = self._incarnation.meter.clocks, self._dialogue.times_heard
             try:
-                call.mark = (monotonic(), sum(map(clock_gettime, clocks)), heard)
+                call.mark = (time.monotonic(), sum(map(time.clock_gettime, clocks)), heard)
             except OSError:  # one of them is gone
                 del clocks[1:]
         if self._setting.taps.tap is not None:
