@@ -226,6 +226,8 @@ class StartFailed(msgspec.Struct, frozen=True):
 
     reason: str
     message: str
+    bound: str = ""
+    """The timeout that was passed, if it was one."""
 
 
 class StartAgain(msgspec.Struct, frozen=True):

@@ -112,22 +112,20 @@ class Handshake:
             return self.ask_health()
         if wait is self._well_by:
             words = f"was not healthy within {wait.seconds:g} s{self._why(unfinished_line)}"
-            return self._failed("start_deadline", words)
+            return self._failed("start_deadline", words, "start_s")
         words = (
             f"did not describe itself: it gave no answer to describe in {wait.seconds:g} s"
             f"{self._why(unfinished_line)}"
         )
-        return self._failed("bad_describe", words)
+        return self._failed("bad_describe", words, "describe_s")
 
-    def _failed(self, reason: str, words: str) -> StartFailed:
+    def _failed(self, reason: str, words: str, bound: str = "") -> StartFailed:
         self.waits = ()
-        return StartFailed(reason, words)
+        return StartFailed(reason, words, bound)
 
     def _why(self, unfinished_line: str | None) -> str:
         if self._said is not None:
             return f"; it said: {self._said.message}"
         if unfinished_line is not None:
             return f"; it printed a line without a newline at its end: {unfinished_line}"
-        if self.instead:
-            return f"; {self.instead}"
-        return "; it printed nothing (does it flush its stdout?)"
+        return f"; {self.instead}" if self.instead else ""

@@ -216,6 +216,12 @@ PROBE = Advice(
 OTHER_ID = Advice("the answer was for another request")
 """A deadline that passed after a line with the id of no open request: more time is no help."""
 
+BUSY = Advice(
+    "it worked until its time was over",
+    "Look in the op for a loop that does not end, or for more work than fits into its time.",
+)
+"""A deadline that passed while its process computed: more time is no help to a loop."""
+
 NO_ANSWER = Advice(
     "what it printed is not an answer",
     "The answer to a request is one line of JSON; whatever else is to be read belongs on stderr.",
@@ -243,7 +249,9 @@ _OF_LIMITS = {
 }
 
 
-def advice(details: dict[str, Any], *, module: str, op: str = "") -> Advice:
+def advice(  # noqa: C901 - a table
+    details: dict[str, Any], *, module: str, op: str = ""
+) -> Advice:
     """Look up a failure by its details; there is advice for what the host itself has found.
 
     `op` is empty for a probe.
@@ -262,6 +270,8 @@ def advice(details: dict[str, Any], *, module: str, op: str = "") -> Advice:
             return UNFINISHED
         if "state" in details:
             return WAITED
+        if details.get("busy"):
+            return BUSY
     if reason == Reason.DEADLINE and not op:
         return PROBE
     try:

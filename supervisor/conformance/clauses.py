@@ -12,12 +12,12 @@ from protocol.errors import Reason
 
 
 class Clause(msgspec.Struct, frozen=True):
-    """What a module has to do, who says so, and what mends one that does not."""
+    """What a module has to do, who says so, and how to fix one that does not."""
 
     name: str
     must: str
     source: str
-    mend: str
+    fix: str
     shown_by: str = "its play"
     """`its play`; or `all output`, `all ops`: it holds if nothing that was printed says else."""
     needs_op: bool = False
@@ -30,64 +30,64 @@ _ALL = (
     Clause(
         "prepare",
         "prepare ends with exit code 0 within prepare_s",
-        "docs/operating.md, preparing",
+        "docs/operating.md#preparing",
         "run the command by hand in the descriptor's folder; its output says what is wrong",
     ),
     Clause(
         "service",
         "each POST is answered with status 200 and JSON, JSON lines or server-sent events",
-        "Module Protocol v1, HTTP JSON",
+        "docs/http.md#a-module-that-is-a-service",
         "answer POST URL/health, URL/describe and URL/invoke as docs/http.md shows",
     ),
     Clause(
         "starts",
-        "the command can be run, and does not end before it has answered",
-        "docs/descriptor.md, transport",
+        "the command can be run, and answers within start_s before it ends",
+        "docs/descriptor.md#transport-how-the-module-is-run",
         "run the command by hand in the descriptor's folder; its stderr says what is missing",
     ),
     Clause(
         "stays",
         "a persistent process keeps reading until its stdin ends",
-        "docs/writing-a-module.md",
+        "docs/writing-a-module.md#a-persistent-module",
         'read stdin in a loop, or say "lifecycle":"per-invocation" in the transport',
     ),
     Clause(
         "health",
         'health is answered with {"status":"ok"}',
-        "Module Protocol v1, section 2",
+        "docs/protocol.md#dialect-module",
         'print {"status":"ok"} for a line whose "operation" is "health"',
     ),
     Clause(
         "describe",
         "describe is answered with the name and kind of the descriptor, and what else is known",
-        "Module Protocol v1, section 2",
+        "docs/protocol.md#dialect-module",
         'print {"name","version","kind","capabilities","inputs","outputs"} as the descriptor has '
         'them for a line whose "operation" is "describe"',
     ),
     Clause(
         "introduction",
         "server/discover or initialize is answered, and then the lists of tools and the rest",
-        "MCP, lifecycle",
+        "docs/mcp.md#which-revision-of-mcp",
         "answer initialize with protocolVersion, capabilities and serverInfo, then tools/list",
     ),
     Clause(
         "schemas",
         "inputs and outputs are maps of ops to JSON Schemas (2020-12) that refer to nothing "
         "elsewhere",
-        "docs/descriptor.md",
+        "docs/descriptor.md#name-kind-and-the-rest-of-the-top-level",
         "correct the schema at the pointer that is named",
     ),
     Clause(
         "lines",
         "each line is one whole JSON object that ends with a newline",
-        "Spec 001, 2.2 and 2.3",
+        "docs/protocol.md#lines",
         "print each object compactly on a line of its own, with \\n at its end",
         OUTPUT,
     ),
     Clause(
         "flush",
         "each line is flushed when it is printed",
-        "docs/writing-a-module.md",
+        "docs/writing-a-module.md#a-persistent-module",
         "flush stdout after each line (print(..., flush=True), $| = 1, setvbuf), and answer each "
         "line before you read the next one",
         OUTPUT,
@@ -95,60 +95,60 @@ _ALL = (
     Clause(
         "utf-8",
         "stdout is UTF-8",
-        "Spec 001, 2.3",
+        "docs/protocol.md#lines",
         "encode what is printed as UTF-8, whatever the locale is",
         OUTPUT,
     ),
     Clause(
         "stdout",
         "stdout carries nothing but the protocol",
-        "Spec 001, 2.2",
+        "docs/protocol.md#lines",
         "print what is for people to stderr",
         OUTPUT,
     ),
     Clause(
         "request ids",
-        "each answer repeats the requestId of its request",
-        "docs/protocol.md, which request a line belongs to",
+        "each request has one answer, which repeats its requestId",
+        "docs/protocol.md#which-request-a-line-belongs-to",
         'copy "requestId" from each request into all that you print for it',
     ),
     Clause(
         "any id",
         "a requestId is opaque: any text may stand in it",
-        "Spec 001, 3",
+        "docs/protocol.md#which-request-a-line-belongs-to",
         "read stdin and write stdout as UTF-8, whatever the locale is; parse the line as JSON, and "
         "encode the id as JSON again",
     ),
     Clause(
         "unknown fields",
         "fields that are not known are ignored",
-        "Spec 001, 6 and 8",
+        "docs/protocol.md#lines",
         "look only at the fields that you know, and allow others",
     ),
     Clause(
         "long line",
         "a request of 1 MiB is read like any other",
-        "docs/protocol.md, lines",
+        "docs/protocol.md#lines",
         "read whole lines, however long: no buffer of a fixed size",
     ),
     Clause(
         "two at once",
         "with a concurrency above 1, two requests that come together are both answered, each with "
         "its own requestId",
-        "docs/descriptor.md, supervision",
+        "docs/descriptor.md#supervision-how-it-is-watched",
         'keep the requestId of each request beside its work, or have a "concurrency" of 1',
     ),
     Clause(
         "late answer",
         "a process that was stopped for longer than a request's deadline answers the next one",
-        "docs/protocol.md, giving up and cancel",
+        "docs/protocol.md#giving-up-and-cancel",
         "repeat the requestId, and continue with the next line after a late answer",
     ),
     Clause(
         "cancel",
         "a cancel ends one request, and the next one is answered; for a request that is not open "
         "it is ignored",
-        "docs/protocol.md, giving up and cancel",
+        "docs/protocol.md#giving-up-and-cancel",
         'stop the work on the id that "operation":"cancel" names, if there is any; it owes no '
         "answer",
     ),
@@ -156,33 +156,33 @@ _ALL = (
         "flow",
         "a request that is told to pause and to resume is answered; for one that is not open both "
         "are ignored",
-        "docs/protocol.md, events that nobody reads",
+        "docs/protocol.md#events-that-nobody-reads",
         'hold back the events of the id that "operation":"pause" names until "resume"; they owe '
         "no answer",
     ),
     Clause(
         "end of input",
         "the end of stdin ends the process, with exit code 0, within exit_s",
-        "docs/writing-a-module.md",
+        "docs/writing-a-module.md#a-persistent-module",
         "leave the loop when stdin ends, and end all threads with it",
     ),
     Clause(
         "SIGTERM",
         "SIGTERM ends the process within stop_s",
-        "docs/writing-a-module.md",
+        "docs/writing-a-module.md#a-persistent-module",
         "do not ignore SIGTERM; a handler has to end the process",
     ),
     Clause(
         "answers",
         "an op is answered with a result, or with an error that has a code and a message",
-        "Module Protocol v1, section 2",
+        "docs/protocol.md#dialect-module",
         'print {"ok":true,"result":...} or {"ok":false,"error":{"code","message"}}',
         needs_op=True,
     ),
     Clause(
         "fields",
         "no field of an answer is a misspelling of one that has a meaning",
-        "docs/protocol.md, lines that are not the protocol",
+        "docs/protocol.md#lines-that-are-not-the-protocol",
         "spell the field as the message says",
         OPS,
         needs_op=True,
@@ -190,7 +190,7 @@ _ALL = (
     Clause(
         "events",
         'each event has "version":"0", a type of Spec 001 and the fields of that type',
-        "Spec 001, 3 and 4",
+        "docs/protocol.md#events",
         "correct the event as the message says",
         OPS,
         needs_op=True,
@@ -198,7 +198,7 @@ _ALL = (
     Clause(
         "assets",
         "each asset has an id of its own, a media type and a path",
-        "Spec 001, 4.3",
+        "docs/protocol.md#assets",
         "correct the asset event as the message says",
         OPS,
         needs_op=True,
@@ -206,7 +206,7 @@ _ALL = (
     Clause(
         "done",
         "an invocation ends with exactly one done event, and nothing after it",
-        "Spec 001, 4.6",
+        "docs/protocol.md#dialect-narratoria",
         'print {"version":"0","type":"done","ok":true} last, and then exit',
         OPS,
         needs_op=True,
@@ -214,7 +214,7 @@ _ALL = (
     Clause(
         "exit status",
         "the process exits with 0 (or a code of ok_codes), whatever it said",
-        "Spec 001, 5.3",
+        "docs/protocol.md#verdicts",
         'exit with 0; report a failure that was foreseen by done with "ok":false',
         OPS,
         needs_op=True,
@@ -222,7 +222,7 @@ _ALL = (
     Clause(
         "output",
         "the command prints what the op's stdout says",
-        "docs/exec.md",
+        "docs/exec.md#output-and-end",
         'set another "stdout" for the op, or have the command print what it says',
         OPS,
         needs_op=True,
@@ -230,21 +230,21 @@ _ALL = (
     Clause(
         "results",
         "a result fits the schema of its op in outputs",
-        "Module Protocol v1, section 2",
+        "docs/protocol.md#dialect-module",
         "correct the result, or the schema of the op in outputs",
         needs_op=True,
     ),
     Clause(
         "hook result",
         "a gate answers on_event with a HookResult, null or {}",
-        "docs/protocol.md, hooks",
+        "docs/protocol.md#hooks",
         'answer {"action":"continue"}, or another action with its fields, spelt as they are there',
         needs_op=True,
     ),
     Clause(
         "memory",
         "memory does not grow from call 500 to call 1000",
-        "docs/writing-a-module.md",
+        "docs/writing-a-module.md#a-persistent-module",
         "look for something that is kept for each request and never released",
     ),
 )
@@ -301,6 +301,26 @@ OF_FAULT = {
     Reason.UNREADABLE_OUTPUT: "output",
 }
 """Which clause a line, or an end, is against; what is not here is against that of its request."""
+
+
+FIXES = {
+    "twice": "answer each request once: look for a second print, or for one behind the loop",
+    "stray": "print one line for each request, with its requestId, and all else to stderr",
+    "crash": "the line of stderr above says why it ended; catch what one request can cause, and "
+    "answer it with an error",
+    "slow": "read stdin before the slow work, or raise supervision.timeouts.start_s",
+    "late": "answer sooner, or raise the bound in supervision.timeouts",
+    "busy": "look for a loop that does not end; more time does not help it",
+    "silent": "answer each request, and flush what is printed; a bound in supervision.timeouts "
+    "allows more time",
+    "memory": "keep less in memory, or raise supervision.limits.memory_bytes",
+    Reason.LINE_TOO_LONG: "print less on a line, hand over what is large as an asset, or raise "
+    "supervision.limits.line_bytes",
+    "lone_surrogate": "print whole characters: a string was cut within a pair of \\u escapes",
+    Reason.MALFORMED_JSON: "print what a JSON library makes, with keys in double quotes, on one "
+    "line; print all else to stderr",
+}
+"""What fixes a fault better than its clause can say."""
 
 
 def suite(descriptor: Descriptor) -> list[Clause]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import trio
@@ -39,7 +39,12 @@ class Examination:
     """The examination of one module, within a nursery for its processes."""
 
     def __init__(
-        self, descriptor: Descriptor, place: Place, permission: Permission, nursery: trio.Nursery
+        self,
+        descriptor: Descriptor,
+        place: Place,
+        permission: Permission,
+        nursery: trio.Nursery,
+        tell: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.descriptor = descriptor
         self.timeouts = descriptor.supervision.timeouts
@@ -61,8 +66,13 @@ class Examination:
         self._numbers = itertools.count(1)
         self._trials: list[Trial] = []
         self._suite = {one.name for one in suite(descriptor)}
+        self._tell = tell
 
     # Processes.
+
+    def tell(self, clause: str) -> None:
+        """Tell which clause is tried now."""
+        self._tell(f"{self.descriptor.name}: {clause}")
 
     def new_id(self) -> str:
         """Return an id that no other request has."""
@@ -88,7 +98,7 @@ class Examination:
         """Have its program fetched or built, if it has to be; False, and a finding, if it fails."""
         if not self.descriptor.transport.prepare:
             return True
-        environment, custody, log_files, _ = self._place
+        environment, custody, log_files, *_ = self._place
         wrong = await prepare_once(self.descriptor, environment, custody, log_files)
         if wrong is not None:
             printed = tuple(f"! {excerpt(one.encode())}" for one in wrong.printed)
@@ -126,13 +136,18 @@ class Examination:
         op: str | None = None,
         *,
         exchanged: tuple[str, ...] = (),
+        advice: str = "",
     ) -> None:
         """Take down what came of a clause: once for each op, and a failure before all else."""
         if clause not in self._suite:
             clause = "answers" if "answers" in self._suite else "results"
         shown = trial is not None and status in (Status.FAILS, Status.WARNING)
-        lines = trial.exchange.lines if trial is not None and shown else exchanged
-        found = Finding(clause=clause, status=status, words=words, op=op, exchanged=lines)
+        lines = exchanged
+        if trial is not None and shown:
+            lines = lines or trial.exchange.lines
+        found = Finding(
+            clause=clause, status=status, words=words, op=op, exchanged=lines, advice=advice
+        )
         for at, one in enumerate(self.findings):
             if (one.clause, one.op) == (clause, op):
                 if one.status in (Status.HOLDS, Status.NOT_TRIED):
@@ -144,7 +159,7 @@ class Examination:
         self, reason: Reason, words: str, trial: Watched, *, of: str, op: str | None = None
     ) -> None:
         """Find a failure against the clause that a fault is against, else that of its request."""
-        self.find(OF_FAULT.get(reason, of), Status.FAILS, words, trial, op)
+        self.find(OF_FAULT.get(reason, of), Status.FAILS, words, trial, op, advice=reason)
 
     def judge(
         self,
@@ -155,7 +170,7 @@ class Examination:
     ) -> Outcome | None:
         """Judge an answer by its form and its time; returns it if it is one."""
         if reply.answered is None:
-            self._judge_silence(clause, trial, reply.bound_s, op)
+            self._judge_silence(clause, trial, reply.bound, op)
             return None
         return self.judge_answer(clause, trial, reply, op)
 
@@ -163,21 +178,23 @@ class Examination:
         self, clause: str, trial: Watched, reply: Reply, op: str | None = None
     ) -> Outcome | None:
         """Judge one that came; returns it if it is one."""
-        answered, timing, bound_s = reply
+        answered, timing, bound = reply
         assert answered is not None  # noqa: S101 - it came
         if answered.fault is not None:
             fault = answered.fault
             self.blame(fault.reason, f"{fault.message}: {fault.excerpt}", trial, of=clause, op=op)
             return None
         if timing is Timing.LATE:
-            words = f"its answer took longer than {bound_s:g} s; was the machine busy?"
-            self.find(clause, Status.NOT_JUDGED, words, trial, op)
+            words = f"its answer took longer than {bound}"
+            self.find(clause, Status.FAILS, words, trial, op, advice="late")
+            return None
         return answered.outcome
 
-    def _judge_silence(self, clause: str, trial: Trial, bound_s: float, op: str | None) -> None:
-        words = f"no answer came in {bound_s:g} s, nor in as long again"
+    def _judge_silence(self, clause: str, trial: Trial, bound: str, op: str | None) -> None:
+        words, advice = f"no answer came within {bound}, nor in as long again", ""
         if trial.exit is not None:
-            words = f"instead of an answer, the process {trial.exit.words}"
+            words = f"instead of an answer, the process {trial.ended}"
+            advice = trial.end_advice
         elif trial.strays:
             words = f"its answer names another request: {trial.strays[-1]}"
             trial.strays.clear()
@@ -186,8 +203,13 @@ class Examination:
             words = f"its answer has no newline: {trial.connection.unfinished_line}"
             clause = "lines"
         elif trial.noise:
-            words += f"; {trial.noise.pop().in_place_of_answer}"
-        self.find(clause, Status.FAILS, words, trial, op)
+            notice = trial.noise.pop()
+            words += f"; {notice.in_place_of_answer}"
+            advice = notice.reason
+        else:
+            more, advice = trial.effort()
+            words += more
+        self.find(clause, Status.FAILS, words, trial, op, advice=advice)
 
     def has_failed(self, clause: str) -> bool:
         """Tell whether a clause was found broken."""
@@ -276,7 +298,9 @@ class Examination:
                 case "unknown_field":
                     self.find("fields", Status.FAILS, notice.words, trial, op)
                 case "lone_surrogate":
-                    self.find("utf-8", Status.WARNING, notice.words, trial, op)
+                    self.find(
+                        "utf-8", Status.WARNING, notice.words, trial, op, advice=notice.reason
+                    )
                 case _:
                     self.find("assets", Status.FAILS, notice.words, trial, op)
 
@@ -284,12 +308,15 @@ class Examination:
         """Look at all that was printed, and at what is left, and report."""
         # The rest of an object over several lines is noise, too.
         for trial in () if self.has_failed("lines") else self._trials:
-            for notice in trial.noise:
-                self.find("stdout", Status.FAILS, notice.words, trial)
-            persistent = self.descriptor.transport.lifecycle is Lifecycle.PERSISTENT
-            for shown in trial.strays if persistent else ():
-                words = f"a line came that answers no open request: {shown}"
-                self.find("stdout", Status.FAILS, words, trial)
+            odd = [("stdout", one.words, str(one.reason)) for one in trial.noise]
+            if trial.twice:
+                odd.append(("request ids", trial.twice, "twice"))
+            if self.descriptor.transport.lifecycle is Lifecycle.PERSISTENT:
+                words = "a line came that answers no open request: "
+                odd += [("stdout", f"{words}{one}", "stray") for one in trial.strays]
+            for name, words, fix in odd:
+                shown = trial.odd_lines
+                self.find(name, Status.FAILS, words, trial, exchanged=shown, advice=fix)
         found = {one.clause for one in self.findings}
         failed = sorted({one.clause for one in self.findings if one.status is Status.FAILS})
         for clause in suite(self.descriptor):

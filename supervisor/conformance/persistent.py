@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,7 @@ from protocol.errors import Failure, Outcome, Success
 from protocol.replies import Operation
 from supervisor.conformance.examination import Examination
 from supervisor.conformance.report import Status
-from supervisor.conformance.trial import PATIENCE, Timing, Trial
+from supervisor.conformance.trial import PATIENCE, Timing, Trial, bound_words
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.process.incarnation import StopStep
 from supervisor.runtime.supervision.description import misfit_of
@@ -35,6 +36,7 @@ _PARTS = ("version", "capabilities", "inputs", "outputs")
 
 async def examine(exam: Examination) -> None:
     """Play all clauses; what needs a process gets a new one if the last one has ended."""
+    exam.tell("starts")
     trial = await _started(exam)
     if trial is None or trial.ready is None:
         return
@@ -54,25 +56,27 @@ async def examine(exam: Examination) -> None:
     exam.judge_schemas(description)
     exam.choose_ops(description.get("inputs"))
     outputs = description.get("outputs")
-    for play in (
-        _unknown_fields,
-        _long_line,
-        _any_id,
-        _two_at_once,
-        partial(_ops, outputs),
-        _cancel,
-        _flow,
-        _memory,
-        _late_answer,
-        _end_of_input,
-        _sigterm,
-    ):
+    plays: dict[str, Callable[[Examination, Trial], Awaitable[None]]] = {
+        "unknown fields": _unknown_fields,
+        "long line": _long_line,
+        "any id": _any_id,
+        "two at once": _two_at_once,
+        "answers": partial(_ops, outputs),
+        "cancel": _cancel,
+        "flow": _flow,
+        "memory": _memory,
+        "late answer": _late_answer,
+        "end of input": _end_of_input,
+        "SIGTERM": _sigterm,
+    }
+    for name, play in plays.items():
         if trial.exit is not None or trial.is_out_of_step:
             await exam.end(trial)
             again = await _started(exam)
             if again is None:
                 return
             trial = again
+        exam.tell(name)
         await play(exam, trial)
     await exam.end(trial)
 
@@ -116,13 +120,15 @@ async def _begun(exam: Examination) -> Trial | None:
 
 def _judge_early_exit(exam: Examination, trial: Trial) -> None:
     assert trial.exit is not None  # noqa: S101 - whose end it is
+    how, rest = trial.exit.words, trial.ended.removeprefix(trial.exit.words)
     if trial.answered:
-        words = f"it {trial.exit.words} after its first answer"
-        exam.find("stays", Status.FAILS, words, trial)
+        words = f"it {how} after its first answer{rest}"
+        exam.find("stays", Status.FAILS, words, trial, advice=trial.end_advice)
         return
     said = f"; {trial.noise[-1].in_place_of_answer}" if trial.noise else ""
     trial.noise.clear()  # it is told here
-    exam.find("starts", Status.FAILS, f"it {trial.exit.words} and answered nothing{said}", trial)
+    words = f"it {how} and answered nothing{said}{rest}"
+    exam.find("starts", Status.FAILS, words, trial)
 
 
 async def _judge_failed_start(exam: Examination, trial: Trial, failed: StartFailed | None) -> None:
@@ -142,14 +148,24 @@ async def _judge_failed_start(exam: Examination, trial: Trial, failed: StartFail
         exam.find("request ids", Status.FAILS, words, trial)
         return
     if not trial.dialogue.has_heard:
+        later = trial.until(lambda: trial.dialogue.has_heard, exam.timeouts.start_s / PATIENCE)
+        if await later is not Timing.NEVER:
+            bound = bound_words(exam.timeouts, "start_s")
+            words = f"it first printed something later than {bound} after its start"
+            exam.find("starts", Status.FAILS, words, trial, advice="slow")
+            return
         trial.dialogue.close_stdin()
         heard = await trial.until(lambda: trial.dialogue.has_heard, exam.timeouts.exit_s)
         if heard is not Timing.NEVER:
             words = "it answered nothing until its stdin was closed, and then at once"
             exam.find("flush", Status.FAILS, words, trial)
             return
+    advice = trial.noise[-1].reason if trial.noise else ""
+    if not trial.dialogue.has_heard:
+        more, advice = trial.effort()
+        words += more
     trial.noise.clear()  # it is told in the words
-    exam.find(clause, Status.FAILS, words, trial)
+    exam.find(clause, Status.FAILS, words, trial, advice=advice)
 
 
 def _judge_introduction(exam: Examination, trial: Trial, description: dict[str, Any]) -> None:
@@ -194,8 +210,7 @@ def _judge_introduction(exam: Examination, trial: Trial, description: dict[str, 
 async def _healthy(exam: Examination, trial: Trial, clause: str, **unknown: Any) -> None:
     request = exam.request(Operation.HEALTH)
     trial.ask(request, **unknown)
-    bound_s = exam.timeouts.health_s
-    reply = await trial.answer(request.request_id, bound_s)
+    reply = await trial.answer(request.request_id, "health_s")
     outcome = exam.judge(clause, trial, reply)
     if isinstance(outcome, Failure):
         exam.find(clause, Status.FAILS, f"it answered {outcome.code}: {outcome.message}", trial)
@@ -217,7 +232,7 @@ async def _any_id(exam: Examination, trial: Trial) -> None:
     request = exam.request(Operation.HEALTH)
     request = type(request)(ODD_ID, request.operation)
     trial.ask(request)
-    reply = await trial.answer(ODD_ID, exam.timeouts.health_s)
+    reply = await trial.answer(ODD_ID, "health_s")
     if exam.judge("any id", trial, reply) is not None:
         exam.find("any id", Status.HOLDS)
 
@@ -225,11 +240,18 @@ async def _any_id(exam: Examination, trial: Trial) -> None:
 async def _two_at_once(exam: Examination, trial: Trial) -> None:
     if exam.descriptor.supervision.concurrency == 1:
         return
+    # One who answers twice what comes alone did so before.
+    together = not trial.twice
     requests = [exam.request(Operation.HEALTH) for _ in range(2)]
     for one in requests:
         trial.ask(one)
     for one in requests:
-        reply = await trial.answer(one.request_id, exam.timeouts.health_s)
+        reply = await trial.answer(one.request_id, "health_s", together=together)
+        if reply.answered is None and together and trial.twice:
+            words = f"the second answer names another request: {trial.twice}"
+            exam.find("two at once", Status.FAILS, words, trial)
+            trial.twice = ""
+            return
         if exam.judge("two at once", trial, reply) is None:
             return
     exam.find("two at once", Status.HOLDS)
@@ -260,7 +282,7 @@ async def _flow(exam: Examination, trial: Trial) -> None:
     trial.ask(request)
     for operation in Flow:
         trial.dialogue.flow(request.request_id, operation)
-    reply = await trial.answer(request.request_id, exam.timeouts.invoke_s)
+    reply = await trial.answer(request.request_id, "invoke_s")
     if exam.judge("flow", trial, reply) is not None:
         exam.find("flow", Status.HOLDS)
 
@@ -289,7 +311,7 @@ async def _ops(outputs: Any, exam: Examination, trial: Trial) -> None:
 async def _call(exam: Examination, trial: Trial, op: str, args: Any) -> Outcome | None:
     request = exam.request(Operation.INVOKE, op, args)
     trial.ask(request)
-    reply = await trial.answer(request.request_id, exam.timeouts.invoke_s)
+    reply = await trial.answer(request.request_id, "invoke_s")
     if reply.answered is None and trial.exit is None:
         trial.is_out_of_step = True
     return exam.judge("answers", trial, reply, op)
@@ -308,7 +330,7 @@ async def _memory(exam: Examination, trial: Trial) -> None:
             else:
                 request = exam.request(Operation.HEALTH)
             trial.ask(request)
-            reply = await trial.answer(request.request_id, exam.timeouts.invoke_s)
+            reply = await trial.answer(request.request_id, "invoke_s")
             if reply.answered is None:
                 break
             del trial.answered[request.request_id]
@@ -319,8 +341,8 @@ async def _memory(exam: Examination, trial: Trial) -> None:
             done = True
     what = f"calls of {good[0]}" if good else "questions for its health"
     if trial.exit is not None:
-        words = f"in the midst of {ALL_CALLS} {what} it {trial.exit.words}"
-        exam.find("stays", Status.FAILS, words, trial)
+        words = f"in the midst of {ALL_CALLS} {what} it {trial.ended}"
+        exam.find("stays", Status.FAILS, words, trial, advice=trial.end_advice)
     elif not done:
         trial.is_out_of_step = True
         words = f"{ALL_CALLS} {what} took longer than {MEMORY_S:g} s"
@@ -363,8 +385,8 @@ async def _end_of_input(exam: Examination, trial: Trial) -> None:
         exam.find("end of input", Status.FAILS, words, trial)
         await exam.end(trial)
     elif timing is Timing.LATE:
-        words = f"it took longer than {bound_s:g} s to end; was the machine busy?"
-        exam.find("end of input", Status.NOT_JUDGED, words)
+        words = f"it took longer than {bound_words(exam.timeouts, 'exit_s')} to end"
+        exam.find("end of input", Status.FAILS, words, trial)
     elif trial.exit.abnormal:
         words = f"it {trial.exit.words} when its stdin ended, as if it had crashed"
         exam.find("end of input", Status.WARNING, words, trial)
@@ -385,7 +407,7 @@ async def judge_sigterm(exam: Examination, trial: Trial) -> None:
         words = f"it still ran {PATIENCE * bound_s:g} s after SIGTERM"
         exam.find("SIGTERM", Status.FAILS, words, trial)
     elif timing is Timing.LATE:
-        words = f"it took longer than {bound_s:g} s to end; was the machine busy?"
-        exam.find("SIGTERM", Status.NOT_JUDGED, words)
+        words = f"it took longer than {bound_words(exam.timeouts, 'stop_s')} to end"
+        exam.find("SIGTERM", Status.FAILS, words, trial)
     else:
         exam.find("SIGTERM", Status.HOLDS)

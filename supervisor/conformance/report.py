@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 import msgspec
 
-from supervisor.conformance.clauses import CLAUSES
+from supervisor.conformance.clauses import CLAUSES, FIXES
 
 
 class Status(StrEnum):
@@ -45,6 +45,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     words: str = ""
     op: str | None = None
     exchanged: tuple[str, ...] = ()
+    advice: str = ""
+    """A key of `FIXES`, if that fits better than what fixes the clause in general."""
 
     @property
     def must(self) -> str:
@@ -57,9 +59,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         return CLAUSES[self.clause].source
 
     @property
-    def mend(self) -> str:
-        """How to mend it."""
-        return CLAUSES[self.clause].mend
+    def fix(self) -> str:
+        """How to fix it."""
+        return FIXES.get(self.advice) or CLAUSES[self.clause].fix
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,9 +85,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     def document(self) -> dict[str, object]:
         """Return it for programs."""
         findings = [
-            {**msgspec.to_builtins(one), "must": one.must, "source": one.source, "mend": one.mend}
+            {**msgspec.to_builtins(one), "must": one.must, "source": one.source, "fix": one.fix}
             for one in self.findings
         ]
+        for one in findings:
+            del one["advice"]  # it is in `fix`
         return {**msgspec.to_builtins(self), "verdict": self.verdict, "findings": findings}
 
 
@@ -102,7 +106,7 @@ def junit(reports: Sequence[Report]) -> bytes:
         for one in cases:
             name = one.clause if one.op is None else f"{one.clause} {_text(one.op)}"
             case = ET.SubElement(suite, "testcase", name=name, classname=report.module)
-            told = "\n".join([one.words, f"must: {one.must}", f"mend: {one.mend}", *one.exchanged])
+            told = "\n".join([one.words, f"must: {one.must}", f"fix: {one.fix}", *one.exchanged])
             match one.status:
                 case Status.FAILS:
                     failure = ET.SubElement(case, "failure", message=_text(one.words))

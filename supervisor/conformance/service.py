@@ -16,7 +16,7 @@ from protocol.transcript import EntrySource
 from supervisor.conformance.examination import Examination
 from supervisor.conformance.persistent import LONG_BYTES
 from supervisor.conformance.report import Status
-from supervisor.conformance.trial import PATIENCE, Exchange, Reply, Timing
+from supervisor.conformance.trial import PATIENCE, Exchange, Reply, Timing, bound_words
 from supervisor.runtime.process.environment import UnsetVariableError
 from supervisor.runtime.service.client import ServiceClient, UnreachableError
 from supervisor.runtime.supervision.description import misfit_of
@@ -52,7 +52,7 @@ async def _examine(exam: Examination, client: ServiceClient) -> None:
     for op, args in exam.args.items():
         exam.called.append(op)
         asked = _Asked(exam, exam.request(Operation.INVOKE, op, args))
-        outcome = await asked.judged(client, "answers", exam.timeouts.invoke_s, op)
+        outcome = await asked.judged(client, "answers", "invoke_s", op)
         exam.note(asked.notices, asked, op)
         if outcome is not None:
             exam.find("answers", Status.HOLDS, op=op)
@@ -62,11 +62,10 @@ async def _examine(exam: Examination, client: ServiceClient) -> None:
 
 async def _introduced(exam: Examination, client: ServiceClient) -> dict[str, Any] | None:
     """Ask how it is and what it is; None, and a finding, if it does not say."""
-    timeouts = exam.timeouts
     if not await _healthy(exam, client, "health"):
         return None
     asked = _Asked(exam, exam.request(Operation.DESCRIBE))
-    outcome = await asked.judged(client, "describe", timeouts.describe_s)
+    outcome = await asked.judged(client, "describe", "describe_s")
     if isinstance(outcome, Failure):
         exam.find("describe", Status.FAILS, f"it answered {outcome.code}: {outcome.message}", asked)
     if not isinstance(outcome, Success):
@@ -84,7 +83,7 @@ async def _introduced(exam: Examination, client: ServiceClient) -> dict[str, Any
 
 async def _healthy(exam: Examination, client: ServiceClient, clause: str, **unknown: Any) -> bool:
     asked = _Asked(exam, exam.request(Operation.HEALTH), **unknown)
-    outcome = await asked.judged(client, clause, exam.timeouts.health_s)
+    outcome = await asked.judged(client, clause, "health_s")
     if isinstance(outcome, Failure):
         exam.find(clause, Status.FAILS, f"it answered {outcome.code}: {outcome.message}", asked)
     elif outcome is not None:
@@ -104,10 +103,12 @@ class _Asked:
         self._answered: Answered | None = None
 
     async def judged(
-        self, client: ServiceClient, clause: str, bound_s: float, op: str | None = None
+        self, client: ServiceClient, clause: str, bound: str, op: str | None = None
     ) -> Outcome | None:
         """Post it; returns its outcome if it has one."""
-        began = trio.current_time()
+        self._exam.tell(clause)
+        began, bound_s = trio.current_time(), getattr(self._exam.timeouts, bound)
+        bound = bound_words(self._exam.timeouts, bound)
         try:
             with trio.move_on_after(PATIENCE * bound_s):
                 await self._post(client)
@@ -119,12 +120,12 @@ class _Asked:
             self._exam.find(of, Status.FAILS, words, self, op)
             return None
         if self._answered is None:
-            words = f"no answer came in {bound_s:g} s, nor in as long again"
+            words = f"no answer came within {bound}, nor in as long again"
             self._exam.find(clause, Status.FAILS, words, self, op)
             return None
         is_late = trio.current_time() - began > bound_s
         timing = Timing.LATE if is_late else Timing.IN_TIME
-        reply = Reply(self._answered, timing, bound_s)
+        reply = Reply(self._answered, timing, bound)
         return self._exam.judge_answer(clause, self, reply, op)
 
     async def _post(self, client: ServiceClient) -> None:

@@ -10,6 +10,7 @@ us, from running is waited for besides: it is nobody's answer.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -40,19 +41,20 @@ from protocol.connection import (
     Warned,
 )
 from protocol.connection import ModuleLog as ModuleLogged
-from protocol.descriptor.model import Descriptor
+from protocol.descriptor.model import Descriptor, Timeouts
 from protocol.dialects import DIALECTS
-from protocol.errors import Outcome, Reason
+from protocol.errors import Outcome
 from protocol.json_line import Fault, excerpt, read_object
 from protocol.replies import Operation
 from protocol.transcript import EntrySource, Happened
-from supervisor.policy.verdict import Exit, Said
+from supervisor.policy.verdict import Exit, Said, last_words, telling_line
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.files.module_log import ModuleLog
 from supervisor.runtime.process.containers import Containers
 from supervisor.runtime.process.dialogue import Dialogue
+from supervisor.runtime.process.effort import Mark
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
 from supervisor.runtime.supervision.call import Call
 from supervisor.runtime.supervision.deadlines import Deadlines
@@ -68,11 +70,16 @@ LOOKS, LOOK_S = 3, 0.01
 """So many times in a row a process has to be seen asleep."""
 
 KEPT_CHUNKS = 24
-SHOWN_LINES = 8
-"""Of what was exchanged, for a finding."""
+SHOWN_LINES = {">": 2, "<": 2, "!": 4}
+"""Of what was exchanged, for a finding: a flood of one kind hides none of another."""
 
 KEPT_BYTES = 4 << 20
 """Of what came since the host last wrote."""
+
+
+def bound_words(timeouts: Timeouts, name: str) -> str:
+    """Return a bound as in `start_s (10 s)`."""
+    return f"{name} ({getattr(timeouts, name):g} s)"
 
 
 class Place(NamedTuple):
@@ -82,6 +89,8 @@ class Place(NamedTuple):
     custody: Custody
     log_files: LogFiles
     deadlines: Deadlines
+    host_call: Callable[[Descriptor, HostCalled], Outcome]
+    """Answers what a module calls the host for."""
 
 
 class Timing(Enum):
@@ -97,7 +106,8 @@ class Reply(NamedTuple):
 
     answered: Answered | None
     timing: Timing
-    bound_s: float
+    bound: str
+    """Its name and value, in words."""
 
 
 class Watched(Protocol):
@@ -111,7 +121,10 @@ class Exchange:
 
     def __init__(self) -> None:
         self._since_written = bytearray()
-        self._chunks: deque[tuple[str, bytes]] = deque(maxlen=KEPT_CHUNKS)
+        self._chunks: dict[str, deque[tuple[int, bytes]]] = {
+            sign: deque(maxlen=KEPT_CHUNKS) for sign in SHOWN_LINES
+        }
+        self._numbers = itertools.count()
         self._mid_line: dict[str, bool] = {}
 
     @property
@@ -122,11 +135,22 @@ class Exchange:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The last lines, each with the sign of its way."""
-        lines: list[str] = []
-        for sign, chunk in self._chunks:
-            lines += [f"{sign} {excerpt(one)}" for one in chunk.splitlines() if one.strip()]
-        return tuple(lines[-SHOWN_LINES:])
+        """The last request, what came last, and of stderr what tells the cause, in their order."""
+        shown: list[tuple[int, str]] = []
+        for sign, most in SHOWN_LINES.items():
+            lines = [
+                (number, excerpt(one))
+                for number, chunk in self._chunks[sign]
+                for one in chunk.splitlines()
+                if one.strip()
+            ]
+            last = lines[-most:]
+            if sign == "!" and lines:
+                cause = telling_line([one for _, one in lines])
+                if all(one != cause for _, one in last):
+                    last[0] = next(one for one in reversed(lines) if one[1] == cause)
+            shown += [(number, f"{sign} {one}") for number, one in last]
+        return tuple(one for _, one in sorted(shown, key=lambda one: one[0]))
 
     def said(self, instance: str, source: EntrySource, data: bytes) -> None:
         """Keep what passed."""
@@ -136,12 +160,13 @@ class Exchange:
         elif source is EntrySource.MODULE and len(self._since_written) < KEPT_BYTES:
             self._since_written += data
         sign = _SIGNS.get(source, "!")
-        if self._mid_line.get(sign):
+        was_mid_line = self._mid_line.get(sign)
+        self._mid_line[sign] = not data.endswith(b"\n")
+        if was_mid_line:
             # The beginning of a line is all that is shown of it.
             data = data.partition(b"\n")[2]
         if data:
-            self._mid_line[sign] = not data.endswith(b"\n")
-            self._chunks.append((sign, data))
+            self._chunks[sign].append((next(self._numbers), data))
 
     def happened(self, instance: str, event: Happened, **facts: Any) -> None:
         """Do nothing: the exit is told otherwise."""
@@ -163,13 +188,8 @@ class Trial:
         self, descriptor: Descriptor, place: Place, memory: Memory, new_id: Callable[[], str]
     ) -> None:
         timeouts = descriptor.supervision.timeouts
-        patient = msgspec.structs.replace(
-            timeouts,
-            start_s=PATIENCE * timeouts.start_s,
-            describe_s=PATIENCE * timeouts.describe_s,
-        )
-        supervision = msgspec.structs.replace(descriptor.supervision, timeouts=patient)
-        self._descriptor = msgspec.structs.replace(descriptor, supervision=supervision)
+        self._descriptor = descriptor
+        self._timeouts = timeouts
         self._place = place
         self.exchange = Exchange()
         self._taps = Taps()
@@ -197,12 +217,17 @@ class Trial:
         """All else that was not accepted."""
         self.strays: list[str] = []
         """Lines for no open request; of one that was given up none is."""
+        self.odd_lines: tuple[str, ...] = ()
+        """What was exchanged when the first of these, or of what was set aside, came."""
+        self.twice = ""
+        """That a request was answered twice, in words."""
         self.is_out_of_step = False
         self.replies: dict[Operation, dict[str, Any]] = {}
         """The last objects with which it answered, as it printed them."""
         self._odd = 0
         """How many strays there were when it was asked last."""
         self._gave_up = False
+        self._mark: Mark | None = None
         self._asked: dict[str, Operation] = {}
         self._news = trio.Event()
 
@@ -237,6 +262,20 @@ class Trial:
         self._tell()
         await self.incarnation.remove_container(self.exit)
 
+    @property
+    def ended(self) -> str:
+        """How it ended, as a clause, with what its stderr says of it."""
+        assert self.exit is not None  # noqa: S101 - it has ended
+        said = last_words(self.exit.stderr_tail)
+        return f"{self.exit.words}; its last line on stderr: {said}" if said else self.exit.words
+
+    @property
+    def end_advice(self) -> str:
+        """What advice fits its end (`clauses.FIXES`)."""
+        if self.exit is None or not self.exit.abnormal:
+            return ""
+        return "memory" if self.exit.breach is not None else "crash"
+
     def stop(self, rung: StopStep) -> None:
         """Begin to end it, at a rung."""
         if self.incarnation is not None and self.exit is None:
@@ -254,12 +293,20 @@ class Trial:
             until = min(began + PATIENCE * bound_s + kept_s, latest)
         if not holds():
             return Timing.NEVER
-        return Timing.IN_TIME if trio.current_time() - began <= bound_s else Timing.LATE
+        passed_s = trio.current_time() - began - (self._kept_s() - kept_before_s)
+        return Timing.IN_TIME if passed_s <= bound_s else Timing.LATE
 
     def _kept_s(self) -> float:
         """Return for how long the machine has kept the process, and us, from running."""
         pid = None if self.incarnation is None else self.incarnation.pid
         return procfs.run_delay_s(os.getpid()) + (0.0 if pid is None else procfs.run_delay_s(pid))
+
+    def effort(self) -> tuple[str, str]:
+        """Return what it did since it was asked last, as a clause, and the advice that fits."""
+        found = None if self.incarnation is None else self.incarnation.effort(self._mark)
+        if found is None:
+            return "", ""
+        return f"; {found.words}", "busy" if found.is_busy else "silent"
 
     async def settle(self, bound_s: float) -> None:
         """Wait until it waits for something itself: it has begun, and set its signals."""
@@ -277,6 +324,8 @@ class Trial:
         """Ask something, with fields in the request's line that no protocol knows."""
         self._asked[request.request_id] = request.operation
         self._odd = len(self.strays)
+        if self.incarnation is not None:
+            self._mark = self.incarnation.mark()
         if not unknown:
             self.dialogue.ask(request)
             return
@@ -303,12 +352,17 @@ class Trial:
         self._gave_up = True
         self.dialogue.cancel(request_id)
 
-    async def answer(self, request_id: str, bound_s: float) -> Reply:
+    async def answer(self, request_id: str, bound: str, *, together: bool = False) -> Reply:
         """Wait for an answer, or a line with an id that nobody asked with: no other will come."""
         timing = await self.until(
-            lambda: request_id in self.answered or len(self.strays) > self._odd, bound_s
+            lambda: (
+                request_id in self.answered
+                or len(self.strays) > self._odd
+                or (together and self.twice)
+            ),
+            getattr(self._timeouts, bound),
         )
-        return Reply(self.answered.get(request_id), timing, bound_s)
+        return Reply(self.answered.get(request_id), timing, bound_words(self._timeouts, bound))
 
     # What it says.
 
@@ -335,8 +389,7 @@ class Trial:
             case ModuleLogged(event=event, is_finding=True):
                 self.findings.append(event.message)
             case HostCalled():
-                words = "`stdiod check` grants no calls to the host"
-                self.dialogue.refuse(item, words, Reason.CAPABILITY)
+                self.dialogue.answer(item, self._place.host_call(self._descriptor, item))
             case _:
                 self._take_odd(item)
 
@@ -347,13 +400,25 @@ class Trial:
             case Violated(fault=fault):
                 self.said = msgspec.structs.replace(self.said, fault=fault)
             case Quarantined(fault=fault):
+                self._show_odd()
                 self.noise.append(Notice.of(fault))
             case Warned(notice=notice):
+                if notice.reason in TOLERABLE:
+                    self._show_odd()
                 (self.noise if notice.reason in TOLERABLE else self.notices).append(notice)
+            case Stray(named=named, excerpt=shown) if named in self._asked and (
+                self.twice or not self._gave_up
+            ):
+                self._show_odd()
+                self.twice = self.twice or f"it answered {named!r} a second time: {shown}"
             case Stray(named=named, excerpt=shown) if named is not None or not self._gave_up:
+                self._show_odd()
                 self.strays.append(shown)
             case _:
                 pass
+
+    def _show_odd(self) -> None:
+        self.odd_lines = self.odd_lines or self.exchange.lines
 
     def _take_answer(self, item: Answered) -> None:
         self.answered[item.request_id] = item

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -61,7 +62,7 @@ def test_a_failure_says_what_was_expected_what_came_and_how_to_mend_it(
         "must  the process exits with 0",
         '> {"requestId":"check-1","tool":"m","operation":"go","input":{"n":1}}',
         '< {"version":"0","type":"done","ok":true,"result":"text"}',
-        "mend  exit with 0",
+        "fix   exit with 0",
     ):
         assert words in ended.stdout
     failure = ET.parse(xml).getroot().find("testsuite[@name='m']/testcase/failure")
@@ -80,7 +81,7 @@ def test_json_has_every_finding_and_a_descriptor_that_is_not_valid(
     assert document["invalid"][0]["problems"][0]["pointer"] == "/kind"
     (good,) = document["modules"]
     assert (good["module"], good["verdict"]) == ("good", "pass")
-    assert {"clause", "status", "words", "op", "must", "source", "mend", "exchanged"} == set(
+    assert {"clause", "status", "words", "op", "must", "source", "fix", "exchanged"} == set(
         good["findings"][0]
     )
 
@@ -97,3 +98,36 @@ def test_what_cannot_be_meant_is_told(
     ended = run("check", str(tmp_path), *arguments)
     assert ended.exit_code == 2
     assert said in ended.stderr
+
+
+def test_a_policy_grants_calls_to_the_host_as_up_does(run: Run, tmp_path: Path) -> None:
+    body = """
+import json, sys
+for line in sys.stdin:
+    request = json.loads(line)
+    answer = {"requestId": request["requestId"], "ok": True, "result": {"status": "ok"}}
+    if request["operation"] == "describe":
+        answer["result"] = {"features": ["host_call"]}
+    if request["operation"] == "invoke":
+        called = {"call_id": "c", "method": "log", "params": {"message": "hello"}}
+        call = {"version": "0", "type": "host_call", "payload": called}
+        print(json.dumps({"requestId": request["requestId"], **call}), flush=True)
+        answer["result"] = json.loads(sys.stdin.readline())
+        error = answer["result"]["payload"].get("error")
+        if error:
+            answer = {"requestId": request["requestId"], "ok": False, "error": error}
+    print(json.dumps(answer), flush=True)
+"""
+    transport = {"type": "stdio", "command": [sys.executable, "-c", body]}
+    path = write(tmp_path, "m", transport=transport, capabilities=["log"], outputs={"go": {}})
+    policy = tmp_path / "policy.toml"
+    policy.write_text('allow = ["log"]')
+    without, granted = (
+        run("check", str(path), "--op", "go", *options)
+        for options in ((), ("--policy", str(policy)))
+    )
+    assert "m may not log: no policy grants it: put `allow = [" in without.stdout
+    assert "results of go" in granted.stdout
+    assert "may not log" not in granted.stdout
+    policy.write_text("allow = 1")
+    assert run("check", str(path), "--policy", str(policy)).exit_code == 2

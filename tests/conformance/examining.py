@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import trio
 
 from protocol.descriptor.model import Descriptor
-from supervisor.cli.checking import examined
+from supervisor.cli.checking import answer, examined
 from supervisor.conformance.examination import Permission
 from supervisor.conformance.report import Report, Status
 from supervisor.conformance.trial import Place
+from supervisor.policy.capabilities import Policy
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.supervision.deadlines import Deadlines
@@ -25,7 +27,7 @@ async def report_of(folder: Path, descriptor: Descriptor, permission: Permission
     async with trio.open_nursery() as nursery:
         nursery.start_soon(deadlines.run)
         environment = {**os.environ, "TMPDIR": str(folder)}
-        place = Place(environment, Custody.bare(), log_files, deadlines)
+        place = Place(environment, Custody.bare(), log_files, deadlines, partial(answer, Policy()))
         report = await examined(descriptor, place, permission)
         nursery.cancel_scope.cancel()
     log_files.close()

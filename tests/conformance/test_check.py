@@ -15,7 +15,7 @@ from supervisor.conformance.report import Status, Verdict
 from supervisor.runtime.files.directory import read_descriptor
 from tests.conformance.examining import BAD, by_status, report_of
 from tests.conformance.zoo import SPECIES, ZOO, Broken, animal
-from tests.docs.markdown import rows
+from tests.docs.markdown import DOCUMENTS, anchors, rows
 from tests.kernel.service_peer import LOG, Asked, Script, peer, says, streamed, whole
 from tests.modules.samples import DESCRIPTORS, MODULES
 
@@ -154,3 +154,9 @@ async def test_the_samples_hold_to_all_clauses(tmp_path: Path, name: str) -> Non
 def test_the_clauses_are_listed_for_those_who_write_modules() -> None:
     table = [tuple(row) for row in rows("docs/writing-a-module.md", "Clause")]
     assert table == [(f"`{one.name}`", one.must, one.source) for one in clauses.CLAUSES.values()]
+
+
+def test_each_document_that_is_cited_is_there_with_its_heading() -> None:
+    cited = {one.source for one in clauses.CLAUSES.values()}
+    there = {f"{name}#{heading}" for name in DOCUMENTS for heading in anchors(name)}
+    assert cited - there == set()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 import trio
 
+from supervisor.cli.checking import answer
 from supervisor.conformance.trial import KEPT_FOR, PATIENCE, Place, Timing, Trial
+from supervisor.policy.capabilities import Policy
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.files.log_files import LogFiles
@@ -26,7 +29,7 @@ IDLE, BUSY = 0.0, 1.0
         (IDLE, (0.9, 0.9), Timing.IN_TIME),
         (IDLE, (1.9, 1.9), Timing.LATE),
         (IDLE, (2.1, PATIENCE), Timing.NEVER),
-        (BUSY, (9.9, 9.9), Timing.LATE),
+        (BUSY, (9.9, 9.9), Timing.IN_TIME),
         (BUSY, (99.0, PATIENCE + KEPT_FOR), Timing.NEVER),
     ],
 )
@@ -41,7 +44,7 @@ async def test_what_a_busy_machine_keeps_from_running_has_more_time(
     comes_after_s, ends_after_s = times_s
     began = trio.current_time()
     monkeypatch.setattr(procfs, "run_delay_s", lambda _: machine * (trio.current_time() - began))
-    place = Place({}, Custody.bare(), LogFiles(NOWHERE), Deadlines())
+    place = Place({}, Custody.bare(), LogFiles(NOWHERE), Deadlines(), partial(answer, Policy()))
     trial = Trial(actor(NOWHERE), place, {}, lambda: "id")
     came = trio.Event()
 

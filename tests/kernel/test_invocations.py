@@ -158,11 +158,11 @@ async def test_the_modules_own_timeout_bounds_a_request_and_a_request_may_set_an
     async with daemon_with(tmp_path, made) as daemon:
         patient = ask(daemon, "m", "hang", timeout_s=1000)
         document = await ask(daemon, "m", "hang").document()
-        assert document["error"]["message"] == "m.hang gave no answer in 0.05 s"
+        assert document["error"]["message"].startswith("m.hang gave no answer in 0.05 s")
         assert document["error"]["details"]["reason"] == "deadline"
         assert document["error"]["details"]["instance"] == "m#1"
         document = await ask(daemon, "m", "hang", timeout_s=0.01).document()
-        assert document["error"]["message"] == "m.hang gave no answer in 0.01 s"
+        assert document["error"]["message"].startswith("m.hang gave no answer in 0.01 s")
         assert patient.responses == []
 
 

@@ -85,7 +85,12 @@ MISTAKES = (
         AT_START_S,
         replies=(GOOD.rstrip(),),
     ),
-    Mistake("does not answer `health`", "it printed nothing", AT_START_S, read=False),
+    Mistake(
+        "does not answer `health`",
+        "printed nothing: waiting for something, or its output is not flushed",
+        AT_START_S,
+        read=False,
+    ),
     Mistake(
         "prints something else instead of its answer to `health`",
         f"{NO_ANSWER}got a line{NOT_JSON}",

@@ -67,7 +67,7 @@ PYTHON = {
         SAY,
         f'        if request["operation"] == "health":\n            continue\n{SAY}',
         "health",
-        "it printed nothing",
+        "printed nothing: waiting for something",
         start_s=0.5,
     ),
     "prints something else instead of its answer to `health`": Made(
@@ -185,7 +185,7 @@ PYTHON = {
             continue
 {SAY}""",
         "results",
-        "it answered denied: `stdiod check` grants no calls to the host",
+        "it answered denied: greeter may not log: no policy grants it",
     ),
     "has Windows line endings behind `#!`": Made(
         '"""A module',

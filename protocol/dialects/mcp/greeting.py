@@ -109,13 +109,14 @@ class Greeting:
         """Ask otherwise, or give up."""
         if not self._offered and self._is_open_to_both:
             return self._initialize(LEGACY[0])
-        return self.failed("start_deadline", f"gave no {wait.for_what[3:]} in {wait.seconds:g} s")
+        words = f"gave no {wait.for_what[3:]} in {wait.seconds:g} s"
+        return self.failed("start_deadline", words, "start_s")
 
-    def failed(self, reason: str, words: str) -> StartFailed:
+    def failed(self, reason: str, words: str, bound: str = "") -> StartFailed:
         """Give up."""
         self._memory.pop("era", None)
         self.waits = ()
-        return StartFailed(reason, words)
+        return StartFailed(reason, words, bound)
 
     def exited(self) -> StartAgain | None:
         """Return what to do when the process ends before it has agreed to anything."""

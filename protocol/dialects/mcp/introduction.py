@@ -100,7 +100,8 @@ class Introduction:
             self._may_look, self.waits = True, ()
         elif self.catalogue is not None:
             if not self.catalogue.has_tools:
-                self._fail(f"did not list its tools in {wait.seconds:g} s", received)
+                words = f"did not list its tools in {wait.seconds:g} s"
+                self._fail(words, received, "describe_s")
                 return
             for name in [one for one in LISTS if self.catalogue.is_coming(one)]:
                 self.catalogue.give_up(name, f"no answer in {wait.seconds:g} s")
@@ -292,9 +293,9 @@ class Introduction:
         outdated, self._outdated = self._outdated, set()
         self._list(catalogue, sorted(outdated))
 
-    def _fail(self, words: str, received: list[Received]) -> None:
+    def _fail(self, words: str, received: list[Received], bound: str = "") -> None:
         self.catalogue, self.waits, self._asked = None, (), {}
-        received.append(StartFailed("bad_describe", words))
+        received.append(StartFailed("bad_describe", words, bound))
 
 
 def _warning(words: str) -> ModuleLog:

@@ -11,7 +11,7 @@ from supervisor.cli.exit_status import NO, EndError, NoError
 from supervisor.cli.options import example, with_json
 from supervisor.cli.quantities import count
 from supervisor.cli.results import print_json
-from supervisor.cli.terminal import dim, one_line
+from supervisor.cli.terminal import Ticker, dim, one_line
 
 if TYPE_CHECKING:
     from protocol.descriptor.model import Descriptor
@@ -50,6 +50,12 @@ _COLOURS = {
     metavar="FILE",
     help="Write the findings to FILE as JUnit XML, too.",
 )
+@click.option(
+    "--policy",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Let modules call the host for what FILE grants, as `up` does.",
+)
 @with_json
 def check(
     paths: tuple[Path, ...],
@@ -57,6 +63,7 @@ def check(
     ops: tuple[str, ...],
     all_ops: bool,
     junit: Path | None,
+    policy: Path | None,
     as_json: bool,
 ) -> None:
     """Run modules, and check that they keep to their protocol.
@@ -67,6 +74,9 @@ def check(
     clause fails, or if an OP was called in no module.
     """
     from supervisor.cli import checked, checking
+    from supervisor.kernel.grants.operator_policy import read_policy
+    from supervisor.policy.capabilities import Policy
+    from supervisor.policy.policy_file import PolicyError
 
     found = checked.check([_module_in(path) for path in paths]).descriptors
     if not found:
@@ -76,13 +86,21 @@ def check(
 
     def tell(report: Report) -> None:
         reports.append(report)
+        ticker.clear()
         if not as_json:
             _show(report)
 
     good = [_read(one) for one in found if one.ok]
     bad = [one for one in found if not one.ok]
     permission = _permission(ops, all_ops=all_ops)
-    checking.examine_all(good, permission, tell)
+    try:
+        rules = Policy() if policy is None else read_policy(policy).policy
+    except PolicyError as error:
+        raise click.UsageError(str(error)) from None
+    with Ticker(silent=as_json) as ticker:
+        checking.examine_all(
+            good, permission, rules, tell, lambda words: ticker.show(one_line(words))
+        )
     well = not bad and all(one.verdict != "fail" for one in reports)
     uncalled = [op for op in permission.args if not any(_called(one, op) for one in reports)]
     if as_json:
@@ -170,7 +188,7 @@ def _show_finding(one: Finding) -> None:
     click.echo(f"{indent}must  {one.must} ({one.source})")
     for line in one.exchanged:
         click.echo(dim(f"{indent}      {one_line(line)}"))
-    click.echo(f"{indent}mend  {one.mend}")
+    click.echo(f"{indent}fix   {one.fix}")
 
 
 def _status(status: str) -> str:

@@ -143,7 +143,7 @@ class Docket:
         decision = grant.decision
         self._tell(grant)
         if not grant.allowed:
-            raise RefusedError(_denied(grant))
+            raise RefusedError(denied(grant))
         claimed = call.asked.call.capability
         if claimed is not None and not _agrees(claimed, decision.capability, method):
             words = (
@@ -176,7 +176,8 @@ def _answered(call: OpenCall) -> Iterator[None]:
         call.refuse(Failure.because(Reason.REPORTED, words))
 
 
-def _denied(grant: Grant) -> Failure:
+def denied(grant: Grant) -> Failure:
+    """Say which rule refused a call, or what would grant it."""
     capability = grant.decision.capability[:CAPABILITY_CHARS]
     rule, why = grant.decision.rule, grant.words
     if rule.source is RulePlace.MODE and rule.file is None:

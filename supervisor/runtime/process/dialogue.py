@@ -93,7 +93,7 @@ class Dialogue:
         self._more: list[Received] = []
         """Events that wait until those before them have been received."""
         self._eof = False
-        self.has_heard = False
+        self.times_heard = 0
         """Whether it has printed anything."""
         self._waits: tuple[Wait, ...] = ()
         self._timers: list[tuple[Wait, Timer]] = []
@@ -177,7 +177,7 @@ class Dialogue:
     def receive_data(self, data: bytes) -> bool:
         """Take what was read; returns whether that led to something that was written."""
         # `_follow` would do; but here passes all that a module says.
-        self.has_heard = True
+        self.times_heard += 1
         events = self._connection.receive_data(data)
         if events:
             self._receive(events)
@@ -254,6 +254,11 @@ class Dialogue:
     def waits_for(self) -> str:
         """What the connection waits for, in words; empty if for nothing."""
         return " and ".join(one.for_what for one in self._connection.waits)
+
+    @property
+    def has_heard(self) -> bool:
+        """Whether anything was printed."""
+        return self.times_heard > 0
 
     @property
     def unfinished_line(self) -> str | None:

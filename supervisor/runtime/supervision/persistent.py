@@ -18,6 +18,7 @@ What a call that the host gives up (deadline, cancel) leaves behind:
 from __future__ import annotations
 
 import math
+import time
 from typing import Any, assert_never
 
 import msgspec
@@ -57,6 +58,7 @@ from supervisor.policy.lifecycle import Input
 from supervisor.policy.verdict import Exit, Stopped, on_death
 from supervisor.runtime.files.module_log import NOTED
 from supervisor.runtime.process.beginning import begin_dialogue, incarnate
+from supervisor.runtime.process.effort import Effort
 from supervisor.runtime.process.flow_control import FlowControl
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
 from supervisor.runtime.process.program import SpawnError
@@ -135,7 +137,7 @@ class PersistentLife:
         setting = self._setting
         await recall(setting)
         self._incarnation = incarnation = await incarnate(setting, self._dialogue)
-        self._start.begin(lambda: self._dialogue.waits_for)
+        self._start.begin(lambda: self._dialogue.waits_for, lambda: self.effort(None))
         exit_: Exit | None = None
         try:
             async with trio.open_nursery() as nursery:
@@ -199,6 +201,13 @@ class PersistentLife:
         call.server = self
         if call.heard_at:
             call.heard_at = call.begun_at = self._now()
+        if self._incarnation is not None:
+            # Without a function of ours: this is for each call.
+            clocks, heard = self._incarnation.meter.clocks, self._dialogue.times_heard
+            try:
+                call.mark = (time.monotonic(), sum(map(time.clock_gettime, clocks)), heard)
+            except OSError:  # one of them is gone
+                del clocks[1:]
         if self._setting.taps.tap is not None:
             self._setting.taps.overhear(self.id, call)
         busy = len(self._calls) > 1
@@ -309,7 +318,7 @@ class PersistentLife:
             case ResourceUpdated() | Notified():
                 self._setting.host.observer.told(self._setting.descriptor.name, item)
             case StartFailed():
-                self._start.fail(Ended(item.reason, item.message))
+                self._start.fail(Ended(item.reason, item.message), item.bound)
             case StartAgain():
                 self._start_again(item.why)
             case Alive():
@@ -386,6 +395,12 @@ class PersistentLife:
         words = f"{self._setting.descriptor.name}.{call.request.op}: {stopped.message}"
         call.settle(Failure.because(stopped.reason, words, **self.evidence()))
         self.give_up(call, stopped)
+
+    def effort(self, call: Call | None) -> Effort | None:
+        """Return what its process did since it got a call, or since its spawn."""
+        if self._incarnation is None or (call is not None and call.mark is None):
+            return None
+        return self._incarnation.effort(None if call is None else call.mark)
 
     def evidence(self) -> dict[str, Any]:
         """Return what is known about the process, for `details`."""
@@ -478,6 +493,8 @@ class PersistentLife:
         assert self._nursery is not None  # noqa: S101 - there is a process, and so a nursery
         self._nursery.start_soon(self._probing.resolve_doubts)
         self._probing.begin()
+        if self._incarnation is not None:
+            self._incarnation.meter.look()
         keep(self._setting)
         self._start.succeed(ready.why)
         self._setting.host.observer.instance_ready(self._setting.descriptor.name)

@@ -139,4 +139,7 @@ def given_up(module: Module, call: Call, stopped: Stopped, *, waited: bool) -> F
     elif call.instead is not None:
         message += f"; {call.instead.in_place_of_answer}"
         evidence = {**evidence, **call.instead.evidence}
+    elif call.server is not None and (effort := call.server.effort(call)) is not None:
+        message += f"; {effort.words}"
+        evidence = {**evidence, "cpu_s": round(effort.cpu_s, 2), "busy": effort.is_busy}
     return Failure.because(stopped.reason, message, **evidence)

@@ -42,6 +42,7 @@ from protocol.replies import read_error
 from supervisor.policy.verdict import Exit, Said, Stopped, on_invocation
 from supervisor.runtime.files.module_log import NOTED
 from supervisor.runtime.process.beginning import begin_dialogue, incarnate
+from supervisor.runtime.process.effort import Effort
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
 from supervisor.runtime.process.opening import Opening
 from supervisor.runtime.process.program import SpawnError
@@ -100,6 +101,7 @@ class Run:
     async def _run_warm(self, process: WarmProcess) -> Exit:
         self._name(process.id)
         self._incarnation = process.incarnation
+        self.call.mark = process.incarnation.mark()
         exit_ = await process.serve(self.call.request, self)
         return self._judge(exit_)
 
@@ -251,6 +253,10 @@ class Run:
         self._stopped = stopped
         self.stop(StopStep.TERMINATE)
         self.nudge()
+
+    def effort(self, call: Call) -> Effort | None:
+        """Return what its process did since it got the call."""
+        return None if self._incarnation is None else self._incarnation.effort(call.mark)
 
     def evidence(self) -> dict[str, Any]:
         """Return what is known about the process, for `details`."""

@@ -20,6 +20,7 @@ from protocol.connection import ModuleLog, Notice, Quarantined, Stray, Violated,
 from protocol.errors import Reason
 from supervisor.policy.lifecycle import Input
 from supervisor.policy.verdict import Exit, unset_remark
+from supervisor.runtime.process.effort import Effort
 from supervisor.runtime.process.preflight import obstacle
 from supervisor.runtime.supervision.deadlines import Timer
 from supervisor.runtime.supervision.life import Ended, Life, Owner, Setting
@@ -31,7 +32,9 @@ LATE = (
     "each line, or reads to the end of its input before it answers, or takes longer to begin"
 )
 
-SLOW = "if it is only slow to begin, supervision.timeouts.start_s allows more"
+SLOW = "if it is only slow to begin, supervision.timeouts.{bound} allows more"
+
+PRINTED = "it printed a line without a newline"
 
 LOOK_S = 1.0
 """How long the end of a start waits to hear what its program is like."""
@@ -50,6 +53,7 @@ class StartAttempt:
         """What was printed last in the place of an answer, as a clause."""
         self.warning: str | None = None
         """What was set aside or not understood last, and why; after the start, too."""
+        self._effort: Callable[[], Effort | None] = lambda: None
         self.was_mute = False
         """Whether nothing had been printed when its time was over."""
         timeouts = setting.descriptor.supervision.timeouts
@@ -71,14 +75,15 @@ class StartAttempt:
         """Whether it failed for its time."""
         return self.failure is not None and self.failure.reason == START_DEADLINE
 
-    def begin(self, waits_for: Callable[[], str]) -> None:
-        """Bound it from now on; `waits_for` says then what for."""
+    def begin(self, waits_for: Callable[[], str], effort: Callable[[], Effort | None]) -> None:
+        """Bound it from now on; `waits_for` says then what for, `effort` what its process did."""
+        self._effort = effort
 
         def overdue() -> None:
             awaited = waits_for()
             words = f"was not ready within {self._bound_s:g} s"
             words += f"; it waited for {awaited}" if awaited else ""
-            self.fail(Ended(START_DEADLINE, words))
+            self.fail(Ended(START_DEADLINE, words), "start_s")
 
         if self._timer is None:
             self._timer = self._setting.host.deadlines.after(self._bound_s, overdue)
@@ -111,15 +116,23 @@ class StartAttempt:
         if self._timer is not None:
             self._timer.cancel()
 
-    def fail(self, ended: Ended) -> None:
-        """Take note of why it will come to nothing."""
+    def fail(self, ended: Ended, bound: str = "") -> None:
+        """Take note of why it will come to nothing; `bound` names the one that was passed."""
         if not self._is_over:
-            if ended.reason == START_DEADLINE:
-                instead = "" if self.instead in ended.message else f"; {self.instead}"
-                ended = replace(ended, message=f"{ended.message}{instead}; {SLOW}")
+            if bound:
+                ended = replace(ended, message=ended.message + self._known(ended.message, bound))
             self.failure = ended
             self.end()
             self._owner.happened(self._life, Input.START_FAILED, ended.message, ended)
+
+    def _known(self, message: str, bound: str) -> str:
+        if self.instead:
+            return "" if self.instead in message else f"; {self.instead}"
+        effort = self._effort()
+        words = "" if effort is None or PRINTED in message else f"; {effort.words}"
+        if effort is None or not effort.is_busy:
+            words += f"; {SLOW.format(bound=bound)}"
+        return words
 
     def ask_again(self, why: str) -> bool:
         """Take note that it needs a second process; False if it does not get one."""
