@@ -8,8 +8,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from tests.field.conftest import SERVERS, Connect
 from tests.system.daemon import Daemon
 
