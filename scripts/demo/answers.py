@@ -30,7 +30,7 @@ def response(module: str, op: str, **fields: Any) -> Json:
     return {"ok": True, **fields, **known, "duration_ms": SOME_INT, "warnings": []}
 
 
-def failure(module: str, op: str, code: str, message: str, **details: Any) -> Json:
+def failure(module: str, op: str, code: str, message: str | Like, **details: Any) -> Json:
     """Expect a response that says why not, with the evidence."""
     known = {
         "origin": "host",

@@ -331,8 +331,10 @@ class Story:
                 "planner",
                 "sleep",
                 "timeout",
-                "planner.sleep gave no answer in 1 s",
+                Like("planner.sleep gave no answer in 1 s.*"),
                 reason="deadline",
+                busy=False,
+                cpu_s=SOME_NUMBER,
             )
             stage.expect("it says so", late, answer)
             thought = log(Like(r"Thinking, \d+ of 120"))

@@ -156,7 +156,7 @@ _ALL = (
         "flow",
         "a request that is told to pause and to resume is answered; for one that is not open both "
         "are ignored",
-        "docs/protocol.md#events-that-nobody-reads",
+        "docs/protocol.md#unread-events",
         'hold back the events of the id that "operation":"pause" names until "resume"; they owe '
         "no answer",
     ),
