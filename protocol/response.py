@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from protocol.connection import Notice
 from protocol.errors import Failure, Outcome, Pieces, Success
+from protocol.frames import one_line
 
 _encode = msgspec.json.Encoder().encode
 
@@ -94,7 +95,8 @@ class Response(msgspec.Struct, frozen=True, gc=False):
         Raises what an encoder does: what a module said may be too deep for it.
         """
         named = UNSET if request_id is None else request_id
-        return _encode(self.shown("0", "done", named)) + b"\n"
+        line = _encode(self.shown("0", "done", named))
+        return (line if line.isascii() else one_line(line)) + b"\n"
 
     def done_pieces(self, request_id: str | None) -> list[bytes]:
         """Encode one whose result is bytes in the same way, and do not put these together."""

@@ -108,7 +108,9 @@ RESOURCE = JsonType(_shape("Resource", {"name": _NAME}, **_RESOURCE))
 
 _PROPERTIES: Any = Annotated[dict[str, dict[str, Any] | bool], partial(_properties, {})]
 _OBJECT: Any = Annotated[Literal["object"], lambda *_: "object"]
-_TOP: Any = {"properties": _PROPERTIES, "required": list[str], "$schema": str}
+_DEFS: Any = {"$defs": dict, "definitions": dict, "additionalProperties": dict | bool}
+_TOP: Any = {"properties": _PROPERTIES, "required": list[str], "$schema": str, **_DEFS}
+_TOP |= {"title": str, "description": str}
 _INPUT: Any = Annotated[_shape("Input", {"type": _OBJECT}, **_TOP), lambda *_: {"type": "object"}]
 _TOOL: Any = {"outputSchema": dict, "annotations": _BEHAVIOUR, "execution": _EXECUTION}
 TOOL = JsonType(_shape("Tool", {"inputSchema": _INPUT}, **_ENTRY, **_TOOL))

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import click
 import msgspec
 
+from protocol.frames import one_line
 from supervisor.cli.client import Answer
 from supervisor.cli.exit_status import NO
 from supervisor.cli.terminal import STEERING, is_terminal
@@ -39,7 +40,7 @@ def print_json(value: Any) -> None:
         line = msgspec.json.encode(value)
     except UnicodeEncodeError:
         line = msgspec.json.encode(_without_surrogates(value))
-    echo_json(line)
+    echo_json(one_line(line))
 
 
 def print_document(value: Any) -> None:

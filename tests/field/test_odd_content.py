@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -214,3 +217,18 @@ def test_characters_that_end_lines_for_others_are_written_escaped(clients: Clien
     line = client.process.stdout.readline()
     assert rb"a\u2028b\u2029c\u0085d" in line
     assert len(line.decode().splitlines()) == 1
+
+
+def test_they_are_on_the_socket_and_in_json_too(daemon: Daemon) -> None:
+    words = ["invoke", "odd_results", "breaks", "--json", "--socket", str(daemon.socket)]
+    command = [sys.executable, "-m", "supervisor.cli", *words]
+    printed = subprocess.run(command, capture_output=True, check=True).stdout
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(daemon.socket))
+        request = {"requestId": "b", "tool": "odd_results", "operation": "invoke"}
+        asked = {**request, "input": {"op": "breaks"}}
+        connection.sendall(json.dumps(asked).encode() + b"\n")
+        line = connection.makefile("rb").readline()
+    for told in (printed, line):
+        assert rb"a\u2028b\u2029c\u0085d" in told
+        assert len(told.decode().splitlines()) == 1
