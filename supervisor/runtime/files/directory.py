@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +16,7 @@ import msgspec
 
 from protocol.descriptor.loading import DescriptorError, parse_descriptor
 from protocol.descriptor.model import Descriptor
-from protocol.problem import Problem
+from protocol.problem import Problem, nearest
 from supervisor.policy.findings import Quarantined, Reading
 from supervisor.runtime.files.file_digest import Signature, signature, signature_or_none
 from supervisor.runtime.files.looks import Looks, Unanswered
@@ -29,7 +32,18 @@ NOT_UTF8 = "its path is not UTF-8, and cannot be shown; rename the file or folde
 """Names are sent as JSON, and printed."""
 
 
+_OF_OTHERS = re.compile(
+    r"(package|composer|bower|lerna|nx|turbo|deno|biome|angular|vercel|firebase|renovate|mcp|tslint"
+    r"|npm-shrinkwrap|devcontainer|pyrightconfig|claude_desktop_config|opencode"
+    r"|.*[.-]lock|.*\.config|[jt]sconfig.*)\.json"
+)
+"""Names of other tools' files, which may have comments, and say nothing of a module if broken."""
+
 NO_ANSWER = "does not answer: a dead mount, maybe; it is read as soon as it does"
+
+
+_SAYS_MODULE = frozenset({"name", "kind", "command", "capabilities", "supervision", "inputs"})
+"""Two of these make a descriptor that has forgotten its transport."""
 
 
 class MissingDirectoryError(UnreadableSourceError):
@@ -79,6 +93,41 @@ def descriptor_path(entry: os.DirEntry[str]) -> Path | None:
         inside = Path(entry.path, "module.json")
         return inside if os.path.lexists(inside) else None
     return Path(entry.path) if entry.name.endswith(".json") else None
+
+
+def is_meant(path: Path) -> bool:
+    """Tell whether a file is a descriptor, good or bad, and not one of another tool."""
+    if path.name == "module.json":
+        return True
+    others = _OF_OTHERS.fullmatch(path.name) is not None
+    try:
+        document = json.loads(read_bytes(path))
+    except (DescriptorError, ValueError, RecursionError):
+        return not others
+    if not document:
+        return not others  # it may be about to be written
+    return any(
+        nearest("transport", one, 0.8) is not None
+        or (not others and len(_SAYS_MODULE.intersection(one)) > 1)
+        for one in (document if isinstance(document, list) else [document])
+        if isinstance(one, dict)
+    )
+
+
+def none_found(directories: Iterable[Path]) -> str:
+    """Say that directories hold no descriptors, and which folders in them do."""
+    places, deeper = [], []
+    for directory in directories:
+        places.append(shown(directory))
+        with contextlib.suppress(MissingDirectoryError):
+            folders = [Path(entry.path) for entry in list_entries(directory) if _is_folder(entry)]
+            for folder in folders:
+                with contextlib.suppress(MissingDirectoryError):
+                    deeper += [folder] if any(map(is_meant, find_files(folder))) else []
+    words = f"no descriptors in {', '.join(places)}: looked for *.json and */module.json"
+    if deeper:
+        return f"{words}; name {shown(deeper[0])} itself, which has some"
+    return f"{words}, and no deeper"
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -152,6 +201,7 @@ class DescriptorFiles:
         self.owner = shown(self.directory)
         self._looks = looks or Looks()
         self._known: dict[str, _Known] = {}
+        self._used: set[str] = set()
 
     def read(self, interests: Interests) -> Reading:
         """Read all files that may have changed; raises `UnreadableSourceError`.
@@ -205,7 +255,11 @@ class DescriptorFiles:
         if path is not None:
             if path.name == "module.json" and path.is_symlink():
                 seen.interests.add_path(str(path), content=True)
-            seen.known[str(path)] = self._look(path)
+            known = self._look(path)
+            if isinstance(known.read, Descriptor):
+                self._used.add(str(path))
+            if str(path) in self._used or is_meant(path):
+                seen.known[str(path)] = known
         return seen
 
     def _descriptor_of(self, entry: os.DirEntry[str]) -> str:
