@@ -304,6 +304,7 @@ OF_FAULT = {
 
 
 FIXES = {
+    "inputs": "add the field at the pointer that is named",
     "twice": "answer each request once: look for a second print, or for one behind the loop",
     "stray": "print one line for each request, with its requestId, and all else to stderr",
     "crash": "the line of stderr above says why it ended; catch what one request can cause, and "

@@ -300,6 +300,13 @@ def test_a_word_in_braces_that_is_no_input_is_text_of_which_validate_warns() -> 
     warned = near_misses({"name": "m", "kind": "tool", "transport": transport, "inputs": inputs})
     at = "/transport/exec/ops/go"
     assert [one.pointer for one in warned] == [f"{at}/args/0", f"{at}/stdin"]
+    assert warned[1].message == (
+        "{text} is passed as it stands: /inputs/go has no such property; "
+        'add "inputs": {"go":{"properties":{"text":{}}}}, or write {{text}} for the text'
+    )
+    inputs["go"]["properties"] |= {"text": {}, "print": {}}
+    fields = {"name": "m", "kind": "tool", "transport": transport, "inputs": inputs}
+    assert near_misses(fields) == []
 
 
 def test_an_op_without_inputs_takes_no_args_and_is_described_so() -> None:
