@@ -39,7 +39,8 @@ def _unfilled(ops: dict[str, Any], inputs: dict[str, Any]) -> Iterator[Problem]:
     for op, said in ops.items():
         for one in no_holes(said, input_names(inputs.get(op))):
             at = step("/transport/exec/ops", op) + one.pointer
-            add: Any = {op: {"properties": {one.written.strip("{?}"): {}}}}
+            name = one.written.strip("{?}").removesuffix(":json")
+            add: Any = {op: {"properties": {name: {}}}}
             words = (
                 f"{one.written} is passed as it stands: {step('/inputs', op)} has no such property"
             )
