@@ -40,13 +40,9 @@ def _unfilled(ops: dict[str, Any], inputs: dict[str, Any]) -> Iterator[Problem]:
         for one in no_holes(said, input_names(inputs.get(op))):
             at = step("/transport/exec/ops", op) + one.pointer
             name = one.written.strip("{?}").removesuffix(":json")
-            add: Any = {op: {"properties": {name: {}}}}
-            words = (
-                f"{one.written} is passed as it stands: {step('/inputs', op)} has no such property"
-            )
-            words += (
-                f'; add "inputs": {encode(add).decode()}, or write {{{one.written}}} for the text'
-            )
+            add = encode({op: {"properties": {name: {}}}}).decode()
+            words = f"{one.written} is passed as it stands: {step('/inputs', op)} has no {name}"
+            words += f'; add "inputs": {add}, or write {{{one.written}}} for the text'
             yield Problem(at, words)
 
 

@@ -11,7 +11,6 @@ says. Whether the exit code is a good one is told with the answer and judged at 
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import Any
 
 import msgspec
 
@@ -99,7 +98,7 @@ class ExecConnection(OneInvocation):
         names = input_names(self._inputs.get(request.op))
         try:
             templates = [read(one, names) for one in op.args]
-            plain = op.args.index("--") if "--" in op.args else len(op.args)
+            plain = (*op.args, "--").index("--")
             filled = [
                 arguments(one, request.args, options=op.options or at > plain)
                 for at, one in enumerate(templates)
@@ -185,35 +184,33 @@ class ExecConnection(OneInvocation):
 
     def _json(self, received: list[Received]) -> Outcome:
         printed = bytes(self._held)
-        by_line, read = self._op.stdout is ExecOutput.JSONL, list[Any]()
+        by_line = self._op.stdout is ExecOutput.JSONL
         if ValueCount().feed(printed) + by_line * printed.count(b"\n") > MOST_VALUES:
             return self._too_much(f"{MOST_VALUES} values").failure()
         if not printed.strip() and not by_line:
-            return self._unreadable("printed nothing, must be one JSON value")
+            return self._unreadable("printed nothing, must be one JSON value", b"")
         if not is_utf8(printed):
-            return self._unreadable("printed what is not UTF-8, must be JSON")
+            return self._unreadable("printed what is not UTF-8, must be JSON", printed)
         if (mended := without_lone_surrogates(printed)) is not None:
             received.append(Warned(self._request_id, Notice(*LONE_SURROGATES, excerpt(printed))))
             printed = mended
         try:
             with collector_paused():
                 if by_line:
-                    for printed in filter(bytes.strip, printed.split(b"\n")):  # noqa: B020
-                        read.append(msgspec.json.decode(printed))
-                    return Success(read)
+                    lines = filter(bytes.strip, printed.split(b"\n"))
+                    return Success([msgspec.json.decode(printed := line) for line in lines])
                 # Without its white space it is one line, and can be passed on unread.
                 said = msgspec.json.format(printed, indent=-1)
                 unread = passes_unread(said)
                 return Success(msgspec.Raw(said) if unread else msgspec.json.decode(said))
         except (msgspec.DecodeError, RecursionError) as error:
             cause = why_malformed(printed, str(error).removeprefix("JSON is malformed: "))
-            where = f"as value {len(read) + 1} a line" if by_line else "output"
-            return self._unreadable(f"printed {where} that {cause}", printed)
+            what = "a line" if by_line else "output"
+            return self._unreadable(f"printed {what} that {cause}", printed)
 
-    def _unreadable(self, words: str, shown: bytes | None = None) -> Failure:
+    def _unreadable(self, words: str, shown: bytes) -> Failure:
         what = f'the command of {self._module} {words} ("stdout": "{self._op.stdout}")'
-        said = self._shown if shown is None else excerpt(shown[: EXCERPT_BYTES + 1])
-        return Failure.because(Reason.UNREADABLE_OUTPUT, what, line_excerpt=said)
+        return Failure.because(Reason.UNREADABLE_OUTPUT, what, line_excerpt=excerpt(shown))
 
     def _split(self, data: bytes, received: list[Received]) -> None:
         whole, newline, rest = data.rpartition(b"\n")

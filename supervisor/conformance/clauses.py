@@ -75,7 +75,7 @@ _ALL = (
         "inputs and outputs are maps of ops to JSON Schemas (2020-12) that refer to nothing "
         "elsewhere",
         "docs/descriptor.md#name-kind-and-the-rest-of-the-top-level",
-        "correct the schema at the pointer that is named",
+        "add or correct the schema at the pointer that is named",
     ),
     Clause(
         "lines",
@@ -304,7 +304,6 @@ OF_FAULT = {
 
 
 FIXES = {
-    "inputs": "add the field at the pointer that is named",
     "twice": "answer each request once: look for a second print, or for one behind the loop",
     "stray": "print one line for each request, with its requestId, and all else to stderr",
     "crash": "the line of stderr above says why it ended; catch what one request can cause, and "

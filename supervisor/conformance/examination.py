@@ -259,7 +259,7 @@ class Examination:
             add = encode({"inputs": {op: {} for op in self._permission.args or ("OP",)}}).decode()
             words = "/inputs: neither the module nor its descriptor says which ops it has"
             words += f"; add {add[1:-1]} to the descriptor, with the JSON Schema of each op's args"
-            self.find("schemas", Status.WARNING, words, advice="inputs")
+            self.find("schemas", Status.WARNING, words)
         return True
 
     def choose_ops(self, inputs: Any) -> None:

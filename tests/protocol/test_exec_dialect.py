@@ -224,22 +224,11 @@ def test_output_that_is_not_one_json_value_is_a_failure_that_shows_it(printed: b
     assert failure.details["origin"] == "host"
 
 
-@pytest.mark.parametrize(
-    ("bad", "at"),
-    [
-        (b"1 2", 2),
-        (b"1,2", 2),
-        (b"[1,", 2),
-        (b"x", 2),
-        (b"NaN", 2),
-        (b"1e999", 2),
-        (b"[" * 5000, 2),
-    ],
-)
-def test_a_line_that_is_not_json_is_named_and_shown(bad: bytes, at: int) -> None:
+@pytest.mark.parametrize("bad", [b"1 2", b"1,2", b"[1,", b"x", b"NaN", b"1e999", b"[" * 5000])
+def test_a_line_that_is_not_json_is_shown(bad: bytes) -> None:
     failure = outcome({"stdout": "jsonl"}, b"{}\n" + bad + b"\n{}\n")
     assert failure.details["reason"] == "unreadable_output"
-    assert f"printed as value {at} a line that" in failure.message
+    assert "printed a line that" in failure.message
     assert failure.message.endswith('("stdout": "jsonl")')
     assert failure.details["line_excerpt"].startswith(bad[:10].decode())
 
@@ -371,7 +360,7 @@ def test_a_word_in_braces_that_is_no_input_is_text_of_which_validate_warns() -> 
     at = "/transport/exec/ops/go"
     assert [one.pointer for one in warned] == [f"{at}/args/0", f"{at}/stdin"]
     assert warned[1].message == (
-        "{text} is passed as it stands: /inputs/go has no such property; "
+        "{text} is passed as it stands: /inputs/go has no text; "
         'add "inputs": {"go":{"properties":{"text":{}}}}, or write {{text}} for the text'
     )
     inputs["go"]["properties"] |= {"text": {}, "print": {}}

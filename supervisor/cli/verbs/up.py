@@ -156,7 +156,7 @@ def _report(status: dict[str, Any], late: list[dict[str, Any]], took_s: float) -
     if not status["modules"] and not status["quarantined"]:
         from supervisor.runtime.files.directory import none_found
 
-        click.echo(one_line(none_found(map(Path, status["daemon"]["directories"]))), err=True)
+        click.echo(one_line(none_found([*map(Path, status["daemon"]["directories"])])), err=True)
     starts = Counter(map(_start, status["modules"]))
     eager = starts.pop("eager", 0)
     parts = [f"{eager - len(late)} of {count(eager, 'module')} ready in {duration(took_s)}"]

@@ -7,10 +7,10 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -27,23 +27,16 @@ from supervisor.runtime.files.whole_file import UnreadableError, read_whole
 DESCRIPTOR_BYTES = 4 << 20
 """A larger file is no descriptor; it is not read into memory to find that out."""
 
-
 NOT_UTF8 = "its path is not UTF-8, and cannot be shown; rename the file or folder"
 """Names are sent as JSON, and printed."""
 
-
 _OF_OTHERS = re.compile(
-    r"(package|composer|bower|lerna|nx|turbo|deno|biome|angular|vercel|firebase|renovate|mcp|tslint"
-    r"|npm-shrinkwrap|devcontainer|pyrightconfig|claude_desktop_config|opencode"
-    r"|.*[.-]lock|.*\.config|[jt]sconfig.*)\.json"
+    r"(package|composer|bower|lerna|nx|turbo|deno|biome|angular|vercel|renovate|mcp|tslint"
+    r"|claude_desktop_config|npm-shrinkwrap|devcontainer|.*[.-]lock|.*\.config|[jt]sconfig.*|pyrightconfig)\.json"
 )
 """Names of other tools' files, which may have comments, and say nothing of a module if broken."""
 
 NO_ANSWER = "does not answer: a dead mount, maybe; it is read as soon as it does"
-
-
-_SAYS_MODULE = frozenset({"name", "kind", "command", "capabilities", "supervision", "inputs"})
-"""Two of these make a descriptor that has forgotten its transport."""
 
 
 class MissingDirectoryError(UnreadableSourceError):
@@ -97,36 +90,28 @@ def descriptor_path(entry: os.DirEntry[str]) -> Path | None:
 
 def is_meant(path: Path) -> bool:
     """Tell whether a file is a descriptor, good or bad, and not one of another tool."""
-    if path.name == "module.json":
-        return True
     others = _OF_OTHERS.fullmatch(path.name) is not None
-    try:
+    document: Any = None
+    with contextlib.suppress(DescriptorError, ValueError, RecursionError):
         document = json.loads(read_bytes(path))
-    except (DescriptorError, ValueError, RecursionError):
+    if not document or path.name == "module.json":  # it may be half-written
         return not others
-    if not document:
-        return not others  # it may be about to be written
+    said = {"name", "kind", "command", "capabilities", "supervision", "inputs"}
     return any(
-        nearest("transport", one, 0.8) is not None
-        or (not others and len(_SAYS_MODULE.intersection(one)) > 1)
+        nearest("transport", one, 0.8) or (not others and len(said.intersection(one)) > 1)
         for one in (document if isinstance(document, list) else [document])
         if isinstance(one, dict)
     )
 
 
-def none_found(directories: Iterable[Path]) -> str:
+def none_found(directories: Sequence[Path]) -> str:
     """Say that directories hold no descriptors, and which folders in them do."""
-    places, deeper = [], []
-    for directory in directories:
-        places.append(shown(directory))
+    places = ", ".join(map(shown, directories))
+    words = f"no descriptors in {places}: looked for *.json and */module.json"
+    for folder in (one for place in directories for one in sorted(place.glob("[!.]*/"))):
         with contextlib.suppress(MissingDirectoryError):
-            folders = [Path(entry.path) for entry in list_entries(directory) if _is_folder(entry)]
-            for folder in folders:
-                with contextlib.suppress(MissingDirectoryError):
-                    deeper += [folder] if any(map(is_meant, find_files(folder))) else []
-    words = f"no descriptors in {', '.join(places)}: looked for *.json and */module.json"
-    if deeper:
-        return f"{words}; name {shown(deeper[0])} itself, which has some"
+            if any(map(is_meant, find_files(folder))):
+                return f"{words}; name {shown(folder)} itself, which has some"
     return f"{words}, and no deeper"
 
 
@@ -256,8 +241,6 @@ class DescriptorFiles:
             if path.name == "module.json" and path.is_symlink():
                 seen.interests.add_path(str(path), content=True)
             known = self._look(path)
-            if isinstance(known.read, Descriptor):
-                self._used.add(str(path))
             if str(path) in self._used or is_meant(path):
                 seen.known[str(path)] = known
         return seen
@@ -295,6 +278,7 @@ class DescriptorFiles:
             if before is not None and before.digest == digest:
                 return msgspec.structs.replace(before, signature=trusted)
             descriptor = parse_descriptor(data, str(path), owner=self.owner)
+            self._used.add(str(path))
             return _Known(trusted, digest, descriptor)
         except OSError as error:
             reason = f"cannot be read: {error.strerror}"
