@@ -172,6 +172,8 @@ def wrapping(document: dict[str, Any], command: tuple[str, ...]) -> dict[str, An
     transport = {**document["transport"], "command": command, "exec": {"ops": {"run": op}}}
     if any(map(os.path.isfile, command)):
         transport["cwd"] = str(Path.cwd())  # where the words were meant
+        program = os.path.abspath(command[0]) if "/" in command[0] else command[0]  # noqa: PTH100
+        transport["command"] = (program, *command[1:])
     taken = {"args": {"type": "array", "items": {"type": "string"}}, "stdin": {"type": "string"}}
     inputs = {"run": {"type": "object", "properties": taken, "additionalProperties": False}}
     said = {"description": f"Runs `{shlex.join(command)}`", "inputs": inputs}
