@@ -12,6 +12,7 @@ from typing import Any
 from protocol.descriptor.model import Kind
 from protocol.descriptor.shape import DESCRIPTOR, HOOK, SUPERVISION, TRANSPORT
 from protocol.dialects.exec_template import input_names, no_holes
+from protocol.frames import encode
 from protocol.problem import Problem, nearest, step
 from protocol.shape import Fields
 
@@ -38,7 +39,10 @@ def _unfilled(ops: dict[str, Any], inputs: dict[str, Any]) -> Iterator[Problem]:
     for op, said in ops.items():
         for one in no_holes(said, input_names(inputs.get(op))):
             at = step("/transport/exec/ops", op) + one.pointer
-            words = f"{one.written} is passed as it stands: /inputs has no such property of this op"
+            name = one.written.strip("{?}").removesuffix(":json")
+            add = encode({op: {"properties": {name: {}}}}).decode()
+            words = f"{one.written} is passed as it stands: {step('/inputs', op)} has no {name}"
+            words += f'; add "inputs": {add}, or write {{{one.written}}} for the text'
             yield Problem(at, words)
 
 

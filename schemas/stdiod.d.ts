@@ -1,6 +1,6 @@
 // TypeScript types of stdiod: what HTTP takes and answers (`paths`), and what stands in files.
 // Made by `make typescript` (scripts/generate_types.py) with openapi-typescript@7.13.0; do not edit.
-// The document it was made of: sha256 b5eece737b81395cf4142db86aeb24bd92ce5cd3eb8354bcb8f127b3e22adc7c
+// The document it was made of: sha256 52dad067a5d6e62788163385ca9f432bc81fbbdea825fd8bca2474e6488ce7ab
 
 export interface paths {
     "/": {
@@ -2502,11 +2502,11 @@ export interface components {
                          */
                         stdin?: string;
                         /**
-                         * @description What its output is: text, json, lines, or bytes, which become an asset
+                         * @description What its output is: text, json, jsonl (a list of JSON values, one a line), lines, or bytes, which become an asset
                          * @default text
                          * @enum {string}
                          */
-                        stdout?: "text" | "json" | "lines" | "bytes";
+                        stdout?: "text" | "json" | "jsonl" | "lines" | "bytes";
                         /**
                          * @description Exit codes that count as success, beside 0
                          * @default []
@@ -2629,11 +2629,11 @@ export interface components {
                          */
                         stdin?: string;
                         /**
-                         * @description What its output is: text, json, lines, or bytes, which become an asset
+                         * @description What its output is: text, json, jsonl (a list of JSON values, one a line), lines, or bytes, which become an asset
                          * @default text
                          * @enum {string}
                          */
-                        stdout?: "text" | "json" | "lines" | "bytes";
+                        stdout?: "text" | "json" | "jsonl" | "lines" | "bytes";
                         /**
                          * @description Exit codes that count as success, beside 0
                          * @default []

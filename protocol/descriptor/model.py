@@ -116,6 +116,7 @@ class ExecOutput(StrEnum):
 
     TEXT = "text"
     JSON = "json"
+    JSONL = "jsonl"
     LINES = "lines"
     BYTES = "bytes"
 

@@ -98,7 +98,11 @@ class ExecConnection(OneInvocation):
         names = input_names(self._inputs.get(request.op))
         try:
             templates = [read(one, names) for one in op.args]
-            filled = [arguments(one, request.args, options=op.options) for one in templates]
+            plain = (*op.args, "--").index("--")
+            filled = [
+                arguments(one, request.args, options=op.options or at > plain)
+                for at, one in enumerate(templates)
+            ]
             written = stdin(read(op.stdin, names), request.args)
         except UnfitArgError as error:
             words = f"{named(error.name, 80)} of {self._module}.{request.op} {error.words}"
@@ -175,33 +179,38 @@ class ExecConnection(OneInvocation):
             case ExecOutput.BYTES:
                 received.append(EventReceived(self._request_id, self._piece(b"", last=True)))
                 return Success({"assetId": ASSET_ID, "bytes": self._total_bytes})
-            case ExecOutput.JSON:
+            case ExecOutput.JSON | ExecOutput.JSONL:
                 return self._json(received)
 
     def _json(self, received: list[Received]) -> Outcome:
         printed = bytes(self._held)
-        if ValueCount().feed(printed) > MOST_VALUES:
+        by_line = self._op.stdout is ExecOutput.JSONL
+        if ValueCount().feed(printed) + by_line * printed.count(b"\n") > MOST_VALUES:
             return self._too_much(f"{MOST_VALUES} values").failure()
-        if not printed.strip():
-            return self._unreadable("printed nothing, must be one JSON value")
+        if not printed.strip() and not by_line:
+            return self._unreadable("printed nothing, must be one JSON value", b"")
         if not is_utf8(printed):
-            return self._unreadable("printed what is not UTF-8, must be one JSON value")
+            return self._unreadable("printed what is not UTF-8, must be JSON", printed)
         if (mended := without_lone_surrogates(printed)) is not None:
             received.append(Warned(self._request_id, Notice(*LONE_SURROGATES, excerpt(printed))))
             printed = mended
         try:
             with collector_paused():
+                if by_line:
+                    lines = filter(bytes.strip, printed.split(b"\n"))
+                    return Success([msgspec.json.decode(printed := line) for line in lines])
                 # Without its white space it is one line, and can be passed on unread.
                 said = msgspec.json.format(printed, indent=-1)
                 unread = passes_unread(said)
                 return Success(msgspec.Raw(said) if unread else msgspec.json.decode(said))
         except (msgspec.DecodeError, RecursionError) as error:
             cause = why_malformed(printed, str(error).removeprefix("JSON is malformed: "))
-            return self._unreadable(f"printed output that {cause}")
+            what = "a line" if by_line else "output"
+            return self._unreadable(f"printed {what} that {cause}", printed)
 
-    def _unreadable(self, words: str) -> Failure:
-        what = f'the command of {self._module} {words} ("stdout": "json")'
-        return Failure.because(Reason.UNREADABLE_OUTPUT, what, line_excerpt=self._shown)
+    def _unreadable(self, words: str, shown: bytes) -> Failure:
+        what = f'the command of {self._module} {words} ("stdout": "{self._op.stdout}")'
+        return Failure.because(Reason.UNREADABLE_OUTPUT, what, line_excerpt=excerpt(shown))
 
     def _split(self, data: bytes, received: list[Received]) -> None:
         whole, newline, rest = data.rpartition(b"\n")

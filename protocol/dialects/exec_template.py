@@ -2,6 +2,7 @@
 
     {name}    the arg of that name, which has to be there
     {name?}   the same; if it is absent, the whole argument is left out, and so is the whole stdin
+    {name:json}, {name:json?}   as JSON text: a string in quotes, a list as one argument
     {{ }}     a brace
 
 A hole is only what names one of the op's `inputs`: `{print $1}` is text as it stands. What is
@@ -23,7 +24,7 @@ ARGUMENT_BYTES = (128 << 10) - 1
 """The longest argument that Linux starts a program with (MAX_ARG_STRLEN, its NUL included)."""
 
 _TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
-_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\??")
+_WORD = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*)(?::json)?\??")
 
 
 class Hole(msgspec.Struct, frozen=True):
@@ -31,6 +32,7 @@ class Hole(msgspec.Struct, frozen=True):
 
     name: str
     optional: bool = False
+    as_json: bool = False
 
 
 class Template(msgspec.Struct, frozen=True):
@@ -65,15 +67,21 @@ def read(text: str, names: Collection[str]) -> Template:
         name = found[1]
         if name is None:
             literal += found[0][0]
-        elif name in names or (name.endswith("?") and name[:-1] in names):
-            parts += [literal] if literal else []
+        elif (hole := _hole(name, names)) is not None:
+            parts += [literal, hole] if literal else [hole]
             literal = ""
-            parts.append(Hole(name) if name in names else Hole(name[:-1], optional=True))
         else:
             literal += found[0]
     literal += text[at:]
     parts += [literal] if literal else []
     return Template(text, tuple(parts))
+
+
+def _hole(word: str, names: Collection[str]) -> Hole | None:
+    for name in (word, short := word.removesuffix("?"), short.removesuffix(":json")):
+        if name in names:
+            return Hole(name, word != name and word[-1] == "?", len(short) > len(name))
+    return None
 
 
 class NoHole(NamedTuple):
@@ -101,9 +109,9 @@ def no_holes(op: Mapping[str, Any], names: Collection[str]) -> Iterator[NoHole]:
     ):
         for found in _TOKEN.finditer(template) if isinstance(template, str) else ():
             word = found[1]
-            if word is not None and _WORD.fullmatch(word):
-                name = word.removesuffix("?")
-                if name not in names:
+            if word is not None and (slip := _WORD.fullmatch(word)):
+                name = slip[1]
+                if _hole(word, names) is None:
                     yield NoHole(pointer, found[0], did_you_mean(name, names))
 
 
@@ -119,7 +127,7 @@ def arguments(template: Template, args: Mapping[str, Any], *, options: bool) -> 
     Unless `options`, no value makes an argument that begins with `-`. Raises `UnfitArgError`.
     """
     only = template.only
-    if only is not None and isinstance(args.get(only.name), list):
+    if only is not None and not only.as_json and isinstance(args.get(only.name), list):
         filled = tuple(_filled_in(only.name, one) for one in args[only.name])
     elif any(_is_left_out(part, args) for part in template.parts):
         return ()
@@ -130,7 +138,7 @@ def arguments(template: Template, args: Mapping[str, Any], *, options: bool) -> 
         if one.startswith("-") and not template.text.startswith("-") and not options:
             words = (
                 f"makes the argument {quoted(one)}, which the program would take for an option; "
-                'the descriptor allows that with "options": true for this op'
+                'the descriptor allows that behind "--", in "--x={...}", or with "options": true'
             )
             raise UnfitArgError(name, words)
         if len(one.encode(errors="surrogatepass")) > ARGUMENT_BYTES:
@@ -158,11 +166,11 @@ def _text(template: Template, args: Mapping[str, Any]) -> str:
 def _filled(hole: Hole, args: Mapping[str, Any]) -> str:
     if hole.name not in args:
         raise UnfitArgError(hole.name, "is missing, and the command cannot be run without it")
-    return _filled_in(hole.name, args[hole.name])
+    return _filled_in(hole.name, args[hole.name], as_json=hole.as_json)
 
 
-def _filled_in(name: str, value: Any) -> str:
-    text = value if isinstance(value, str) else encode(value).decode()
+def _filled_in(name: str, value: Any, *, as_json: bool = False) -> str:
+    text = value if isinstance(value, str) and not as_json else encode(value).decode()
     if "\0" in text:
         raise UnfitArgError(name, "holds a NUL, which is passed to no command")
     return text

@@ -18,6 +18,7 @@ from supervisor.policy.hook_findings import hook_findings
 from supervisor.runtime.files.directory import (
     MissingDirectoryError,
     find_files,
+    is_meant,
     read_descriptor,
     shown,
 )
@@ -57,7 +58,7 @@ def check(paths: Sequence[Path]) -> Checked:
             if path not in directories:
                 checked.descriptors.append(_check_file(path))
                 continue
-            files = find_files(path)
+            files = [one for one in find_files(path) if is_meant(one)]
             if not files:
                 checked.empty.append(path)
             checked.descriptors += [

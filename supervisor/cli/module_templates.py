@@ -8,8 +8,11 @@ for what is chosen by the kind of the module.
 from __future__ import annotations
 
 import json
+import os
+import shlex
 from collections.abc import Iterator
 from importlib import resources
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -24,6 +27,7 @@ from protocol.transcript import (
     encode_record,
 )
 from protocol.version import VERSION
+from schemas import load
 from supervisor.cli.terminal import one_line, shell_word
 
 TRANSCRIPT = "test.jsonl"
@@ -141,6 +145,7 @@ def descriptor_of(choice: Choice, default: Lifecycle) -> dict[str, Any]:
     if language.pass_env:
         transport["pass_env"] = language.pass_env
     document = {
+        "$schema": load("stdiod-descriptor.v1")["$id"],
         "name": choice.name,
         "kind": choice.kind,
         "version": "0.1.0",
@@ -159,6 +164,20 @@ def descriptor_of(choice: Choice, default: Lifecycle) -> dict[str, Any]:
         }
         document |= {"inputs": {part.op: args}, "outputs": {part.op: outputs}}
     return document
+
+
+def wrapping(document: dict[str, Any], command: tuple[str, ...]) -> dict[str, Any]:
+    """Return the descriptor of a command that takes any arguments and input."""
+    op = {"args": ["{args?}"], "stdin": "{stdin?}"}
+    transport = {**document["transport"], "command": command, "exec": {"ops": {"run": op}}}
+    if any(map(os.path.isfile, command)):
+        transport["cwd"] = str(Path.cwd())  # where the words were meant
+        program = os.path.abspath(command[0]) if "/" in command[0] else command[0]  # noqa: PTH100
+        transport["command"] = (program, *command[1:])
+    taken = {"args": {"type": "array", "items": {"type": "string"}}, "stdin": {"type": "string"}}
+    inputs = {"run": {"type": "object", "properties": taken, "additionalProperties": False}}
+    said = {"description": f"Runs `{shlex.join(command)}`", "inputs": inputs}
+    return {**document, **said, "transport": transport, "outputs": {"run": {"type": "string"}}}
 
 
 def source_of(choice: Choice) -> str:

@@ -75,7 +75,7 @@ _ALL = (
         "inputs and outputs are maps of ops to JSON Schemas (2020-12) that refer to nothing "
         "elsewhere",
         "docs/descriptor.md#name-kind-and-the-rest-of-the-top-level",
-        "correct the schema at the pointer that is named",
+        "add or correct the schema at the pointer that is named",
     ),
     Clause(
         "lines",

@@ -12,6 +12,7 @@ from protocol.args_schema import op_schemas, ops_problems
 from protocol.connection import Memory, Notice, Request
 from protocol.descriptor.model import HOOK_OP, Descriptor, Lifecycle
 from protocol.errors import Failure, Outcome, Reason
+from protocol.frames import encode
 from protocol.hook_result import Invalid, read_hook_result
 from protocol.json_line import excerpt
 from protocol.replies import Operation
@@ -255,7 +256,9 @@ class Examination:
         if description.get("inputs") or self.descriptor.hook is not None:
             self.find("schemas", Status.HOLDS)
         else:
-            words = "neither it nor its descriptor says which ops it has"
+            add = encode({"inputs": {op: {} for op in self._permission.args or ("OP",)}}).decode()
+            words = "/inputs: neither the module nor its descriptor says which ops it has"
+            words += f"; add {add[1:-1]} to the descriptor, with the JSON Schema of each op's args"
             self.find("schemas", Status.WARNING, words)
         return True
 

@@ -157,7 +157,7 @@ def _serve(
         return USAGE
     if not found.descriptors and not found.quarantined:
         log.warning(
-            "no descriptors found: looked for *.json and */module.json",
+            "no descriptors found: looked for *.json and */module.json, and no deeper",
             directories=[shown(directory) for directory in options.directories],
         )
     refusals: list[BaseException] = []

@@ -17,8 +17,8 @@ _FAMILIES = (*HOST_OWNED, *SHARED)
 _CUTOFF = 0.8  # as in `protocol.near_misses`: "mine:step" is a name that a module may use
 _WILD = re.compile(r"[*?\[]")
 _NO_SECTION = (
-    'is missing: without it a hook is told of nothing and asked about nothing; add "observe" such '
-    'as ["module:*"] or "gate" such as ["tool:pre"]'
+    'is missing: without it a hook is told of nothing and asked about nothing; add "hook": '
+    '{"observe": ["module:*"]}, or "gate" such as ["tool:pre"]'
 )
 
 

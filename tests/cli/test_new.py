@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import schemas
 from protocol.descriptor.model import Kind, Lifecycle
 from supervisor.cli import module_templates
 from supervisor.cli.verbs import new
@@ -119,6 +120,11 @@ def test_a_folder_that_is_there_is_left_as_it_is(run: Run, tmp_path: Path) -> No
         (("a/b", "--lang", "exec"), "'a/b' is not a valid module name"),
         (("m", "--lang", "exec", "--protocol", "mcp"), "speaks no protocol; leave out --protocol"),
         (("m", "--lang", "exec", "--kind", "hook"), "cannot be a hook"),
+        (("m", "--lang", "exec", "--kind", "hook", "--", "x"), "cannot be a hook"),
+        (("m", "--lang", "py", "--", "jq", "."), "a COMMAND goes with --lang exec, not with"),
+        (("m", "--lang", "exec", "--", "", "x"), "must name the program to run"),
+        (("m", "--lang", "exec", "--", "x\0y"), "Error: /transport/command/0"),
+        (("m", "--lang", "cobol"), "'cobol' is not one of"),
         (
             ("m", "--lang", "c", "--protocol", "mcp", "--lifecycle", "per-invocation"),
             "mcp has no lifecycle per-invocation, it is always persistent",
@@ -131,3 +137,69 @@ def test_what_no_module_can_be_is_refused_before_anything_is_written(
     ended = run("new", *arguments, "--into", str(tmp_path))
     assert (ended.exit_code, list(tmp_path.iterdir())) == (2, [])
     assert said in ended.stderr
+
+
+def test_a_language_has_the_names_that_people_call_it_by(run: Run, tmp_path: Path) -> None:
+    for short, language in {**new.ALIASES, "PY": "python", "Bash": "bash", "TS": "node"}.items():
+        ended = run("new", short, "--lang", short, "--into", str(tmp_path))
+        assert ended.exit_code == 0, ended.stderr
+        file = module_templates.LANGUAGES[language].file
+        assert (tmp_path / short / file).is_file()
+    assert {"ts", "js", "py", "sh", "rb", "rs"} <= set(new.ALIASES)
+    assert set(new.ALIASES.values()) <= set(new.LANGUAGES)
+
+
+@pytest.mark.parametrize("lang", new.LANGUAGES)
+def test_a_new_descriptor_names_its_schema_and_is_valid(
+    run: Run, tmp_path: Path, lang: str
+) -> None:
+    folder = tmp_path / "m"
+    assert run("new", "m", "--lang", lang, "--into", str(tmp_path)).exit_code == 0
+    document = json.loads((folder / "module.json").read_text())
+    assert document["$schema"] == schemas.load("stdiod-descriptor.v1")["$id"]
+    said = run("validate", str(folder / "module.json")).stdout
+    assert "warning" not in said
+    assert "schema" not in said
+
+
+@pytest.mark.parametrize(
+    ("command", "typed", "result"),
+    [
+        (("cat",), (), ""),
+        (("cat", "-"), ("stdin=a b",), "a b"),
+        (("printf", "%s|", ""), (), "|"),
+        (("printf", "%s|"), ('args:=["x","{y}"]',), "x|{y}|"),
+        (("sh", "-c", "echo ${1}{args}", "sh"), ('args:=["z"]',), "z{args}"),
+        (("printf", "--", "%s\\n", "-x"), (), "-x"),
+    ],
+)
+def test_a_module_is_made_around_a_command(
+    run: Run, tmp_path: Path, command: tuple[str, ...], typed: tuple[str, ...], result: str
+) -> None:
+    ended = run("new", "m", "--lang", "exec", "--into", str(tmp_path), "--", *command)
+    assert ended.exit_code == 0, ended.stderr
+    file = tmp_path / "m" / "module.json"
+    assert [one.name for one in file.parent.iterdir()] == ["module.json"]
+    assert json.loads(file.read_text())["transport"]["command"] == list(command)
+    assert run("validate", str(file)).stdout == "1 descriptor is valid\n"
+    ended = run("invoke", "m", "run", *typed, "--descriptor", str(file), "--json")
+    assert json.loads(ended.stdout.splitlines()[-1])["result"] == result
+    assert "not called" in run("check", str(file)).stdout  # what it does is not known
+
+
+def test_a_command_that_is_missing_is_told(run: Run, tmp_path: Path) -> None:
+    ended = run("new", "m", "--lang", "exec", "--into", str(tmp_path), "--", "no-such", "x")
+    assert "there is no no-such in your PATH" in ended.stderr
+
+
+def test_a_command_finds_the_files_that_were_meant(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("tool").write_text("#!/bin/sh\necho it: $1\n")
+    Path("tool").chmod(0o755)
+    for name, command in {"direct": ["./tool"], "by-shell": ["sh", "tool"]}.items():
+        assert run("new", name, "--lang", "exec", "--", *command).exit_code == 0
+        file = f"{name}/module.json"
+        ended = run("invoke", name, "run", 'args:=["x"]', "--descriptor", file, "--json")
+        assert json.loads(ended.stdout.splitlines()[-1])["result"] == "it: x"

@@ -105,7 +105,17 @@ def test_names_that_are_taken_and_circles_are_found_in_directories(
 def test_a_directory_without_descriptors_is_probably_a_mistake(run: Run, tmp_path: Path) -> None:
     ended = run("validate", str(tmp_path))
     assert ended.exit_code == 1
-    assert ended.stdout == f"{tmp_path}: holds no descriptors (*.json or */module.json)\n"
+    looked = f"no descriptors in {tmp_path}: looked for *.json and */module.json"
+    assert ended.stdout == f"{looked}, and no deeper\n"
+    (tmp_path / "package.json").write_text('{"name": "x", "version": "1"}')
+    write(tmp_path / "empty" / "deeper" / "deepest" / "module.json", "a")
+    assert run("validate", str(tmp_path)).stdout == f"{looked}, and no deeper\n"
+    write(tmp_path / "hello" / "bash" / "module.json", "a")
+    for verb in ("validate", "check", "doctor"):
+        ended = run(verb, str(tmp_path))
+        said = " ".join((ended.stdout + ended.stderr).split())
+        assert f"{looked}; name {tmp_path}/hello itself, which has some" in said
+    assert run("validate", str(tmp_path / "hello")).stdout == "1 descriptor is valid\n"
 
 
 def test_json_has_an_entry_per_descriptor(run: Run, tmp_path: Path) -> None:
@@ -135,7 +145,7 @@ def test_names_that_are_not_utf_8_are_named_with_escapes(run: Run, tmp_path: Pat
         ended = run("validate", *arguments)
         assert ended.exit_code == 1
         assert f"{tmp_path}/caf\\xe9.json: its path is not UTF-8" in ended.stdout
-        assert f"{tmp_path}/empty\\xe9: holds no descriptors" in ended.stdout
+        assert f"no descriptors in {tmp_path}/empty\\xe9: looked for" in ended.stdout
         answer = json.loads(run("validate", "--json", *arguments).stdout)
         assert answer["descriptors"][0]["descriptor"] == f"{tmp_path}/caf\\xe9.json"
         assert answer["empty"] == [f"{tmp_path}/empty\\xe9"]

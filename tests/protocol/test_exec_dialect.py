@@ -106,6 +106,15 @@ def test_a_text_without_inputs_loses_only_doubled_braces(text: str) -> None:
         ("{a}", {"a": ""}, ("",)),
         ("{a}", {"a": 10**30}, ("1" + "0" * 30,)),
         ("", {}, ("",)),
+        ("{a:json}", {"a": "x"}, ('"x"',)),
+        ("{a:json}", {"a": ["x", 1]}, ('["x",1]',)),
+        ("{a:json}", {"a": {"k": None}}, ('{"k":null}',)),
+        ("--doc={a:json}", {"a": True}, ("--doc=true",)),
+        ("{a:json?}", {}, ()),
+        ("{a:json?}", {"a": "-x"}, ('"-x"',)),
+        ("{a:json}", {"a": "x\0y"}, ('"x\\u0000y"',)),
+        ("{a:xml}", {"a": 1}, ("{a:xml}",)),
+        ("{c:json}", {"a": 1}, ("{c:json}",)),
     ],
 )
 def test_what_becomes_of_an_argument(
@@ -140,6 +149,28 @@ def test_an_arg_that_cannot_stand_there_is_named(
     assert caught.value.name in ("a", "b")
 
 
+@pytest.mark.parametrize(
+    ("args", "value", "becomes"),
+    [
+        (["-e", "--", "{a}"], "-rf", ("-e", "--", "-rf")),
+        (["--", "x", "{a}"], ["-x", "--y"], ("--", "x", "-x", "--y")),
+        (["--", "{a}", "--", "{a}"], "-x", ("--", "-x", "--", "-x")),
+        (["--n={a}"], -1, ("--n=-1",)),
+        (["{a}", "--"], "-x", None),
+        (["{a}", "{a}"], ["--", "-x"], None),
+        (["--n", "{a}"], "-x", None),
+        (["---", "{a}"], "-x", None),
+    ],
+)
+def test_behind_two_dashes_of_the_descriptor_a_value_may_begin_with_one(
+    args: list[str], value: Any, becomes: tuple[str, ...] | None
+) -> None:
+    one = connection({"args": args}, "a")
+    answered = one.ask(invoke("r1", "go", a=value))
+    assert (None if answered else one.arguments) == becomes
+    assert ("--" in str(answered)) == bool(answered)
+
+
 def test_an_unfit_arg_is_answered_at_once_and_names_where_it_is() -> None:
     one = connection({"args": ["{a/b}"]}, "a/b")
     (answer,) = one.ask(invoke("r1", "go", **{"a/b": "-x"}))
@@ -169,6 +200,10 @@ def test_arguments_and_stdin_come_from_the_op() -> None:
         ("json", b' {"a": 1,\n "b": [2]}\n\n', {"a": 1, "b": [2]}),
         ("json", b"123456789012345678901234567890", 123456789012345678901234567890),
         ("json", b'"a\\r"', "a\r"),
+        ("jsonl", b"", []),
+        ("jsonl", b"\n \n", []),
+        ("jsonl", b'{"a": 1}\r\n\n[2]\n"x"', [{"a": 1}, [2], "x"]),
+        ("jsonl", b'"\\ud800"\nnull\n', ["\ufffd", None]),
         ("lines", b"", []),
         ("lines", b"a\n\nb", ["a", "", "b"]),
         ("lines", b"a\n", ["a"]),
@@ -189,7 +224,20 @@ def test_output_that_is_not_one_json_value_is_a_failure_that_shows_it(printed: b
     assert failure.details["origin"] == "host"
 
 
-@given(data=st.binary(), lengths=cuts, stdout=st.sampled_from(["text", "json", "lines", "bytes"]))
+@pytest.mark.parametrize("bad", [b"1 2", b"1,2", b"[1,", b"x", b"NaN", b"1e999", b"[" * 5000])
+def test_a_line_that_is_not_json_is_shown(bad: bytes) -> None:
+    failure = outcome({"stdout": "jsonl"}, b"{}\n" + bad + b"\n{}\n")
+    assert failure.details["reason"] == "unreadable_output"
+    assert "printed a line that" in failure.message
+    assert failure.message.endswith('("stdout": "jsonl")')
+    assert failure.details["line_excerpt"].startswith(bad[:10].decode())
+
+
+@given(
+    data=st.binary(),
+    lengths=cuts,
+    stdout=st.sampled_from(["text", "json", "jsonl", "lines", "bytes"]),
+)
 def test_however_output_is_cut_it_comes_to_the_same(
     data: bytes, lengths: Cuts, stdout: str
 ) -> None:
@@ -218,7 +266,12 @@ def test_lines_are_told_as_they_come() -> None:
 
 @pytest.mark.parametrize(
     ("stdout", "printed"),
-    [("text", b"x" * 1100), ("json", b'"' + b"x" * 1100), ("lines", b"x\n" * 600)],
+    [
+        ("text", b"x" * 1100),
+        ("json", b'"' + b"x" * 1100),
+        ("lines", b"x\n" * 600),
+        ("jsonl", b"1\n" * 600),
+    ],
 )
 def test_too_much_output_ends_the_process_and_bytes_have_no_such_bound(
     stdout: str, printed: bytes
@@ -234,7 +287,7 @@ def test_too_much_output_ends_the_process_and_bytes_have_no_such_bound(
     }
 
 
-@pytest.mark.parametrize("stdout", ["json", "lines"])
+@pytest.mark.parametrize("stdout", ["json", "jsonl", "lines"])
 def test_more_values_than_are_built_are_refused_by_name(stdout: str) -> None:
     found: list[str] = []
     for one in told({"stdout": stdout}, b"[" + b"1,\n" * MOST_VALUES + b"1]"):
@@ -282,6 +335,12 @@ def problems(op: Any = None, **more: Any) -> dict[str, str]:
         ({"op": {"gone": {}}}, "/inputs/go", "is not an op of /transport/exec/ops"),
         ({"op": {"go": {}}, "supervision": {"warm": 1}}, "/supervision/warm", "must be 0"),
         ({"op": {"go": {"args": ["-x", "{fiel}"]}}}, "/transport/exec/ops/go/args/1", "'file'"),
+        ({"op": {"go": {"stdin": "{fiel:json}"}}}, "/transport/exec/ops/go/stdin", "'file'"),
+        (
+            {"op": {"go": {"stdin": "{text:json?}"}}},
+            "/transport/exec/ops/go/stdin",
+            "{{text:json?}}",
+        ),
         ({"op": {"go": {"stdin": "{text?}"}}}, "/transport/exec/ops/go/stdin", "{{text?}}"),
     ],
 )
@@ -300,6 +359,13 @@ def test_a_word_in_braces_that_is_no_input_is_text_of_which_validate_warns() -> 
     warned = near_misses({"name": "m", "kind": "tool", "transport": transport, "inputs": inputs})
     at = "/transport/exec/ops/go"
     assert [one.pointer for one in warned] == [f"{at}/args/0", f"{at}/stdin"]
+    assert warned[1].message == (
+        "{text} is passed as it stands: /inputs/go has no text; "
+        'add "inputs": {"go":{"properties":{"text":{}}}}, or write {{text}} for the text'
+    )
+    inputs["go"]["properties"] |= {"text": {}, "print": {}}
+    fields = {"name": "m", "kind": "tool", "transport": transport, "inputs": inputs}
+    assert near_misses(fields) == []
 
 
 def test_an_op_without_inputs_takes_no_args_and_is_described_so() -> None:

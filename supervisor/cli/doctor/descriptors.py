@@ -11,7 +11,7 @@ from supervisor.cli.doctor.finding import Finding, bad, ok, warn
 from supervisor.cli.terminal import shell_word
 from supervisor.policy.findings import Found
 from supervisor.policy.hook_findings import hook_findings
-from supervisor.runtime.files.directory import MissingDirectoryError
+from supervisor.runtime.files.directory import MissingDirectoryError, none_found
 from supervisor.runtime.files.sources import scan
 from supervisor.runtime.process.environment import UnsetVariableError, resolved, unset_variables
 from supervisor.runtime.process.preflight import first_obstacle
@@ -33,9 +33,9 @@ def found_in(directories: Sequence[Path]) -> tuple[Found, list[Finding]]:
             readable.append(directory)
     found = scan(readable)
     if readable and not found.descriptors and not found.quarantined:
-        names = ", ".join(map(str, readable))
-        words = f"no descriptors in {names}: looked for *.json and */module.json"
-        findings.append(warn(AREA, words, "`stdiod validate FILE` checks a single file"))
+        findings.append(
+            warn(AREA, none_found(readable), "`stdiod validate FILE` checks a single file")
+        )
     return found, findings
 
 

@@ -77,11 +77,11 @@ def check(
     from supervisor.kernel.grants.operator_policy import read_policy
     from supervisor.policy.capabilities import Policy
     from supervisor.policy.policy_file import PolicyError
+    from supervisor.runtime.files.directory import none_found
 
     found = checked.check([_module_in(path) for path in paths]).descriptors
     if not found:
-        where = ", ".join(map(str, paths))
-        raise click.UsageError(f"{where}: no descriptors are there (*.json or */module.json)")
+        raise click.UsageError(none_found(paths))
     reports: list[Report] = []
 
     def tell(report: Report) -> None:

@@ -19,20 +19,23 @@ if TYPE_CHECKING:
     from supervisor.cli.module_templates import Choice
 
 LANGUAGES = ("bash", "c", "exec", "go", "java", "node", "perl", "python", "ruby", "rust")
+ALIASES = dict.fromkeys(("js", "javascript", "ts", "typescript"), "node")
+ALIASES |= {"py": "python", "python3": "python", "sh": "bash", "shell": "bash", "pl": "perl"}
+ALIASES |= {"rb": "ruby", "rs": "rust", "golang": "go"}
 KINDS = ("provider", "tool", "agent", "hook", "orchestrator", "context")
 PROTOCOLS = ("module", "narratoria", "mcp")
 LIFECYCLES = ("persistent", "per-invocation")
 
 
-@click.command(
-    epilog=example("new greeter --lang python", "new gate --lang go --kind hook --protocol module")
-)
+@click.command(epilog=example("new greeter --lang python", "new q --lang exec -- jq"))
 @click.argument("name", type=TEXT)
+@click.argument("command", nargs=-1)
 @click.option(
     "--lang",
-    type=click.Choice(LANGUAGES),
+    type=click.Choice((*LANGUAGES, *ALIASES), case_sensitive=False),
     required=True,
-    help="The language; `exec` wraps a command that exists already.",
+    metavar="LANGUAGE",
+    help=f"{', '.join(LANGUAGES)}, or a short name such as py, js, sh; `exec` wraps COMMAND.",
 )
 @click.option(
     "--kind",
@@ -56,9 +59,7 @@ LIFECYCLES = ("persistent", "per-invocation")
     default=Path(),
     help="Where to create the folder.  [default: the working directory]",
 )
-def new(
-    name: str, *, lang: str, kind: str, protocol: str | None, lifecycle: str | None, into: Path
-) -> None:
+def new(name: str, command: tuple[str, ...], *, lang: str, into: Path, **asked: Any) -> None:
     """Create a module: the folder NAME with a descriptor, a source, a test of it, and a README.
 
     The source works as it is, with one op. The test is a transcript, for `stdiod replay`.
@@ -68,16 +69,22 @@ def new(
     from supervisor.cli import module_templates
 
     folder = into / name
-    choice, default = _choice(name, lang, kind, protocol, lifecycle)
+    choice, default = _choice(name, ALIASES.get(lang, lang), **asked)
     document = module_templates.descriptor_of(choice, default)
+    if command and choice.lang != "exec":
+        raise click.UsageError(f"a COMMAND goes with --lang exec, not with --lang {lang}")
+    if command:
+        document = module_templates.wrapping(document, command)
     descriptor = _parsed(document, name, folder)
     when = dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
-    _write(folder, module_templates.files_of(choice, document, descriptor, when))
+    files = module_templates.files_of(choice, document, descriptor, when)
+    _write(folder, {"module.json": files["module.json"]} if command else files)
     shown = shell_word(str(folder))
     hint = f"`stdiod check {shown}` says whether it works"
     click.echo(f"{one_line(str(folder))} has been created; {hint}")
-    if shutil.which(choice.needs) is None:
-        words = f"there is no {choice.needs} in your PATH, and it needs that to run"
+    needs = command[0] if command else choice.needs
+    if shutil.which(needs) is None:
+        words = f"there is no {one_line(needs)} in your PATH, and it needs that to run"
         click.echo(f"stdiod: {words}", err=True)
 
 
@@ -94,10 +101,7 @@ def _choice(
             words = "--lang exec wraps a command, which speaks no protocol; leave out --protocol"
             raise click.UsageError(words)
         if kind == "hook":
-            words = (
-                "--lang exec cannot be a hook: a hook answers with an object, a command with text"
-            )
-            raise click.UsageError(words)
+            raise click.UsageError("--lang exec cannot be a hook, which answers with an object")
     spoken = protocol or ("exec" if lang == "exec" else "module")
     lifecycles = DIALECTS[spoken].lifecycles
     chosen = lifecycles[0] if lifecycle is None else Lifecycle(lifecycle)
@@ -116,8 +120,8 @@ def _parsed(document: dict[str, Any], name: str, folder: Path) -> Descriptor:
         )
     except DescriptorError as error:
         problem = error.problems[0]
-        words = f"{one_line(name)!r} is not a valid module name: {problem}"
-        raise click.UsageError(words) from None
+        words = f"{one_line(name)!r} is not a valid module name: " * (problem.pointer == "/name")
+        raise click.UsageError(f"{words}{problem}") from None
 
 
 def _write(folder: Path, files: dict[str, bytes]) -> None:

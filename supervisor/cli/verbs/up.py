@@ -154,8 +154,9 @@ def _report(status: dict[str, Any], late: list[dict[str, Any]], took_s: float) -
         words = f"{one_line(one['descriptor'])} is quarantined: {one_line(one['reason'])}"
         click.echo(click.style(words, fg="yellow"), err=True)
     if not status["modules"] and not status["quarantined"]:
-        where = one_line(", ".join(status["daemon"]["directories"]))
-        click.echo(f"no descriptors in {where}: looked for *.json and */module.json", err=True)
+        from supervisor.runtime.files.directory import none_found
+
+        click.echo(one_line(none_found([*map(Path, status["daemon"]["directories"])])), err=True)
     starts = Counter(map(_start, status["modules"]))
     eager = starts.pop("eager", 0)
     parts = [f"{eager - len(late)} of {count(eager, 'module')} ready in {duration(took_s)}"]

@@ -60,6 +60,8 @@ def validate(paths: tuple[Path, ...], as_json: bool) -> None:
 
 
 def _print(checked: Checked) -> None:
+    from supervisor.runtime.files.directory import none_found
+
     for one in checked.descriptors:
         where = one_line(str(one.path))
         for problem in one.problems:
@@ -67,7 +69,7 @@ def _print(checked: Checked) -> None:
         for problem in one.warnings:
             click.echo(f"{where}: {click.style('warning', fg='yellow')}: {safe(str(problem))}")
     for path in checked.empty:
-        click.echo(f"{one_line(str(path))}: holds no descriptors (*.json or */module.json)")
+        click.echo(one_line(none_found([path])))
     total = len(checked.descriptors)
     bad = sum(not one.ok for one in checked.descriptors)
     if bad:

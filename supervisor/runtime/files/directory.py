@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from protocol.descriptor.loading import DescriptorError, parse_descriptor
 from protocol.descriptor.model import Descriptor
-from protocol.problem import Problem
+from protocol.problem import Problem, nearest
 from supervisor.policy.findings import Quarantined, Reading
 from supervisor.runtime.files.file_digest import Signature, signature, signature_or_none
 from supervisor.runtime.files.looks import Looks, Unanswered
@@ -24,10 +27,14 @@ from supervisor.runtime.files.whole_file import UnreadableError, read_whole
 DESCRIPTOR_BYTES = 4 << 20
 """A larger file is no descriptor; it is not read into memory to find that out."""
 
-
 NOT_UTF8 = "its path is not UTF-8, and cannot be shown; rename the file or folder"
 """Names are sent as JSON, and printed."""
 
+_OF_OTHERS = re.compile(
+    r"(package|composer|bower|lerna|nx|turbo|deno|biome|angular|vercel|renovate|mcp|tslint"
+    r"|claude_desktop_config|npm-shrinkwrap|devcontainer|.*[.-]lock|.*\.config|[jt]sconfig.*|pyrightconfig)\.json"
+)
+"""Names of other tools' files, which may have comments, and say nothing of a module if broken."""
 
 NO_ANSWER = "does not answer: a dead mount, maybe; it is read as soon as it does"
 
@@ -79,6 +86,33 @@ def descriptor_path(entry: os.DirEntry[str]) -> Path | None:
         inside = Path(entry.path, "module.json")
         return inside if os.path.lexists(inside) else None
     return Path(entry.path) if entry.name.endswith(".json") else None
+
+
+def is_meant(path: Path) -> bool:
+    """Tell whether a file is a descriptor, good or bad, and not one of another tool."""
+    others = _OF_OTHERS.fullmatch(path.name) is not None
+    document: Any = None
+    with contextlib.suppress(DescriptorError, ValueError, RecursionError):
+        document = json.loads(read_bytes(path))
+    if not document or path.name == "module.json":  # it may be half-written
+        return not others
+    said = {"name", "kind", "command", "capabilities", "supervision", "inputs"}
+    return any(
+        nearest("transport", one, 0.8) or (not others and len(said.intersection(one)) > 1)
+        for one in (document if isinstance(document, list) else [document])
+        if isinstance(one, dict)
+    )
+
+
+def none_found(directories: Sequence[Path]) -> str:
+    """Say that directories hold no descriptors, and which folders in them do."""
+    places = ", ".join(map(shown, directories))
+    words = f"no descriptors in {places}: looked for *.json and */module.json"
+    for folder in (one for place in directories for one in sorted(place.glob("[!.]*/"))):
+        with contextlib.suppress(MissingDirectoryError):
+            if any(map(is_meant, find_files(folder))):
+                return f"{words}; name {shown(folder)} itself, which has some"
+    return f"{words}, and no deeper"
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -152,6 +186,7 @@ class DescriptorFiles:
         self.owner = shown(self.directory)
         self._looks = looks or Looks()
         self._known: dict[str, _Known] = {}
+        self._used: set[str] = set()
 
     def read(self, interests: Interests) -> Reading:
         """Read all files that may have changed; raises `UnreadableSourceError`.
@@ -205,7 +240,9 @@ class DescriptorFiles:
         if path is not None:
             if path.name == "module.json" and path.is_symlink():
                 seen.interests.add_path(str(path), content=True)
-            seen.known[str(path)] = self._look(path)
+            known = self._look(path)
+            if str(path) in self._used or is_meant(path):
+                seen.known[str(path)] = known
         return seen
 
     def _descriptor_of(self, entry: os.DirEntry[str]) -> str:
@@ -241,6 +278,7 @@ class DescriptorFiles:
             if before is not None and before.digest == digest:
                 return msgspec.structs.replace(before, signature=trusted)
             descriptor = parse_descriptor(data, str(path), owner=self.owner)
+            self._used.add(str(path))
             return _Known(trusted, digest, descriptor)
         except OSError as error:
             reason = f"cannot be read: {error.strerror}"

@@ -12,10 +12,12 @@ from protocol.descriptor.loading import DescriptorError
 from supervisor.policy.findings import Found, Quarantined, Reading, usable
 from supervisor.runtime.files.directory import (
     DESCRIPTOR_BYTES,
+    DescriptorFiles,
     MissingDirectoryError,
     read_descriptor,
 )
 from supervisor.runtime.files.sources import Sources, scan
+from supervisor.runtime.files.watched_paths import Interests
 from tests.factories import descriptor, document
 
 
@@ -209,3 +211,69 @@ def test_a_directory_whose_name_is_not_utf_8_can_be_named(tmp_path: Path) -> Non
     directory.rmdir()
     (bad,) = files.read({}).bad
     (bad.descriptor + bad.reason).encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("package.json", '{"name": "m", "version": "1.0.0", "type": "module", "scripts": {}}'),
+        ("package.json", '{"name": "m", "kind": "tool", "version"'),
+        ("package-lock.json", '{"name": "m", "lockfileVersion": 3, "packages": {}}'),
+        ("composer.json", '{"name": "a/b", "type": "library", "require": {}, "config": {}}'),
+        ("tsconfig.json", '{"compilerOptions": {"strict": true}} // strict'),
+        ("tsconfig.build.json", '{"extends": "./tsconfig.json",}'),
+        ("jest.config.json", "/* none */ {}"),
+        (".eslintrc.json", "{ // not JSON"),
+        ("mcp.json", '{"mcpServers": {"a": {"command": "npx", "transport": "stdio"}}}'),
+        ("mcp.json", '{"servers": {}} // of an editor'),
+        ("server.json", '{"name": "io.x/y", "description": "", "version": "1", "packages": []}'),
+        ("manifest.json", '{"name": "x", "version": "1", "commands": {}, "permissions": []}'),
+        ("plugin.json", '{"name": "x", "hooks": {}, "commands": [], "mcpServers": {}}'),
+        ("pod.json", '{"apiVersion": "v1", "kind": "Pod", "metadata": {}}'),
+        ("schema.json", '{"$schema": "x", "type": "object", "properties": {"transport": {}}}'),
+        ("data.json", "[1, 2, 3]"),
+        ("data.json", '[{"name": "Ada"}]'),
+        ("version.json", '"1.0.0"'),
+    ],
+)
+def test_a_file_of_another_tool_is_passed_over(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    put(tmp_path / "module.json", name="good")
+    found = scan([tmp_path])
+    assert (names(found), found.quarantined) == (["good"], ())
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("module.json", '{"name": "m", "version": "1.0.0"}'),
+        ("m.json", '{"name": "m", "transport": {}}'),
+        ("m.json", '{"name": "m", "transprot": {}}'),
+        ("m.json", '{"name": "m", "kind": "tool"}'),
+        ("m.json", '{"name": "m", "command": ["cat"]}'),
+        ("m.json", '[{"name": "m", "transport": {}}]'),
+        ("m.json", '{"name": "m", // mine'),
+        ("m.json", "{}"),
+        ("m.json", ""),
+        ("package.json", '{"name": "m", "transport": {"type": "stdio"}}'),
+    ],
+)
+def test_a_broken_descriptor_is_never_taken_for_a_file_of_another_tool(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    assert len(scan([tmp_path]).quarantined) == 1
+
+
+@pytest.mark.parametrize("name", ["package.json", "tsconfig.json", "m.json"])
+def test_a_descriptor_that_is_in_use_is_not_passed_over_once_it_is_none(
+    tmp_path: Path, name: str
+) -> None:
+    path = put(tmp_path / name, name="m")
+    files = DescriptorFiles(tmp_path)
+    assert [one.name for one in files.read(Interests()).descriptors] == ["m"]
+    path.write_text('{"version": "1"}')
+    for _ in range(2):
+        assert [one.descriptor for one in files.read(Interests()).bad] == [str(path)]
+    path.unlink()
+    assert files.read(Interests()).bad == ()
