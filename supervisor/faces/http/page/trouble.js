@@ -15,6 +15,7 @@ const WORST_FIRST = [
 const BAD = new Set(["failed", "backoff", "degraded"]);
 const NOT_UP = new Set(["down", "preparing", "starting"]);
 const CAUSE_CHARS = 300;
+const FORGOTTEN_S = 3600;
 
 export function inTrouble(module) {
   if (BAD.has(module.state) || module.quarantined) return true;
@@ -42,7 +43,8 @@ export function note(module) {
 }
 
 function noteOfState(module) {
-  const died = module.last_exit?.reason === "stopped" ? null : module.last_exit;
+  const isOld = module.state === "ready" && Date.now() / 1000 - module.last_exit?.ts >= FORGOTTEN_S;
+  const died = isOld || module.last_exit?.reason === "stopped" ? null : module.last_exit;
   const cause = died === null ? "" : causeOf(died);
   switch (module.state) {
     case "down":
