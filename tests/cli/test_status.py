@@ -428,7 +428,7 @@ def test_who_describes_itself_otherwise_is_named() -> None:
     ],
 )
 def test_the_last_failure_of_a_module_that_is_ready_is_forgotten_after_an_hour(
-    run: Run, serve: Serve, state: str, age_s: float, others: Frame, is_told: bool
+    run: Run, serve: Serve, *, state: str, age_s: float, others: Frame, is_told: bool
 ) -> None:
     died = last_exit("exited with code 3", ts=1e9, stderr_tail=["out of cheese"], **others)
     fleet = status(module(state=state, last_exit=died, next_retry_s=None, restarts=2))
