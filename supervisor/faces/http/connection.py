@@ -247,9 +247,12 @@ class HttpConnection:
     # What goes to the client: a whole response, or its parts.
 
     def respond(self, status: int, headers: Headers, body: bytes) -> None:
-        """Answer the open request."""
-        length = [] if status in _NO_BODY else [("Content-Length", str(len(body)))]
+        """Answer the open request; JSON ends with a newline."""
+        line_end = b"\n" if body and JSON in headers else b""
+        size = len(body) + len(line_end)
+        length = [] if status in _NO_BODY else [("Content-Length", str(size))]
         self.begin_body(status, [*headers, *length], body)
+        self.put_body(line_end)
         self.end_body()
 
     def begin_body(self, status: int, headers: Headers, body: bytes = b"") -> None:
