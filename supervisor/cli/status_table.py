@@ -48,11 +48,7 @@ OPS_NOTED = 5
 
 
 def status_text(
-    status: dict[str, Any],
-    width: int | None,
-    *,
-    failing: bool = False,
-    now_s: float | None = None,
+    status: dict[str, Any], width: int | None, *, failing: bool = False, now_s: float | None = None
 ) -> str:
     """Return the whole page; `width` is the terminal's, None where there is none.
 

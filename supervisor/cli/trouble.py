@@ -19,11 +19,10 @@ _NOT_UP = frozenset({"down", "preparing", "starting"})
 """A module that crashes again and again is in each of them between two tries."""
 
 FORGOTTEN_S = 3600.0
-"""After so long, the last exit of a module that is ready again is no news."""
 
 
 def recent_exit(module: dict[str, Any], now_s: float) -> dict[str, Any] | None:
-    """Return its `last_exit` if that is news at `now_s` (Unix time), or left processes behind."""
+    """Return its `last_exit`, but for an old one of a ready module that left no processes."""
     died: dict[str, Any] | None = module["last_exit"]
     if died is None or module["state"] != "ready" or now_s - died["ts"] < FORGOTTEN_S:
         return died

@@ -15,7 +15,6 @@ const WORST_FIRST = [
 const BAD = new Set(["failed", "backoff", "degraded"]);
 const NOT_UP = new Set(["down", "preparing", "starting"]);
 const CAUSE_CHARS = 300;
-const FORGOTTEN_S = 3600;
 
 export function inTrouble(module) {
   if (BAD.has(module.state) || module.quarantined) return true;
@@ -43,7 +42,7 @@ export function note(module) {
 }
 
 function noteOfState(module) {
-  const isOld = module.state === "ready" && Date.now() / 1000 - module.last_exit?.ts >= FORGOTTEN_S;
+  const isOld = module.state === "ready" && Date.now() / 1000 - module.last_exit?.ts >= 3600;
   const died = isOld || module.last_exit?.reason === "stopped" ? null : module.last_exit;
   const cause = died === null ? "" : causeOf(died);
   switch (module.state) {
