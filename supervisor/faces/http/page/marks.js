@@ -68,8 +68,9 @@ export function sparkline(length) {
 function outline(values, length) {
   const known = values.filter((one) => one !== null);
   const highest = Math.max(...known, Number.MIN_VALUE);
-  const step = WIDTH / (length - 1);
-  const first = length - values.length;
+  const span = Math.min(length, Math.max(values.length, 10)); // a few values fill it, too
+  const step = WIDTH / (span - 1);
+  const first = span - values.length;
   let stroke = "";
   let below = "";
   let run = [];
