@@ -248,10 +248,10 @@ class HttpConnection:
 
     def respond(self, status: int, headers: Headers, body: bytes) -> None:
         """Answer the open request; JSON ends with a newline."""
-        line_end = b"\n" if body and JSON in headers else b""
-        length = [] if status in _NO_BODY else [("Content-Length", str(len(body) + len(line_end)))]
+        if body and JSON in headers:
+            body += b"\n"
+        length = [] if status in _NO_BODY else [("Content-Length", str(len(body)))]
         self.begin_body(status, [*headers, *length], body)
-        self.put_body(line_end)
         self.end_body()
 
     def begin_body(self, status: int, headers: Headers, body: bytes = b"") -> None:
