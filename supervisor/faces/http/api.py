@@ -55,10 +55,11 @@ class Api:
 
     def is_open(self, head: Head) -> bool:
         """Whether nobody needs a token for it: the page's files are no secret, a code is one."""
+        if head.method not in ("GET", "HEAD"):
+            return head.method == "POST" and head.path == LOGIN
         place = self._root.find(head.segments)
-        method = "GET" if head.method == "HEAD" else head.method
-        route = None if place is None else place.routes.get(method)
-        return route is not None and (route.is_page or route.path == LOGIN)
+        route = None if place is None else place.routes.get("GET")
+        return route is not None and (route.is_page or route.is_login)
 
     @cached_property
     def _document(self) -> bytes:
