@@ -139,24 +139,21 @@ def read_head(method: bytes, target: bytes, raw: Iterable[tuple[bytes, bytes]]) 
     )
 
 
-def host_of(head: Head) -> str:
-    """Return the host that a request names, without the port; raises `Refusal`."""
-    found = _AUTHORITY.fullmatch(head.headers.get("host", ""))
-    if found is None:
-        raise Refusal(ErrorCode.BAD_REQUEST, "the request names no host that could be one")
-    return found[1].strip("[]").lower()
-
-
-def check_host(head: Head, served: str | None) -> None:
-    """Refuse a request that was meant for another host; `served` is ours, None if any will do.
+def check_host(head: Head, served: str | None) -> str:
+    """Return the host that a request is meant for; `served` is ours, None if any will do.
 
     A page of anybody's can have its own name lead to 127.0.0.1 (DNS rebinding); its requests then
     name that host.
     """
-    name = host_of(head)
+    host = head.headers.get("host", "")
+    found = _AUTHORITY.fullmatch(host)
+    if found is None:
+        raise Refusal(ErrorCode.BAD_REQUEST, "the request names no host that could be one")
+    name = found[1].strip("[]").lower()
     if served is not None and name != served.lower() and not is_loopback(name):
         words = "this daemon is not served under the host that the request names; use localhost"
         raise Refusal(ErrorCode.FORBIDDEN, words, status=421)
+    return name
 
 
 def check_origin(head: Head, scheme: str, origins: Container[str]) -> None:

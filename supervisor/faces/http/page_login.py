@@ -16,7 +16,7 @@ import trio
 from protocol.amcp_errors import ErrorCode
 from protocol.frames import encode
 from supervisor.faces.http.connection import JSON, HttpConnection
-from supervisor.faces.http.head import Head, Headers, Refusal, host_of, unauthorized
+from supervisor.faces.http.head import Head, Headers, Refusal, check_host, unauthorized
 from supervisor.faces.http.identity import Peer
 from supervisor.faces.http.page_files import PageFiles
 from supervisor.kernel.daemon import Daemon
@@ -59,7 +59,7 @@ class PageLogin:
         """Make the token that a browser says its cookie, which ends with it; raises `Refusal`."""
         peer, headers = connection.identity.peer, [JSON]
         if peer.cookie is not None:
-            if peer.scheme != "https" and not is_loopback(host_of(head)):
+            if peer.scheme != "https" and not is_loopback(check_host(head, None)):
                 words = "others could read the token here: use TLS or localhost, or `stdiod page`"
                 raise Refusal(ErrorCode.FORBIDDEN, words)
             if self._daemon.tokens.find(said) is None:
