@@ -1,6 +1,6 @@
 // TypeScript types of stdiod: what HTTP takes and answers (`paths`), and what stands in files.
 // Made by `make typescript` (scripts/generate_types.py) with openapi-typescript@7.13.0; do not edit.
-// The document it was made of: sha256 52dad067a5d6e62788163385ca9f432bc81fbbdea825fd8bca2474e6488ce7ab
+// The document it was made of: sha256 490cde09f1f44b37ac75d64d71f3da35adf4b8a288278615cd0841b22e22b264
 
 export interface paths {
     "/": {
@@ -64,7 +64,8 @@ export interface paths {
         /** Log a browser in, with a code of `stdiod page` */
         get: operations["get-login"];
         put?: never;
-        post?: never;
+        /** Log a browser in, with a token, over TLS or at loopback */
+        post: operations["post-login"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2950,6 +2951,82 @@ export interface operations {
         responses: {
             /** @description It is done */
             303: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "*/*": unknown;
+                };
+            };
+            /** @description The request is not valid */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RouteError"];
+                    "text/html": string;
+                };
+            };
+            /** @description There is no token, or not a valid one */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RouteError"];
+                    "text/html": string;
+                };
+            };
+            /** @description The caller may not do that */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RouteError"];
+                    "text/html": string;
+                };
+            };
+            /** @description Nothing has that name */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RouteError"];
+                    "text/html": string;
+                };
+            };
+            /** @description It failed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RouteError"];
+                    "text/html": string;
+                };
+            };
+        };
+    };
+    "post-login": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    token?: string;
+                };
+            };
+        };
+        responses: {
+            /** @description It is done */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -15,7 +15,7 @@ import click
 
 from supervisor.cli.quantities import count, duration, held_words, limit_text, size, stall_words
 from supervisor.cli.terminal import cells, cut, dim, one_line, pad, state_word
-from supervisor.cli.trouble import in_trouble, severity, trouble_first
+from supervisor.cli.trouble import in_trouble, recent_exit, severity, trouble_first
 from supervisor.policy.verdict import last_words, unset_remark
 
 Row = dict[str, str]
@@ -47,10 +47,12 @@ OPS_NOTED = 5
 """Of a module that has not run yet, the ops that are remembered."""
 
 
-def status_text(status: dict[str, Any], width: int | None, *, failing: bool = False) -> str:
+def status_text(
+    status: dict[str, Any], width: int | None, *, failing: bool = False, now_s: float | None = None
+) -> str:
     """Return the whole page; `width` is the terminal's, None where there is none.
 
-    Modules in trouble stand first; with `failing` there are no others.
+    Modules in trouble stand first; with `failing` there are no others. `now_s` is Unix time.
     """
     lines = [daemon_line(status["daemon"]), _summary(status)]
     lines += _custody_trouble(status["daemon"])
@@ -62,7 +64,8 @@ def status_text(status: dict[str, Any], width: int | None, *, failing: bool = Fa
     if failing:
         modules = [one for one in modules if in_trouble(one)]
     if modules:
-        lines += _table([_row(module) for module in modules], [note(one) for one in modules], width)
+        notes = [note(one, now_s) for one in modules]
+        lines += _table([_row(module) for module in modules], notes, width)
     elif failing:
         lines.append("no module is in trouble")
     else:
@@ -108,9 +111,10 @@ def of_project(daemon: dict[str, Any]) -> str:
     return f" of {one_line(daemon['project'])}" if daemon.get("project") else ""
 
 
-def note(module: dict[str, Any]) -> str:
+def note(module: dict[str, Any], now_s: float | None = None) -> str:
     """Say what a reader should know beside the figures: why it is not ready, or what it died of."""
-    died = module["last_exit"]
+    now_s = now_s or time.time()
+    died = recent_exit(module, now_s)
     if died is not None and died["reason"] == "stopped":
         died = None
     cause = "" if died is None else _cause(died)
@@ -134,7 +138,7 @@ def note(module: dict[str, Any]) -> str:
             missing = module.get("missing") or ()
             without = f"runs without {', '.join(map(one_line, missing))}" if missing else ""
             if died is not None:
-                cause += f", {duration(max(0.0, time.time() - died['ts']))} ago"
+                cause += f", {duration(max(0.0, now_s - died['ts']))} ago"
             return "; ".join(filter(None, (held, without, cause, warning(module))))
 
 

@@ -18,6 +18,16 @@ _BAD = frozenset({"failed", "backoff", "degraded"})
 _NOT_UP = frozenset({"down", "preparing", "starting"})
 """A module that crashes again and again is in each of them between two tries."""
 
+FORGOTTEN_S = 3600.0
+
+
+def recent_exit(module: dict[str, Any], now_s: float) -> dict[str, Any] | None:
+    """Return its `last_exit`, but for an old one of a ready module that left no processes."""
+    died: dict[str, Any] | None = module["last_exit"]
+    if died is None or module["state"] != "ready" or now_s - died["ts"] < FORGOTTEN_S:
+        return died
+    return died if died.get("survivors") or died.get("possible_survivors") else None
+
 
 def in_trouble(module: dict[str, Any]) -> bool:
     """Tell whether somebody should look at a module; `module` is its entry in `status`.

@@ -62,15 +62,20 @@ def test_what_is_advised_for_a_descriptor_that_is_not_valid_shows_the_problem(
 
 
 @pytest.mark.parametrize("well", [True, False])
-def test_problems_alone_leave_out_what_is_well_and_are_counted_all_the_same(
+def test_what_is_well_is_shown_with_all_and_in_json_alone_and_counted_all_the_same(
     run: Run, monkeypatch: pytest.MonkeyPatch, well: bool
 ) -> None:
     found = [ok("machine", "it runs"), *([] if well else [warn("a", "b", "c"), bad("d", "e", "f")])]
     monkeypatch.setattr("supervisor.cli.doctor.examination.examine", lambda *_, **__: found)
-    ended = run("doctor", "--problems")
-    assert ended.exit_code == (0 if well else 1)
-    assert "it runs" not in ended.stdout
-    assert ended.stdout.splitlines()[-1] == f"1 ok, {0 if well else 1} warn, {0 if well else 1} bad"
+    for words in ((), ("--problems",), ("--all",)):
+        ended = run("doctor", *words)
+        assert ended.exit_code == (0 if well else 1)
+        assert ("it runs" in ended.stdout) == ("--all" in words)
+        assert ("  bad  e" in ended.stdout) != well
+        assert ("nothing is wrong; --all" in ended.stdout) == (well and "--all" not in words)
+        counts = f"1 ok, {0 if well else 1} warn, {0 if well else 1} bad"
+        assert ended.stdout.splitlines()[-1] == counts
+    assert len(json.loads(run("doctor", "--json").stdout)["findings"]) == (1 if well else 3)
     told = json.loads(run("doctor", "--problems", "--json").stdout)
     assert told["ok"] is well
     assert [one["level"] for one in told["findings"]] == ([] if well else ["warn", "bad"])

@@ -8,6 +8,7 @@ import click
 import pytest
 
 from protocol.weight import MOST_VALUES
+from supervisor.cli.doctor import running
 from supervisor.cli.module_page import module_text
 from supervisor.cli.quantities import limit_text
 from supervisor.cli.status_table import note, status_text
@@ -410,3 +411,31 @@ def test_a_lazy_module_that_has_not_run_yet_is_noted_with_what_is_remembered() -
 def test_who_describes_itself_otherwise_is_named() -> None:
     page = plain(module_text(module(misfits=["m#1 differs", "m#2 differs"])))
     assert "misfit      m#1 differs; m#2 differs" in page
+
+
+@pytest.mark.parametrize(
+    ("state", "age_s", "others", "is_told"),
+    [
+        ("ready", 60, {}, True),
+        ("ready", 3599, {}, True),
+        ("ready", 3601, {}, False),
+        ("ready", 3601, {"limit": OVER}, False),
+        ("ready", 3601, {"survivors": [7]}, True),
+        ("degraded", 90_000, {}, True),
+        ("failed", 90_000, {}, True),
+        ("backoff", 90_000, {}, True),
+        ("starting", 90_000, {}, True),
+    ],
+)
+def test_the_last_failure_of_a_module_that_is_ready_is_forgotten_after_an_hour(
+    run: Run, serve: Serve, *, state: str, age_s: float, others: Frame, is_told: bool
+) -> None:
+    died = last_exit("exited with code 3", ts=1e9, stderr_tail=["out of cheese"], **others)
+    fleet = status(module(state=state, last_exit=died, next_retry_s=None, restarts=2))
+    (finding,) = running.modules(fleet, 1e9 + age_s)
+    assert (finding.level == "ok") != is_told
+    page = status_text(fleet, None, now_s=1e9 + age_s)
+    words = "ended: memory" if "limit" in others else "exited with code 3: out of cheese"
+    assert (words in page) == is_told
+    serve(lambda frame: [ok(fleet)])
+    assert json.loads(run("status", "--json").stdout) == fleet

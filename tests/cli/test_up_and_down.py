@@ -187,24 +187,30 @@ def test_up_tells_what_is_being_prepared_and_does_not_count_it(
     assert "1 of 1 module ready" in ended.stdout
 
 
-def test_up_is_1_with_a_line_for_each_module_that_is_not_ready_and_the_quarantined_are_named(
+def test_up_tells_once_of_each_module_that_is_not_ready_the_cause_first_and_of_the_quarantined(
     run: Run, serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    died = last_exit("exited with code 3")
+    died = last_exit("exited with code 3", stderr_tail=["Cannot find module 'x'"])
     fleet = status(
         module(),
         module("kv", state="backoff", next_retry_s=2.0, instances=[], last_exit=died),
+        module("late", state="down", wanted="up", instances=[], waits_for=["kv"]),
+        module("slow", state="starting", instances=[]),
         quarantined=({"descriptor": "/modules/bad.json", "reason": "/kind: is missing"},),
     )
-    serve(answers(waiting=(settled("dice", 1), settled("kv", 2, "warn")), answer=fleet))
+    failing = (settled("kv", 2, "warn"), settled("late", 3, "warn"))
+    serve(answers(waiting=(settled("dice", 1), *failing), answer=fleet))
     pretend_to_start(monkeypatch)
     ended = run("up", str(tmp_path))
     assert ended.exit_code == 1
-    assert ended.stderr.splitlines()[2:] == [
-        "kv is in backoff: exited with code 3; next try in 2.0s",
+    assert ended.stderr.splitlines() == [
+        "dice settled",
+        "kv: exited with code 3: Cannot find module 'x'; next try in 2.0s (backoff)",
+        "late: waits for kv (down)",
+        "slow is starting",
         "/modules/bad.json is quarantined: /kind: is missing",
     ]
-    assert "1 of 2 modules ready" in ended.stdout
+    assert "1 of 4 modules ready" in ended.stdout
 
 
 def test_up_shows_what_a_module_that_serves_printed_beside_its_answers(

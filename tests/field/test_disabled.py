@@ -132,7 +132,7 @@ def test_its_missing_program_is_no_failure_of_validate_and_doctor(
     daemon = host(off(of_no_program()))
     folder = str(daemon.modules)
     assert stdiod(daemon.socket, "validate", folder).returncode == 0
-    told = stdiod(daemon.socket, "doctor", folder, STDIOD_DATA_DIR=str(tmp_path)).stdout
+    told = stdiod(daemon.socket, "doctor", "--all", folder, STDIOD_DATA_DIR=str(tmp_path)).stdout
     assert "is disabled; " in told
     bad = {**of_no_program(), "enabled": "no"}
     (tmp_path / "bad.json").write_text(json.dumps(bad))

@@ -172,3 +172,45 @@ def test_a_call_is_made_and_a_question_answered_with_the_keyboard_alone(
     tab_to(visit, "allow once")
     visit.browser.press(Keys.ENTER)
     site.waits(lambda: not site.daemon.op("approvals")["approvals"], "the question being answered")
+
+
+def test_a_page_that_is_not_logged_in_takes_a_token(visit: Visit, site: Site) -> None:
+    site.serve(actor("a"))
+    visit.expects("401")
+    token = site.daemon.op("token.new", name="of-the-page", scopes=["read"])["token"]
+    visit.browser.driver.delete_all_cookies()
+    visit.browser.open(site.url())
+    visit.sees("You are not logged in")
+    visit.fill("Or a token", "stdiod_1_x")
+    visit.click("Log in")
+    visit.sees("the token is unknown")
+    visit.fill("Or a token", f" {token} ")
+    visit.click("Log in")
+    visit.sees("a is there to be looked at")
+    visit.click("Log out")
+    visit.sees("You are not logged in")
+    site.daemon.op("token.revoke", name="of-the-page")
+
+
+def test_a_disabled_module_is_not_offered_to_be_started(visit: Visit, site: Site) -> None:
+    site.serve(actor("a"), actor("off", enabled=False))
+    visit.go("modules/off", "off")
+    visit.sees("disabled")
+    for name in ("Start", "Restart", "Stop"):
+        assert not visit.element("button", name).is_enabled()
+
+
+SHOWN = """
+const all = [...document.querySelectorAll('tr[data-module="a"] .spark')];
+const widths = all.map((one) => one.querySelector('.trend').getBoundingClientRect().width);
+return widths.length === 3 && widths[2] >= 50 && widths;
+"""
+
+
+def test_a_trend_is_wide_enough_to_read_and_there_is_none_of_no_data(
+    visit: Visit, site: Site
+) -> None:
+    site.serve(actor("a"))
+    visit.browser.resize(1280, 800)
+    visit.go("modules", "Modules")
+    assert visit.browser.until(SHOWN, "a trend of the memory")[:2] == [0, 0]

@@ -268,7 +268,10 @@ def test_a_limit_that_is_too_low_for_the_modules_is_bad(folder: Path) -> None:
 
 def test_people_get_words_and_hints(folder: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "supervisor.cli", "doctor", "--socket", str(folder / "socket")],
+        [
+            *(sys.executable, "-m", "supervisor.cli", "doctor", "--all"),
+            *("--socket", str(folder / "socket")),
+        ],
         capture_output=True,
         text=True,
         timeout=BOUND_S,

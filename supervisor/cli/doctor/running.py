@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 from typing import Any
 
 from protocol.version import VERSION
@@ -11,6 +12,7 @@ from supervisor.cli.doctor.finding import Finding, bad, ok, warn
 from supervisor.cli.quantities import duration, size
 from supervisor.cli.status_table import warning
 from supervisor.cli.terminal import shell_word
+from supervisor.cli.trouble import recent_exit
 
 AREA = "module"
 
@@ -88,9 +90,9 @@ def quarantined(status: dict[str, Any]) -> list[Finding]:
     ]
 
 
-def modules(status: dict[str, Any]) -> list[Finding]:
-    """Examine each module of the daemon."""
-    return [_module(one) for one in status["modules"]]
+def modules(status: dict[str, Any], now_s: float | None = None) -> list[Finding]:
+    """Examine each module of the daemon; `now_s` is Unix time."""
+    return [_module(one, now_s or time.time()) for one in status["modules"]]
 
 
 def _journal(journal: dict[str, Any] | None) -> list[Finding]:
@@ -116,9 +118,9 @@ def _journal(journal: dict[str, Any] | None) -> list[Finding]:
     return findings or [ok(area, held)]
 
 
-def _module(one: dict[str, Any]) -> Finding:
+def _module(one: dict[str, Any], now_s: float) -> Finding:
     name, state = one["name"], one["state"]
-    died = one.get("last_exit")
+    died = recent_exit(one, now_s)
     words = state
     if died is not None:
         words += f"; {_death(died)}"

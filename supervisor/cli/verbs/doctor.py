@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _COLOURS = {"ok": "green", "warn": "yellow", "bad": "red"}
 
 
-@click.command(epilog=example("doctor modules", "doctor --problems"))
+@click.command(epilog=example("doctor modules", "doctor --all"))
 @click.argument("directories", metavar="[DIR...]", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
     "--data-dir",
@@ -37,7 +37,8 @@ _COLOURS = {"ok": "green", "warn": "yellow", "bad": "red"}
     metavar="FILE",
     help="What modules may call the daemon for.  [default: the daemon's]",
 )
-@click.option("--problems", is_flag=True, help="Leave out what is ok.")
+@click.option("--all", "everything", is_flag=True, help="Show what is ok, too.")
+@click.option("--problems", is_flag=True, help="Leave out what is ok of --json, too.")
 @with_config
 @with_json
 @with_socket
@@ -50,13 +51,14 @@ def doctor(
     socket: Path,
     data_dir: Path | None,
     policy: Path | None,
+    everything: bool,
     problems: bool,
     as_json: bool,
 ) -> None:
     """Examine everything that a daemon needs, and say what is wrong and what to do about it.
 
-    Without DIR, examines the directories of the running daemon. Each finding is ok, warn or bad.
-    Exits with 1 if one is bad.
+    Without DIR, examines the directories of the running daemon. Each finding is ok, warn or bad;
+    those that are ok are counted, and shown with --all. Exits with 1 if one is bad.
     """
     from supervisor.cli.doctor.examination import examine
 
@@ -78,11 +80,14 @@ def doctor(
         project=here(),
     )
     well = all(finding.level != "bad" for finding in findings)
-    shown = [one for one in findings if one.level != "ok"] if problems else findings
+    told = (everything or as_json) and not problems
+    shown = [one for one in findings if told or one.level != "ok"]
     if as_json:
         _print_json(shown, well=well)
     else:
         _print(shown)
+        if not shown:
+            click.echo("nothing is wrong; --all shows what was examined")
         counts = (f"{sum(one.level == level for one in findings)} {level}" for level in _COLOURS)
         click.echo(", ".join(counts))
     if not well:

@@ -114,7 +114,8 @@ def _follow(socket: Path, ticker: Ticker, timeout_s: float | None) -> dict[str, 
         well = event.get("level") == "info"
         ready += well
         count = f"{ready}/{fields.get('of')} ready"
-        ticker.step(one_line(str(event.get("message"))), count)
+        if well or ticker.live:  # a failure is told once, at the end, when more is known of it
+            ticker.step(one_line(str(event.get("message"))), count)
 
     with DaemonClient(socket) as client:
         ticker.show("starting the modules")
@@ -143,9 +144,8 @@ def _serves(module: dict[str, Any]) -> bool:
 
 def _report(status: dict[str, Any], late: list[dict[str, Any]], took_s: float) -> None:
     for one in late:
-        is_ = "is in" if one["state"] == "backoff" else "is"
-        words = f"{one_line(one['name'])} {is_} {state_word(one['state'])}"
-        click.echo(": ".join(filter(None, (words, note(one)))), err=True)
+        name, state, why = one_line(one["name"]), state_word(one["state"]), note(one)
+        click.echo(f"{name}: {why} ({state})" if why else f"{name} is {state}", err=True)
     for one in status["modules"]:
         if one not in late and (words := warning(one)):
             told = f"warning: {one_line(one['name'])}: {words}"

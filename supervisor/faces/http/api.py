@@ -21,7 +21,7 @@ from supervisor.faces.http.openapi import body_of, document
 from supervisor.faces.http.page_files import PageFiles
 from supervisor.faces.http.page_login import PageLogin
 from supervisor.faces.http.route import Route
-from supervisor.faces.http.routes import ROUTES
+from supervisor.faces.http.routes import LOGIN, ROUTES
 from supervisor.faces.http.streams import Streams
 from supervisor.faces.http.websocket_upgrade import Upgrade, read_handshake
 from supervisor.kernel.parties import DAEMON
@@ -56,7 +56,7 @@ class Api:
     def is_open(self, head: Head) -> bool:
         """Whether nobody needs a token for it: the page's files are no secret, a code is one."""
         if head.method not in ("GET", "HEAD"):
-            return False
+            return head.method == "POST" and head.path == LOGIN
         place = self._root.find(head.segments)
         route = None if place is None else place.routes.get("GET")
         return route is not None and (route.is_page or route.is_login)
@@ -96,6 +96,8 @@ class Api:
             args = self._args(route, head, body)
             if route.method == "GET":
                 self._login.log_in(connection, head, args.get("code", ""))
+            elif route.path == LOGIN:
+                self._login.take_token(connection, head, args.get("token", ""))
             else:
                 self._login.log_out(connection, head)
         elif not route.op:

@@ -78,7 +78,7 @@ def read_body(data: bytes) -> dict[str, Any]:
     return found
 
 
-def too_large() -> Refusal:
+def too_large(most: int = BODY_BYTES) -> Refusal:
     """Refuse a body for its length."""
-    words = f"the body is longer than the {BODY_BYTES} bytes that it may have"
+    words = f"the body is longer than the {most} bytes that it may have"
     return Refusal(ErrorCode.BAD_REQUEST, words, status=413)

@@ -247,7 +247,9 @@ class HttpConnection:
     # What goes to the client: a whole response, or its parts.
 
     def respond(self, status: int, headers: Headers, body: bytes) -> None:
-        """Answer the open request."""
+        """Answer the open request; JSON ends with a newline."""
+        if body and JSON in headers:
+            body += b"\n"
         length = [] if status in _NO_BODY else [("Content-Length", str(len(body)))]
         self.begin_body(status, [*headers, *length], body)
         self.end_body()
@@ -352,8 +354,10 @@ class HttpConnection:
         self.identity.count_request()
         self._route = self._api.check(head)
         length = head.headers.get("content-length", "0")
-        if len(length) > 20 or int(length) > BODY_BYTES:  # noqa: PLR2004 - digits, by h11
-            raise too_large()
+        most = HEAD_BYTES if is_open else BODY_BYTES
+        is_long = len(length) > 20 or int(length) > most  # noqa: PLR2004 - digits, by h11
+        if is_long or (is_open and "transfer-encoding" in head.headers):
+            raise too_large(most)
         if self._wire.they_are_waiting_for_100_continue:
             self._put(
                 self._wire.send(h11.InformationalResponse(status_code=100, headers=[])) or b""

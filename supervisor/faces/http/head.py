@@ -139,8 +139,8 @@ def read_head(method: bytes, target: bytes, raw: Iterable[tuple[bytes, bytes]]) 
     )
 
 
-def check_host(head: Head, served: str | None) -> None:
-    """Refuse a request that was meant for another host; `served` is ours, None if any will do.
+def check_host(head: Head, served: str | None) -> str:
+    """Return the host that a request is meant for; `served` is ours, None if any will do.
 
     A page of anybody's can have its own name lead to 127.0.0.1 (DNS rebinding); its requests then
     name that host.
@@ -153,6 +153,7 @@ def check_host(head: Head, served: str | None) -> None:
     if served is not None and name != served.lower() and not is_loopback(name):
         words = "this daemon is not served under the host that the request names; use localhost"
         raise Refusal(ErrorCode.FORBIDDEN, words, status=421)
+    return name
 
 
 def check_origin(head: Head, scheme: str, origins: Container[str]) -> None:

@@ -88,7 +88,7 @@ def _operation(route: Route) -> dict[str, Any]:
         "parameters": [*_parameters(route)],
         "responses": _responses(route),
     }
-    if route.is_page or (route.is_login and route.method == "GET"):
+    if route.is_page or route.path == "/login":
         operation["security"] = []
     if route.method in ("POST", "PATCH"):
         operation["requestBody"] = {
@@ -125,7 +125,7 @@ def body_of(route: Route) -> Mapping[str, Any]:
         return _OBJECT
     if not route.takes_body:
         return {"type": "object", "properties": {}, "additionalProperties": False}
-    schema = INPUTS[route.op]
+    schema = INPUTS.get(route.op, {"properties": {}, "required": []})
     apart = {*route.parameters, *route.fixed, *route.query}
     properties = {**schema["properties"], **route.renamed, **route.own}
     return {

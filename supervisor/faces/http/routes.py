@@ -29,6 +29,7 @@ from supervisor.faces.http.head import NDJSON, SSE
 from supervisor.faces.http.route import NOTHING, Route
 
 API = "/api/v1"
+LOGIN = "/login"
 
 ENTRIES = 1000
 """Of the journal in one body, unless somebody asks for more."""
@@ -85,11 +86,19 @@ ROUTES: tuple[Route, ...] = (
     *(Route(method="GET", path=path, summary=_PAGE[path], is_page=True) for path in _PAGE),
     Route(
         method="GET",
-        path="/login",
+        path=LOGIN,
         summary="Log a browser in, with a code of `stdiod page`",
         query=("code",),
         own={"code": {"type": "string", "description": "it works once"}},
         status=303,
+        is_login=True,
+    ),
+    Route(
+        method="POST",
+        path=LOGIN,
+        summary="Log a browser in, with a token, over TLS or at loopback",
+        own={"token": {"type": "string"}},
+        takes_body=True,
         is_login=True,
     ),
     Route(method="POST", path="/logout", summary="Log a browser out", is_login=True),

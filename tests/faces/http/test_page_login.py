@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,110 @@ async def test_a_code_becomes_a_cookie_that_is_as_good_as_a_token(tmp_path: Path
         assert code not in again.body.decode()
         assert "set-cookie" not in again.headers
         assert "default-src 'none'" in again.headers["content-security-policy"]
+
+
+async def by_token(client: Client, said: str, **more: Any) -> Reply:
+    return await client.ask("POST", "/login", {"token": said}, **more)
+
+
+async def test_a_token_becomes_a_cookie_that_ends_with_it_or_by_logging_out(tmp_path: Path) -> None:
+    async with (
+        daemon_with(tmp_path) as daemon,
+        served(daemon, tmp_path, LOOPBACK) as face,
+        face.tcp() as client,
+        face.tcp() as late,
+    ):
+        token = await face.token(name="ci", scopes=["read"])
+        came = await by_token(client, token)
+        assert (came.status, came.json) == (200, {"logged_in": True})
+        assert "HttpOnly; SameSite=Strict" in came.headers["set-cookie"]
+        cookie = [("Cookie", came.headers["set-cookie"].partition(";")[0])]
+        who = await client.ask(
+            "POST", "/api/v1/modules/supervisor/invoke", {"op": "narrow"}, headers=cookie
+        )
+        assert (who.json["result"]["name"], who.json["result"]["scopes"]) == ("token:ci", ["read"])
+        out = await client.ask("POST", "/logout", headers=cookie)
+        assert out.json == {"logged_out": True}
+        assert "Max-Age=0" in out.headers["set-cookie"]
+        assert (await late.ask("GET", "/api/v1/status", token=token)).status == 200
+        await own(daemon, ADA, "token.revoke", name="ci")
+        async with face.tcp() as one:
+            assert (await one.ask("GET", "/api/v1/status", headers=cookie)).status == 401
+
+
+async def test_wrong_tokens_are_bounded_as_wrong_codes_are_and_a_good_one_is_taken_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("supervisor.faces.http.page_login.WRONG_PER_S", 0.001)
+    async with (
+        daemon_with(tmp_path) as daemon,
+        served(daemon, tmp_path, LOOPBACK) as face,
+        face.tcp() as client,
+    ):
+        token = await face.token()
+        wrong = [token[:-1], token + "x", ""]
+        replies = [await by_token(client, said) for said in wrong]
+        assert [one.status for one in replies] == [401, 429, 429]
+        assert not any("set-cookie" in one.headers for one in replies)
+        assert (await client.ask("GET", "/login?code=x")).status == 429
+        assert (await by_token(client, token)).status == 200
+
+
+@pytest.mark.parametrize("host", ["box.example", "192.0.2.7:80", "localhost.example"])
+async def test_a_token_is_taken_over_tls_or_at_loopback_and_else_it_is_said_why_not(
+    tmp_path: Path, host: str
+) -> None:
+    cert, key = certificate(tmp_path)
+    for exposure, is_safe in (
+        (Exposure(host="0.0.0.0"), False),
+        (Exposure(host="0.0.0.0", cert=cert, key=key), True),
+    ):
+        async with (
+            daemon_with(tmp_path) as daemon,
+            served(daemon, tmp_path, exposure) as face,
+            face.tcp(trusted=exposure.cert) as client,
+        ):
+            token = await face.token()
+            body = json.dumps({"token": token}).encode()
+            head = f"POST /login HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+            await client.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            client.expect_reply()
+            reply = await client.reply()
+            assert reply.status == (200 if is_safe else 403)
+            assert ("set-cookie" in reply.headers) == is_safe
+            assert is_safe or "others could read the token here: use TLS" in reply.json["error"]
+        async with (
+            daemon_with(tmp_path) as daemon,
+            served(daemon, tmp_path, exposure) as face,
+            face.tcp(trusted=exposure.cert) as client,
+        ):
+            assert (await by_token(client, await face.token())).status == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status"),
+    [
+        ({"token": 7}, [], 400),
+        ({"tokens": "x"}, [], 400),
+        ({"token": "x" * 20_000}, [], 413),
+        (b"token=x", [("Content-Type", "application/x-www-form-urlencoded")], 415),
+        ({"token": "x"}, [("Origin", "http://evil.example")], 403),
+        ({"token": "x"}, [("Sec-Fetch-Site", "cross-site")], 403),
+        ({}, [], 401),
+        (b"", [], 401),
+    ],
+)
+async def test_what_is_no_token_of_our_own_page_lets_nobody_in(
+    tmp_path: Path, body: Any, headers: list[tuple[str, str]], status: int
+) -> None:
+    async with (
+        daemon_with(tmp_path) as daemon,
+        served(daemon, tmp_path, LOOPBACK) as face,
+        face.tcp() as client,
+    ):
+        reply = await client.ask("POST", "/login", body, headers=headers)
+        assert reply.status == status
+        assert "set-cookie" not in reply.headers
 
 
 async def test_wrong_codes_become_fewer_words_and_a_good_one_is_taken_all_the_same(
@@ -228,6 +333,8 @@ async def test_on_the_socket_nobody_needs_a_login(tmp_path: Path) -> None:
         assert came.status == 303
         assert "set-cookie" not in came.headers
         assert daemon.page_codes.take(code, trio.current_time()) is not None
+        asked = await by_token(client, await face.token())
+        assert (asked.json, "set-cookie" in asked.headers) == ({"logged_in": False}, False)
 
 
 @pytest.mark.parametrize("header", ["Cookie: a=1\r\nCookie: b=2", "Cookie:"])

@@ -51,6 +51,37 @@ async def test_what_the_daemon_is_can_be_asked(tmp_path: Path) -> None:
         assert "histogram_us" in one.json["latency_ms"]
 
 
+async def test_an_answer_that_is_json_ends_with_a_newline_which_its_length_counts(
+    tmp_path: Path,
+) -> None:
+    echo = {"op": "echo", "args": {"n": 1}}
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    asked: list[tuple[str, str, Any, int]] = [
+        ("GET", "/api/v1/health", None, 200),
+        ("GET", "/api/v1/status", None, 200),
+        ("GET", "/api/v1/openapi.json", None, 200),
+        ("GET", "/nothing", None, 404),
+        ("POST", "/api/v1/modules/m/invoke", echo, 200),
+        ("POST", "/api/v1/modules/m/invoke", FAILS, 422),
+        ("POST", "/modules/m/invoke", echo, 200),
+        ("POST", "/modules/m/describe", {}, 200),
+        ("POST", "/api/v1/reload", b"{", 400),
+        ("POST", "/logout", {}, 200),
+        ("POST", "/mcp", hello, 400),
+    ]
+    async with asking(tmp_path) as client:
+        for method, path, body, status in asked:
+            reply = await client.ask(method, path, body)
+            assert (reply.status, reply.body[-2:]) == (status, b"}\n"), path
+            assert reply.headers["content-length"] == str(len(reply.body))
+            if method == "GET" and "status" not in path:  # whose figures vary
+                head = await client.ask("HEAD", path)
+                assert head.headers["content-length"] == reply.headers["content-length"]
+                assert head.body == b""
+        away = await client.ask("OPTIONS", "/api/v1/health")
+        assert (away.status, away.body) == (204, b"")
+
+
 async def test_tools_and_agents_are_modules_of_that_kind(tmp_path: Path) -> None:
     tool, agent = actor(tmp_path, name="t"), actor(tmp_path, "kind=agent", name="a", kind="agent")
     async with asking(tmp_path, tool, agent) as client:

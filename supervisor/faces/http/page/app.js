@@ -21,7 +21,7 @@
 
    Make elements by dom.js only (`el`, `said` for whatever a module said), ask by api.js. */
 
-import { ask } from "./api.js";
+import { ask, request } from "./api.js";
 import { el, fill, notice, printable, set, write } from "./dom.js";
 import { Figures } from "./figures.js";
 import { Live } from "./live.js";
@@ -152,18 +152,30 @@ function loggedOut() {
   leave();
   title("Log in");
   figures.stop();
-  fill(
-    main,
-    el(
-      "section",
-      { class: "view login" },
-      el("h1", {}, "You are not logged in"),
-      el("p", {}, "Type this in a terminal of the machine that the daemon runs on:"),
-      el("pre", {}, "stdiod page"),
-      el("p", {}, "It opens this page, logged in."),
-      el("button", { type: "button", on: { click: () => location.reload() } }, "Try again"),
-    ),
-  );
+  const shown = [
+    el("h1", {}, "You are not logged in"),
+    el("p", {}, "Type this in a terminal of the machine that the daemon runs on:"),
+    el("pre", {}, "stdiod page"),
+    el("p", {}, "It opens this page, logged in."),
+    tokenForm(),
+    el("button", { type: "button", on: { click: () => location.reload() } }, "Try again"),
+  ];
+  fill(main, el("section", { class: "view login" }, shown));
+}
+
+/** Takes a token where nobody on the way can read it, or says why not. */
+function tokenForm() {
+  if (!isSecureContext)
+    return el("p", {}, "A token is taken over https or at localhost only: others could read it here.");
+  const input = el("input", { type: "password", autocomplete: "off", required: true });
+  const outcome = el("div");
+  const submit = (event) => {
+    event.preventDefault();
+    request("POST", "login", { body: { token: input.value.trim() } })
+      .then(() => location.reload(), (error) => fill(outcome, notice(error.message)));
+  };
+  const label = el("label", {}, "Or a token, of ", el("code", {}, "stdiod token new"), ": ", input);
+  return el("form", { on: { submit } }, label, " ", el("button", {}, "Log in"), outcome);
 }
 
 const LINK_WORDS = {

@@ -35,7 +35,7 @@ const WIDTH = 60;
 const HEIGHT = 20;
 
 /** A line of the last values, the newest at the right end; what is not known is a gap.
-    `show(values)` of the element draws it. It says nothing to a screen reader: the figure beside
+    `show(values)` of the element draws it, and hides it if all are 0 or unknown. It says nothing to a screen reader: the figure beside
     it does. */
 export function sparkline(length) {
   const area = svg("path", { class: "area" });
@@ -58,6 +58,7 @@ export function sparkline(length) {
     if (values === drawn) return;
     drawn = values;
     const [stroke, below] = outline(values, length);
+    set(made, "hidden", !stroke || !values.some(Boolean));
     set(line, "d", stroke);
     set(area, "d", below);
   };
@@ -67,8 +68,9 @@ export function sparkline(length) {
 function outline(values, length) {
   const known = values.filter((one) => one !== null);
   const highest = Math.max(...known, Number.MIN_VALUE);
-  const step = WIDTH / (length - 1);
-  const first = length - values.length;
+  const span = Math.min(length, Math.max(values.length, 10)); // a few values fill it, too
+  const step = WIDTH / (span - 1);
+  const first = span - values.length;
   let stroke = "";
   let below = "";
   let run = [];

@@ -42,7 +42,8 @@ export function note(module) {
 }
 
 function noteOfState(module) {
-  const died = module.last_exit?.reason === "stopped" ? null : module.last_exit;
+  const isOld = module.state === "ready" && Date.now() / 1000 - module.last_exit?.ts >= 3600;
+  const died = isOld || module.last_exit?.reason === "stopped" ? null : module.last_exit;
   const cause = died === null ? "" : causeOf(died);
   switch (module.state) {
     case "down":

@@ -50,10 +50,11 @@ export function actions(name, page) {
   function show(now) {
     module = now;
     if (module === null) return;
+    const none = !may || busy || module.state === "disabled";
     const running = HAS_PROCESS.has(module.state);
-    buttons.start.disabled = !may || busy || running;
-    buttons.restart.disabled = !may || busy || module.state === "down";
-    buttons.stop.disabled = !may || busy || (module.state === "down" && module.wanted === "down");
+    buttons.start.disabled = none || running;
+    buttons.restart.disabled = none || module.state === "down";
+    buttons.stop.disabled = none || (module.state === "down" && module.wanted === "down");
   }
 
   const element = el(
