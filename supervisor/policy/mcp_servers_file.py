@@ -362,39 +362,43 @@ def _path(one: _Server, path: str, folder: str) -> str:
 
 
 def _is_secret(name: str, value: str) -> bool:
-    variables = _VARIABLE.findall(value)
-    if _SECRET_VALUE.search(_VARIABLE.sub(r"\2", value)):
+    if _SECRET_VALUE.search(_VARIABLE.sub("", value)) or _secret_default(value):
         return True
-    if variables:
-        return any(default and _SECRET_NAME.search(f"{name} {of}") for of, default in variables)
-    return value.lower() not in {"", "true", "false"} and bool(_SECRET_NAME.search(name))
+    plain = value.lower() in {"", "true", "false"} or _VARIABLE.search(value)
+    return not plain and bool(_SECRET_NAME.search(name))
+
+
+def _secret_default(value: str) -> bool:
+    return any(_SECRET_VALUE.search(default) for _, default in _VARIABLE.findall(value))
 
 
 def _hidden(one: _Server, name: str, value: str, *steps: str | int) -> str:
-    """Put a secret into the env file; return the name that it has there."""
-    if _VARIABLE.search(value):
-        words = "holds a secret beside a variable, or as its default: give it in one variable"
+    """Put a secret into the env file, without the variables in it; return what it is without it."""
+    if _secret_default(value):
+        words = "holds a secret as the default of a variable: set the variable, without a default"
         raise one.left_out(words, *steps)
-    free = {key for key in one.secrets if one.secrets[key] == value}
     wanted = name if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) else _variable(name)
-    taken = {*one.env, *one.secrets} - free
-    variable = next(one for one in _numbered(wanted, "_") if one not in taken)
-    one.secrets[variable] = value
-    words = f"looks like a secret: it is {variable} in {one.name}.env, not in the descriptor"
+    pieces = re.split(r"(\$\{[^}]*\})", value)
+    variables = []
+    for at in (at for at in range(0, len(pieces), 2) if re.search(r"\w", pieces[at])):
+        taken = {*one.env, *(key for key in one.secrets if one.secrets[key] != pieces[at])}
+        variables.append(next(one for one in _numbered(wanted, "_") if one not in taken))
+        one.secrets[variables[-1]] = pieces[at]
+        pieces[at] = f"${{{variables[-1]}}}"
+    named = " and ".join(variables)
+    words = f"looks like a secret: it is {named} in {one.name}.env, not in the descriptor"
     one.say(words, *steps)
-    return variable
+    return "".join(pieces)
 
 
 def _set(one: _Server, name: str, value: str, *steps: str | int) -> None:
     one.env.pop(name, None)
     if value == f"${{{name}}}":
         one.pass_env.append(name)
-    elif _is_secret(name, value):
-        variable = _hidden(one, name, value, *steps)
-        if variable != name:
-            one.env[name] = f"${{{variable}}}"
-    else:
-        one.env[name] = value
+        return
+    text = _hidden(one, name, value, *steps) if _is_secret(name, value) else value
+    if text != f"${{{name}}}":
+        one.env[name] = text
 
 
 def _set_variables(one: _Server) -> None:
@@ -551,6 +555,6 @@ def _without_secrets(one: _Server, words: list[str]) -> list[str]:
         if _is_secret(label, value):
             label = label or ("URL" if "://" in value else "ARG")
             name = f"{_variable(one.name)}_{_variable(label)}"
-            value = f"${{{_hidden(one, name, value, 'args')}}}"
+            value = _hidden(one, name, value, "args")
         found.append(f"{head}{value}")
     return found

@@ -152,6 +152,12 @@ def test_a_command_is_the_same_program_wherever_the_daemon_runs(
         ("AUTHOR", "ada", "env", {"AUTHOR": "ada"}),
         ("HEADER", "Bearer ${T}", "env", {"HEADER": "Bearer ${T}"}),
         ("KEY-1", "abc", "env", {"KEY-1": "${KEY_1}"}),
+        ("API_KEY", "${API_KEY:-dev}", "env", {"API_KEY": "${API_KEY:-dev}"}),
+        ("MAX_TOKENS", "${MAX_TOKENS:-4096}", "env", {"MAX_TOKENS": "${MAX_TOKENS:-4096}"}),
+        ("A", "redis://:${PASSWORD:-dev}@db", "env", {"A": "redis://:${PASSWORD:-dev}@db"}),
+        ("A", "x://u:abc@${H:-db}", "env", {"A": "${A}${H:-db}"}),
+        ("A", "x://u:abc@${H:-db}/${D}/x", "env", {"A": "${A}${H:-db}/${D}${A_2}"}),
+        ("A", "x://${U}:abc@db", "env", {"A": "${A}${U}${A_2}"}),
     ],
 )
 def test_a_variable_stays_one(name: str, value: Any, field: str, kept: Any) -> None:
@@ -221,6 +227,9 @@ def test_a_secret_goes_to_the_env_file(name: str, value: str) -> None:
         (["--author", "abc"], ["--author", "abc"], None),
         (["--token", "--verbose"], ["--token", "--verbose"], None),
         (["--token", "${T}"], ["--token", "${T}"], None),
+        (["--token", "${T:-none}"], ["--token", "${T:-none}"], None),
+        (["--key=${K:-dev}", "K_KEY=${K:-dev}"], ["--key=${K:-dev}", "K_KEY=${K:-dev}"], None),
+        (["--dsn", "x://u:abc@${H:-db}"], ["--dsn", "${S_DSN}${H:-db}"], "x://u:abc@"),
     ],
 )
 def test_a_secret_among_the_arguments_becomes_a_variable(
@@ -268,6 +277,11 @@ def test_two_secrets_of_one_name_and_a_variable_that_has_it_keep_apart() -> None
         ),
         (
             {"url": "https://x", "headers": {"Authorization": "Bearer ${env:T}"}},
+            ["https://x", "--enable-proxy", "--header", "Authorization:$${S_AUTHORIZATION}"],
+            {},
+        ),
+        (
+            {"url": "https://x", "headers": {"Authorization": "Bearer ${T:-public}"}},
             ["https://x", "--enable-proxy", "--header", "Authorization:$${S_AUTHORIZATION}"],
             {},
         ),
@@ -352,7 +366,7 @@ def test_a_container_is_held_by_its_id_and_has_no_terminal(
         ({"command": "x", "args": ["${X:-${Y}}"]}, "/args/0: has a variable whose default"),
         ({"command": "x", "env": {"A": "${X:-${Y}}"}}, "/env/A: has a variable whose default"),
         ({"command": "x", "args": ["${command:a}"]}, '/args/0: has "${command...}", which'),
-        ({"command": "x", "args": ["${T:-sk-abc}"]}, "/args: holds a secret beside a variable"),
+        ({"command": "x", "args": ["${T:-sk-abc}"]}, "/args: holds a secret as the default"),
         ({"command": "x", "args": ["a\0b"]}, "/args/0: holds a NUL"),
         ({"command": "stdiod", "args": ["mcp"]}, ": is not a server to import: it is stdiod"),
     ],
