@@ -425,20 +425,19 @@ def _command(one: _Server, cwd: str) -> list[str]:
         raise one.left_out(f"is {kind(given)}, must be the name of a program", "command")
     if not isinstance(args, list) or any(isinstance(word, dict | list | None) for word in args):
         raise one.left_out("must be an array of strings", "args")
-    path = _text(one, given, "command")
-    first = [path]
-    if re.search(r"\s", given) and not one.around.exists(_path(one, path, cwd)):
-        if _SHELL.search(given):
-            raise one.left_out('is a line for a shell: write "sh", with args "-c", LINE', "command")
-        try:
-            first = [_text(one, word, "command") for word in shlex.split(given)]
-        except ValueError as error:
-            raise one.left_out(f"cannot be split into words: {error}", "command") from None
-        one.say("is split at its blanks into program and arguments", "command")
-    program, *words = first
+    program, *words = _line(one, given, cwd)
     for index, word in enumerate(args):
         text = word if isinstance(word, str) else json.dumps(word)
         words.append(_text(one, text, "args", index))
+    while re.match(r"[A-Za-z_]\w*=", program):  # as a shell has it: A=b program
+        if not words:
+            raise one.left_out("names no program", "command")
+        name, _, value = program.partition("=")
+        _set(one, name, value, "command")
+        one.say(f"sets {name}, which is carried over as a variable", "command")
+        program, *words = words
+    if "/" not in program and _SECRET_VALUE.search(program):
+        raise one.left_out("looks like a secret, not like a program", "command")
     name = posixpath.basename(program)
     if name == "stdiod" and words[:1] == ["mcp"]:
         raise one.left_out(f"{_NO_SERVER}: it is stdiod itself")
@@ -447,6 +446,21 @@ def _command(one: _Server, cwd: str) -> list[str]:
     home = str(one.around.home)
     words = [_TILDE.sub(lambda found: found[1] + home, word) for word in words]
     return [program, *(_container(one, words) if name in {"docker", "podman"} else words)]
+
+
+def _line(one: _Server, given: str, cwd: str) -> list[str]:
+    """Return the words of a `command`, one of which is the whole if there is such a file."""
+    path = _text(one, given, "command")
+    if not re.search(r"\s", given) or one.around.exists(_path(one, path, cwd)):
+        return [path]
+    if _SHELL.search(given):
+        raise one.left_out('is a line for a shell: write "sh", with args "-c", LINE', "command")
+    try:
+        words = [_text(one, word, "command") for word in shlex.split(given)]
+    except ValueError as error:
+        raise one.left_out(f"cannot be split into words: {error}", "command") from None
+    one.say("is split at its blanks into program and arguments", "command")
+    return words
 
 
 def _bridge(one: _Server, url: Any, said: str) -> list[str]:

@@ -105,6 +105,7 @@ def test_a_dry_run_writes_nothing_and_tells_what_cannot_start(run: Run, tmp_path
         ({"command": "true", "env": {"A": "${input:not-set-anywhere}"}}, "needs NOT_SET_ANYWHERE"),
         ({"command": "true", "cwd": "missing"}, "missing is not there"),
         ({"command": sys.executable, "args": ["missing.py"]}, "missing.py, which is not there"),
+        ({"command": sys.executable, "args": ["ghp_a"]}, "told to run ${BAD_ARG}, which is not"),
         ({"command": "true", "envFile": "/dev/zero"}, "/dev/zero is not a regular file"),
         ({"command": "true", "envFile": "fifo"}, "fifo is not a regular file"),
         ({"command": "true", "envFile": "."}, "Is a directory"),

@@ -241,6 +241,25 @@ def test_a_secret_among_the_arguments_becomes_a_variable(
     assert list(found.secrets.values()) == ([secret] if secret else [])
 
 
+@pytest.mark.parametrize(
+    ("command", "args", "env", "secrets"),
+    [
+        ("A_TOKEN=ghp_abc x y", [], {}, {"A_TOKEN": "ghp_abc"}),
+        ("A_TOKEN=ghp_abc", ["x", "y"], {}, {"A_TOKEN": "ghp_abc"}),
+        ("A=1 B='2 3' x y", [], {"A": "1", "B": "2 3"}, {}),
+        ("A=${B:-1} KEY='a b' x", ["y"], {"A": "${B:-1}"}, {"KEY": "a b"}),
+    ],
+)
+def test_variables_before_a_program_are_its_environment(
+    command: str, args: list[str], env: dict[str, str], secrets: dict[str, str]
+) -> None:
+    found = one({"command": command, "args": args})
+    assert found.descriptor is not None
+    assert found.descriptor["transport"]["command"] == ["x", "y"]
+    assert found.descriptor["transport"].get("env", {}) == env
+    assert found.secrets == secrets
+
+
 def test_two_secrets_of_one_name_and_a_variable_that_has_it_keep_apart() -> None:
     found = one({"command": "x", "args": ["--key=abc", "--key=def"], "env": {"S_KEY": "${A}"}})
     assert found.secrets == {"S_KEY_2": "abc", "S_KEY_3": "def"}
@@ -355,6 +374,8 @@ def test_a_container_is_held_by_its_id_and_has_no_terminal(
         ({"url": "https://x", "headers": {"A": "b\nc"}}, "/headers/A: is not a header of one line"),
         ({}, "/command: is null, must be the name of a program"),
         ({"command": []}, "/command: is null"),
+        ({"command": "ghp_abc", "args": ["x"]}, "/command: looks like a secret, not like"),
+        ({"command": "TOKEN=abc"}, "/command: names no program"),
         ({"command": "a && b"}, "/command: is a line for a shell"),
         ({"command": "a 'b"}, "/command: cannot be split into words"),
         ({"command": "x", "args": "y"}, "/args: must be an array"),
