@@ -45,7 +45,7 @@ _ALIASES = (
 
 _CARRIED = frozenset(_ALIASES.values()) | {
     *("args", "name", "disabled", "enabled", "source", "env_vars"),
-    *("bearer_token_env_var", "startup_timeout_sec", "startup_timeout_ms"),
+    *("bearer_token_env_var", "env_http_headers", "startup_timeout_sec", "startup_timeout_ms"),
 }
 _REMOTE = frozenset({"http", "streamablehttp", "sse", "remote"})
 
@@ -58,8 +58,6 @@ _INPUT = re.compile(r"\$\{input:([^}]*)\}")
 _NOT_IN_NAMES = re.compile(r"[/\x00-\x1f\x7f-\x9f]")
 _TILDE = re.compile(r"^((?:--?[\w-]+=)?)~(?=/|$)")
 _SHELL = re.compile(r"[|;<>&`]|\$\(")
-_OPTION = re.compile(r"(?:(-(?!----)[^=\s]*)(=|$))?(.*)", re.DOTALL)
-_LABELLED = re.compile(r"([A-Za-z][\w-]*)(?:=|:\s*)(?=\S)")
 _SECRET_NAME = re.compile(
     r"TOKEN|SECRET|PASS(?!IVE)|PWD|CRED|AUTH(?!OR(?!I[ZS]))|BEARER|COOKIE|SESSION|PRIVATE|_PAT$|DSN"
     r"|(?<!MON)(?<!HOT)KEY(?!WORD|BOARD|CLOAK)|CONNECTION_?STRING|DATABASE_URL|WEBHOOK",
@@ -85,8 +83,7 @@ _RUN_FLAGS = {
 }
 """Options of `docker run` and `podman run` without a value; all others have one."""
 
-_CIDFILE = "STDIOD_CIDFILE"
-_HELD = ("--init", "--rm", "--cidfile", f"${{{_CIDFILE}}}")
+_HELD = ("--init", "--rm", "--cidfile", "${STDIOD_CIDFILE}")
 
 
 class Surroundings(msgspec.Struct, frozen=True):
@@ -108,17 +105,13 @@ class Servers(msgspec.Struct, frozen=True):
 
 
 class Imported(msgspec.Struct, frozen=True):
-    """One server: its descriptor, or None if it cannot be one, and what is to be said of it.
-
-    `secrets` are the variables of its env file, `needs` those that somebody else has to set.
-    """
+    """One server: its descriptor, if it can be one, remarks, and what is in its env file."""
 
     name: str
     descriptor: dict[str, Any] | None
     remarks: tuple[Problem, ...] = ()
     enabled: bool = True
     secrets: Mapping[str, str] = {}
-    needs: tuple[str, ...] = ()
 
 
 class _LeftOutError(Exception):
@@ -210,9 +203,10 @@ def _strings(value: Any) -> frozenset[str]:
 def imported(places: Collection[Servers], around: Surroundings) -> Iterator[Imported]:
     """Yield what each server of a file comes to."""
     taken: set[str] = set()
+    exact = {given for place in places for given in place.by_name if _free_name(given, ()) == given}
     for place in places:
         for given, server in place.by_name.items():
-            name = _free_name(given, taken)
+            name = given if given in exact - taken else _free_name(given, taken | exact)
             one = _Server(name, step(place.at, given), server, place, around)
             taken.add(name)
             if name != given:
@@ -256,16 +250,10 @@ def _imported(one: _Server, given: str, *, enabled: bool) -> Imported:
     if not one.server.keys() & {"command", "url"} and one.client in {"zed", "opencode"}:
         raise one.left_out(f"{_NO_SERVER}: it has no command and no address of its own")
     transport = _transport(one)
-    env_files = transport.get("env_file", [])
-    needs = [name for name in transport.get("pass_env", ()) if not name.endswith("?")]
-    for text in (*transport["command"], transport.get("cwd", ""), *one.env.values(), *env_files):
-        variables = _VARIABLE.finditer(text.replace("$${", ""))
-        needs += [variable[1] for variable in variables if variable[2] is None]
-    outside = tuple(name for name in dict.fromkeys(needs) if name not in {*one.secrets, _CIDFILE})
     for field in sorted(one.server.keys() - _CARRIED):
         words = "; all its tools can be called" if "tools" in field.lower() else ""
         one.say(f"is not carried over{words}", field)
-    timeouts = _timeouts(one)
+    timeouts = _timeouts(one, transport["command"])
     descriptor = {
         "name": one.name,
         "kind": "tool",
@@ -274,7 +262,7 @@ def _imported(one: _Server, given: str, *, enabled: bool) -> Imported:
         "transport": transport,
         **({"supervision": {"timeouts": timeouts}} if timeouts else {}),
     }
-    return Imported(one.name, descriptor, tuple(one.remarks), enabled, one.secrets, outside)
+    return Imported(one.name, descriptor, tuple(one.remarks), enabled, one.secrets)
 
 
 def _transport(one: _Server) -> dict[str, Any]:
@@ -289,6 +277,8 @@ def _transport(one: _Server) -> dict[str, Any]:
         cwd = one.server.get("cwd") or one.folder
         if not isinstance(cwd, str):
             raise one.left_out(f"is {kind(cwd)}, must be the path of a folder", "cwd")
+        if "url" in one.server:
+            one.say("is not carried over: the server has a command", "url")
         transport["cwd"] = _path(one, _text(one, cwd, "cwd"), one.folder)
         command = _command(one, transport["cwd"])
     transport["command"] = _without_secrets(one, command)
@@ -305,7 +295,7 @@ def _transport(one: _Server) -> dict[str, Any]:
     return transport | {field: value for field, value in more.items() if value}
 
 
-def _timeouts(one: _Server) -> dict[str, float]:
+def _timeouts(one: _Server, command: list[str]) -> dict[str, float]:
     """Return what the timeouts of a server come to, by the unit of its client."""
     unit = {"zed": 1.0, "codex": 1.0, "opencode": 0.001}.get(one.client)
     factors = {"timeout": unit, "startup_timeout_ms": 0.001, "startup_timeout_sec": 1.0}
@@ -318,7 +308,7 @@ def _timeouts(one: _Server) -> dict[str, float]:
         elif given:
             used = factor or (1.0 if given <= MOST_SECONDS else 0.001)
             # Ten seconds of Codex would end the first download of a program.
-            least = FETCH_S if name == "start_s" else 0
+            least = FETCH_S if name == "start_s" and fetches(command) else 0
             found[name] = max(round(given * used, 3), least)
             words = "seconds" if used == 1.0 else "milliseconds"
             one.say(f"is taken for {words}: {name} is {found[name]:g}", field)
@@ -436,8 +426,6 @@ def _command(one: _Server, cwd: str) -> list[str]:
         _set(one, name, value, "command")
         one.say(f"sets {name}, which is carried over as a variable", "command")
         program, *words = words
-    if "/" not in program and _SECRET_VALUE.search(program):
-        raise one.left_out("looks like a secret, not like a program", "command")
     name = posixpath.basename(program)
     if name == "stdiod" and words[:1] == ["mcp"]:
         raise one.left_out(f"{_NO_SERVER}: it is stdiod itself")
@@ -445,7 +433,11 @@ def _command(one: _Server, cwd: str) -> list[str]:
         program = _path(one, program, cwd)
     home = str(one.around.home)
     words = [_TILDE.sub(lambda found: found[1] + home, word) for word in words]
-    return [program, *(_container(one, words) if name in {"docker", "podman"} else words)]
+    if name in {"docker", "podman"}:
+        words = _container(one, words)
+    elif re.search(r"(?<![\w-])(docker|podman)\s(.*\s)?run\b", " ".join((program, *words))):
+        one.say("runs a container, which may be left over when it ends", "command")
+    return [program, *words]
 
 
 def _line(one: _Server, given: str, cwd: str) -> list[str]:
@@ -470,11 +462,13 @@ def _bridge(one: _Server, url: Any, said: str) -> list[str]:
     if not address and not url.startswith("${"):
         raise one.left_out("must be an address such as https://example.com/mcp", "url")
     scheme, login, host = address.groups() if address else ("", None, "")
-    headers = one.server.get("headers") or {}
-    if not isinstance(headers, dict):
-        raise one.left_out(f"is {kind(headers)}, must be an object", "headers")
+    headers, by_name = (one.server.get(of) or {} for of in ("headers", "env_http_headers"))
+    for field, value in {"headers": headers, "env_http_headers": by_name}.items():
+        if not isinstance(value, dict):
+            raise one.left_out(f"is {kind(value)}, must be an object", field)
     token = one.server.get("bearer_token_env_var")
-    headers = {**headers, **({"Authorization": f"Bearer ${{{token}}}"} if token else {})}
+    headers = headers | {header: f"${{{name}}}" for header, name in by_name.items()}
+    headers |= {"Authorization": f"Bearer ${{{token}}}"} if token else {}
     if address and login is not None:
         # fetch() takes no address with a password, and mcp-remote would log it.
         user, _, password = login.partition(":")
@@ -552,23 +546,26 @@ def _run_options(words: list[str]) -> tuple[list[tuple[str, str | None]], list[s
 
 
 def _without_secrets(one: _Server, words: list[str]) -> list[str]:
-    """Return a command with variables in the places of its secrets."""
-    found, before = words[:1], ""
-    for word in words[1:]:
-        option, equals, value = _OPTION.findall(word)[0]
-        if option and not equals:
-            before = option
-            found.append(word)
-            continue
-        label, head = (option, f"{option}=") if equals else (before, "")
+    """Return a command with variables in the places of its secrets; raises `_LeftOutError`."""
+    program, *words = words
+    if "/" not in program and _SECRET_VALUE.search(program):
+        raise one.left_out("looks like a secret, not like a program", "command")
+    found, before = [program], ""
+    for word in words:
+        label, head, value = before, "", word
         before = ""
-        inner = _LABELLED.match(value)  # NAME=value, `Authorization: value`
+        if option := re.match(r"-(?!----)[^=\s]*(?:=|\Z)", word):  # but no -----BEGIN
+            label, head, value = option[0], option[0], word[option.end() :]
+            if not label.endswith("="):
+                before = label
+                found.append(word)
+                continue
+        inner = re.match(r"([A-Za-z][\w-]*)(?:=|:\s*)(?=\S)", value)  # NAME=value, Header: value
         if inner and _SECRET_NAME.search(inner[1]):
             label, head, value = inner[1], head + inner[0], value[inner.end() :]
-        label = label.strip("-").replace("-", "_")
+        label = re.sub(r"\W+", "_", label).strip("_")
         if _is_secret(label, value):
             label = label or ("URL" if "://" in value else "ARG")
-            name = f"{_variable(one.name)}_{_variable(label)}"
-            value = _hidden(one, name, value, "args")
+            value = _hidden(one, f"{_variable(one.name)}_{_variable(label)}", value, "args")
         found.append(f"{head}{value}")
     return found
