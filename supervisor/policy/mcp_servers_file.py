@@ -211,19 +211,14 @@ def imported(places: Collection[Servers], around: Surroundings) -> Iterator[Impo
             taken.add(name)
             if name != given:
                 one.say(f"is called {quoted(name)} here")
+            own = server if isinstance(server, dict) else {}
+            flags = [str(own.get(flag)).lower() for flag in ("disabled", "enabled")]
+            enabled = given not in place.off and flags[0] != "true" and flags[1] != "false"
             try:
-                enabled = given not in place.off and not (
-                    isinstance(server, dict) and _is_off(server)
-                )
                 yield _imported(one, given, enabled=enabled)
             except _LeftOutError as error:
                 enabled = enabled and not error.args[0].message.startswith(_NO_SERVER)
                 yield Imported(name, None, (*one.remarks, error.args[0]), enabled)
-
-
-def _is_off(server: Any) -> bool:
-    flags = ("disabled", "true"), ("enabled", "false")
-    return any(str(server.get(flag)).lower() == off for flag, off in flags)
 
 
 _NO_SERVER = "is not a server to import"
@@ -290,8 +285,7 @@ def _transport(one: _Server) -> dict[str, Any]:
     elif env_file is not None:
         one.say("must be the path of a file, and is not carried over", "envFile")
     env_files += [f"{one.name}.env"] if one.secrets else []
-    passed = list(dict.fromkeys(one.pass_env))
-    more = {"env": one.env, "env_file": env_files, "pass_env": passed}
+    more = {"env": one.env, "env_file": env_files, "pass_env": [*dict.fromkeys(one.pass_env)]}
     return transport | {field: value for field, value in more.items() if value}
 
 
@@ -307,9 +301,9 @@ def _timeouts(one: _Server, command: list[str]) -> dict[str, float]:
             one.say("is no number above 0, and is not carried over", field)
         elif given:
             used = factor or (1.0 if given <= MOST_SECONDS else 0.001)
-            # Ten seconds of Codex would end the first download of a program.
-            least = FETCH_S if name == "start_s" and fetches(command) else 0
-            found[name] = max(round(given * used, 3), least)
+            found[name] = round(given * used, 3)
+            if name == "start_s" and fetches(command):  # 10 s of Codex are no download
+                found[name] = max(found[name], FETCH_S)
             words = "seconds" if used == 1.0 else "milliseconds"
             one.say(f"is taken for {words}: {name} is {found[name]:g}", field)
     return found
@@ -352,19 +346,16 @@ def _path(one: _Server, path: str, folder: str) -> str:
 
 
 def _is_secret(name: str, value: str) -> bool:
-    if _SECRET_VALUE.search(_VARIABLE.sub("", value)) or _secret_default(value):
+    defaults = [default for _, default in _VARIABLE.findall(value)]
+    if any(map(_SECRET_VALUE.search, (_VARIABLE.sub("", value), *defaults))):
         return True
-    plain = value.lower() in {"", "true", "false"} or _VARIABLE.search(value)
+    plain = defaults or value.lower() in {"", "true", "false"}
     return not plain and bool(_SECRET_NAME.search(name))
-
-
-def _secret_default(value: str) -> bool:
-    return any(_SECRET_VALUE.search(default) for _, default in _VARIABLE.findall(value))
 
 
 def _hidden(one: _Server, name: str, value: str, *steps: str | int) -> str:
     """Put a secret into the env file, without the variables in it; return what it is without it."""
-    if _secret_default(value):
+    if any(_SECRET_VALUE.search(default) for _, default in _VARIABLE.findall(value)):
         words = "holds a secret as the default of a variable: set the variable, without a default"
         raise one.left_out(words, *steps)
     wanted = name if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) else _variable(name)
@@ -376,18 +367,16 @@ def _hidden(one: _Server, name: str, value: str, *steps: str | int) -> str:
         one.secrets[variables[-1]] = pieces[at]
         pieces[at] = f"${{{variables[-1]}}}"
     named = " and ".join(variables)
-    words = f"looks like a secret: it is {named} in {one.name}.env, not in the descriptor"
-    one.say(words, *steps)
+    one.say(f"looks like a secret: it is {named} in {one.name}.env, not in the descriptor", *steps)
     return "".join(pieces)
 
 
 def _set(one: _Server, name: str, value: str, *steps: str | int) -> None:
     one.env.pop(name, None)
+    text = _hidden(one, name, value, *steps) if _is_secret(name, value) else value
     if value == f"${{{name}}}":
         one.pass_env.append(name)
-        return
-    text = _hidden(one, name, value, *steps) if _is_secret(name, value) else value
-    if text != f"${{{name}}}":
+    elif text != f"${{{name}}}":
         one.env[name] = text
 
 
@@ -400,8 +389,7 @@ def _set_variables(one: _Server) -> None:
             continue
         if not name or "=" in name or "\0" in name or isinstance(given, dict | list):
             raise one.left_out("is no variable with a value", "env", name)
-        value = given if isinstance(given, str) else json.dumps(given)
-        text = _text(one, value, "env", name)
+        text = _text(one, given if isinstance(given, str) else json.dumps(given), "env", name)
         if name == "PATH" and one.client == "vscode" and "${PATH}" not in text:
             text = f"${{PATH}}:{text}"  # VS Code appends it
         _set(one, name, text, "env", name)
@@ -417,8 +405,7 @@ def _command(one: _Server, cwd: str) -> list[str]:
         raise one.left_out("must be an array of strings", "args")
     program, *words = _line(one, given, cwd)
     for index, word in enumerate(args):
-        text = word if isinstance(word, str) else json.dumps(word)
-        words.append(_text(one, text, "args", index))
+        words.append(_text(one, word if isinstance(word, str) else json.dumps(word), "args", index))
     while re.match(r"[A-Za-z_]\w*=", program):  # as a shell has it: A=b program
         if not words:
             raise one.left_out("names no program", "command")
@@ -431,8 +418,7 @@ def _command(one: _Server, cwd: str) -> list[str]:
         raise one.left_out(f"{_NO_SERVER}: it is stdiod itself")
     if "/" in program or program.startswith("~"):
         program = _path(one, program, cwd)
-    home = str(one.around.home)
-    words = [_TILDE.sub(lambda found: found[1] + home, word) for word in words]
+    words = [_TILDE.sub(lambda found: f"{found[1]}{one.around.home}", word) for word in words]
     if name in {"docker", "podman"}:
         words = _container(one, words)
     elif re.search(r"(?<![\w-])(docker|podman)\s(.*\s)?run\b", " ".join((program, *words))):
@@ -552,8 +538,7 @@ def _without_secrets(one: _Server, words: list[str]) -> list[str]:
         raise one.left_out("looks like a secret, not like a program", "command")
     found, before = [program], ""
     for word in words:
-        label, head, value = before, "", word
-        before = ""
+        label, before, head, value = before, "", "", word
         if option := re.match(r"-(?!----)[^=\s]*(?:=|\Z)", word):  # but no -----BEGIN
             label, head, value = option[0], option[0], word[option.end() :]
             if not label.endswith("="):

@@ -167,10 +167,9 @@ def _problems(path: Path) -> list[str]:
     try:
         [checked] = check([path]).descriptors
     except OSError as error:  # an argument is longer than a name of a file can be
-        return [f"{path}: {error.strerror}: {one_line(str(error.filename))[:80]}..."]
+        return [f"{path}: /transport/command: {error.strerror}"]
     descriptor = None if checked.problems else read_descriptor(path)
     if descriptor is None or not descriptor.enabled:
         return [f"{path}: {problem}" for problem in checked.problems]
-    _, given = resolved(descriptor, os.environ, descriptor.name)
-    unset = unset_variables(descriptor.transport, given)
+    unset = unset_variables(descriptor.transport, resolved(descriptor, os.environ, path.stem)[1])
     return [f"needs {name}, which is not set: set it where the daemon is started" for name in unset]

@@ -113,8 +113,7 @@ def _script_obstacle(
         return None  # a shell looks there too
     endings = _NODE_ENDINGS if interpreter.startswith("node") else ("",)
     if not any(Path(f"{script}{ending}").exists() for ending in endings):
-        # A variable may hold a secret.
-        shown = script if written[1] == words[0] else written[1]
+        shown = script if written[1] == words[0] else written[1]  # a variable may hold a secret
         words_ = f"{interpreter} is told to run {shown}, which is not there"
         return Obstacle(words_, hint, str(script))
     if is_shell and script.is_file():
