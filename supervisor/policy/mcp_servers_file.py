@@ -266,14 +266,16 @@ def _transport(one: _Server) -> dict[str, Any]:
     said = re.sub("[-_]", "", str(one.server.get("type") or "").lower())
     if said not in {"", "stdio", "local", *_REMOTE}:
         raise one.left_out(f"is {quoted(said)}, which stdiod has no bridge for", "type")
-    if "url" in one.server and (said in _REMOTE or "command" not in one.server):
+    bridged = "url" in one.server and (said in _REMOTE or "command" not in one.server)
+    if {"url", "command"} <= one.server.keys():
+        unused, used = ("command", "url") if bridged else ("url", "command")
+        one.say(f"is not carried over: the server has a {used}", unused)
+    if bridged:
         command = _bridge(one, one.server["url"], said)
     else:
         cwd = one.server.get("cwd") or one.folder
         if not isinstance(cwd, str):
             raise one.left_out(f"is {kind(cwd)}, must be the path of a folder", "cwd")
-        if "url" in one.server:
-            one.say("is not carried over: the server has a command", "url")
         transport["cwd"] = _path(one, _text(one, cwd, "cwd"), one.folder)
         command = _command(one, transport["cwd"])
     transport["command"] = _without_secrets(one, command)
@@ -301,9 +303,8 @@ def _timeouts(one: _Server, command: list[str]) -> dict[str, float]:
             one.say("is no number above 0, and is not carried over", field)
         elif given:
             used = factor or (1.0 if given <= MOST_SECONDS else 0.001)
-            found[name] = round(given * used, 3)
-            if name == "start_s" and fetches(command):  # 10 s of Codex are no download
-                found[name] = max(found[name], FETCH_S)
+            least = FETCH_S if name == "start_s" and fetches(command) else 0
+            found[name] = max(round(given * used, 3), least)
             words = "seconds" if used == 1.0 else "milliseconds"
             one.say(f"is taken for {words}: {name} is {found[name]:g}", field)
     return found

@@ -426,6 +426,7 @@ def test_what_cannot_be_carried_over_is_left_out_with_a_word(server: Any, words:
         ),
         ({"command": "docker", "args": ["ps"]}, "/command: is no `run`"),
         ({"command": "python3 x.py"}, "/command: is split at its blanks"),
+        ({"url": "https://x", "type": "http"}, "/command: is not carried over: the server has a"),
         ({"url": "https://x"}, "/url: is not carried over: the server has a command"),
         (
             {"command": "sudo", "args": ["docker", "run", "b"]},

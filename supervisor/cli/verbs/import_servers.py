@@ -137,9 +137,9 @@ def _write(one: Imported, into: Path, *, force: bool, dry_run: bool) -> dict[str
     descriptor = f"{json.dumps(one.descriptor, indent=2, ensure_ascii=False)}\n"
     # The secrets first: a daemon that watches the directory starts what it finds.
     files = [*([(env_path, env, 0o600)] if env else []), (path, descriptor, 0o666)]
-    for file, _, _ in files:
+    for file, _, _ in reversed(files):
         if os.path.lexists(file) and not force:
-            told["remarks"].append(f"{file} is there already (--force replaces it)")
+            told["remarks"] = [f"{file} is there already (--force replaces it)"]
             told["ok"] = path.exists()
             return told
     told["written"] = str(path)
@@ -168,8 +168,7 @@ def _problems(path: Path) -> list[str]:
         [checked] = check([path]).descriptors
     except OSError as error:  # an argument is longer than a name of a file can be
         return [f"{path}: /transport/command: {error.strerror}"]
-    descriptor = None if checked.problems else read_descriptor(path)
-    if descriptor is None or not descriptor.enabled:
+    if checked.problems or not (descriptor := read_descriptor(path)).enabled:
         return [f"{path}: {problem}" for problem in checked.problems]
     unset = unset_variables(descriptor.transport, resolved(descriptor, os.environ, path.stem)[1])
     return [f"needs {name}, which is not set: set it where the daemon is started" for name in unset]
