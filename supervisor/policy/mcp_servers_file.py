@@ -45,7 +45,7 @@ _ALIASES = (
 
 _CARRIED = frozenset(_ALIASES.values()) | {
     *("args", "name", "disabled", "enabled", "source", "env_vars"),
-    *("bearer_token_env_var", "startup_timeout_sec", "startup_timeout_ms"),
+    *("bearer_token_env_var", "env_http_headers", "startup_timeout_sec", "startup_timeout_ms"),
 }
 _REMOTE = frozenset({"http", "streamablehttp", "sse", "remote"})
 
@@ -58,8 +58,6 @@ _INPUT = re.compile(r"\$\{input:([^}]*)\}")
 _NOT_IN_NAMES = re.compile(r"[/\x00-\x1f\x7f-\x9f]")
 _TILDE = re.compile(r"^((?:--?[\w-]+=)?)~(?=/|$)")
 _SHELL = re.compile(r"[|;<>&`]|\$\(")
-_OPTION = re.compile(r"(?:(-(?!----)[^=\s]*)(=|$))?(.*)", re.DOTALL)
-_LABELLED = re.compile(r"([A-Za-z][\w-]*)(?:=|:\s*)(?=\S)")
 _SECRET_NAME = re.compile(
     r"TOKEN|SECRET|PASS(?!IVE)|PWD|CRED|AUTH(?!OR(?!I[ZS]))|BEARER|COOKIE|SESSION|PRIVATE|_PAT$|DSN"
     r"|(?<!MON)(?<!HOT)KEY(?!WORD|BOARD|CLOAK)|CONNECTION_?STRING|DATABASE_URL|WEBHOOK",
@@ -85,8 +83,7 @@ _RUN_FLAGS = {
 }
 """Options of `docker run` and `podman run` without a value; all others have one."""
 
-_CIDFILE = "STDIOD_CIDFILE"
-_HELD = ("--init", "--rm", "--cidfile", f"${{{_CIDFILE}}}")
+_HELD = ("--init", "--rm", "--cidfile", "${STDIOD_CIDFILE}")
 
 
 class Surroundings(msgspec.Struct, frozen=True):
@@ -108,17 +105,13 @@ class Servers(msgspec.Struct, frozen=True):
 
 
 class Imported(msgspec.Struct, frozen=True):
-    """One server: its descriptor, or None if it cannot be one, and what is to be said of it.
-
-    `secrets` are the variables of its env file, `needs` those that somebody else has to set.
-    """
+    """One server: its descriptor, if it can be one, remarks, and what is in its env file."""
 
     name: str
     descriptor: dict[str, Any] | None
     remarks: tuple[Problem, ...] = ()
     enabled: bool = True
     secrets: Mapping[str, str] = {}
-    needs: tuple[str, ...] = ()
 
 
 class _LeftOutError(Exception):
@@ -210,26 +203,22 @@ def _strings(value: Any) -> frozenset[str]:
 def imported(places: Collection[Servers], around: Surroundings) -> Iterator[Imported]:
     """Yield what each server of a file comes to."""
     taken: set[str] = set()
+    exact = {given for place in places for given in place.by_name if _free_name(given, ()) == given}
     for place in places:
         for given, server in place.by_name.items():
-            name = _free_name(given, taken)
+            name = given if given in exact - taken else _free_name(given, taken | exact)
             one = _Server(name, step(place.at, given), server, place, around)
             taken.add(name)
             if name != given:
                 one.say(f"is called {quoted(name)} here")
+            own = server if isinstance(server, dict) else {}
+            flags = [str(own.get(flag)).lower() for flag in ("disabled", "enabled")]
+            enabled = given not in place.off and flags[0] != "true" and flags[1] != "false"
             try:
-                enabled = given not in place.off and not (
-                    isinstance(server, dict) and _is_off(server)
-                )
                 yield _imported(one, given, enabled=enabled)
             except _LeftOutError as error:
                 enabled = enabled and not error.args[0].message.startswith(_NO_SERVER)
                 yield Imported(name, None, (*one.remarks, error.args[0]), enabled)
-
-
-def _is_off(server: Any) -> bool:
-    flags = ("disabled", "true"), ("enabled", "false")
-    return any(str(server.get(flag)).lower() == off for flag, off in flags)
 
 
 _NO_SERVER = "is not a server to import"
@@ -256,16 +245,10 @@ def _imported(one: _Server, given: str, *, enabled: bool) -> Imported:
     if not one.server.keys() & {"command", "url"} and one.client in {"zed", "opencode"}:
         raise one.left_out(f"{_NO_SERVER}: it has no command and no address of its own")
     transport = _transport(one)
-    env_files = transport.get("env_file", [])
-    needs = [name for name in transport.get("pass_env", ()) if not name.endswith("?")]
-    for text in (*transport["command"], transport.get("cwd", ""), *one.env.values(), *env_files):
-        variables = _VARIABLE.finditer(text.replace("$${", ""))
-        needs += [variable[1] for variable in variables if variable[2] is None]
-    outside = tuple(name for name in dict.fromkeys(needs) if name not in {*one.secrets, _CIDFILE})
     for field in sorted(one.server.keys() - _CARRIED):
         words = "; all its tools can be called" if "tools" in field.lower() else ""
         one.say(f"is not carried over{words}", field)
-    timeouts = _timeouts(one)
+    timeouts = _timeouts(one, transport["command"])
     descriptor = {
         "name": one.name,
         "kind": "tool",
@@ -274,7 +257,7 @@ def _imported(one: _Server, given: str, *, enabled: bool) -> Imported:
         "transport": transport,
         **({"supervision": {"timeouts": timeouts}} if timeouts else {}),
     }
-    return Imported(one.name, descriptor, tuple(one.remarks), enabled, one.secrets, outside)
+    return Imported(one.name, descriptor, tuple(one.remarks), enabled, one.secrets)
 
 
 def _transport(one: _Server) -> dict[str, Any]:
@@ -283,7 +266,11 @@ def _transport(one: _Server) -> dict[str, Any]:
     said = re.sub("[-_]", "", str(one.server.get("type") or "").lower())
     if said not in {"", "stdio", "local", *_REMOTE}:
         raise one.left_out(f"is {quoted(said)}, which stdiod has no bridge for", "type")
-    if "url" in one.server and (said in _REMOTE or "command" not in one.server):
+    bridged = "url" in one.server and (said in _REMOTE or "command" not in one.server)
+    if {"url", "command"} <= one.server.keys():
+        unused, used = ("command", "url") if bridged else ("url", "command")
+        one.say(f"is not carried over: the server has a {used}", unused)
+    if bridged:
         command = _bridge(one, one.server["url"], said)
     else:
         cwd = one.server.get("cwd") or one.folder
@@ -300,12 +287,11 @@ def _transport(one: _Server) -> dict[str, Any]:
     elif env_file is not None:
         one.say("must be the path of a file, and is not carried over", "envFile")
     env_files += [f"{one.name}.env"] if one.secrets else []
-    passed = list(dict.fromkeys(one.pass_env))
-    more = {"env": one.env, "env_file": env_files, "pass_env": passed}
+    more = {"env": one.env, "env_file": env_files, "pass_env": [*dict.fromkeys(one.pass_env)]}
     return transport | {field: value for field, value in more.items() if value}
 
 
-def _timeouts(one: _Server) -> dict[str, float]:
+def _timeouts(one: _Server, command: list[str]) -> dict[str, float]:
     """Return what the timeouts of a server come to, by the unit of its client."""
     unit = {"zed": 1.0, "codex": 1.0, "opencode": 0.001}.get(one.client)
     factors = {"timeout": unit, "startup_timeout_ms": 0.001, "startup_timeout_sec": 1.0}
@@ -317,8 +303,7 @@ def _timeouts(one: _Server) -> dict[str, float]:
             one.say("is no number above 0, and is not carried over", field)
         elif given:
             used = factor or (1.0 if given <= MOST_SECONDS else 0.001)
-            # Ten seconds of Codex would end the first download of a program.
-            least = FETCH_S if name == "start_s" else 0
+            least = FETCH_S if name == "start_s" and fetches(command) else 0
             found[name] = max(round(given * used, 3), least)
             words = "seconds" if used == 1.0 else "milliseconds"
             one.say(f"is taken for {words}: {name} is {found[name]:g}", field)
@@ -362,39 +347,38 @@ def _path(one: _Server, path: str, folder: str) -> str:
 
 
 def _is_secret(name: str, value: str) -> bool:
-    variables = _VARIABLE.findall(value)
-    if _SECRET_VALUE.search(_VARIABLE.sub(r"\2", value)):
+    defaults = [default for _, default in _VARIABLE.findall(value)]
+    if any(map(_SECRET_VALUE.search, (_VARIABLE.sub("", value), *defaults))):
         return True
-    if variables:
-        return any(default and _SECRET_NAME.search(f"{name} {of}") for of, default in variables)
-    return value.lower() not in {"", "true", "false"} and bool(_SECRET_NAME.search(name))
+    plain = defaults or value.lower() in {"", "true", "false"}
+    return not plain and bool(_SECRET_NAME.search(name))
 
 
 def _hidden(one: _Server, name: str, value: str, *steps: str | int) -> str:
-    """Put a secret into the env file; return the name that it has there."""
-    if _VARIABLE.search(value):
-        words = "holds a secret beside a variable, or as its default: give it in one variable"
+    """Put a secret into the env file, without the variables in it; return what it is without it."""
+    if any(_SECRET_VALUE.search(default) for _, default in _VARIABLE.findall(value)):
+        words = "holds a secret as the default of a variable: set the variable, without a default"
         raise one.left_out(words, *steps)
-    free = {key for key in one.secrets if one.secrets[key] == value}
     wanted = name if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) else _variable(name)
-    taken = {*one.env, *one.secrets} - free
-    variable = next(one for one in _numbered(wanted, "_") if one not in taken)
-    one.secrets[variable] = value
-    words = f"looks like a secret: it is {variable} in {one.name}.env, not in the descriptor"
-    one.say(words, *steps)
-    return variable
+    pieces = re.split(r"(\$\{[^}]*\})", value)
+    variables = []
+    for at in (at for at in range(0, len(pieces), 2) if re.search(r"\w", pieces[at])):
+        taken = {*one.env, *(key for key in one.secrets if one.secrets[key] != pieces[at])}
+        variables.append(next(one for one in _numbered(wanted, "_") if one not in taken))
+        one.secrets[variables[-1]] = pieces[at]
+        pieces[at] = f"${{{variables[-1]}}}"
+    named = " and ".join(variables)
+    one.say(f"looks like a secret: it is {named} in {one.name}.env, not in the descriptor", *steps)
+    return "".join(pieces)
 
 
 def _set(one: _Server, name: str, value: str, *steps: str | int) -> None:
     one.env.pop(name, None)
+    text = _hidden(one, name, value, *steps) if _is_secret(name, value) else value
     if value == f"${{{name}}}":
         one.pass_env.append(name)
-    elif _is_secret(name, value):
-        variable = _hidden(one, name, value, *steps)
-        if variable != name:
-            one.env[name] = f"${{{variable}}}"
-    else:
-        one.env[name] = value
+    elif text != f"${{{name}}}":
+        one.env[name] = text
 
 
 def _set_variables(one: _Server) -> None:
@@ -406,8 +390,7 @@ def _set_variables(one: _Server) -> None:
             continue
         if not name or "=" in name or "\0" in name or isinstance(given, dict | list):
             raise one.left_out("is no variable with a value", "env", name)
-        value = given if isinstance(given, str) else json.dumps(given)
-        text = _text(one, value, "env", name)
+        text = _text(one, given if isinstance(given, str) else json.dumps(given), "env", name)
         if name == "PATH" and one.client == "vscode" and "${PATH}" not in text:
             text = f"${{PATH}}:{text}"  # VS Code appends it
         _set(one, name, text, "env", name)
@@ -421,28 +404,42 @@ def _command(one: _Server, cwd: str) -> list[str]:
         raise one.left_out(f"is {kind(given)}, must be the name of a program", "command")
     if not isinstance(args, list) or any(isinstance(word, dict | list | None) for word in args):
         raise one.left_out("must be an array of strings", "args")
-    path = _text(one, given, "command")
-    first = [path]
-    if re.search(r"\s", given) and not one.around.exists(_path(one, path, cwd)):
-        if _SHELL.search(given):
-            raise one.left_out('is a line for a shell: write "sh", with args "-c", LINE', "command")
-        try:
-            first = [_text(one, word, "command") for word in shlex.split(given)]
-        except ValueError as error:
-            raise one.left_out(f"cannot be split into words: {error}", "command") from None
-        one.say("is split at its blanks into program and arguments", "command")
-    program, *words = first
+    program, *words = _line(one, given, cwd)
     for index, word in enumerate(args):
-        text = word if isinstance(word, str) else json.dumps(word)
-        words.append(_text(one, text, "args", index))
+        words.append(_text(one, word if isinstance(word, str) else json.dumps(word), "args", index))
+    while re.match(r"[A-Za-z_]\w*=", program):  # as a shell has it: A=b program
+        if not words:
+            raise one.left_out("names no program", "command")
+        name, _, value = program.partition("=")
+        _set(one, name, value, "command")
+        one.say(f"sets {name}, which is carried over as a variable", "command")
+        program, *words = words
     name = posixpath.basename(program)
     if name == "stdiod" and words[:1] == ["mcp"]:
         raise one.left_out(f"{_NO_SERVER}: it is stdiod itself")
     if "/" in program or program.startswith("~"):
         program = _path(one, program, cwd)
-    home = str(one.around.home)
-    words = [_TILDE.sub(lambda found: found[1] + home, word) for word in words]
-    return [program, *(_container(one, words) if name in {"docker", "podman"} else words)]
+    words = [_TILDE.sub(lambda found: f"{found[1]}{one.around.home}", word) for word in words]
+    if name in {"docker", "podman"}:
+        words = _container(one, words)
+    elif re.search(r"(?<![\w-])(docker|podman)\s(.*\s)?run\b", " ".join((program, *words))):
+        one.say("runs a container, which may be left over when it ends", "command")
+    return [program, *words]
+
+
+def _line(one: _Server, given: str, cwd: str) -> list[str]:
+    """Return the words of a `command`, one of which is the whole if there is such a file."""
+    path = _text(one, given, "command")
+    if not re.search(r"\s", given) or one.around.exists(_path(one, path, cwd)):
+        return [path]
+    if _SHELL.search(given):
+        raise one.left_out('is a line for a shell: write "sh", with args "-c", LINE', "command")
+    try:
+        words = [_text(one, word, "command") for word in shlex.split(given)]
+    except ValueError as error:
+        raise one.left_out(f"cannot be split into words: {error}", "command") from None
+    one.say("is split at its blanks into program and arguments", "command")
+    return words
 
 
 def _bridge(one: _Server, url: Any, said: str) -> list[str]:
@@ -452,11 +449,13 @@ def _bridge(one: _Server, url: Any, said: str) -> list[str]:
     if not address and not url.startswith("${"):
         raise one.left_out("must be an address such as https://example.com/mcp", "url")
     scheme, login, host = address.groups() if address else ("", None, "")
-    headers = one.server.get("headers") or {}
-    if not isinstance(headers, dict):
-        raise one.left_out(f"is {kind(headers)}, must be an object", "headers")
+    headers, by_name = (one.server.get(of) or {} for of in ("headers", "env_http_headers"))
+    for field, value in {"headers": headers, "env_http_headers": by_name}.items():
+        if not isinstance(value, dict):
+            raise one.left_out(f"is {kind(value)}, must be an object", field)
     token = one.server.get("bearer_token_env_var")
-    headers = {**headers, **({"Authorization": f"Bearer ${{{token}}}"} if token else {})}
+    headers = headers | {header: f"${{{name}}}" for header, name in by_name.items()}
+    headers |= {"Authorization": f"Bearer ${{{token}}}"} if token else {}
     if address and login is not None:
         # fetch() takes no address with a password, and mcp-remote would log it.
         user, _, password = login.partition(":")
@@ -534,23 +533,25 @@ def _run_options(words: list[str]) -> tuple[list[tuple[str, str | None]], list[s
 
 
 def _without_secrets(one: _Server, words: list[str]) -> list[str]:
-    """Return a command with variables in the places of its secrets."""
-    found, before = words[:1], ""
-    for word in words[1:]:
-        option, equals, value = _OPTION.findall(word)[0]
-        if option and not equals:
-            before = option
-            found.append(word)
-            continue
-        label, head = (option, f"{option}=") if equals else (before, "")
-        before = ""
-        inner = _LABELLED.match(value)  # NAME=value, `Authorization: value`
+    """Return a command with variables in the places of its secrets; raises `_LeftOutError`."""
+    program, *words = words
+    if "/" not in program and _SECRET_VALUE.search(program):
+        raise one.left_out("looks like a secret, not like a program", "command")
+    found, before = [program], ""
+    for word in words:
+        label, before, head, value = before, "", "", word
+        if option := re.match(r"-(?!----)[^=\s]*(?:=|\Z)", word):  # but no -----BEGIN
+            label, head, value = option[0], option[0], word[option.end() :]
+            if not label.endswith("="):
+                before = label
+                found.append(word)
+                continue
+        inner = re.match(r"([A-Za-z][\w-]*)(?:=|:\s*)(?=\S)", value)  # NAME=value, Header: value
         if inner and _SECRET_NAME.search(inner[1]):
             label, head, value = inner[1], head + inner[0], value[inner.end() :]
-        label = label.strip("-").replace("-", "_")
+        label = re.sub(r"\W+", "_", label).strip("_")
         if _is_secret(label, value):
             label = label or ("URL" if "://" in value else "ARG")
-            name = f"{_variable(one.name)}_{_variable(label)}"
-            value = f"${{{_hidden(one, name, value, 'args')}}}"
+            value = _hidden(one, f"{_variable(one.name)}_{_variable(label)}", value, "args")
         found.append(f"{head}{value}")
     return found

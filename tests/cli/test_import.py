@@ -79,9 +79,17 @@ def test_what_is_there_is_not_overwritten_unless_that_is_asked_for(
     [entry] = json.loads(result.stdout)["servers"]
     assert (result.exit_code, entry["written"]) == (1, None)
     assert "--force" in entry["remarks"][-1]
+    path.unlink()
+    path.write_text("{}")
+    result = run("import", file, "--into", str(tmp_path))
+    assert (result.exit_code, path.read_text()) == (0, "{}")
+    assert f"{path} is there already (--force replaces it)\n" in result.stdout
+    assert result.stderr == "0 of 1 server imported, 1 there already\n"
+    path.unlink()
     assert run("import", file, "--into", str(tmp_path), "--force", "--dry-run").exit_code == 0
     assert not env.exists()
     assert not path.exists()
+    path.symlink_to(tmp_path / "nowhere")
     assert run("import", file, "--into", str(tmp_path), "--force").exit_code == 0
     assert json.loads(path.read_text())["name"] == "here"
     assert env.read_text() == 'KEY="a\\"\\$b\\\\\\nc"\n'
@@ -101,15 +109,26 @@ def test_a_dry_run_writes_nothing_and_tells_what_cannot_start(run: Run, tmp_path
 @pytest.mark.parametrize(
     ("server", "words"),
     [
-        ({"command": "true", "args": ["${NOT_SET_ANYWHERE}"]}, "needs NOT_SET_ANYWHERE"),
-        ({"command": "true", "env": {"A": "${input:not-set-anywhere}"}}, "needs NOT_SET_ANYWHERE"),
+        ({"command": "true", "args": ["${NOT_SET_ANYWHERE}"]}, "uses ${NOT_SET_ANYWHERE}, which"),
+        ({"command": "true", "env": {"LACKING": "${LACKING}"}}, "needs LACKING, which is not set"),
+        (
+            {"command": "true", "env": {"A": "${input:not-set-anywhere}"}},
+            "uses ${NOT_SET_ANYWHERE}",
+        ),
         ({"command": "true", "cwd": "missing"}, "missing is not there"),
         ({"command": sys.executable, "args": ["missing.py"]}, "missing.py, which is not there"),
-        ({"command": "true", "envFile": "/dev/zero"}, "/dev/zero is not a regular file"),
-        ({"command": "true", "envFile": "fifo"}, "fifo is not a regular file"),
+        ({"command": sys.executable, "args": ["x" * 300]}, "File name too long"),
+        ({"command": sys.executable, "args": ["x" * 9000]}, "File name too long"),
+        ({"command": "x" * 300}, "there is no program"),
+        ({"command": f"./{'x' * 300}"}, "File name too long"),
+        ({"command": "true", "cwd": "x" * 300}, "is not there"),
+        ({"command": "true", "envFile": "x" * 300}, "File name too long"),
+        ({"command": sys.executable, "args": ["ghp_a"]}, "told to run ${BAD_ARG}, which is not"),
+        ({"command": "true", "envFile": "/dev/zero"}, "/dev/zero, which is not a regular file"),
+        ({"command": "true", "envFile": "fifo"}, "fifo, which is not a regular file"),
         ({"command": "true", "envFile": "."}, "Is a directory"),
-        ({"command": "true", "envFile": "dangling"}, "dangling cannot be read"),
-        ({"command": "true", "envFile": "large"}, "large is larger than"),
+        ({"command": "true", "envFile": "dangling"}, "dangling, which is a dangling link"),
+        ({"command": "true", "envFile": "large"}, "large, which is larger than"),
         (
             {"command": "true", "args": ["x"], "env": {"A": "${X:-${Y}}"}},
             "whose default is a variable",
@@ -134,7 +153,9 @@ def test_why_a_server_cannot_start_is_named(
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"{}", "has no servers: no mcpServers"),
+        (b"{}", "has no servers in mcpServers"),
+        (b'{"mcpServers": {}}', "has no servers in mcpServers"),
+        (b"[mcp_servers]\n", "has no servers in mcpServers"),
         (b"", "is empty"),
         (b"{", "the JSON ends"),
         (b'{\n  // one\n  "a": }', "line 3 column 8"),
@@ -150,7 +171,7 @@ def test_why_a_server_cannot_start_is_named(
         ("fifo", "is not a regular file"),
         ("/dev/zero", "is not a regular file"),
         ("folder", "Is a directory"),
-        ("dangling", "cannot be read: No such file"),
+        ("dangling", "is a dangling link"),
     ],
     ids=lambda one: repr(one)[:40],
 )

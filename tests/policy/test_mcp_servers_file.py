@@ -152,6 +152,12 @@ def test_a_command_is_the_same_program_wherever_the_daemon_runs(
         ("AUTHOR", "ada", "env", {"AUTHOR": "ada"}),
         ("HEADER", "Bearer ${T}", "env", {"HEADER": "Bearer ${T}"}),
         ("KEY-1", "abc", "env", {"KEY-1": "${KEY_1}"}),
+        ("API_KEY", "${API_KEY:-dev}", "env", {"API_KEY": "${API_KEY:-dev}"}),
+        ("MAX_TOKENS", "${MAX_TOKENS:-4096}", "env", {"MAX_TOKENS": "${MAX_TOKENS:-4096}"}),
+        ("A", "redis://:${PASSWORD:-dev}@db", "env", {"A": "redis://:${PASSWORD:-dev}@db"}),
+        ("A", "x://u:abc@${H:-db}", "env", {"A": "${A}${H:-db}"}),
+        ("A", "x://u:abc@${H:-db}/${D}/x", "env", {"A": "${A}${H:-db}/${D}${A_2}"}),
+        ("A", "x://${U}:abc@db", "env", {"A": "${A}${U}${A_2}"}),
     ],
 )
 def test_a_variable_stays_one(name: str, value: Any, field: str, kept: Any) -> None:
@@ -216,11 +222,20 @@ def test_a_secret_goes_to_the_env_file(name: str, value: str) -> None:
         ),
         (["--header", "X-Api-Key:abc"], ["--header", "X-Api-Key:${S_X_API_KEY}"], "abc"),
         (["-HCookie: Bearer abc"], ["${S_ARG}"], "-HCookie: Bearer abc"),
+        (["--env=A_TOKEN=abc"], ["--env=A_TOKEN=${S_A_TOKEN}"], "abc"),
+        (["--header=X-Api-Key: a=b"], ["--header=X-Api-Key: ${S_X_API_KEY}"], "a=b"),
+        (["-e", "A_TOKEN=a:b"], ["-e", "A_TOKEN=${S_A_TOKEN}"], "a:b"),
+        (["--token", "a=b:c"], ["--token", "${S_TOKEN}"], "a=b:c"),
+        (["-----BEGIN PRIVATE KEY-----"], ["${S_ARG}"], "-----BEGIN PRIVATE KEY-----"),
+        (["GITHUB_PAT=abc"], ["GITHUB_PAT=${S_GITHUB_PAT}"], "abc"),
         (["DB_PASSWORD=abc"], ["DB_PASSWORD=${S_DB_PASSWORD}"], "abc"),
         (["postgres://ada:abc@db/x"], ["${S_URL}"], "postgres://ada:abc@db/x"),
         (["--author", "abc"], ["--author", "abc"], None),
         (["--token", "--verbose"], ["--token", "--verbose"], None),
         (["--token", "${T}"], ["--token", "${T}"], None),
+        (["--token", "${T:-none}"], ["--token", "${T:-none}"], None),
+        (["--key=${K:-dev}", "K_KEY=${K:-dev}"], ["--key=${K:-dev}", "K_KEY=${K:-dev}"], None),
+        (["--dsn", "x://u:abc@${H:-db}"], ["--dsn", "${S_DSN}${H:-db}"], "x://u:abc@"),
     ],
 )
 def test_a_secret_among_the_arguments_becomes_a_variable(
@@ -232,10 +247,28 @@ def test_a_secret_among_the_arguments_becomes_a_variable(
     assert list(found.secrets.values()) == ([secret] if secret else [])
 
 
+@pytest.mark.parametrize(
+    ("command", "args", "env", "secrets"),
+    [
+        ("A_TOKEN=ghp_abc x y", [], {}, {"A_TOKEN": "ghp_abc"}),
+        ("A_TOKEN=ghp_abc", ["x", "y"], {}, {"A_TOKEN": "ghp_abc"}),
+        ("A=1 B='2 3' x y", [], {"A": "1", "B": "2 3"}, {}),
+        ("A=${B:-1} KEY='a b' x", ["y"], {"A": "${B:-1}"}, {"KEY": "a b"}),
+    ],
+)
+def test_variables_before_a_program_are_its_environment(
+    command: str, args: list[str], env: dict[str, str], secrets: dict[str, str]
+) -> None:
+    found = one({"command": command, "args": args})
+    assert found.descriptor is not None
+    assert found.descriptor["transport"]["command"] == ["x", "y"]
+    assert found.descriptor["transport"].get("env", {}) == env
+    assert found.secrets == secrets
+
+
 def test_two_secrets_of_one_name_and_a_variable_that_has_it_keep_apart() -> None:
     found = one({"command": "x", "args": ["--key=abc", "--key=def"], "env": {"S_KEY": "${A}"}})
     assert found.secrets == {"S_KEY_2": "abc", "S_KEY_3": "def"}
-    assert found.needs == ("A",)
 
 
 @pytest.mark.parametrize(
@@ -272,6 +305,11 @@ def test_two_secrets_of_one_name_and_a_variable_that_has_it_keep_apart() -> None
             {},
         ),
         (
+            {"url": "https://x", "headers": {"Authorization": "Bearer ${T:-public}"}},
+            ["https://x", "--enable-proxy", "--header", "Authorization:$${S_AUTHORIZATION}"],
+            {},
+        ),
+        (
             {"url": "https://ada:p%40ss@x/y"},
             ["https://x/y", "--enable-proxy", "--header", "Authorization:$${S_AUTHORIZATION}"],
             {"S_AUTHORIZATION": "Basic YWRhOnBAc3M="},
@@ -282,6 +320,11 @@ def test_two_secrets_of_one_name_and_a_variable_that_has_it_keep_apart() -> None
             {"S_URL": "https://x/y?api_key=abc"},
         ),
         ({"url": "${BASE:-https://x}/mcp"}, ["${BASE:-https://x}/mcp", "--enable-proxy"], {}),
+        (
+            {"url": "https://x", "env_http_headers": {"X-Key": "T"}},
+            ["https://x", "--enable-proxy", "--header", "X-Key:$${S_X_KEY}"],
+            {},
+        ),
         (
             {"url": "https://x", "bearer_token_env_var": "T"},
             ["https://x", "--enable-proxy", "--header", "Authorization:$${S_AUTHORIZATION}"],
@@ -339,8 +382,12 @@ def test_a_container_is_held_by_its_id_and_has_no_terminal(
         ({"url": "unix:///x"}, "/url: must be an address such as"),
         ({"url": 3}, "/url: must be an address such as"),
         ({"url": "https://x", "headers": {"A": "b\nc"}}, "/headers/A: is not a header of one line"),
+        ({"url": "https://x", "env_http_headers": "T"}, "/env_http_headers: is a string"),
+        ({"url": "https://x", "env_http_headers": {"A": 3}}, '/headers/A: has "${3...}"'),
         ({}, "/command: is null, must be the name of a program"),
         ({"command": []}, "/command: is null"),
+        ({"command": "ghp_abc", "args": ["x"]}, "/command: looks like a secret, not like"),
+        ({"command": "TOKEN=abc"}, "/command: names no program"),
         ({"command": "a && b"}, "/command: is a line for a shell"),
         ({"command": "a 'b"}, "/command: cannot be split into words"),
         ({"command": "x", "args": "y"}, "/args: must be an array"),
@@ -352,7 +399,7 @@ def test_a_container_is_held_by_its_id_and_has_no_terminal(
         ({"command": "x", "args": ["${X:-${Y}}"]}, "/args/0: has a variable whose default"),
         ({"command": "x", "env": {"A": "${X:-${Y}}"}}, "/env/A: has a variable whose default"),
         ({"command": "x", "args": ["${command:a}"]}, '/args/0: has "${command...}", which'),
-        ({"command": "x", "args": ["${T:-sk-abc}"]}, "/args: holds a secret beside a variable"),
+        ({"command": "x", "args": ["${T:-sk-abc}"]}, "/args: holds a secret as the default"),
         ({"command": "x", "args": ["a\0b"]}, "/args/0: holds a NUL"),
         ({"command": "stdiod", "args": ["mcp"]}, ": is not a server to import: it is stdiod"),
     ],
@@ -379,6 +426,16 @@ def test_what_cannot_be_carried_over_is_left_out_with_a_word(server: Any, words:
         ),
         ({"command": "docker", "args": ["ps"]}, "/command: is no `run`"),
         ({"command": "python3 x.py"}, "/command: is split at its blanks"),
+        ({"url": "https://x", "type": "http"}, "/command: is not carried over: the server has a"),
+        ({"url": "https://x"}, "/url: is not carried over: the server has a command"),
+        (
+            {"command": "sudo", "args": ["docker", "run", "b"]},
+            "/command: runs a container, which may be left over",
+        ),
+        (
+            {"command": "sh", "args": ["-c", "podman --log-level=x run b"]},
+            "/command: runs a container, which may be left over",
+        ),
         ({"timeout": "60"}, "/timeout: is no number above 0"),
         ({"timeout": True}, "/timeout: is no number above 0"),
         ({"timeout": 90}, "/timeout: is taken for seconds: invoke_s is 90"),
@@ -400,7 +457,9 @@ def test_whatever_is_lost_or_changed_is_said(server: Any, words: str) -> None:
         ("mcp", {"timeout": 5000, "type": "local"}, {"invoke_s": 5}),
         ("mcp", {"timeout": 900, "type": "local"}, {"invoke_s": 0.9}),
         ("mcp_servers", {"tool_timeout_sec": 90.5}, {"invoke_s": 90.5}),
-        ("mcp_servers", {"startup_timeout_sec": 10}, {"start_s": FETCH_S}),
+        ("mcp_servers", {"startup_timeout_sec": 20}, {"start_s": 20}),
+        ("mcp_servers", {"startup_timeout_sec": 10, "command": "npx"}, {"start_s": FETCH_S}),
+        ("mcp_servers", {"startup_timeout_sec": 400, "command": "uvx"}, {"start_s": 400}),
         ("mcp_servers", {"startup_timeout_ms": 400_000}, {"start_s": 400}),
     ],
 )
@@ -428,6 +487,12 @@ def test_a_disabled_server_stays_off(document: Any) -> None:
     assert found.enabled is False
     assert found.descriptor is not None
     assert found.descriptor["enabled"] is False
+
+
+def test_a_second_of_a_name_has_none_that_a_later_one_has() -> None:
+    of = {"mcpServers": {"db": {"command": "x"}}}
+    document = {**of, "projects": {"/p": of, "/q": {"mcpServers": {"db-2": {"command": "x"}}}}}
+    assert [one.name for one in all_of(document)] == ["db", "db-3", "db-2"]
 
 
 def test_servers_of_projects_run_in_them_and_keep_apart() -> None:
@@ -460,9 +525,10 @@ def test_a_name_that_cannot_be_one_is_changed_and_that_is_said(given: str, name:
     assert "is called" in str(found.remarks[0])
 
 
-def test_of_two_that_come_to_the_same_name_the_second_has_another() -> None:
-    first, second = all_of({"mcpServers": {"a/b": {"command": "x"}, "a-b": {"command": "y"}}})
-    assert (first.name, second.name) == ("a-b", "a-b-2")
+def test_a_name_that_is_made_up_is_none_that_another_server_has() -> None:
+    names = ("a/b", "a-b", "a\nb", "a-b-2")
+    found = all_of({"mcpServers": {name: {"command": "x"} for name in names}})
+    assert [one.name for one in found] == ["a-b-3", "a-b", "a-b-4", "a-b-2"]
 
 
 @pytest.mark.parametrize("name", [".", "..", ".hidden", "../x"])
@@ -472,15 +538,11 @@ def test_a_name_that_begins_with_a_dot_is_refused(name: str) -> None:
     assert "begins with a dot" in str(found.remarks[-1])
 
 
-def test_what_somebody_else_has_to_set_is_named() -> None:
-    server = {
-        "command": "docker",
-        "args": ["run", "-e", "A", "-e", "B=${C}", "x", "${D:-}", "${E}"],
-    }
-    found = one(
-        {**server, "env": {"T": "${F}", "KEY": "abc"}, "env_vars": ["G"], "envFile": "~/.env"}
+def test_variables_that_are_passed_on_and_env_files_are_named() -> None:
+    server = {"command": "docker", "args": ["run", "-e", "A", "-e", "B=${C}", "x"]}
+    found = transport(
+        {**server, "env": {"KEY": "abc"}, "env_vars": ["G"], "envFile": "~/.env"},
     )
-    assert found.needs == ("A", "E", "F", "C")
-    assert found.descriptor is not None
-    assert found.descriptor["transport"]["env_file"] == ["/home/ada/.env", "s.env"]
-    assert found.descriptor["transport"]["pass_env"] == ["G?", "A"]
+    assert found["env_file"] == ["/home/ada/.env", "s.env"]
+    assert found["pass_env"] == ["G?", "A"]
+    assert found["env"] == {"B": "${C}"}

@@ -30,9 +30,6 @@ PROJECT_FOLDERS = (
 """A file in one of these, or in a folder of it, is about the folder above."""
 
 FILE_BYTES = 10 << 20
-ENV_FILE_BYTES = 1 << 20
-ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "$": r"\$", "\n": r"\n", "\r": r"\r"})
-"""How an env file writes these between double quotes."""
 
 
 @click.command("import", epilog=example("import ~/.cursor/mcp.json --into modules"))
@@ -57,8 +54,8 @@ def import_servers(*, file: Path, into: Path, force: bool, dry_run: bool, as_jso
     from supervisor.policy.mcp_servers_file import Surroundings, imported, servers_of
 
     places = servers_of(_document(file))
-    if not places:
-        words = "has no servers: no mcpServers, servers, context_servers, mcp or [mcp_servers.NAME]"
+    if not any(place.by_name for place in places):
+        words = "has no servers in mcpServers, servers, context_servers, mcp or [mcp_servers.NAME]"
         raise click.ClickException(f"{one_line(str(file))}: {words}")
     folder = _folder_of(Path(os.path.abspath(file)))  # noqa: PTH100 - links stay
     around = Surroundings(folder, Path.home(), lambda command: bool(shutil.which(command)))
@@ -69,17 +66,20 @@ def import_servers(*, file: Path, into: Path, force: bool, dry_run: bool, as_jso
         raise click.ClickException(f"{one_line(str(into))}: {error.strerror}") from None
     cannot = sum(one["enabled"] and not one["ok"] for one in told)
     written = sum(one["written"] is not None for one in told)
+    kept = sum(one["ok"] and not one["written"] for one in told)
     following = f"stdiod up {shlex.quote(str(into))}" if written and not dry_run else None
     if as_json:
         print_json({"ok": not cannot, "servers": told, "next": following})
     else:
         for one in told:
             off = " (disabled)" if one["written"] and not one["enabled"] else ""
-            click.echo(f"{one_line(one['name'])}: {one_line(one['written'] or 'left out')}{off}")
+            path = one["written"] or ("not written" if one["ok"] else "left out")
+            click.echo(f"{one_line(one['name'])}: {one_line(path)}{off}")
             for words in one["remarks"]:
                 click.echo(f"  {one_line(f'{file}: {words}')}")
         verb = "would be imported" if dry_run else "imported"
-        more = f", {cannot} cannot start" if cannot else ""
+        more = f", {kept} there already" if kept else ""
+        more += f", {cannot} cannot start" if cannot else ""
         click.echo(f"{written} of {count(len(told), 'server')} {verb}{more}", err=True)
         if following:
             click.echo(f"next: {one_line(following)}")
@@ -120,6 +120,8 @@ def _folder_of(file: Path) -> Path:
 
 def _write(one: Imported, into: Path, *, force: bool, dry_run: bool) -> dict[str, Any]:
     """Write the files of a server, and return what is said of it."""
+    from supervisor.policy.env_file import quoted_line
+
     path, env_path = into / f"{one.name}.json", into / f"{one.name}.env"
     told: dict[str, Any] = {
         "name": one.name,
@@ -131,13 +133,14 @@ def _write(one: Imported, into: Path, *, force: bool, dry_run: bool) -> dict[str
     if one.descriptor is None:
         return told
     secrets = dict.fromkeys(one.secrets, "x") if dry_run else one.secrets
-    env = "".join(f'{name}="{value.translate(ESCAPED)}"\n' for name, value in secrets.items())
+    env = "".join(quoted_line(name, value) for name, value in secrets.items())
     descriptor = f"{json.dumps(one.descriptor, indent=2, ensure_ascii=False)}\n"
     # The secrets first: a daemon that watches the directory starts what it finds.
     files = [*([(env_path, env, 0o600)] if env else []), (path, descriptor, 0o666)]
-    for file, _, _ in files:
+    for file, _, _ in reversed(files):
         if os.path.lexists(file) and not force:
-            told["remarks"].append(f"{file} already exists; --force overwrites it")
+            told["remarks"] = [f"{file} is there already (--force replaces it)"]
+            told["ok"] = path.exists()
             return told
     told["written"] = str(path)
     with TemporaryDirectory() as scratch:
@@ -149,29 +152,23 @@ def _write(one: Imported, into: Path, *, force: bool, dry_run: bool) -> dict[str
             with open(os.open(temporary, flags, mode), "w", encoding="utf-8") as out:  # noqa: PTH123
                 out.write(text)
             temporary.replace(folder / file.name)
-        problems = _problems(one, folder / path.name)
+        problems = _problems(folder / path.name)
     told["ok"] = not problems
     told["remarks"] += [words.replace(scratch, str(into)) for words in problems]
     return told
 
 
-def _problems(one: Imported, path: Path) -> list[str]:
-    """Return why a server that was written would not start: variables, files, and `validate`."""
+def _problems(path: Path) -> list[str]:
+    """Return why a server that was written would not start."""
     from supervisor.cli.checked import check
-    from supervisor.runtime.files.whole_file import UnreadableError, read_whole
+    from supervisor.runtime.files.directory import read_descriptor
+    from supervisor.runtime.process.environment import resolved, unset_variables
 
-    found, texts = [], ""
-    transport = one.descriptor["transport"] if one.descriptor else {}
-    for file in filter(os.path.isabs, transport.get("env_file", ())):
-        try:
-            texts += read_whole(Path(file), ENV_FILE_BYTES, "env file").decode(errors="replace")
-        except UnreadableError as error:
-            found.append(f"{file} {error}")
-    for name in one.needs:
-        in_file = re.search(rf"^\s*(?:export\s+)?{re.escape(name)}\s*=", texts, re.MULTILINE)
-        if name not in os.environ and not in_file:
-            found.append(f"needs {name}, which is not set: set it where the daemon is started")
-    if not found:
+    try:
         [checked] = check([path]).descriptors
-        found = [f"{path}: {problem}" for problem in checked.problems]
-    return found
+    except OSError as error:  # an argument is longer than a name of a file can be
+        return [f"{path}: /transport/command: {error.strerror}"]
+    if checked.problems or not (descriptor := read_descriptor(path)).enabled:
+        return [f"{path}: {problem}" for problem in checked.problems]
+    unset = unset_variables(descriptor.transport, resolved(descriptor, os.environ, path.stem)[1])
+    return [f"needs {name}, which is not set: set it where the daemon is started" for name in unset]

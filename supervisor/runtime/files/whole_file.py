@@ -23,7 +23,9 @@ def read_whole(path: Path, limit_bytes: int, what: str) -> bytes:
                 raise UnreadableError("is not a regular file")
             data: bytes | None = file.read(limit_bytes + 1)
     except OSError as error:
-        raise UnreadableError(f"cannot be read: {error.strerror}") from None
+        dangling = isinstance(error, FileNotFoundError) and path.is_symlink()
+        words = "is a dangling link" if dangling else f"cannot be read: {error.strerror}"
+        raise UnreadableError(words) from None
     if data is None:  # the kernel has files that are regular and make their readers wait
         raise UnreadableError("cannot be read: it has nothing to read now")
     if len(data) > limit_bytes:

@@ -173,8 +173,7 @@ def _read(field: str, path: Path) -> dict[str, str]:
     try:
         return read_env_file(read_whole(path, ENV_FILE_BYTES, "env file"))
     except (UnreadableError, EnvFileError) as error:
-        why = "is a dangling link" if path.is_symlink() and not path.exists() else str(error)
         which = "in which" if isinstance(error, EnvFileError) else "which"
-        wrong = UnsetVariableError(f"{field} names {path}, {which} {why}")
+        wrong = UnsetVariableError(f"{field} names {path}, {which} {error}")
         wrong.hint = "correct the file, or its path"
         raise wrong from None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,6 +65,7 @@ def obstacle(
     `environment` is the daemon's; `field` is where that command stands in the `transport`.
     """
     transport = descriptor.transport
+    written = transport.command
     try:
         if not transport.command:  # a service
             service_headers(transport, known_variables(descriptor, environment))
@@ -96,11 +97,11 @@ def obstacle(
         wrong = env_problem(list(transport.command[1:]), search)
         if wrong is not None:
             return Obstacle(f"its {field} runs env, and {wrong}", hint)
-    return _script_obstacle(descriptor, Path(program).name, search, hint)
+    return _script_obstacle(descriptor, written, Path(program).name, search, hint)
 
 
 def _script_obstacle(
-    descriptor: Descriptor, interpreter: str, search: str | None, hint: str
+    descriptor: Descriptor, written: Sequence[str], interpreter: str, search: str | None, hint: str
 ) -> Obstacle | None:
     """Say what is wrong with a script that an interpreter is to run: `python3 dice.py`."""
     words = descriptor.transport.command[1:]
@@ -112,9 +113,9 @@ def _script_obstacle(
         return None  # a shell looks there too
     endings = _NODE_ENDINGS if interpreter.startswith("node") else ("",)
     if not any(Path(f"{script}{ending}").exists() for ending in endings):
-        return Obstacle(
-            f"{interpreter} is told to run {script}, which is not there", hint, str(script)
-        )
+        shown = script if written[1] == words[0] else written[1]  # a variable may hold a secret
+        words_ = f"{interpreter} is told to run {shown}, which is not there"
+        return Obstacle(words_, hint, str(script))
     if is_shell and script.is_file():
         with script.open("rb") as file:
             if b"\r\n" in file.read(_LOOKED_AT_BYTES):
