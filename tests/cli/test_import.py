@@ -163,7 +163,7 @@ def test_why_a_server_cannot_start_is_named(
         (b'{"a": 1, "a": 2}', "more than once"),
         (b'{"a": "\xff"}', "is not UTF-8: byte 0xff"),
         ('{"a": 1}'.encode("utf-16"), "is UTF-16"),
-        (b"[" * 5000, "is nested more than"),
+        (b"[" * 200_000, "is nested more than"),
         (b"[mcp_servers.x]\ncommand = \n", "line 2, column 11"),
         (b"[mcp_servers.x]\n[mcp_servers.x]\n", "line 2"),
         (b"[mcp_servers.x]\na = '\xff'\n", "is not UTF-8: line 2, byte 0xff"),
