@@ -1,6 +1,6 @@
 // TypeScript types of stdiod: what HTTP takes and answers (`paths`), and what stands in files.
 // Made by `make typescript` (scripts/generate_types.py) with openapi-typescript@7.13.0; do not edit.
-// The document it was made of: sha256 b5eece737b81395cf4142db86aeb24bd92ce5cd3eb8354bcb8f127b3e22adc7c
+// The document it was made of: sha256 647f4ae11ee8a00253f1bc71003e7f818a83931a8de623bfb8d0ab464c8a1c46
 
 export interface paths {
     "/": {
@@ -1648,6 +1648,7 @@ export interface components {
             unchanged: string[];
             quarantined: components["schemas"]["Quarantined"][];
             unrunnable: components["schemas"]["Quarantined"][];
+            policy: string | null;
             policy_problem: string | null;
         };
         /** @description Who serves the prompts of a session. */
@@ -1970,7 +1971,7 @@ export interface components {
             kind: "provider" | "tool" | "agent" | "hook" | "orchestrator" | "context";
             transport: components["schemas"]["Transport"];
             /**
-             * @description What the module may be granted when it calls the host: module.invoke, module.invoke:MODULE.OP, session.read, session.write, event.emit:NAME, log, roots.list, user.ask, model.sample, model.sample:MODULE, or an entry that covers several, such as session.*. The operator's policy decides which of them it gets. The daemon shows other names, and grants nothing for them
+             * @description What the module may be granted when it calls the host: module.invoke, module.invoke:MODULE.OP, session.read, session.write, event.emit:NAME, log, roots.list, user.ask, model.sample, model.sample:MODULE, or an entry that covers several, such as session.*. The operator's policy decides which of them it gets. The daemon shows other names, and grants nothing for them; validate warns of them
              * @default []
              */
             capabilities?: string[];
