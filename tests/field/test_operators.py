@@ -1,4 +1,4 @@
-"""What an operator types first: other programs' verbs, times, the policy, and what a refusal says."""
+"""What an operator types first: verbs of other programs, times, the policy and its refusals."""
 
 from __future__ import annotations
 
