@@ -1,6 +1,6 @@
 // TypeScript types of stdiod: what HTTP takes and answers (`paths`), and what stands in files.
 // Made by `make typescript` (scripts/generate_types.py) with openapi-typescript@7.13.0; do not edit.
-// The document it was made of: sha256 490cde09f1f44b37ac75d64d71f3da35adf4b8a288278615cd0841b22e22b264
+// The document it was made of: sha256 d7cca02066383ecd9282b05f3c01d9ceb23bf1d46ccbf0d4cb70300edb57db74
 
 export interface paths {
     "/": {
@@ -1649,6 +1649,7 @@ export interface components {
             unchanged: string[];
             quarantined: components["schemas"]["Quarantined"][];
             unrunnable: components["schemas"]["Quarantined"][];
+            policy: string | null;
             policy_problem: string | null;
         };
         /** @description Who serves the prompts of a session. */
@@ -1971,7 +1972,7 @@ export interface components {
             kind: "provider" | "tool" | "agent" | "hook" | "orchestrator" | "context";
             transport: components["schemas"]["Transport"];
             /**
-             * @description What the module may be granted when it calls the host: module.invoke, module.invoke:MODULE.OP, session.read, session.write, event.emit:NAME, log, roots.list, user.ask, model.sample, model.sample:MODULE, or an entry that covers several, such as session.*. The operator's policy decides which of them it gets. The daemon shows other names, and grants nothing for them
+             * @description What the module may be granted when it calls the host: module.invoke, module.invoke:MODULE.OP, session.read, session.write, event.emit:NAME, log, roots.list, user.ask, model.sample, model.sample:MODULE, or an entry that covers several, such as session.*. The operator's policy decides which of them it gets. The daemon shows other names, and grants nothing for them; validate warns of them
              * @default []
              */
             capabilities?: string[];

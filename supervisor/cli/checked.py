@@ -14,6 +14,7 @@ from protocol.descriptor.model import Descriptor
 from protocol.json_document import read_document
 from protocol.near_misses import near_misses
 from protocol.problem import Problem
+from supervisor.policy.capabilities import unknown_capability
 from supervisor.policy.hook_findings import hook_findings
 from supervisor.runtime.files.directory import (
     MissingDirectoryError,
@@ -84,7 +85,17 @@ def _check_file(path: Path, fleet: Sequence[Descriptor] | None = None) -> Checke
         checked.problems = [Problem(f"/transport/{field}", f"{found.words}; {found.hint}")]
     document = read_document(path.read_bytes())
     if isinstance(document, dict):
-        checked.warnings = sorted((*near_misses(document), *hook_findings(descriptor, fleet)))
+        checked.warnings = sorted(
+            (
+                *near_misses(document),
+                *hook_findings(descriptor, fleet),
+                *(
+                    Problem(f"/capabilities/{at}", words)
+                    for at, one in enumerate(descriptor.capabilities)
+                    if (words := unknown_capability(one)) is not None
+                ),
+            )
+        )
     return checked
 
 

@@ -86,7 +86,7 @@ def answer(policy: Policy, descriptor: Descriptor, asked: HostCalled) -> Outcome
             capability = capabilities.emit_capability(params["event"])
     decision = capabilities.decide(policy, descriptor.name, descriptor.capabilities, capability)
     if decision.verdict is not Verdict.ALLOWED:
-        return denied(Grant(decision, allowed=False))
+        return denied(Grant(decision, allowed=False), policy, descriptor)
     if capability == capabilities.LOG or method.names[0] == capabilities.EMIT:
         return Success({})
     words = (

@@ -91,6 +91,8 @@ class DaemonClient:
         self._splitter = LineSplitter(LINE_BYTES, UNCOUNTED)
         self._lines: deque[bytes] = deque()
         self._number = 0
+        self.before_waiting: Callable[[float | None], None] = lambda _: None
+        """Called before each wait for the daemon, with the time that is left."""
 
     def __enter__(self) -> Self:
         """Return the client."""
@@ -244,6 +246,7 @@ class DaemonClient:
         left_s = None if ends_at is None else ends_at - time.monotonic()
         if left_s is not None and left_s <= 0:
             raise NoAnswerError
+        self.before_waiting(left_s)
         self._socket.settimeout(left_s)
         try:
             return self._socket.recv(READ_BYTES)

@@ -92,6 +92,15 @@ there; 130 Ctrl-C.
 _OPTIONS = ("version",)
 """What other commands have verbs for."""
 
+_ELSEWHERE = {
+    **dict.fromkeys(("ls", "ps", "list", "show", "modules"), ("status",)),
+    **dict.fromkeys(("call", "exec"), ("invoke",)),
+    **dict.fromkeys(("init", "create"), ("new",)),
+    **dict.fromkeys(("add", "install"), ("import", "new")),
+    **dict.fromkeys(("kill", "quit"), ("stop", "down")),
+}
+"""What other programs call verbs, and the verbs that do it here."""
+
 
 class Verbs(click.Group):
     """The verbs, each imported when it is typed."""
@@ -135,6 +144,9 @@ class Verbs(click.Group):
 
             near = [f"--{name}"] if name in _OPTIONS else get_close_matches(name, VERBS, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else "; `stdiod --help` lists them"
+            if name.lower() in _ELSEWHERE:
+                verbs = _ELSEWHERE[name.lower()]
+                hint = "".join(f"; `stdiod {one}`: {VERBS[one].summary[:-1]}" for one in verbs)
             raise click.UsageError(f"there is no verb {name!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
 

@@ -54,6 +54,11 @@ class EventPrinter:
         self._end_running_text()
         self._bar.line(text)
 
+    def prompt(self, text: str) -> None:
+        """Show what waits to be typed, below all else."""
+        self._end_running_text()
+        self._bar.show(text)
+
     def close_line(self) -> None:
         """End running text, if there is any, and take the bar away."""
         self._bar.clear()

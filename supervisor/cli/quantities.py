@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
+import time
 from typing import Any
+
+import click
 
 _MINUTE_S = 60
 _HOUR_S = 60 * _MINUTE_S
@@ -63,6 +67,20 @@ def utc_stamp(unix_s: float) -> str:
     """Write a time for a file: ISO 8601 in UTC with milliseconds."""
     when = dt.datetime.fromtimestamp(unix_s, dt.UTC)
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+_UNITS_S = {"s": 1, "m": _MINUTE_S, "h": _HOUR_S, "d": _DAY_S}
+
+
+def moment(text: str) -> float:
+    """Read `10m` (ago) or an ISO 8601 time, local unless it says otherwise, as Unix time (s)."""
+    if ago := re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text, re.ASCII):
+        return max(0.0, time.time() - float(ago[1]) * _UNITS_S[ago[2]])
+    try:
+        return max(0.0, dt.datetime.fromisoformat(text).timestamp())
+    except (ValueError, OverflowError):
+        words = f"{text!r} is not a time such as 30s, 10m, 2h or 3d (ago), or 2026-01-31T18:30"
+        raise click.BadParameter(words) from None
 
 
 NOTICED_MS = 50.0

@@ -99,6 +99,7 @@ class EventFeed:
             own_events=_own(args.get("event")),
             module=args.get("module"),
             session_id=args.get("session_id"),
+            since_ts=args.get("since_ts"),
             sees=sees,
         )
         first = await self._read(lambda reader: reader.first_seq())

@@ -94,6 +94,12 @@ class Invocation(Call, kw_only=True, eq=False):
     """The invocation on whose behalf it is made: its end is the end of this one."""
     traceparent: str | None = None
     """That of who asked first, if that had one."""
+    own_bound: bool = False
+    """Whether `timeout_s` is the caller's own, which nothing renews or stops."""
+    asked_at: float | None = None
+    """Since when a person is asked, and its clock stands still (monotonic)."""
+    asked_s: float = 0.0
+    """How long people were asked before."""
     deadline: Queue | None = None
     recorded: bool = True
     """If not, the journal says nothing of it."""
@@ -108,7 +114,7 @@ class Invocation(Call, kw_only=True, eq=False):
 
         `own_s` is the caller's own bound, which nothing renews.
         """
-        self.listener = self
+        self.listener, self.own_bound = self, own_s is not None
         setting, descriptor = self.setting, self.module.descriptor
         timeouts = descriptor.supervision.timeouts
         silence_s, self.timeout_s = timeouts.silence_s, own_s or timeouts.invoke_s
@@ -193,6 +199,9 @@ class Invocation(Call, kw_only=True, eq=False):
 
     def expired(self) -> None:
         """End it if it has had its time; else bound it again."""
+        if self.asked_at is not None:
+            self.deadline = None  # until there is an answer
+            return
         now = self.setting.now()
         left_s, words = self._left(now)
         if left_s > MOMENT_S:
@@ -206,9 +215,10 @@ class Invocation(Call, kw_only=True, eq=False):
         """Return how much time it has left, and what to say of it once that is over."""
         if self.total_s is None:
             words = "was not begun" if self.is_waiting else "gave no answer"
-            return 0.0, f"{words} in {self.timeout_s:g} s"
+            left_s = self.accepted_at + self.timeout_s + self.asked_s - now if self.asked_s else 0.0
+            return left_s, f"{words} in {self.timeout_s:g} s"
         if self.is_waiting:
-            waited_s = now - self.accepted_at
+            waited_s = now - self.accepted_at - self.asked_s
             words = f"was not begun in {round(waited_s, 1):g} s"
             return self.timeout_s + self.module.start_s - waited_s, words
         words = f"gave no answer in {self.timeout_s:g} s"
@@ -221,6 +231,23 @@ class Invocation(Call, kw_only=True, eq=False):
             words = f"gave no answer in {now - self.begun_at:.0f} s"
             words += f", and told of no progress in the last {self.timeout_s:g} s"
         return left_s, words
+
+    def ask_people(self) -> None:
+        """Stop the clock, and those of its ancestors, while questions to people are open."""
+        now = self.setting.now()
+        for one in (self, *self.ancestors):
+            if one.own_bound or one.settled or bool(one.questions) is (one.asked_at is not None):
+                continue
+            if one.asked_at is None:
+                one.asked_at = now
+                continue
+            asked_s, one.asked_at = now - one.asked_at, None
+            one.asked_s += asked_s
+            if one.total_s is not None:
+                one.begun_at = min(one.begun_at + asked_s, now)
+                one.heard_at = min(one.heard_at + asked_s, now)
+            if one.deadline is None:
+                one.expired()
 
     def cancel(self, stopped: Stopped) -> None:
         """End it for a reason of the host's or the client's own; idempotent."""

@@ -20,7 +20,7 @@ from typing import assert_never
 
 import msgspec
 
-from protocol.problem import quoted
+from protocol.problem import nearest, quoted
 
 INVOKE = "module.invoke"
 SESSION_READ = "session.read"
@@ -115,6 +115,18 @@ def covers(entry: str, capability: str) -> bool:
 def is_about_a_method(entry: str) -> bool:
     """Tell whether an entry is about anything that a module can ask the host for."""
     return any(covers(entry, one) or covers(one, entry) for one in METHODS)
+
+
+def unknown_capability(entry: str) -> str | None:
+    """Say that nothing a module can ask for is meant, and what may be; None if something is."""
+    if is_about_a_method(entry):
+        return None
+    method = entry.partition(":")[0]
+    meant = nearest(method, METHODS, 0.7)  # "fs.read" is no "session.read"
+    hint = f"known are {', '.join(METHODS)}"
+    if meant is not None:
+        hint = f"did you mean {quoted(meant + entry[len(method) :])}?"
+    return f"{quoted(entry)} is an unknown capability, for which nothing is granted; {hint}"
 
 
 def _level_ends(capability: str, at: int) -> bool:
@@ -225,6 +237,25 @@ def decide(policy: Policy, module: str, declared: Iterable[str], capability: str
         source=RulePlace.MODE, module=scope, entry=mode, file=policy.source, line=rules.mode_line
     )
     return Decision(_verdict_of(mode), module, capability, rule)
+
+
+def remedy(policy: Policy, decision: Decision, descriptor: str) -> str | None:
+    """Say what to write in which file to have it allowed; `descriptor` is the module's file."""
+    module, rule, capability = decision.module, decision.rule, decision.capability
+    if decision.verdict is Verdict.ALLOWED:
+        return None
+    if (words := unknown_capability(capability)) is not None:
+        return words
+    if rule.source is RulePlace.DESCRIPTOR:
+        words = f'add {quoted(capability)} to "capabilities" in {descriptor}'
+        more = remedy(policy, decide(policy, module, (capability,), capability), descriptor)
+        return words if more is None else f"{words}; {more}"
+    if rule.source is RulePlace.DENY:
+        return f"take {quoted(rule.entry or '')} out of `deny` in line {rule.line} of {rule.file}"
+    if policy.source is None:
+        return f"put `allow = [{quoted(capability)}]` in a file and start with `--policy FILE`"
+    where = f"`allow` of `[modules.{quoted(module)}]` in {policy.source}"
+    return f"add {quoted(capability)} to {where}, then `stdiod reload`"
 
 
 def _verdict_of(mode: Mode) -> Verdict:

@@ -12,18 +12,17 @@ from typing import Any
 
 import msgspec
 
-from protocol.problem import did_you_mean, nearest, quoted
+from protocol.problem import did_you_mean, quoted
 from supervisor.policy.capabilities import (
     INVOKE,
-    METHODS,
     WILDCARD,
     Entry,
     Mode,
     Policy,
     Rules,
     covers,
-    is_about_a_method,
     operation,
+    unknown_capability,
 )
 from supervisor.policy.toml_document import NotTomlError, Remark, key_text, read_toml, told
 from supervisor.policy.toml_lines import Place
@@ -38,7 +37,6 @@ _SCOPE_KEYS = ("mode", "allow", "deny")
 _KEYS = (*_SCOPE_KEYS, "modules", "$schema")
 _MODES = ", ".join(quoted(mode) for mode in Mode)
 _LIST = 'an array of capabilities such as ["log", "session.*"]'
-_CUTOFF = 0.8  # other capabilities than the host's own are no mistake: "login" is no "log"
 _TYPES: tuple[tuple[type, str], ...] = (
     (str, "a string"),
     (bool, "a boolean"),
@@ -203,7 +201,9 @@ def _findings(policy: Policy) -> Iterator[Remark]:
         scope = ("modules", name)
         yield from _never((scope, rules), (scope, rules), ((), everywhere))
     for at, entries in _lists(policy):
-        yield from _misspelt(at, entries)
+        for index, entry in enumerate(entries):
+            if (words := unknown_capability(entry.text)) is not None:
+                yield Remark(entry.line, f"{key_text((*at, index))}: {words}")
 
 
 def _lists(policy: Policy) -> Iterator[tuple[Place, tuple[Entry, ...]]]:
@@ -229,17 +229,3 @@ def _never(granting: tuple[Place, Rules], *denying: tuple[Place, Rules]) -> Iter
                     f"{quoted(denied.text)}, and deny beats allow",
                 )
                 break
-
-
-def _misspelt(at: Place, entries: tuple[Entry, ...]) -> Iterator[Remark]:
-    for index, entry in enumerate(entries):
-        method = entry.text.partition(":")[0]
-        if is_about_a_method(entry.text):
-            continue
-        meant = nearest(method, METHODS, _CUTOFF)
-        if meant is not None:
-            yield Remark(
-                entry.line,
-                f"{key_text((*at, index))}: {quoted(entry.text)} covers nothing that a module can "
-                f"ask for; did you mean {quoted(meant + entry.text[len(method) :])}?",
-            )

@@ -11,28 +11,33 @@ from typing import Any
 
 import trio
 
+from protocol.connection import HostCalled
+from protocol.descriptor.model import Descriptor
 from protocol.errors import Failure, Success
 from protocol.events import Log
+from protocol.host_call import HostCall
 from supervisor.kernel.descriptions import RememberedDescriptions
 from supervisor.kernel.durability import Durability
+from supervisor.kernel.grants.grants import Grant
 from supervisor.kernel.grants.remembered import Answers
 from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.hooks.gates import Gates
 from supervisor.kernel.notes import KeptNotes
 from supervisor.kernel.operations.op import Asked
-from supervisor.kernel.parties import Lineage
+from supervisor.kernel.parties import Lineage, Origin
 from supervisor.kernel.recorder import Forgetful
 from supervisor.kernel.requests import Deciding, Requests
 from supervisor.kernel.sessions.registry import Sessions
 from supervisor.kernel.taking_effect import Effects
 from supervisor.kernel.tokens import Tokens
 from supervisor.kernel.ui_events import UiEvents
+from supervisor.policy.capabilities import Decision, Rule, RulePlace, Verdict
 from supervisor.policy.latency import Histogram
 from supervisor.policy.tally import Tally
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.checking.checks import Checks
 from supervisor.runtime.containment.custody import Custody
-from supervisor.runtime.held_bytes import HeldBytes
+from supervisor.runtime.held_bytes import Account, HeldBytes
 from supervisor.runtime.supervision.call import Call
 from supervisor.runtime.supervision.deadlines import Deadlines
 from tests.factories import descriptor
@@ -60,6 +65,7 @@ class FakeModule:
         self.has_room = True
         self.span_attributes = None
         self.tally = Tally()
+        self.account = Account(HeldBytes(), name)
         self.latency = Histogram()
         self.calls: dict[str, Call] = {}
         self.resumed: Counter[str] = Counter()
@@ -87,6 +93,12 @@ class FakeModule:
         call = self.calls[op]
         call.heard_at = trio.current_time()
         call.listener.event(said(number, size), call, None)
+
+    def ask(self, op: str, number: int = 1) -> None:
+        """Ask a person something in the course of the call."""
+        asked = HostCall(f"c{number}", "user.ask", {"message": "?"})
+        dialogue: Any = Dialogue()
+        self.calls[op].listener.host_call(HostCalled(op, asked, 1), dialogue, self.calls[op])
 
     def answer(self, op: str, result: str | None = None) -> None:
         self.calls[op].settle(Success(op if result is None else result))
@@ -143,8 +155,11 @@ class Told:
 class World:
     """Requests for one fake module `m`, and for the ops of a fake daemon."""
 
-    def __init__(self, requests: Requests, module: FakeModule, told: Told) -> None:
+    def __init__(
+        self, requests: Requests, module: FakeModule, told: Told, approvals: Approvals
+    ) -> None:
         self.requests = requests
+        self.approvals = approvals
         self.entries: list[dict[str, Any]] = []
         """Of the journal."""
         self.module = module
@@ -168,6 +183,30 @@ class Host:
 
     def wall_clock(self) -> float:
         return 0.0
+
+
+class Granting:
+    """What `kernel.grants.grants.Grants` is to requests: whatever is asked for is allowed."""
+
+    def decide(self, descriptor: Descriptor, capability: str) -> Decision:
+        rule = Rule(source=RulePlace.ALLOW)
+        return Decision(Verdict.ALLOWED, descriptor.name, capability, rule)
+
+    def record(self, grant: Grant, origin: Origin) -> None:
+        pass
+
+
+class Dialogue:
+    """What `runtime.process.dialogue.Dialogue` is to calls of a module."""
+
+    instance = "m#1"
+    congested = full = False
+
+    def answer(self, *_: Any) -> None:
+        pass
+
+    def end_stream(self, call: Any) -> None:
+        pass
 
 
 class Fleet:
@@ -201,7 +240,9 @@ async def pipeline(
         notes=KeptNotes(recorder),
         lineage=Lineage(),
     )
-    deciding = Deciding(Gates(), Approvals(recorder), nothing)
+    granting: Any = Granting()
+    approvals = Approvals(recorder)
+    deciding = Deciding(Gates(), approvals, granting)
     module, told = FakeModule(folder, "m", protocol, timeouts or {}), Told()
     fleet: Any = Fleet(module)
     operations: Any = told
@@ -209,7 +250,7 @@ async def pipeline(
         nursery.start_soon(host.deadlines.run)
         requests = Requests(host, fleet, effects, deciding, nursery)
         requests.own.operations = operations
-        world = World(requests, module, told)
+        world = World(requests, module, told, approvals)
         recorder.overhear(lambda one: world.entries.append(json.loads(one.body)))
         yield world
         nursery.cancel_scope.cancel()

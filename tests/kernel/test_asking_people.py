@@ -101,7 +101,8 @@ async def test_a_question_dies_with_its_request_and_names_itself(tmp_path: Path)
     async with daemon_with(tmp_path, module, operator=allowing(tmp_path)) as daemon:
         asker = Asker()
         calls = {"calls": [payload("user.ask", message="Who?")], "lines": []}
-        submitted = daemon.requests.invoke(ADA, "a", {"op": "calls", "args": calls}, asker)
+        content = {"op": "calls", "args": calls, "timeout_s": 60}
+        submitted = daemon.requests.invoke(ADA, "a", content, asker)
         assert submitted is not None
         id_ = (await question(daemon))["id"]
         submitted.expired()

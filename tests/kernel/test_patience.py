@@ -184,3 +184,70 @@ async def test_many_events_cost_no_timer_each(tmp_path: Path, clock: Clock) -> N
             world.module.say("go", number)
         await ends_at(asker, clock, INVOKE_S)
         assert len(bounded) == 2
+
+
+THINKS_S = 250
+"""Less than a question waits for an answer."""
+
+
+async def decided(world: World, count: int = 1) -> None:
+    await trio.testing.wait_all_tasks_blocked()
+    waiting = world.approvals.waiting(ADA)
+    assert len(waiting) == count
+    for one in waiting:
+        world.approvals.decide(one["id"], "allow", ADA)
+    await trio.testing.wait_all_tasks_blocked()
+
+
+@pytest.mark.parametrize("protocol", ["module", "mcp"])
+@pytest.mark.parametrize("questions", [1, 2])
+async def test_the_clock_of_a_call_stands_still_while_a_person_thinks(
+    protocol: str, questions: int, tmp_path: Path, clock: Clock
+) -> None:
+    async with pipeline(tmp_path, protocol, BOUNDS) as world:
+        asker = invoke(world)
+        for number in range(3):
+            await passed(clock, 10)
+            for other in range(questions):
+                world.module.ask("go", 10 * number + other)
+            await trio.testing.wait_all_tasks_blocked()
+            await passed(clock, THINKS_S)
+            assert not asker.responses
+            await decided(world, questions)
+        # With the answer to its own call, a server of MCP has been heard of.
+        left_s = INVOKE_S - 30 if protocol == "module" else INVOKE_S
+        assert "gave no answer in" in await ends_at(asker, clock, left_s)
+
+
+async def test_the_longest_time_of_a_call_is_without_that_of_people(
+    tmp_path: Path, clock: Clock
+) -> None:
+    async with pipeline(tmp_path, "mcp", {"invoke_s": 100, "total_s": 150}) as world:
+        asker = invoke(world)
+        await passed(clock, 90)
+        world.module.ask("go")
+        await trio.testing.wait_all_tasks_blocked()
+        await passed(clock, THINKS_S)
+        await decided(world)
+        assert "which is the most" in await ends_at(asker, clock, 60)
+
+
+async def test_a_question_that_nobody_answers_stops_the_clock_for_its_own_time(
+    tmp_path: Path, clock: Clock
+) -> None:
+    async with pipeline(tmp_path, "module", BOUNDS) as world:
+        asker = invoke(world)
+        await trio.testing.wait_all_tasks_blocked()
+        world.module.ask("go")
+        await trio.testing.wait_all_tasks_blocked()
+        await ends_at(asker, clock, 300 + INVOKE_S)
+
+
+async def test_the_callers_own_bound_goes_on_while_a_person_thinks(
+    tmp_path: Path, clock: Clock
+) -> None:
+    async with pipeline(tmp_path, "mcp", BOUNDS) as world:
+        asker = invoke(world, timeout_s=20)
+        world.module.ask("go")
+        await trio.testing.wait_all_tasks_blocked()
+        assert "`stdiod approve ap-" in await ends_at(asker, clock, 20)

@@ -73,7 +73,8 @@ async def test_a_deadline_that_a_question_outlasts_names_it(tmp_path: Path) -> N
     calls = {"calls": [payload("log", message="x")], "lines": []}
     async with daemon_with(tmp_path, caller(tmp_path, "a"), operator=operator) as daemon:
         asker = Asker()
-        submitted = daemon.requests.invoke(ADA, "a", {"op": "calls", "args": calls}, asker)
+        content = {"op": "calls", "args": calls, "timeout_s": 60}
+        submitted = daemon.requests.invoke(ADA, "a", content, asker)
         assert submitted is not None
         id_ = (await question(daemon))["id"]
         submitted.expired()

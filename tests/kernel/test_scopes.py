@@ -61,6 +61,7 @@ ARGS: dict[str, dict[str, Any]] = {
     "asset.read": {"asset": "a"},
     "asset.content": {"asset": "a"},
     "ui.subscribe": {},
+    "policy.show": {},
     "policy.explain": {"module": "m", "capability": "log"},
     "policy.forget": {"module": "m"},
     "approvals": {"follow": True},

@@ -128,7 +128,7 @@ def test_all_problems_are_told_in_the_order_of_their_lines() -> None:
 
 
 def test_the_number_of_entries_is_bounded() -> None:
-    most = [f"x{number}" for number in range(MAX_ENTRIES)]
+    most = [f"log.x{number}" for number in range(MAX_ENTRIES)]
     assert said(f"allow = {most}") == []
     assert said(f"allow = {most}\ndeny = ['log']") == [
         "error",
@@ -156,12 +156,17 @@ def test_the_number_of_entries_is_bounded() -> None:
         ("[modules.a]\nallow = ['log']\n[modules.b]\ndeny = ['log']", []),
         # Slips of the pen.
         ("allow = ['sesion.read']",
-         [('1: allow[0]: "sesion.read" covers nothing that a module can ask for; '
+         [('1: allow[0]: "sesion.read" is an unknown capability, for which nothing is granted; '
           'did you mean "session.read"?')]),
         ("[modules.m]\ndeny = ['module.invok:shell']",
-         [('2: modules.m.deny[0]: "module.invok:shell" covers nothing that a module can ask for; '
-          'did you mean "module.invoke:shell"?')]),
-        ("allow = ['fs.read', 'login', 'session', 'log', '*']", []),
+         [('2: modules.m.deny[0]: "module.invok:shell" is an unknown capability, for which nothing '
+          'is granted; did you mean "module.invoke:shell"?')]),
+        ("allow = ['fs.read', 'session', 'log', '*', 'LOG.x']",
+         [('1: allow[0]: "fs.read" is an unknown capability, for which nothing is granted; known '
+           'are module.invoke, session.read, session.write, event.emit, log, roots.list, user.ask, '
+           'model.sample'),
+          ('1: allow[4]: "LOG.x" is an unknown capability, for which nothing is granted; '
+           'did you mean "log"?')]),
     ],
 )  # fmt: skip
 def test_contradictions_and_slips_are_found_with_the_lines(text: str, findings: list[str]) -> None:

@@ -12,7 +12,7 @@ import click
 from supervisor.cli.client import Answer, DaemonClient
 from supervisor.cli.exit_status import NoDaemonError, NoError
 from supervisor.cli.options import TEXT, example, with_json, with_socket
-from supervisor.cli.quantities import time_of_day, utc_stamp
+from supervisor.cli.quantities import moment, time_of_day, utc_stamp
 from supervisor.cli.results import end_with_failure, print_json
 from supervisor.cli.terminal import dim, is_terminal, one_line
 
@@ -44,9 +44,10 @@ _GOING = frozenset({"shutdown", "disconnect"})
 )
 @click.option(
     "--since",
-    type=click.IntRange(0),
-    metavar="SEQ",
-    help="Show all entries after the one with this number; 0 shows all there are.",
+    type=lambda text: int(text) if text.isdecimal() else moment(text),
+    metavar="SEQ|TIME",
+    help="Show all entries after the one with this number (0: all there are), or since 10m, 2h or"
+    " 3d ago, or since a time such as 2026-01-31T18:30.",
 )
 @click.option("--event", type=TEXT, metavar="PATTERN", help="Only events such as 'module:*'.")
 @click.option("--module", type=TEXT, metavar="NAME", help="Only what is about this module.")
@@ -57,7 +58,7 @@ def events(
     *,
     follow: bool,
     lines: int | None,
-    since: int | None,
+    since: float | None,
     event: str | None,
     module: str | None,
     session: str | None,
@@ -70,8 +71,13 @@ def events(
     lost or repeated when the daemon is restarted: the command waits for it and continues.
     """
     if lines is not None and since is not None:
-        raise click.UsageError("--lines counts from the end, and --since from a number: give one")
-    asked = {"event": event, "module": module, "session_id": session, "follow": follow}
+        raise click.UsageError(
+            "--lines counts from the end, and --since from a number or time: give one"
+        )
+    asked: dict[str, Any] = {"event": event, "module": module, "session_id": session}
+    asked["follow"] = follow
+    if isinstance(since, float):
+        asked["since_ts"], since = since, 0
     feed = _Feed({name: value for name, value in asked.items() if value}, as_json=as_json)
     feed.place = {"last": LAST if lines is None else lines} if since is None else {"since": since}
     while True:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import select
+import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +31,7 @@ from supervisor.cli.options import (
 )
 from supervisor.cli.quantities import duration
 from supervisor.cli.results import echo_json, print_json, print_laid_out
-from supervisor.cli.terminal import dim, one_line
+from supervisor.cli.terminal import dim, is_terminal, one_line
 
 if TYPE_CHECKING:
     from protocol.descriptor.model import Descriptor
@@ -35,6 +39,9 @@ if TYPE_CHECKING:
 
 GRACE_S = 15.0
 """How long after the invocation's own deadline the daemon's answer may come."""
+
+LINE_BYTES = 4096
+"""A terminal gives no longer line."""
 
 _DECODE = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -104,6 +111,8 @@ def invoke(
     VALUE is a string, or whatever the op takes for KEY: a number, true or false, or an element of
     a list (repeat KEY=VALUE for more). KEY:=JSON is JSON. Both add to --args.
 
+    On a terminal, a question to a person about the call is asked there; y allows it.
+
     Events go to stderr, the result goes to stdout. With --json, each event goes to stdout as it
     comes, one per line, and the response comes last. Ctrl-C cancels the call.
 
@@ -134,7 +143,10 @@ def invoke(
             well = answer_lines(client, module, content, show)
         raise click.exceptions.Exit(OK if well else NO)
     if descriptor is None:
-        response = ask_daemon(socket, module, content, show.event, typed)
+        asks = not as_json and is_terminal(sys.stdin) and is_terminal(sys.stderr)
+        response = ask_daemon(
+            socket, module, content, show.event, typed, asking=show if asks else None
+        )
     else:
         from supervisor.cli import direct
 
@@ -153,9 +165,41 @@ class Shown:
         self._as_json = as_json
         self._with_daemon = with_daemon
         self._printer = EventPrinter()
+        self._questions: dict[str, dict[str, Any]] = {}
+
+    def ask_person(self, client: DaemonClient, left_s: float | None) -> None:
+        """Ask the first open question on the terminal, until a line or the daemon's next words.
+
+        The answer goes over a connection of its own, like that of `stdiod approve`.
+        """
+        if not self._questions:
+            return
+        id_, question = next(iter(self._questions.items()))
+        others = [one for one in question["options"] if one not in ("allow", "deny")]
+        more = f" (or: {', '.join(others)})" if others else ""
+        self._printer.prompt(f"Allow it? [y/N]{more} ")
+        ready, _, _ = select.select([sys.stdin, client], [], [], left_s)
+        if sys.stdin not in ready:
+            return
+        del self._questions[id_]
+        said = os.read(sys.stdin.fileno(), LINE_BYTES).decode(errors="replace")
+        if not said:
+            return  # Ctrl-D: `stdiod approve` may still answer it
+        word = said.strip()
+        answer = "allow" if word.lower() in ("y", "yes", "allow") else "deny"
+        args = {"id": id_, "answer": word if word in others else answer}
+        with DaemonClient(client.path) as other:
+            decided = other.known("approve", args)
+        if not decided.ok:
+            self._printer.line(failure_text(decided.error, module=SUPERVISOR, op="approve"))
 
     def event(self, event: dict[str, Any], line: bytes) -> None:
         """Show an event as it comes."""
+        id_ = event.get("approval")
+        if isinstance(id_, str):
+            self._questions.pop(id_, None)
+            if event["event"] == "approval.request" and not event["payload"].get("form"):
+                self._questions[id_] = event["payload"]
         if self._as_json:
             echo_json(line)
         else:
@@ -209,13 +253,20 @@ def ask_daemon(
     content: dict[str, Any],
     on_event: OnEvent,
     typed: Sequence[Word] = (),
+    *,
+    asking: Shown | None = None,
 ) -> dict[str, Any]:
-    """Have a daemon invoke a module; returns the response. Raises `NoDaemonError`."""
+    """Have a daemon invoke a module; returns the response. Raises `NoDaemonError`.
+
+    `asking` asks the person at the terminal what the call waits for.
+    """
     with (
         interruption(one_line(f"{module}.{content['op']} was cancelled")),
         DaemonClient(socket) as client,
     ):
         add_words(client, module, content, typed)
+        if asking is not None:
+            client.before_waiting = partial(asking.ask_person, client)
         return call(client, module, content, on_event)
 
 

@@ -15,12 +15,14 @@ from supervisor.cli.client import Answer, DaemonClient
 from supervisor.cli.exit_status import NO
 from supervisor.cli.many_modules import chosen, with_modules
 from supervisor.cli.options import Lines, example, with_json, with_socket
-from supervisor.cli.quantities import time_of_day, utc_stamp
+from supervisor.cli.quantities import moment, time_of_day, utc_stamp
 from supervisor.cli.results import end_with_failure, print_json, tell_failure
 from supervisor.cli.terminal import dim, is_terminal, one_line
 
 MAX_LINES = 10_000
 """As the daemon's own op has it."""
+
+LAST = 50
 
 Entry = dict[str, Any]
 """A line of a log: `ts`, `instance`, `stream`, `text`."""
@@ -35,10 +37,14 @@ _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_cyan", "bright
     "-n",
     "--lines",
     type=Lines(MAX_LINES),
-    default=50,
-    show_default=True,
     metavar="N",
-    help="How many of the last lines to show of each.",
+    help=f"How many of the last lines of each.  [default: {LAST}; {MAX_LINES} with --since]",
+)
+@click.option(
+    "--since",
+    type=moment,
+    metavar="TIME",
+    help="Only lines since 10m, 2h or 3d ago, or since a time such as 2026-01-31T18:30.",
 )
 @with_json
 @with_socket
@@ -47,7 +53,8 @@ def logs(
     modules: tuple[str, ...],
     every: bool,
     follow: bool,
-    lines: int,
+    lines: int | None,
+    since: float | None,
     as_json: bool,
     socket: Path,
 ) -> None:
@@ -59,7 +66,9 @@ def logs(
     """
     with DaemonClient(socket) as client:
         names = chosen(client, modules, every=every)
-        show = _Shown(names, as_json=as_json)
+        show = _Shown(names, as_json=as_json, since=since or 0.0)
+        if lines is None:
+            lines = LAST if since is None else MAX_LINES
         if len(modules) == 1:
             args = {"module": names[0], "lines": lines, "follow": follow}
             answer = client.own("logs", args, lambda event, _: show.event(event, show.line))
@@ -123,18 +132,19 @@ def _key(entry: Entry) -> tuple[Any, ...]:
 class _Shown:
     """Shows lines; those of several modules have a colour for each."""
 
-    def __init__(self, names: list[str], *, as_json: bool) -> None:
+    def __init__(self, names: list[str], *, as_json: bool, since: float) -> None:
         several = len(names) > 1
         self._colours = dict(zip(names, cycle(_COLOURS), strict=False)) if several else {}
         self._as_json = as_json
+        self._since = since
         self._live = is_terminal(sys.stdout)
 
     def event(self, event: dict[str, Any], take: Callable[[Entry], object]) -> None:
         """Hand over the line that is in an event; or show a word of the daemon's."""
         fields = event.get("fields")
-        if fields:
+        if fields and fields["ts"] >= self._since:
             take({**fields, "text": event["message"]})
-        else:  # lines were left out
+        elif not fields:  # lines were left out
             click.echo(f"stdiod: {one_line(str(event.get('message')))}", err=True)
 
     def line(self, entry: Entry) -> None:

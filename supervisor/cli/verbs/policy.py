@@ -7,12 +7,13 @@ from typing import Any
 
 import click
 
+from protocol.problem import quoted
 from supervisor.cli.client import SUPERVISOR, DaemonClient
 from supervisor.cli.exit_status import NO, NoError
 from supervisor.cli.options import MODULE, TEXT, Subverbs, example, with_json, with_socket
 from supervisor.cli.quantities import count
 from supervisor.cli.results import end_with_failure, print_json
-from supervisor.cli.terminal import one_line
+from supervisor.cli.terminal import one_line, safe
 
 _FILE = click.Path(path_type=Path)
 _DIRECTORIES = click.argument(
@@ -69,6 +70,34 @@ def explain(
         _print(found)
     if not _is_allowed(found):
         raise click.exceptions.Exit(NO)
+
+
+@policy.command(epilog=example("policy show"))
+@with_json
+@with_socket
+def show(*, as_json: bool, socket: Path) -> None:
+    """Show the policy in force: its file, its rules, and the answers that are remembered."""
+    with DaemonClient(socket) as client:
+        answer = client.known("policy.show")
+    if not answer.ok:
+        end_with_failure(answer, as_json=as_json, module=SUPERVISOR, op="policy.show")
+    found = answer.result
+    if as_json:
+        print_json(found)
+        return
+    none = "there is no policy file, so nothing is granted: `stdiod up --policy FILE` names one"
+    click.echo(one_line(found["source"] or none))
+    if found["problem"]:
+        click.echo(f"the file is bad now, and this is the last good one: {safe(found['problem'])}")
+    for name, rules in {"": found["everywhere"], **found["modules"]}.items():
+        head = f"[modules.{quoted(name)}]" if name else "[all modules]"
+        click.echo(f"{head} mode {rules['mode'] or ('of all modules' if name else 'strict')}")
+        for key in ("allow", "deny"):
+            for entry in rules[key]:
+                click.echo(f"  {key} {quoted(entry['text'])} (line {entry['line']})")
+    for one in found["answers"]:
+        words = f"{one['module']} {one['capability']} {_word(one['allowed'])}"
+        click.echo(f"remembered: {one_line(words)}")
 
 
 @policy.command(epilog=example("policy check policy.toml modules"))
@@ -154,7 +183,7 @@ def _decided(
         near = did_you_mean(module, descriptors)
         raise NoError(f"there is no module {module!r} in the directories{near}")
     decision = decide(read.policy, module, descriptor.capabilities, capability)
-    return explained(decision, descriptor)
+    return explained(read.policy, decision, descriptor)
 
 
 def _descriptors(directories: tuple[Path, ...]) -> dict[str, Any]:
@@ -179,6 +208,8 @@ def _print(found: dict[str, Any]) -> None:
         listed = ", ".join(found["asked_for"]) or "none"
         click.echo(f"  it lists: {one_line(listed)}")
     remembered = found["remembered"]
+    if found.get("remedy"):
+        click.echo(f"  {one_line(found['remedy'])}")
     if remembered is not None:
         program = "" if remembered["same_program"] else ", about another program: it is asked again"
         click.echo(f"  remembered: {_word(remembered['allowed'])}{program}")

@@ -73,12 +73,14 @@ def _lines(plan: dict[str, Any]) -> Iterator[str]:
     for one in [*plan["quarantined"], *plan.get("unrunnable", ())]:
         mark = click.style("!", fg="red")
         yield f"{mark} {one_line(one['descriptor'])}: {one_line(one['reason'])}"
-    yield from _policy(plan.get("policy_problem"))
+    yield from _policy(plan.get("policy_problem"), plan.get("policy"))
     yield _summary(plan)
 
 
-def _policy(problem: str | None) -> Iterator[str]:
+def _policy(problem: str | None, path: str | None) -> Iterator[str]:
     if problem is None:
+        if path is not None:
+            yield f"the policy {one_line(path)} was read"
         return
     mark = click.style("!", fg="red")
     yield from (f"{mark} {one_line(line)}" for line in problem.splitlines())

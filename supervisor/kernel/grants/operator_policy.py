@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 
 from protocol.descriptor.model import Descriptor
-from supervisor.policy.capabilities import Decision, Mode, Policy
+from supervisor.policy.capabilities import Decision, Mode, Policy, remedy
 from supervisor.policy.policy_file import (
     PolicyError,
     PolicyFile,
@@ -118,8 +118,8 @@ def _mode(policy: Policy) -> Mode:
     return policy.everywhere.mode or Mode.STRICT
 
 
-def explained(decision: Decision, descriptor: Descriptor) -> dict[str, Any]:
-    """Return the decision, the rule that made it, and what the descriptor asks for."""
+def explained(policy: Policy, decision: Decision, descriptor: Descriptor) -> dict[str, Any]:
+    """Return the decision, the rule that made it, and what would allow it."""
     rule = decision.rule
     return {
         "module": decision.module,
@@ -129,6 +129,7 @@ def explained(decision: Decision, descriptor: Descriptor) -> dict[str, Any]:
         "source": str(rule.source),
         "file": rule.file,
         "line": rule.line,
+        "remedy": remedy(policy, decision, descriptor.source),
         "asked_for": list(descriptor.capabilities),
         "remembered": None,
     }

@@ -52,6 +52,10 @@ class Answers:
         """Return the answer about a capability of a module."""
         return self._all.get((module, capability))
 
+    def all(self) -> list[Remembered]:
+        """Return all, the oldest first."""
+        return list(self._all.values())
+
     def add(self, module: str, capability: str, program: str, *, allowed: bool) -> None:
         """Remember an answer."""
         one = Remembered(module, capability, program, allowed, self._wall_clock())

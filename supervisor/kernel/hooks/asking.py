@@ -191,6 +191,7 @@ class Asking:
 
     def _tell_of_question(self, event: ApprovalUiEvent) -> None:
         self.question = event.approval if event.event == REQUEST else None
+        self._invocation.ask_people()
         self._tell_first(event)
 
     def _tell_first(self, event: Progress) -> None:

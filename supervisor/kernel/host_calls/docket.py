@@ -16,15 +16,23 @@ import structlog
 import trio
 
 from protocol.connection import HostCalled
+from protocol.descriptor.model import Descriptor
 from protocol.errors import Failure, Reason
-from protocol.problem import quoted
 from supervisor.kernel.begin_order import BeginOrder
 from supervisor.kernel.grants.grants import CAPABILITY_CHARS, Grant
 from supervisor.kernel.host_calls.method import Host, Method, check_params
 from supervisor.kernel.host_calls.methods import method_named
 from supervisor.kernel.host_calls.open_call import OpenCall
 from supervisor.kernel.parties import Caller, RefusedError
-from supervisor.policy.capabilities import LOG, Decision, RulePlace, Verdict, covers
+from supervisor.policy.capabilities import (
+    LOG,
+    Decision,
+    Policy,
+    RulePlace,
+    Verdict,
+    covers,
+    remedy,
+)
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import ALL_BYTES, ARGS, PARTY_BYTES
 from supervisor.runtime.process.dialogue import Dialogue
@@ -143,7 +151,8 @@ class Docket:
         decision = grant.decision
         self._tell(grant)
         if not grant.allowed:
-            raise RefusedError(denied(grant))
+            grants = self._host.grants
+            raise RefusedError(denied(grant, grants.operator.policy, call.caller.module.descriptor))
         claimed = call.asked.call.capability
         if claimed is not None and not _agrees(claimed, decision.capability, method):
             words = (
@@ -176,14 +185,14 @@ def _answered(call: OpenCall) -> Iterator[None]:
         call.refuse(Failure.because(Reason.REPORTED, words))
 
 
-def denied(grant: Grant) -> Failure:
-    """Say which rule refused a call, or what would grant it."""
+def denied(grant: Grant, policy: Policy, descriptor: Descriptor) -> Failure:
+    """Say which rule refused a call, and what to write where to grant it."""
     capability = grant.decision.capability[:CAPABILITY_CHARS]
-    rule, why = grant.decision.rule, grant.words
-    if rule.source is RulePlace.MODE and rule.file is None:
-        allow = f"`allow = [{quoted(capability)}]`"
-        why = f"no policy grants it: put {allow} in a file and start with `--policy FILE`"
-    words = f"{grant.decision.module} may not {capability}: {why}"
+    why = grant.words
+    if policy.source is None and grant.decision.rule.source is RulePlace.MODE:
+        why = "no policy grants it"
+    hint = remedy(policy, grant.decision, descriptor.source)
+    words = f"{grant.decision.module} may not {capability}: {why}: {hint}"
     return Failure.because(Reason.CAPABILITY, words, capability=capability, rule=grant.words)
 
 

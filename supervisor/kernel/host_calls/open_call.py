@@ -71,6 +71,8 @@ class OpenCall:
     def tell(self, event: ApprovalUiEvent) -> None:
         """Take note of a question to a person, and tell whoever began all this."""
         self.question = event.approval if event.event == REQUEST else None
+        if (serving := self.caller.serving) is not None:
+            serving.ask_people()
         self.caller.tell_first(event)
 
     @property

@@ -63,6 +63,7 @@ class DaemonOps:
             "dry_run": dry_run,
             "reloads": number,
             **document,
+            "policy": self._parts.grants.operator.path and str(self._parts.grants.operator.path),
             "policy_problem": await reloads.policy_problem(),
         }
 

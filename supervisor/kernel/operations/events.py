@@ -28,6 +28,11 @@ class EventOps:
                 "minimum": 0,
                 "description": "entries after the one with this seq; the last ones if left out",
             },
+            since_ts={
+                "type": "number",
+                "minimum": 0,
+                "description": "no older ones (Unix time, s)",
+            },
             last={"type": "integer", "minimum": 0, "maximum": MAX_EVENTS, "default": EVENTS},
             limit={
                 "type": "integer",

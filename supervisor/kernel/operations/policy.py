@@ -1,4 +1,4 @@
-"""The ops about what modules are allowed: `policy.explain`, `policy.forget`."""
+"""The ops about what modules are allowed: `policy.show`, `policy.explain`, `policy.forget`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ class PolicyOps:
     """Ops about what modules are allowed."""
 
     INPUTS: ClassVar[Mapping[str, Any]] = {
+        "policy.show": args_schema(),
         "policy.explain": args_schema(
             ("module", "capability"),
             module=MODULE,
@@ -35,12 +36,22 @@ class PolicyOps:
 
     def ops(self) -> Mapping[str, Op]:
         """Return the ops."""
-        return {"policy.explain": self._explain, "policy.forget": self._forget}
+        return {
+            "policy.show": self._show,
+            "policy.explain": self._explain,
+            "policy.forget": self._forget,
+        }
+
+    def _show(self, args: dict[str, Any], asked: Asked) -> dict[str, Any]:
+        del args, asked
+        operator, answers = self._grants.operator, self._grants.answers.all()
+        policy = msgspec.to_builtins(operator.policy)
+        return {**policy, "problem": operator.problem, "answers": msgspec.to_builtins(answers)}
 
     async def _explain(self, args: dict[str, Any], asked: Asked) -> dict[str, Any]:
         descriptor = self._parts.module(args["module"], asked.principal).descriptor
         decision = self._grants.decide(descriptor, args["capability"])
-        found = explained(decision, descriptor)
+        found = explained(self._grants.operator.policy, decision, descriptor)
         if decision.verdict is Verdict.ASK:
             known = self._grants.answers.find(descriptor.name, args["capability"])
             if known is not None:

@@ -42,6 +42,7 @@ SCOPES: Mapping[str, Scope | None] = {
     "asset.read": Scope.READ,
     "asset.content": Scope.READ,
     "ui.subscribe": Scope.READ,
+    "policy.show": Scope.READ,
     "policy.explain": Scope.READ,
     "policy.forget": Scope.ADMIN,
     "approvals": Scope.READ,
@@ -53,7 +54,9 @@ SCOPES: Mapping[str, Scope | None] = {
 }
 """None: whoever asks may have it. `health`, `describe` and `invoke` are also those of modules."""
 
-ALL_MODULES = frozenset({"reload", "shutdown", "token.new", "token.list", "token.revoke"})
+ALL_MODULES = frozenset(
+    {"reload", "shutdown", "policy.show", "token.new", "token.list", "token.revoke"}
+)
 """Those that concern all modules: globs have to cover every one there may be."""
 
 WHOLE_MODULE = frozenset(

@@ -39,6 +39,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """A pattern for names that modules made up, beside `events`."""
     module: str | None = None
     session_id: str | None = None
+    since_ts: float | None = None
     sees: Callable[[bytes], bool] | None = None
     """Whether whoever asks may see an entry."""
 
@@ -124,9 +125,12 @@ class Reader:
         return self._connection
 
 
-def _conditions(wanted: Filter) -> tuple[str, list[str]]:
+def _conditions(wanted: Filter) -> tuple[str, list[str | float]]:
     words = ""
-    values: list[str] = []
+    values: list[str | float] = []
+    if wanted.since_ts is not None:
+        words += " AND ts >= ?"
+        values.append(wanted.since_ts)
     if wanted.events is not None:
         named = f"event IN ({_places(wanted.events)})"
         values += wanted.events

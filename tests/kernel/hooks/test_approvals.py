@@ -117,7 +117,7 @@ async def test_a_question_dies_with_its_request(tmp_path: Path, event: str) -> N
         assert error["message"].endswith("waiting for an approval that hook h asks for")
         while daemon.approvals.waiting(ADA):
             await trio.lowlevel.checkpoint()
-        invocation, asker = begin(daemon, "m", "echo")
+        invocation, asker = begin(daemon, "m", "echo", timeout_s=60)
         await waiting(daemon)
         invocation.expired()
         error = (await asker.document())["error"]
@@ -162,7 +162,7 @@ async def test_who_runs_out_of_time_is_told_of_a_question_about_what_it_caused(
     parties = actor(tmp_path), actor(tmp_path, name="x"), gate
     async with daemon_with(tmp_path, *parties) as daemon:
         asker, inner = Asker(), Asker()
-        first = daemon.requests.invoke(ADA, "m", {"op": "hang"}, asker)
+        first = daemon.requests.invoke(ADA, "m", {"op": "hang", "timeout_s": 60}, asker)
         for _ in range(2):
             daemon.requests.invoke(ADA, "x", {"op": "echo"}, inner, parent=first)
         found = await waiting(daemon, 2)
@@ -174,7 +174,7 @@ async def test_who_runs_out_of_time_is_told_of_a_question_about_what_it_caused(
 
 async def test_who_runs_out_of_time_otherwise_is_told_of_no_question(tmp_path: Path) -> None:
     async with daemon_with(tmp_path, actor(tmp_path), asking(tmp_path)) as daemon:
-        invocation, asker = begin(daemon, "m", "hang")
+        invocation, asker = begin(daemon, "m", "hang", timeout_s=60)
         await approve(daemon)
         while not daemon.fleet.modules["m"].in_flight:
             await trio.lowlevel.checkpoint()

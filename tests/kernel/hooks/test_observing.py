@@ -52,10 +52,13 @@ def entries(folder: Path, event: str | None = None) -> list[dict[str, Any]]:
     return [one for one in found if event in (None, one["event"])]
 
 
-def begin(daemon: Daemon, tool: str, op: str, parent: Invocation | None = None) -> Any:
+def begin(
+    daemon: Daemon, tool: str, op: str, parent: Invocation | None = None, **bounds: float
+) -> Any:
     asker = Asker()
     args = {"event": "mine", "data": {}} if op == "on_event" else {}
-    return daemon.requests.invoke(ADA, tool, {"op": op, "args": args}, asker, parent=parent), asker
+    content = {"op": op, "args": args, **bounds}
+    return daemon.requests.invoke(ADA, tool, content, asker, parent=parent), asker
 
 
 async def reload(daemon: Daemon, *descriptors: Descriptor) -> None:
