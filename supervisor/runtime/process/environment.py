@@ -6,6 +6,7 @@ each start, so this is for a thread.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -173,7 +174,7 @@ def _read(field: str, path: Path) -> dict[str, str]:
     try:
         return read_env_file(read_whole(path, ENV_FILE_BYTES, "env file"))
     except (UnreadableError, EnvFileError) as error:
-        why = "is a dangling link" if path.is_symlink() and not path.exists() else str(error)
+        why = "is a dangling link" if os.path.islink(path) and not os.path.exists(path) else str(error)
         which = "in which" if isinstance(error, EnvFileError) else "which"
         wrong = UnsetVariableError(f"{field} names {path}, {which} {why}")
         wrong.hint = "correct the file, or its path"
