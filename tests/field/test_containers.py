@@ -25,7 +25,7 @@ class Docker:
     def __init__(self, folder: Path, name: str = "docker") -> None:
         self.state = folder / "docker-state"
         self.state.mkdir()
-        self.program = folder / name
+        self.program, self.env_file = folder / name, folder / "docker.env"
         self.program.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {STAND_IN} "$@"\n')
         self.program.chmod(0o755)
 
@@ -215,34 +215,35 @@ def test_a_container_that_was_left_over_and_is_gone_is_no_longer_named(
     daemon.log_path.write_text("")  # an error is no fault of this test's daemon
 
 
-def far_variables(docker: Docker, folder: Path) -> dict[str, Any]:
+def far_variables(docker: Docker) -> dict[str, Any]:
     """Return a module whose client knows by an env file where its docker is."""
     document = docker.module()
     transport = document["transport"]
-    path = folder / "docker.env"
-    path.write_text("".join(f"{name}={text}\n" for name, text in transport["env"].items()))
+    docker.env_file.write_text(
+        "".join(f"{name}={text}\n" for name, text in transport["env"].items())
+    )
     env = {"DOCKER_HOST": "${DOCKER_HOST:-tcp://here}", "DOCKER_STATE": "${DOCKER_STATE}"}
     return {
         **document,
-        "transport": {**transport, "env_file": str(path), "env": env, "expand": True},
+        "transport": {**transport, "env_file": str(docker.env_file), "env": env, "expand": True},
     }
 
 
 @pytest.mark.parametrize("end", ["stop", "kill -9"])
 @pytest.mark.parametrize("then", ["gone", "broken"])
 def test_what_removes_a_container_needs_nothing_that_the_descriptor_refers_to(
-    start_daemon: StartDaemon, docker: Docker, folder: Path, tmp_path: Path, end: str, then: str
+    start_daemon: StartDaemon, docker: Docker, folder: Path, end: str, then: str
 ) -> None:
-    document = far_variables(docker, tmp_path)
+    document = far_variables(docker)
     daemon = killed(folder, document) if end == "kill -9" else start_daemon(document)
     docker.only()
     (record,) = records(daemon)
     assert (record / "client.json").stat().st_mode & 0o777 == 0o600
     assert "s3cret" not in (record / "client.json").read_text()
     if then == "gone":
-        (tmp_path / "docker.env").unlink()
+        docker.env_file.unlink()
     else:
-        (tmp_path / "docker.env").write_text("what is this\n")
+        docker.env_file.write_text("what is this\n")
     if end == "stop":
         stop(daemon)
     else:
