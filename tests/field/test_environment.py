@@ -176,5 +176,10 @@ def test_the_password_of_an_address_is_shown_nowhere(
     assert VALUE not in str(daemon.op("status"))
     assert VALUE not in daemon.log()
     where = ("--socket", str(folder / "socket"))
+    for path in (folder / "modules").glob("**/*.json"):
+        report = folder / "report.xml"
+        checked = stdiod("check", str(path), "--junit", str(report))
+        assert "***@proxy.example" in checked
+        assert VALUE not in checked + report.read_text()
     for words in (("status",), ("status", "lacks"), ("logs", "says"), ("doctor",), ("events",)):
         stdiod(*words, *where)

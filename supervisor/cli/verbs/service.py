@@ -117,7 +117,9 @@ def uninstall() -> None:
         raise NoError(f"{path} cannot be removed: {error.strerror}") from None
     click.echo(f"removed {path}")
     if not (disabled and _systemctl("daemon-reload")):
-        words = "systemctl failed: if systemd runs the daemon it still does; what is left to do is\n"
+        words = (
+            "systemctl failed: if systemd runs the daemon it still does; what is left to do is\n"
+        )
         words += "systemctl --user daemon-reload && systemctl --user stop stdiod"
         raise NoError(words)
 
