@@ -108,27 +108,20 @@ def uninstall() -> None:
     if not os.path.lexists(path):
         click.echo(f"nothing to remove: there is no {path}")
         return
-    disabled = _systemctl("disable", "--now", "stdiod")
+    systemctl = ["/usr/bin/env", "systemctl", "--user"]  # it may not be there
+    failed = subprocess.call([*systemctl, "disable", "--now", "stdiod"])
     try:
         path.unlink()
-        # What `enable` made; systemctl knows of it only while the unit is there.
         (path.parent / "default.target.wants" / path.name).unlink(missing_ok=True)
     except OSError as error:
         raise NoError(f"{path} cannot be removed: {error.strerror}") from None
     click.echo(f"removed {path}")
-    if not (disabled and _systemctl("daemon-reload")):
+    if failed or subprocess.call([*systemctl, "daemon-reload"]):
         words = (
             "systemctl failed: if systemd runs the daemon it still does; what is left to do is\n"
         )
         words += "systemctl --user daemon-reload && systemctl --user stop stdiod"
         raise NoError(words)
-
-
-def _systemctl(*words: str) -> bool:
-    try:
-        return subprocess.run(["systemctl", "--user", *words], check=False).returncode == 0
-    except OSError:
-        return False
 
 
 def own_program() -> str:

@@ -111,8 +111,7 @@ class ModuleOps:
         """Wait for the end of what is being stopped; refuses once it is beyond its bounds."""
         timeouts = module.descriptor.supervision.timeouts
         bound_s = 2 * timeouts.stop_s + timeouts.exit_s + KILLED_WITHIN_S
-        if runs_container(module.descriptor):
-            bound_s += REMOVED_WITHIN_S
+        bound_s += REMOVED_WITHIN_S * runs_container(module.descriptor)
         with trio.move_on_after(bound_s) as scope:
             await self._fleet.wait_until(
                 lambda: module.state is not State.STOPPING or None, of=module

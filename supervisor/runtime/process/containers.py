@@ -2,15 +2,14 @@
 
 A container outlives its client, such as a `docker run` that is killed. So where `${STDIOD_CIDFILE}`
 stands in `transport.command`, each start gets a folder below the data directory for the id, with a
-record, written before the spawn, of how the client is run: all filled in, since what the descriptor
-refers to may be gone by then. When the process is over:
+record, written before the spawn, of how the client is run, filled in. When the process is over:
 
     no id: no container (a client that is killed early enough tells none)
     CLIENT rm -f ID: gone; or it fails, and `inspect` knows of no such container: gone
                      else left over: named with the command for it, and its record stays
 
 A daemon begins with the records of the one before; modules that run containers start after that.
-Each such start has it try again what is left over; nothing waits for that.
+What is left over is tried again when another starts, which does not wait for that.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import re
 import shlex
 import shutil
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from functools import partial
 from pathlib import Path, PurePath
 
@@ -29,7 +28,7 @@ import structlog
 import trio
 from msgspec.structs import replace
 
-from protocol.descriptor.model import Descriptor, Kind, Supervision, Timeouts, Transport
+from protocol.descriptor.model import Descriptor, Supervision, Timeouts, Transport
 from protocol.problem import without_password
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.files.log_files import LogFiles
@@ -40,11 +39,14 @@ from supervisor.runtime.process.process import Process
 from supervisor.runtime.process.program import SpawnError, named_program
 from supervisor.runtime.process.spawning import NOTHING, spawn
 
-RM_S, RETRY_S, INSPECT_S, STOP_S = 5.0, 1.0, 2.0, 0.5
-"""The client may wait for a daemon that does not answer."""
+BOUNDS = Supervision(timeouts=Timeouts(prepare_s=4.0, stop_s=0.5))
+"""Of each run of the client, which may wait for a daemon that does not answer."""
 
-REMOVED_WITHIN_S = RM_S + RETRY_S + INSPECT_S + 2 * STOP_S + 3.0
-"""How long all that may take; the rest is for spawning it, twice, on a slow machine."""
+REMOVED_WITHIN_S = 15.0
+"""How long a removal may take: two such runs, and their spawns on a slow machine."""
+
+_FIELDS = {"name": "", "kind": "tool", "transport": {}, "source": "", "folder": "/", "digest": ""}
+_CLIENT = replace(msgspec.convert(_FIELDS, Descriptor), supervision=BOUNDS)
 
 _CIDFILE = re.compile(rf"(?<!\$)\$\{{{CIDFILE}\}}")
 _ID = re.compile(r"\A[0-9a-f]{64}\Z")
@@ -78,25 +80,25 @@ class Containers:
 
     async def run(self) -> None:
         """Remove what the former daemon left; try again what is left over when a module starts."""
-        await self.sweep()
+        await self._sweep_once()
         while True:
             await self._started.wait()
             self._started = trio.Event()
-            await self._remove_recorded(lambda folder: folder in self.left)
+            await self._sweep()
 
-    async def sweep(self) -> None:
-        """Remove what the former daemon left, once, before anything else runs in a container."""
+    async def _sweep_once(self) -> None:
         async with self._sweeping:
             if not self._swept:
-                await self._remove_recorded(lambda _: True)
+                await self._sweep()
             self._swept = True
 
-    async def _remove_recorded(self, which: Callable[[Path], bool]) -> None:
+    async def _sweep(self) -> None:
+        """Remove what the former daemon left, once, and then what is left over."""
         read = partial(_read_records, Path(self._custody.data_dir or "", "containers"))
         recorded = await self._custody.blocking.run("looking for left containers", read)
         async with trio.open_nursery() as nursery:
             for folder, client in recorded.items():
-                if which(folder):
+                if not self._swept or folder in self.left:
                     nursery.start_soon(self._remove, folder, client)
 
     async def spawn(
@@ -111,7 +113,7 @@ class Containers:
         others = (self._host, instance, custody, opening)
         if not runs_container(descriptor):
             return await spawn(descriptor, *others, variables=variables)
-        await self.sweep()
+        await self._sweep_once()
         self._started.set()
         assert custody.data_dir is not None  # noqa: S101 - of whoever runs modules of others
         folder = custody.data_dir / "containers" / uuid.uuid4().hex
@@ -157,28 +159,18 @@ class Containers:
     async def _obstacle(self, client: Client, removal: tuple[str, ...]) -> str:
         """Run the removal; returns why the container may still be there, empty if it is gone."""
 
-        def run(bound_s: float, *words: str) -> Awaitable[Unprepared | None]:
-            command, names = (*client.argv, *words), tuple(client.env)
-            # Its folder may be gone by then.
-            transport = Transport(prepare=command, pass_env=names, cwd="/")
-            bounds = Supervision(timeouts=Timeouts(prepare_s=bound_s, stop_s=STOP_S))
-            ran = Descriptor(
-                name=client.name,
-                kind=Kind.TOOL,
-                transport=transport,
-                supervision=bounds,
-                source="",
-                folder="/",
-                digest="",
-            )
+        def run(*words: str) -> Awaitable[Unprepared | None]:
+            command = (*client.argv, *words)
+            transport = Transport(prepare=command, pass_env=tuple(client.env))
+            ran = replace(_CLIENT, name=client.name, transport=transport)
             variables = {**self._host, **client.env}
             return prepare_once(ran, variables, self._custody, self._log_files)
 
-        failed = await run(RM_S, *removal)
+        failed = await run(*removal)
         if failed is None:
             return ""
-        await trio.sleep(RETRY_S)  # its own `--rm` may be about to remove it
-        seen = await run(INSPECT_S, "inspect", removal[-1])
+        await trio.sleep(1)  # its own `--rm` may be about to remove it
+        seen = await run("inspect", removal[-1])
         # A client that does not reach its daemon fails, too, and knows nothing.
         if seen is not None and any(map(_UNKNOWN.search, seen.printed)):
             return ""
@@ -189,11 +181,9 @@ def _write_record(folder: Path, descriptor: Descriptor, host: Mapping[str, str])
     """Note how a container is removed; raises `OSError` and `UnsetVariableError`."""
     filled, variables = resolved(descriptor, host, "")
     command = filled.transport.command
-    argv = command[: [*command, "run"].index("run")]
-    if 0 < len(argv) < len(command):
-        argv = (named_program(filled) or argv[0], *argv[1:])
-    else:
-        argv = ("docker",)
+    at = [*command, "run"].index("run")
+    argv = (named_program(filled) or command[0], *command[1:at])
+    argv = argv if 0 < at < len(command) else ("docker",)
     env = {name: value for name, value in variables.items() if _OF_CLIENT.match(name)}
     client = Client(descriptor.name, argv, env)
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -174,9 +174,8 @@ def _read(field: str, path: Path) -> dict[str, str]:
     try:
         return read_env_file(read_whole(path, ENV_FILE_BYTES, "env file"))
     except (UnreadableError, EnvFileError) as error:
-        # Those of Path raise for a name that is too long.
-        dangling = os.path.islink(path) and not os.path.exists(path)  # noqa: PTH110, PTH114
-        why = "is a dangling link" if dangling else str(error)
+        link = os.path.islink(path)  # noqa: PTH114 - that of Path raises for a name too long
+        why = "is a dangling link" if link and not path.exists() else str(error)
         which = "in which" if isinstance(error, EnvFileError) else "which"
         wrong = UnsetVariableError(f"{field} names {path}, {which} {why}")
         wrong.hint = "correct the file, or its path"

@@ -83,7 +83,7 @@ def obstacle(
         program = find_program(descriptor, given)
     except SpawnError as error:
         named = named_program(descriptor)
-        unbuilt = named is not None and not _is_there(named) and not transport.prepare
+        unbuilt = named is not None and not os.access(named, os.F_OK) and not transport.prepare
         if unbuilt and field == "command":
             hint += ", or have transport.prepare build it"
         return Obstacle(str(error), hint, named)
@@ -100,10 +100,6 @@ def obstacle(
     return _script_obstacle(descriptor, Path(program).name, search, hint)
 
 
-def _is_there(path: str) -> bool:
-    return os.path.exists(path)  # noqa: PTH110 - that of Path raises for a name that is too long
-
-
 def _script_obstacle(
     descriptor: Descriptor, interpreter: str, search: str | None, hint: str
 ) -> Obstacle | None:
@@ -116,7 +112,7 @@ def _script_obstacle(
     if is_shell and "/" not in words[0] and shutil.which(words[0], path=search):
         return None  # a shell looks there too
     endings = _NODE_ENDINGS if interpreter.startswith("node") else ("",)
-    if not any(_is_there(f"{script}{ending}") for ending in endings):
+    if not any(os.access(f"{script}{ending}", os.F_OK) for ending in endings):
         return Obstacle(
             f"{interpreter} is told to run {script}, which is not there", hint, str(script)
         )
