@@ -257,7 +257,7 @@ async def running(
                 memory_ceiling_bytes=memory_ceiling_bytes,
                 notes=notes,
             )
-            parts = (host.sampler.run, host.deadlines.run, host.checks.run, host.containers.run)
+            parts = (host.sampler.run, host.deadlines.run, host.checks.run, host.containers.sweep)
             for part in parts:
                 nursery.start_soon(part)
             fleet = Fleet(host, nursery)

@@ -54,10 +54,10 @@ def mcp(
     when that ends: at `stdiod down`, unless the configuration says otherwise ([mcp] keep).
     """
     if sys.stdin is not None and sys.stdin.isatty():
-        given = {"--view": view, "--config": config}
-        given["--socket"] = socket if ctx.meta[SOCKET_PASSED] else None
+        passed = socket if ctx.meta[SOCKET_PASSED] else None
+        given = {"--view": view, "--config": config, "--socket": passed}
         options = (word for name, value in given.items() if value for word in (name, str(value)))
-        _tell_person(["mcp", *options, *(str(one.absolute()) for one in directories)])
+        _tell_person("mcp", *options, *(str(one.absolute()) for one in directories))
     client = _joined(ctx, socket, config, directories)
     with client:
         answer = client.known("mcp", {} if view is None else {"view": view})
@@ -69,16 +69,15 @@ def mcp(
         raise NoDaemonError(DAEMON_ENDED)
 
 
-def _tell_person(words: list[str]) -> None:
+def _tell_person(*words: str) -> None:
     """Say at a terminal who is meant to start this."""
     from supervisor.cli.verbs.service import own_program
 
-    program = own_program()
-    entry = {"stdiod": {"command": program, "args": words}}
+    entry = {"stdiod": {"command": own_program(), "args": words}}
     text = "an MCP client is meant to start this, and to speak on its stdin: in its file,\n"
     text += f"{json.dumps({'mcpServers': entry}, indent=2)}\nor with Claude Code,\n"
-    line = shlex.join([program, *words])
-    click.echo(f"stdiod: {text}claude mcp add stdiod -- {line}", err=True)
+    text += f"claude mcp add stdiod -- {shlex.join([own_program(), *words])}"
+    click.echo(f"stdiod: {text}", err=True)
 
 
 def _joined(

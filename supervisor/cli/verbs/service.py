@@ -117,11 +117,8 @@ def uninstall() -> None:
         raise NoError(f"{path} cannot be removed: {error.strerror}") from None
     click.echo(f"removed {path}")
     if failed or subprocess.call([*systemctl, "daemon-reload"]):
-        words = (
-            "systemctl failed: if systemd runs the daemon it still does; what is left to do is\n"
-        )
-        words += "systemctl --user daemon-reload && systemctl --user stop stdiod"
-        raise NoError(words)
+        words = "systemctl --user daemon-reload && systemctl --user stop stdiod"
+        raise NoError(f"systemctl failed; where systemd runs the daemon, what is left is\n{words}")
 
 
 def own_program() -> str:

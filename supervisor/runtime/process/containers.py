@@ -9,7 +9,7 @@ record, written before the spawn, of how the client is run, filled in. When the 
                      else left over: named with the command for it, and its record stays
 
 A daemon begins with the records of the one before; modules that run containers start after that.
-What is left over is tried again when another starts, which does not wait for that.
+A persistent one tries again, too, what is left over by then.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import structlog
 import trio
 from msgspec.structs import replace
 
-from protocol.descriptor.model import Descriptor, Supervision, Timeouts, Transport
+from protocol.descriptor.model import Descriptor, Lifecycle, Supervision, Timeouts, Transport
 from protocol.problem import without_password
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.files.log_files import LogFiles
@@ -42,9 +42,7 @@ from supervisor.runtime.process.spawning import NOTHING, spawn
 BOUNDS = Supervision(timeouts=Timeouts(prepare_s=4.0, stop_s=0.5))
 """Of each run of the client, which may wait for a daemon that does not answer."""
 
-REMOVED_WITHIN_S = 15.0
-"""How long a removal may take: two such runs, and their spawns on a slow machine."""
-
+REMOVED_WITHIN_S = 15.0  # two of them, and their spawns on a slow machine
 _FIELDS = {"name": "", "kind": "tool", "transport": {}, "source": "", "folder": "/", "digest": ""}
 _CLIENT = replace(msgspec.convert(_FIELDS, Descriptor), supervision=BOUNDS)
 
@@ -64,11 +62,6 @@ class Client(msgspec.Struct, frozen=True):
     env: dict[str, str]
 
 
-def runs_container(descriptor: Descriptor) -> bool:
-    """Tell whether a module's command runs a container that is removed."""
-    return any(map(_CIDFILE.search, descriptor.transport.command))
-
-
 class Containers:
     """The containers that a daemon's modules run."""
 
@@ -76,30 +69,19 @@ class Containers:
         self.left: dict[Path, str] = {}
         """The commands that remove those that are left over, by the folders of their records."""
         self._custody, self._host, self._log_files = custody, host, log_files
-        self._sweeping, self._swept, self._started = trio.Lock(), False, trio.Event()
+        self._sweeping, self._swept = trio.Lock(), False
 
-    async def run(self) -> None:
-        """Remove what the former daemon left; try again what is left over when a module starts."""
-        await self._sweep_once()
-        while True:
-            await self._started.wait()
-            self._started = trio.Event()
-            await self._sweep()
-
-    async def _sweep_once(self) -> None:
+    async def sweep(self, *, again: bool = False) -> None:
+        """Remove what the former daemon left, once, and what is left over if it is tried again."""
         async with self._sweeping:
-            if not self._swept:
-                await self._sweep()
+            if not self._swept or (again and self.left):
+                read = partial(_read_records, Path(self._custody.data_dir or "", "containers"))
+                former = await self._custody.blocking.run("looking for left containers", read)
+                async with trio.open_nursery() as nursery:
+                    for folder, client in former.items():
+                        if not self._swept or folder in self.left:
+                            nursery.start_soon(self._remove, folder, client)
             self._swept = True
-
-    async def _sweep(self) -> None:
-        """Remove what the former daemon left, once, and then what is left over."""
-        read = partial(_read_records, Path(self._custody.data_dir or "", "containers"))
-        recorded = await self._custody.blocking.run("looking for left containers", read)
-        async with trio.open_nursery() as nursery:
-            for folder, client in recorded.items():
-                if not self._swept or folder in self.left:
-                    nursery.start_soon(self._remove, folder, client)
 
     async def spawn(
         self,
@@ -111,10 +93,9 @@ class Containers:
         """Start a module's command, as `spawning.spawn` does."""
         custody, transport = self._custody, descriptor.transport
         others = (self._host, instance, custody, opening)
-        if not runs_container(descriptor):
+        if not any(CIDFILE in word for word in transport.command):
             return await spawn(descriptor, *others, variables=variables)
-        await self._sweep_once()
-        self._started.set()
+        await self.sweep(again=transport.lifecycle is Lifecycle.PERSISTENT)
         assert custody.data_dir is not None  # noqa: S101 - of whoever runs modules of others
         folder = custody.data_dir / "containers" / uuid.uuid4().hex
         client = Client(descriptor.name, (), {})
