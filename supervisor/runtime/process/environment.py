@@ -78,7 +78,7 @@ def resolved(
     """
     transport = descriptor.transport
     shared, own = _env_files(descriptor, host)
-    known = {CIDFILE: "", **host, **shared, **own}
+    known = {CIDFILE: f"${{{CIDFILE}}}", **host, **shared, **own}
     names = [name.removesuffix("?") for name in transport.pass_env]
     environment = {
         **{name: value for name, value in host.items() if passes(name, transport.command)},
