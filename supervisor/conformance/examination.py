@@ -15,6 +15,7 @@ from protocol.errors import Failure, Outcome, Reason
 from protocol.frames import encode
 from protocol.hook_result import Invalid, read_hook_result
 from protocol.json_line import excerpt
+from protocol.problem import without_password
 from protocol.replies import Operation
 from supervisor.conformance.clauses import CLAUSES, OF_FAULT, suite
 from supervisor.conformance.report import Finding, Report, Status
@@ -146,6 +147,7 @@ class Examination:
         lines = exchanged
         if trial is not None and shown:
             lines = lines or trial.exchange.lines
+        words, lines = without_password(words), tuple(map(without_password, lines))
         found = Finding(
             clause=clause, status=status, words=words, op=op, exchanged=lines, advice=advice
         )

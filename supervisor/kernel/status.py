@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -49,7 +50,7 @@ class DaemonFacts(msgspec.Struct, kw_only=True):
     started_at: float
     """Monotonic time (s)."""
     custody: Custody
-    left_containers: list[str] = []
+    left_containers: Mapping[Path, str] = {}
     socket: str | None = None
     http: str | None = None
     project: str | None = None
@@ -91,7 +92,7 @@ def daemon_status(facts: DaemonFacts, now: float) -> dict[str, Any]:
         "rss_bytes": procfs.rss_bytes(facts.pid),
         "reaped_orphans": facts.custody.reaped_orphans,
         "possible_survivors": msgspec.to_builtins(facts.custody.strays.possible_survivors()),
-        "left_containers": facts.left_containers,
+        "left_containers": list(facts.left_containers.values()),
         "open_files": {
             "used": facts.custody.file_limit.used,
             "limit": facts.custody.file_limit.number,

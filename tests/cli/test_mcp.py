@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -126,12 +127,15 @@ def test_many_start_one_daemon_that_stays_and_each_ends_with_its_client(
 
 
 def test_at_a_terminal_it_says_who_is_meant_to_start_it(
-    environment: dict[str, str], tmp_path: Path
+    environment: dict[str, str], tmp_path: Path, socket_path: Path
 ) -> None:
     folder = tmp_path / "my modules"
     folder.mkdir()
+    config = tmp_path / "stdiod.toml"
+    config.write_text("[mcp.views.home]\n")
+    options = ["--view", "home", "--config", str(config), "--socket", str(socket_path)]
     terminal, stdin = os.openpty()
-    words = [*STDIOD, "mcp", str(folder)]
+    words = [*STDIOD, "mcp", *options, str(folder)]
     with subprocess.Popen(words, env=environment, stdin=stdin, stderr=subprocess.PIPE) as entry:
         os.close(stdin)
         assert entry.stderr is not None
@@ -144,13 +148,26 @@ def test_at_a_terminal_it_says_who_is_meant_to_start_it(
         assert entry.wait(WAIT_S) == 0
     os.close(terminal)
     text = said.decode()
-    assert "waits for an MCP client on stdin, and one is meant to start it" in text
+    assert "an MCP client is meant to start this, and to speak on its stdin" in text
     snippet = json.loads(text[text.index("{") : text.rindex("}") + 1])
     server = snippet["mcpServers"]["stdiod"]
     assert Path(server["command"]).is_absolute()
-    assert server["args"] == ["mcp", str(folder)]
-    assert f"claude mcp add stdiod -- stdiod mcp '{folder}'\n" in text
+    assert server["args"] == ["mcp", *options, str(folder)]
+    typed = shlex.join([server["command"], *server["args"]])
+    assert f"claude mcp add stdiod -- {typed}\n" in text
     subprocess.run([*STDIOD, "down"], env=environment, check=True, capture_output=True)
+
+
+def test_at_a_terminal_without_a_daemon_it_says_that_too(environment: dict[str, str]) -> None:
+    terminal, stdin = os.openpty()
+    ended = subprocess.run(
+        [*STDIOD, "mcp"], env=environment, stdin=stdin, stderr=subprocess.PIPE, check=False
+    )
+    os.close(stdin)
+    os.close(terminal)
+    assert ended.returncode == 3
+    assert b"claude mcp add stdiod -- /" in ended.stderr
+    assert b"mcp DIR` starts one for the modules in DIR" in ended.stderr
 
 
 @pytest.mark.parametrize("directories", [[], [str(DICE)]])

@@ -78,15 +78,26 @@ def test_uninstall_stops_disables_and_removes_and_then_says_that_nothing_is_ther
 
 
 @pytest.mark.parametrize("there_is_one", [True, False])
-def test_a_unit_that_systemd_does_not_let_go_of_stays(
+def test_without_systemd_the_unit_is_removed_and_what_is_left_to_do_is_said(
     run: Run, unit: Path, tmp_path: Path, there_is_one: bool
 ) -> None:
     failing = stand_in(tmp_path / "bin", 1)
     run("service", "install", "my modules")
+    enabled = unit.parent / "default.target.wants" / unit.name
+    enabled.parent.mkdir()
+    enabled.symlink_to(unit)
     ended = run("service", "uninstall", env=failing if there_is_one else {"PATH": "/nowhere"})
+    assert (ended.exit_code, ended.stdout) == (1, f"removed {unit}\n")
+    assert "systemctl --user daemon-reload && systemctl --user stop stdiod\n" in ended.stderr
+    assert not unit.exists()
+    assert not enabled.is_symlink()
+
+
+def test_a_unit_that_cannot_be_removed_is_named(run: Run, unit: Path, tmp_path: Path) -> None:
+    unit.mkdir(parents=True)
+    ended = run("service", "uninstall", env=stand_in(tmp_path / "bin", 0))
     assert ended.exit_code == 1
     assert f"{unit} cannot be removed: " in ended.stderr
-    assert unit.exists()
 
 
 def test_systemd_finds_nothing_wrong_with_it(run: Run, unit: Path) -> None:

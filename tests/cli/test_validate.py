@@ -5,6 +5,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.cli.conftest import Run
 
 
@@ -31,6 +33,26 @@ def test_a_program_that_is_missing_is_a_problem(run: Run, tmp_path: Path) -> Non
     missing = tmp_path / "nothing"
     assert ended.stdout.startswith(f"{path}: /transport/command: {missing} is not there; correct")
     assert "or have transport.prepare build it" in ended.stdout
+
+
+@pytest.mark.parametrize("verb", ["validate", "doctor"])
+@pytest.mark.parametrize(
+    "transport",
+    [
+        {"command": ["python3", "x" * 300]},
+        {"command": ["./" + "x" * 300]},
+        {"command": ["cat"], "cwd": "x" * 300},
+        {"command": ["cat"], "env_file": "x" * 300},
+    ],
+    ids=["script", "program", "folder", "env_file"],
+)
+def test_a_name_that_is_too_long_is_a_problem_of_its_file(
+    run: Run, tmp_path: Path, verb: str, transport: dict[str, Any]
+) -> None:
+    path = write(tmp_path / "a.json", "a", transport={"type": "stdio", **transport})
+    ended = run(verb, str(path if verb == "validate" else tmp_path))
+    assert ended.exit_code == 1, ended.stderr
+    assert "x" * 300 in ended.stdout
 
 
 def test_of_a_module_that_is_prepared_only_the_program_for_that_must_be_there(

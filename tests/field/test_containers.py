@@ -25,7 +25,7 @@ class Docker:
     def __init__(self, folder: Path, name: str = "docker") -> None:
         self.state = folder / "docker-state"
         self.state.mkdir()
-        self.program = folder / name
+        self.program, self.env_file = folder / name, folder / "docker.env"
         self.program.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {STAND_IN} "$@"\n')
         self.program.chmod(0o755)
 
@@ -178,15 +178,18 @@ def test_a_container_that_cannot_be_removed_is_named_and_tried_again_by_the_next
     daemon = start_daemon(docker.module(), misbehaving("plain"))
     left = docker.only()
     docker.be(mode)
-    daemon.client.send("supervisor", "invoke", {"op": "stop", "args": {"module": "boxed"}})
+    asked = {"op": "stop", "args": {"module": "boxed"}}
+    stopping = daemon.client.send("supervisor", "invoke", asked)
     with daemon.connect() as another:
         assert another.invoke("plain", "go", 60).ok
+    assert daemon.client.answer(stopping).ok
     by_hand = f"{docker.program} --context far rm -f {left}"
     until(lambda: daemon.status("boxed")["state"] == "down", "its end")
     assert by_hand in daemon.status("boxed")["last_exit"]["message"]
     assert daemon.op("status")["daemon"]["left_containers"] == [by_hand]
     daemon.op("start", module="boxed")
     daemon.op("wait", modules=["boxed"])
+    assert daemon.op("status")["daemon"]["left_containers"] == [by_hand]
     daemon.process.terminate()
     daemon.wait_ended()
     assert by_hand in daemon.log()
@@ -195,6 +198,59 @@ def test_a_container_that_cannot_be_removed_is_named_and_tried_again_by_the_next
     docker.be("")
     start_daemon()
     until(lambda: left not in docker.containers, "the container being gone")
+
+
+def test_a_container_that_was_left_over_and_is_gone_is_no_longer_named(
+    start_daemon: StartDaemon, docker: Docker
+) -> None:
+    daemon = start_daemon(docker.module())
+    docker.be("refuses")
+    stop(daemon)
+    (left,) = docker.state.glob("*.container")
+    left.unlink()
+    docker.be("")
+    daemon.op("start", module="boxed")
+    until(lambda: not daemon.op("status")["daemon"]["left_containers"], "it being forgotten")
+    assert len(records(daemon)) == 1
+    daemon.log_path.write_text("")  # an error is no fault of this test's daemon
+
+
+def far_variables(docker: Docker) -> dict[str, Any]:
+    """Return a module whose client knows by an env file where its docker is."""
+    document = docker.module()
+    transport = document["transport"]
+    docker.env_file.write_text(
+        "".join(f"{name}={text}\n" for name, text in transport["env"].items())
+    )
+    env = {"DOCKER_HOST": "${DOCKER_HOST:-tcp://here}", "DOCKER_STATE": "${DOCKER_STATE}"}
+    return {
+        **document,
+        "transport": {**transport, "env_file": str(docker.env_file), "env": env, "expand": True},
+    }
+
+
+@pytest.mark.parametrize("end", ["stop", "kill -9"])
+@pytest.mark.parametrize("then", ["gone", "broken"])
+def test_what_removes_a_container_needs_nothing_that_the_descriptor_refers_to(
+    start_daemon: StartDaemon, docker: Docker, folder: Path, end: str, then: str
+) -> None:
+    document = far_variables(docker)
+    daemon = killed(folder, document) if end == "kill -9" else start_daemon(document)
+    docker.only()
+    (record,) = records(daemon)
+    assert (record / "client.json").stat().st_mode & 0o777 == 0o600
+    assert "s3cret" not in (record / "client.json").read_text()
+    if then == "gone":
+        docker.env_file.unlink()
+    else:
+        docker.env_file.write_text("what is this\n")
+    if end == "stop":
+        stop(daemon)
+    else:
+        for path in daemon.modules.glob("**/*.json"):
+            path.unlink()
+        start_daemon()
+    until(lambda: not docker.containers and not records(daemon), "no container")
 
 
 def test_a_removal_that_another_was_quicker_with_is_none_to_be_told_of(

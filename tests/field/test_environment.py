@@ -83,6 +83,13 @@ def test_a_start_without_its_env_file_says_so_and_the_next_one_has_it(
         return str(answer.error["message"])
 
     assert f"transport.env_file names {path}, which cannot be read" in words()
+    described = next(path.parent.glob("**/*.json"))
+    text = described.read_text()
+    described.write_text(text.replace("one.env", "x" * 300))
+    daemon.client.op("reload")
+    assert "x, which cannot be read: File name too long" in words()
+    described.write_text(text)
+    daemon.client.op("reload")
     os.mkfifo(path)
     assert "is not a regular file" in words()
     assert daemon.usable("two").ok
@@ -169,5 +176,10 @@ def test_the_password_of_an_address_is_shown_nowhere(
     assert VALUE not in str(daemon.op("status"))
     assert VALUE not in daemon.log()
     where = ("--socket", str(folder / "socket"))
+    for path in (folder / "modules").glob("**/*.json"):
+        report = folder / "report.xml"
+        checked = stdiod("check", str(path), "--junit", str(report))
+        assert "***@proxy.example" in checked
+        assert VALUE not in checked + report.read_text()
     for words in (("status",), ("status", "lacks"), ("logs", "says"), ("doctor",), ("events",)):
         stdiod(*words, *where)

@@ -53,28 +53,31 @@ def mcp(
     starts one for the modules in each DIR (or of --config, or of the project), and says on stderr
     when that ends: at `stdiod down`, unless the configuration says otherwise ([mcp] keep).
     """
+    if sys.stdin is not None and sys.stdin.isatty():
+        passed = socket if ctx.meta[SOCKET_PASSED] else None
+        given = {"--view": view, "--config": config, "--socket": passed}
+        options = (word for name, value in given.items() if value for word in (name, str(value)))
+        _tell_person("mcp", *options, *(str(one.absolute()) for one in directories))
     client = _joined(ctx, socket, config, directories)
     with client:
         answer = client.known("mcp", {} if view is None else {"view": view})
         if not answer.ok:
             raise NoError(str(answer.error.get("message")))
-        if sys.stdin is not None and sys.stdin.isatty():
-            _tell_person([str(one.absolute()) for one in directories])
         with client.detach() as connection:
             ours = relay(connection)
     if not ours:
         raise NoDaemonError(DAEMON_ENDED)
 
 
-def _tell_person(directories: list[str]) -> None:
+def _tell_person(*words: str) -> None:
     """Say at a terminal who is meant to start this."""
     from supervisor.cli.verbs.service import own_program
 
-    entry = {"stdiod": {"command": own_program(), "args": ["mcp", *directories]}}
-    text = "this waits for an MCP client on stdin, and one is meant to start it: in its file,\n"
+    entry = {"stdiod": {"command": own_program(), "args": words}}
+    text = "an MCP client is meant to start this, and to speak on its stdin: in its file,\n"
     text += f"{json.dumps({'mcpServers': entry}, indent=2)}\nor with Claude Code,\n"
-    words = shlex.join(["stdiod", "mcp", *directories])
-    click.echo(f"stdiod: {text}claude mcp add stdiod -- {words}", err=True)
+    text += f"claude mcp add stdiod -- {shlex.join([own_program(), *words])}"
+    click.echo(f"stdiod: {text}", err=True)
 
 
 def _joined(

@@ -108,13 +108,17 @@ def uninstall() -> None:
     if not os.path.lexists(path):
         click.echo(f"nothing to remove: there is no {path}")
         return
+    systemctl = ["/usr/bin/env", "systemctl", "--user"]  # it may not be there
+    failed = subprocess.call([*systemctl, "disable", "--now", "stdiod"])
     try:
-        subprocess.run(["systemctl", "--user", "disable", "--now", "stdiod"], check=True)
         path.unlink()
-        subprocess.run(["systemctl", "--user", "daemon-reload"], check=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise NoError(f"{path} cannot be removed: {error}") from None
+        (path.parent / "default.target.wants" / path.name).unlink(missing_ok=True)
+    except OSError as error:
+        raise NoError(f"{path} cannot be removed: {error.strerror}") from None
     click.echo(f"removed {path}")
+    if failed or subprocess.call([*systemctl, "daemon-reload"]):
+        words = "systemctl --user daemon-reload && systemctl --user stop stdiod"
+        raise NoError(f"systemctl failed; where systemd runs the daemon, what is left is\n{words}")
 
 
 def own_program() -> str:

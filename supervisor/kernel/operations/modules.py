@@ -17,6 +17,8 @@ from supervisor.policy.lifecycle import State
 from supervisor.policy.principals import Principal
 from supervisor.runtime.files.module_log import LogLine
 from supervisor.runtime.held_bytes import LOGS
+from supervisor.runtime.process.containers import REMOVED_WITHIN_S
+from supervisor.runtime.process.environment import CIDFILE
 from supervisor.runtime.process.reaping import tracer_of
 from supervisor.runtime.supervision.module import Module
 from supervisor.runtime.supervision.refusal import unavailable
@@ -110,6 +112,8 @@ class ModuleOps:
         """Wait for the end of what is being stopped; refuses once it is beyond its bounds."""
         timeouts = module.descriptor.supervision.timeouts
         bound_s = 2 * timeouts.stop_s + timeouts.exit_s + KILLED_WITHIN_S
+        if CIDFILE in " ".join(module.descriptor.transport.command):
+            bound_s += REMOVED_WITHIN_S
         with trio.move_on_after(bound_s) as scope:
             await self._fleet.wait_until(
                 lambda: module.state is not State.STOPPING or None, of=module

@@ -77,7 +77,7 @@ def resolved(
     """
     transport = descriptor.transport
     shared, own = _env_files(descriptor, host)
-    known = {**host, **shared, **own}
+    known = {CIDFILE: f"${{{CIDFILE}}}", **host, **shared, **own}
     names = [name.removesuffix("?") for name in transport.pass_env]
     environment = {
         **{name: value for name, value in host.items() if passes(name, transport.command)},
@@ -136,8 +136,6 @@ def expanded(field: str, template: str, known: Mapping[str, str], *, defaults: b
         name = reference[1]
         if name is None:
             return "${"
-        if name == CIDFILE:
-            return reference[0]
         default = reference[2] if defaults else None
         if name not in known and default is None:
             message = f"{field} uses ${{{name}}}, which the daemon has not set"

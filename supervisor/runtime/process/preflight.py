@@ -6,6 +6,7 @@ told of a start that failed. Whatever looks may be kept by a dead mount, so it l
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
@@ -83,7 +84,7 @@ def obstacle(
         program = find_program(descriptor, given)
     except SpawnError as error:
         named = named_program(descriptor)
-        unbuilt = named is not None and not Path(named).exists() and not transport.prepare
+        unbuilt = named is not None and not os.access(named, os.F_OK) and not transport.prepare
         if unbuilt and field == "command":
             hint += ", or have transport.prepare build it"
         return Obstacle(str(error), hint, named)
@@ -112,7 +113,7 @@ def _script_obstacle(
     if is_shell and "/" not in words[0] and shutil.which(words[0], path=search):
         return None  # a shell looks there too
     endings = _NODE_ENDINGS if interpreter.startswith("node") else ("",)
-    if not any(Path(f"{script}{ending}").exists() for ending in endings):
+    if not any(os.access(f"{script}{ending}", os.F_OK) for ending in endings):
         shown = script if written[1] == words[0] else written[1]  # a variable may hold a secret
         words_ = f"{interpreter} is told to run {shown}, which is not there"
         return Obstacle(words_, hint, str(script))

@@ -42,6 +42,8 @@ def found(folder: Path, *command: str) -> str | None:
         (["./env_two"], "as one word: write `env -S sh -u`"),
         (["/usr/bin/env", "-u", "A", "B=2", "nosuchthing"], "no program 'nosuchthing'"),
         (["python3", "nothing.py"], "nothing.py, which is not there"),
+        (["python3", "x" * 300], "x, which is not there"),
+        (["./" + "x" * 300], "File name too long"),
         (["sh", "nothing.sh"], "nothing.sh, which is not there"),
         (["sh", "dos.sh"], "dos.sh end in a carriage return"),
     ],
