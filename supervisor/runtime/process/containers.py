@@ -54,7 +54,7 @@ _OF_CLIENT = re.compile(r"DOCKER_|CONTAINER|XDG_|DBUS_|SSH_AUTH_SOCK$|PATH$|HOME
 log = structlog.get_logger()
 
 
-class Client(msgspec.Struct, frozen=True):
+class Remover(msgspec.Struct, frozen=True):
     """What removes a module's container: the words before `run`, and the variables that count."""
 
     name: str
@@ -98,7 +98,7 @@ class Containers:
         await self.sweep(again=transport.lifecycle is Lifecycle.PERSISTENT)
         assert custody.data_dir is not None  # noqa: S101 - of whoever runs modules of others
         folder = custody.data_dir / "containers" / uuid.uuid4().hex
-        client = Client(descriptor.name, (), {})
+        client = Remover(descriptor.name, (), {})
         cidfile = str(folder / "id")
         command = tuple(_CIDFILE.sub(lambda _: cidfile, word) for word in transport.command)
         descriptor = replace(descriptor, transport=replace(transport, command=command))
@@ -113,7 +113,7 @@ class Containers:
         process.remove_container = partial(self._remove, folder, client)
         return process
 
-    async def _remove(self, folder: Path, client: Client) -> str:
+    async def _remove(self, folder: Path, client: Remover) -> str:
         """Remove the container, if there is one; returns a clause that names it if it is left."""
         looking = f"looking at the id of a container of {client.name}"
         run = partial(self._custody.blocking.run, looking, in_any_case=True)
@@ -137,7 +137,7 @@ class Containers:
         await run(partial(shutil.rmtree, folder, ignore_errors=True))
         return ""
 
-    async def _obstacle(self, client: Client, removal: tuple[str, ...]) -> str:
+    async def _obstacle(self, client: Remover, removal: tuple[str, ...]) -> str:
         """Run the removal; returns why the container may still be there, empty if it is gone."""
 
         def run(*words: str) -> Awaitable[Unprepared | None]:
@@ -158,7 +158,7 @@ class Containers:
         return "; ".join((failed.words.removesuffix(" (prepare_s)"), *failed.printed[-1:]))
 
 
-def _write_record(folder: Path, descriptor: Descriptor, host: Mapping[str, str]) -> Client:
+def _write_record(folder: Path, descriptor: Descriptor, host: Mapping[str, str]) -> Remover:
     """Note how a container is removed; raises `OSError` and `UnsetVariableError`."""
     filled, variables = resolved(descriptor, host, "")
     command = filled.transport.command
@@ -166,7 +166,7 @@ def _write_record(folder: Path, descriptor: Descriptor, host: Mapping[str, str])
     argv = (named_program(filled) or command[0], *command[1:at])
     argv = argv if 0 < at < len(command) else ("docker",)
     env = {name: value for name, value in variables.items() if _OF_CLIENT.match(name)}
-    client = Client(descriptor.name, argv, env)
+    client = Remover(descriptor.name, argv, env)
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.mkdir(mode=0o700)
     record = folder / "client.json"
@@ -175,11 +175,11 @@ def _write_record(folder: Path, descriptor: Descriptor, host: Mapping[str, str])
     return client
 
 
-def _read_records(containers: Path) -> dict[Path, Client]:
-    found: dict[Path, Client] = {}
+def _read_records(containers: Path) -> dict[Path, Remover]:
+    found: dict[Path, Remover] = {}
     for path in containers.glob("*/client.json"):
         try:
-            found[path.parent] = msgspec.json.decode(path.read_bytes(), type=Client)
+            found[path.parent] = msgspec.json.decode(path.read_bytes(), type=Remover)
         except (OSError, msgspec.DecodeError) as error:
             log.warning("a container may be left over", record=str(path), words=str(error))
     return found
