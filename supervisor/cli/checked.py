@@ -92,7 +92,7 @@ def _check_file(path: Path, fleet: Sequence[Descriptor] | None = None) -> Checke
                 *(
                     Problem(f"/capabilities/{at}", words)
                     for at, one in enumerate(descriptor.capabilities)
-                    if (words := unknown_capability(one)) is not None
+                    if (words := unknown_capability(one, misspelt=True)) is not None
                 ),
             )
         )

@@ -117,12 +117,18 @@ def is_about_a_method(entry: str) -> bool:
     return any(covers(entry, one) or covers(one, entry) for one in METHODS)
 
 
-def unknown_capability(entry: str) -> str | None:
-    """Say that nothing a module can ask for is meant, and what may be; None if something is."""
+def unknown_capability(entry: str, *, misspelt: bool = False) -> str | None:
+    """Say that nothing a module can ask for is meant, and what may be; None if something is.
+
+    A descriptor may name what its host does not grant, such as "fs.read": only a name that is
+    `misspelt` is told then.
+    """
     if is_about_a_method(entry):
         return None
     method = entry.partition(":")[0]
     meant = nearest(method, METHODS, 0.7)  # "fs.read" is no "session.read"
+    if misspelt and meant is None:
+        return None
     hint = f"known are {', '.join(METHODS)}"
     if meant is not None:
         hint = f"did you mean {quoted(meant + entry[len(method) :])}?"

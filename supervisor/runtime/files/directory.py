@@ -96,12 +96,11 @@ def is_meant(path: Path) -> bool:
         document = json.loads(read_bytes(path))
     if not document or path.name == "module.json":  # it may be half-written
         return not others
-    said = {"name", "kind", "command", "capabilities", "supervision", "inputs"}
-    return any(
-        nearest("transport", one, 0.8) or (not others and len(said.intersection(one)) > 1)
-        for one in (document if isinstance(document, list) else [document])
-        if isinstance(one, dict)
-    )
+    if not isinstance(document, dict):
+        return not others
+    said = {"name", "kind", "command", "capabilities", "supervision", "inputs"} & document.keys()
+    is_like_one = len(said) > 1 or said == document.keys()
+    return nearest("transport", document, 0.8) is not None or (is_like_one and not others)
 
 
 def none_found(directories: Sequence[Path]) -> str:

@@ -231,9 +231,6 @@ def test_a_directory_whose_name_is_not_utf_8_can_be_named(tmp_path: Path) -> Non
         ("plugin.json", '{"name": "x", "hooks": {}, "commands": [], "mcpServers": {}}'),
         ("pod.json", '{"apiVersion": "v1", "kind": "Pod", "metadata": {}}'),
         ("schema.json", '{"$schema": "x", "type": "object", "properties": {"transport": {}}}'),
-        ("data.json", "[1, 2, 3]"),
-        ("data.json", '[{"name": "Ada"}]'),
-        ("version.json", '"1.0.0"'),
     ],
 )
 def test_a_file_of_another_tool_is_passed_over(tmp_path: Path, name: str, text: str) -> None:
