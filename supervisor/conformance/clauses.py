@@ -156,7 +156,7 @@ _ALL = (
         "flow",
         "a request that is told to pause and to resume is answered; for one that is not open both "
         "are ignored",
-        "docs/protocol.md#events-that-nobody-reads",
+        "docs/protocol.md#unread-events",
         'hold back the events of the id that "operation":"pause" names until "resume"; they owe '
         "no answer",
     ),
@@ -309,7 +309,7 @@ FIXES = {
     "crash": "the line of stderr above says why it ended; catch what one request can cause, and "
     "answer it with an error",
     "slow": "read stdin before the slow work, or raise supervision.timeouts.start_s",
-    "late": "answer sooner, or raise the bound in supervision.timeouts",
+    "late": "be quicker, or raise the bound in supervision.timeouts",
     "busy": "look for a loop that does not end; more time does not help it",
     "silent": "answer each request, and flush what is printed; a bound in supervision.timeouts "
     "allows more time",
