@@ -227,7 +227,7 @@ class StartFailed(msgspec.Struct, frozen=True):
     reason: str
     message: str
     bound: str = ""
-    """The timeout that was passed, if it was one."""
+    """The timeout that was passed, if nothing more is known."""
 
 
 class StartAgain(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
 // TypeScript types of stdiod: what HTTP takes and answers (`paths`), and what stands in files.
 // Made by `make typescript` (scripts/generate_types.py) with openapi-typescript@7.13.0; do not edit.
-// The document it was made of: sha256 d7cca02066383ecd9282b05f3c01d9ceb23bf1d46ccbf0d4cb70300edb57db74
+// The document it was made of: sha256 f1f5e9120adf4925a4928c148f98cbdf27ee1aa06a743e331e859dad250019f4
 
 export interface paths {
     "/": {
@@ -1972,7 +1972,7 @@ export interface components {
             kind: "provider" | "tool" | "agent" | "hook" | "orchestrator" | "context";
             transport: components["schemas"]["Transport"];
             /**
-             * @description What the module may be granted when it calls the host: module.invoke, module.invoke:MODULE.OP, session.read, session.write, event.emit:NAME, log, roots.list, user.ask, model.sample, model.sample:MODULE, or an entry that covers several, such as session.*. The operator's policy decides which of them it gets. The daemon shows other names, and grants nothing for them; validate warns of them
+             * @description What the module may be granted when it calls the host: module.invoke, module.invoke:MODULE.OP, session.read, session.write, event.emit:NAME, log, roots.list, user.ask, model.sample, model.sample:MODULE, or an entry that covers several, such as session.*. The operator's policy decides which of them it gets. The daemon shows other names, and grants nothing for them; validate warns of one that is misspelt
              * @default []
              */
             capabilities?: string[];

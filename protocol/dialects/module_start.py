@@ -111,21 +111,19 @@ class Handshake:
         if wait is self._pause:
             return self.ask_health()
         if wait is self._well_by:
-            words = f"was not healthy within {wait.seconds:g} s{self._why(unfinished_line)}"
-            return self._failed("start_deadline", words, "start_s")
-        words = (
-            f"did not describe itself: it gave no answer to describe in {wait.seconds:g} s"
-            f"{self._why(unfinished_line)}"
-        )
-        return self._failed("bad_describe", words, "describe_s")
+            words = f"was not healthy within {wait.seconds:g} s"
+            return self._failed("start_deadline", *self._why(words, "start_s", unfinished_line))
+        words = f"did not describe itself: it gave no answer to describe in {wait.seconds:g} s"
+        return self._failed("bad_describe", *self._why(words, "describe_s", unfinished_line))
 
     def _failed(self, reason: str, words: str, bound: str = "") -> StartFailed:
         self.waits = ()
         return StartFailed(reason, words, bound)
 
-    def _why(self, unfinished_line: str | None) -> str:
+    def _why(self, words: str, bound: str, unfinished_line: str | None) -> tuple[str, str]:
         if self._said is not None:
-            return f"; it said: {self._said.message}"
+            return f"{words}; it said: {self._said.message}", bound
         if unfinished_line is not None:
-            return f"; it printed a line without a newline at its end: {unfinished_line}"
-        return f"; {self.instead}" if self.instead else ""
+            why = f"it printed a line without a newline at its end: {unfinished_line}"
+            return f"{words}; {why}", ""
+        return (f"{words}; {self.instead}", "") if self.instead else (words, bound)

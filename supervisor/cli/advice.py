@@ -32,7 +32,7 @@ _MEMORY = "Give it more with supervision.limits.memory_bytes, or ask for less at
 _AT_URL = "Look at transport.url in its descriptor, and at what runs there."
 _MAY_BE_DONE = "It may have done its work; ask again if that does no harm."
 
-ADVICE: dict[Reason, Advice] = {
+ADVICE: dict[str, Advice] = {
     Reason.DEADLINE: Advice(
         "it took too long",
         "Allow more with --timeout, or in its descriptor with supervision.timeouts.invoke_s (and "
@@ -249,9 +249,7 @@ _OF_LIMITS = {
 }
 
 
-def advice(  # noqa: C901 - a table
-    details: dict[str, Any], *, module: str, op: str = ""
-) -> Advice:
+def advice(details: dict[str, Any], *, module: str, op: str = "") -> Advice:
     """Look up a failure by its details; there is advice for what the host itself has found.
 
     `op` is empty for a probe.
@@ -274,7 +272,5 @@ def advice(  # noqa: C901 - a table
             return BUSY
     if reason == Reason.DEADLINE and not op:
         return PROBE
-    try:
-        return ADVICE[Reason(str(reason))]
-    except ValueError:
-        return Advice("the daemon gives no reason that is known here")
+    unknown = Advice("the daemon gives no reason that is known here")
+    return ADVICE.get(str(reason), unknown)

@@ -26,7 +26,7 @@ from supervisor.kernel.host_calls.method import check_params
 from supervisor.kernel.host_calls.methods import method_named
 from supervisor.kernel.parties import RefusedError
 from supervisor.policy import capabilities
-from supervisor.policy.capabilities import Policy, Verdict
+from supervisor.policy.capabilities import EMIT, INVOKE, LOG, Policy, Verdict
 from supervisor.runtime.containment.custody import holding
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.loop_clock import run_timed
@@ -37,73 +37,58 @@ def examine_all(
     descriptors: Sequence[Descriptor],
     permission: Permission,
     policy: Policy,
-    tell: Callable[[Report], None],
     progress: Callable[[str], None],
+    tell: Callable[[Report], None],
 ) -> None:
-    """Examine modules; `tell` of each as soon as it is over, `progress` of what is tried."""
+    """Examine modules, and tell of each as soon as it is over; of the progress before."""
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
+
+    async def examine(folder: Path) -> None:
+        log_files, deadlines = LogFiles(folder / "logs"), Deadlines()
+        host_call = partial(answer, policy)
+        try:
+            async with holding(folder) as custody, trio.open_nursery() as nursery:
+                nursery.start_soon(deadlines.run)
+                place = Place(os.environ, custody, log_files, deadlines, host_call, progress)
+                for descriptor in descriptors:
+                    tell(await examined(descriptor, place, permission))
+                nursery.cancel_scope.cancel()
+        finally:
+            log_files.close()
+
     with tempfile.TemporaryDirectory(prefix="stdiod-", ignore_cleanup_errors=True) as folder:
-        shows = tell, progress
-        run_timed(_examine, descriptors, permission, partial(answer, policy), shows, Path(folder))
-
-
-async def _examine(
-    descriptors: Sequence[Descriptor],
-    permission: Permission,
-    host_call: Callable[[Descriptor, HostCalled], Outcome],
-    shows: tuple[Callable[[Report], None], Callable[[str], None]],
-    folder: Path,
-) -> None:
-    tell, progress = shows
-    log_files, deadlines = LogFiles(folder / "logs"), Deadlines()
-    try:
-        async with holding(folder) as custody, trio.open_nursery() as nursery:
-            nursery.start_soon(deadlines.run)
-            place = Place(os.environ, custody, log_files, deadlines, host_call)
-            for descriptor in descriptors:
-                tell(await examined(descriptor, place, permission, progress))
-            nursery.cancel_scope.cancel()
-    finally:
-        log_files.close()
+        run_timed(examine, Path(folder))
 
 
 def answer(policy: Policy, descriptor: Descriptor, asked: HostCalled) -> Outcome:
-    """Answer a module's call to the host as the policy has it; no daemon serves it."""
-    call, params = asked.call, asked.call.params
+    """Answer a call to the host as a policy has it; no daemon is there to serve it."""
+    params = asked.call.params
     try:
-        method = method_named(call.method)
+        method = method_named(asked.call.method)
         check_params(method, params)
     except RefusedError as error:
         return error.failure
     capability = method.names[0]
-    match capability:
-        case capabilities.INVOKE:
-            capability = capabilities.invoke_capability(params["module"], params["op"])
-        case capabilities.EMIT:
-            capability = capabilities.emit_capability(params["event"])
+    if capability == INVOKE:
+        capability = capabilities.invoke_capability(params["module"], params["op"])
+    elif capability == EMIT:
+        capability = capabilities.emit_capability(params["event"])
     decision = capabilities.decide(policy, descriptor.name, descriptor.capabilities, capability)
     if decision.verdict is not Verdict.ALLOWED:
         return denied(Grant(decision, allowed=False), policy, descriptor)
-    if capability == capabilities.LOG or method.names[0] == capabilities.EMIT:
+    if method.names[0] in (EMIT, LOG):
         return Success({})
-    words = (
-        f"{capability} is granted, and `stdiod check` has no daemon to serve it; `stdiod up` has"
-    )
+    words = f"{capability} is granted, but only a daemon serves it: `stdiod up`, not `check`"
     return Failure.because(Reason.UNKNOWN_OP, words)
 
 
-async def examined(
-    descriptor: Descriptor,
-    place: Place,
-    permission: Permission,
-    tell: Callable[[str], None] = lambda _: None,
-) -> Report:
+async def examined(descriptor: Descriptor, place: Place, permission: Permission) -> Report:
     """Examine one module; nothing is left of its processes."""
     async with trio.open_nursery() as nursery:
-        exam = Examination(descriptor, place, permission, nursery, tell)
+        exam = Examination(descriptor, place, permission, nursery)
         if descriptor.transport.type == "http":
             from supervisor.conformance import service
 

@@ -11,7 +11,7 @@ import msgspec
 from supervisor.cli.advice import advice
 from supervisor.cli.quantities import duration, limit_text
 from supervisor.cli.terminal import dim, one_line, safe, shell_word
-from supervisor.policy.verdict import signal_name, telling_line
+from supervisor.policy.verdict import signal_name, telling_tail
 
 _LABEL_WIDTH = 10
 _STDERR_LINES = 10
@@ -145,10 +145,7 @@ def _process(details: dict[str, Any]) -> str:
 def _stderr(tail: Any) -> Iterator[tuple[str, str]]:
     if not isinstance(tail, list) or not tail:
         return
-    shown = tail[-_STDERR_LINES:]
-    if (cause := telling_line(tail)) not in shown:
-        shown[0] = cause  # Node's comes before the stack
-    for number, line in enumerate(shown):
+    for number, line in enumerate(telling_tail(tail, _STDERR_LINES)):
         yield "" if number else "stderr", one_line(str(line))
 
 

@@ -309,7 +309,7 @@ FIXES = {
     "crash": "the line of stderr above says why it ended; catch what one request can cause, and "
     "answer it with an error",
     "slow": "read stdin before the slow work, or raise supervision.timeouts.start_s",
-    "late": "answer sooner, or raise the bound in supervision.timeouts",
+    "late": "be quicker, or raise the bound in supervision.timeouts",
     "busy": "look for a loop that does not end; more time does not help it",
     "silent": "answer each request, and flush what is printed; a bound in supervision.timeouts "
     "allows more time",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+import signal
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import trio
@@ -17,16 +18,18 @@ from protocol.hook_result import Invalid, read_hook_result
 from protocol.json_line import excerpt
 from protocol.problem import without_password
 from protocol.replies import Operation
-from supervisor.conformance.clauses import CLAUSES, OF_FAULT, suite
+from supervisor.conformance.clauses import CLAUSES, FIXES, OF_FAULT, suite
 from supervisor.conformance.report import Finding, Report, Status
 from supervisor.conformance.sample_args import sample_args, sample_event
-from supervisor.conformance.trial import Place, Reply, Timing, Trial, Watched
+from supervisor.conformance.trial import PATIENCE, Place, Reply, Timing, Trial, Watched
 from supervisor.runtime.process.incarnation import StopStep
 from supervisor.runtime.process.preflight import obstacle
 from supervisor.runtime.process.prepare_once import prepare_once
 from supervisor.runtime.process.program import SpawnError
 
 UNASKED = "no op was called: say which may be (--op NAME, --all-ops, examples in its inputs)"
+
+OF_NOTICE = {"unknown_field": ("fields", Status.FAILS), "lone_surrogate": ("utf-8", Status.WARNING)}
 
 
 class Permission(NamedTuple):
@@ -41,12 +44,7 @@ class Examination:
     """The examination of one module, within a nursery for its processes."""
 
     def __init__(
-        self,
-        descriptor: Descriptor,
-        place: Place,
-        permission: Permission,
-        nursery: trio.Nursery,
-        tell: Callable[[str], None] = lambda _: None,
+        self, descriptor: Descriptor, place: Place, permission: Permission, nursery: trio.Nursery
     ) -> None:
         self.descriptor = descriptor
         self.timeouts = descriptor.supervision.timeouts
@@ -68,13 +66,8 @@ class Examination:
         self._numbers = itertools.count(1)
         self._trials: list[Trial] = []
         self._suite = {one.name for one in suite(descriptor)}
-        self._tell = tell
 
     # Processes.
-
-    def tell(self, clause: str) -> None:
-        """Tell which clause is tried now."""
-        self._tell(f"{self.descriptor.name}: {clause}")
 
     def new_id(self) -> str:
         """Return an id that no other request has."""
@@ -88,6 +81,7 @@ class Examination:
 
     async def begin(self, trial: Trial, *, single_use: bool = False) -> bool:
         """Start a process; False, and a finding, if that cannot be done."""
+        self._place.progress(f"{self.descriptor.name}: starts")
         try:
             await trial.spawn(single_use=single_use)
         except SpawnError as error:
@@ -123,8 +117,25 @@ class Examination:
         while trial.incarnation is not None and trial.exit is None:
             await trial.until(lambda: trial.exit is not None, 60)
 
+    async def ends(
+        self, trial: Trial, clause: str, bound: str, after: str, op: str | None = None
+    ) -> bool:
+        """Wait for a process's end; False, and a finding, if it does not come within its bound."""
+        bound_s = getattr(self.timeouts, bound)
+        timing = await trial.until(lambda: trial.exit is not None, bound_s)
+        if timing is Timing.IN_TIME:
+            return True
+        words, fix = f"it took longer than {bound} ({bound_s:g} s) to end", "late"
+        if trial.exit is None or trial.exit.signal == signal.SIGKILL:
+            known, fix = trial.known() if bound == "invoke_s" else ("", "")
+            words = f"it still ran {PATIENCE * bound_s:g} s after {after}{known}"
+        self.find(clause, Status.FAILS, words, trial, op, fix=fix)
+        await self.end(trial)
+        return False
+
     def request(self, operation: Operation, op: str = "", args: Any = None) -> Request:
         """Make a request."""
+        self._place.progress(f"{self.descriptor.name}: {operation} {op}")
         return Request(self.new_id(), operation, op, args or {})
 
     # Findings.
@@ -138,19 +149,16 @@ class Examination:
         op: str | None = None,
         *,
         exchanged: tuple[str, ...] = (),
-        advice: str = "",
+        fix: str = "",
     ) -> None:
         """Take down what came of a clause: once for each op, and a failure before all else."""
         if clause not in self._suite:
             clause = "answers" if "answers" in self._suite else "results"
         shown = trial is not None and status in (Status.FAILS, Status.WARNING)
-        lines = exchanged
-        if trial is not None and shown:
-            lines = lines or trial.exchange.lines
+        lines = exchanged or (trial.exchange.lines if trial is not None and shown else ())
         words, lines = without_password(words), tuple(map(without_password, lines))
-        found = Finding(
-            clause=clause, status=status, words=words, op=op, exchanged=lines, advice=advice
-        )
+        fix = FIXES.get(fix) or CLAUSES[clause].fix
+        found = Finding(clause=clause, status=status, words=words, op=op, exchanged=lines, fix=fix)
         for at, one in enumerate(self.findings):
             if (one.clause, one.op) == (clause, op):
                 if one.status in (Status.HOLDS, Status.NOT_TRIED):
@@ -162,14 +170,10 @@ class Examination:
         self, reason: Reason, words: str, trial: Watched, *, of: str, op: str | None = None
     ) -> None:
         """Find a failure against the clause that a fault is against, else that of its request."""
-        self.find(OF_FAULT.get(reason, of), Status.FAILS, words, trial, op, advice=reason)
+        self.find(OF_FAULT.get(reason, of), Status.FAILS, words, trial, op, fix=reason)
 
     def judge(
-        self,
-        clause: str,
-        trial: Trial,
-        reply: Reply,
-        op: str | None = None,
+        self, clause: str, trial: Trial, reply: Reply, op: str | None = None
     ) -> Outcome | None:
         """Judge an answer by its form and its time; returns it if it is one."""
         if reply.answered is None:
@@ -189,15 +193,15 @@ class Examination:
             return None
         if timing is Timing.LATE:
             words = f"its answer took longer than {bound}"
-            self.find(clause, Status.FAILS, words, trial, op, advice="late")
+            self.find(clause, Status.FAILS, words, trial, op, fix="late")
             return None
         return answered.outcome
 
     def _judge_silence(self, clause: str, trial: Trial, bound: str, op: str | None) -> None:
-        words, advice = f"no answer came within {bound}, nor in as long again", ""
+        words, fix = f"no answer came within {bound}, nor in as long again", ""
         if trial.exit is not None:
-            words = f"instead of an answer, the process {trial.ended}"
-            advice = trial.end_advice
+            known, fix = trial.known()
+            words = f"instead of an answer, the process {trial.exit.words}{known}"
         elif trial.strays:
             words = f"its answer names another request: {trial.strays[-1]}"
             trial.strays.clear()
@@ -207,12 +211,11 @@ class Examination:
             clause = "lines"
         elif trial.noise:
             notice = trial.noise.pop()
-            words += f"; {notice.in_place_of_answer}"
-            advice = notice.reason
+            words, fix = f"{words}; {notice.in_place_of_answer}", notice.reason
         else:
-            more, advice = trial.effort()
-            words += more
-        self.find(clause, Status.FAILS, words, trial, op, advice=advice)
+            known, fix = trial.known()
+            words += known
+        self.find(clause, Status.FAILS, words, trial, op, fix=fix)
 
     def has_failed(self, clause: str) -> bool:
         """Tell whether a clause was found broken."""
@@ -299,29 +302,21 @@ class Examination:
     def note(self, notices: Sequence[Notice], trial: Watched, op: str | None = None) -> None:
         """Find what was not accepted of a request's lines."""
         for notice in notices:
-            match notice.reason:
-                case "unknown_field":
-                    self.find("fields", Status.FAILS, notice.words, trial, op)
-                case "lone_surrogate":
-                    self.find(
-                        "utf-8", Status.WARNING, notice.words, trial, op, advice=notice.reason
-                    )
-                case _:
-                    self.find("assets", Status.FAILS, notice.words, trial, op)
+            clause, status = OF_NOTICE.get(notice.reason, ("assets", Status.FAILS))
+            self.find(clause, status, notice.words, trial, op, fix=notice.reason)
 
     def conclude(self) -> Report:
         """Look at all that was printed, and at what is left, and report."""
         # The rest of an object over several lines is noise, too.
         for trial in () if self.has_failed("lines") else self._trials:
             odd = [("stdout", one.words, str(one.reason)) for one in trial.noise]
-            if trial.twice:
-                odd.append(("request ids", trial.twice, "twice"))
             if self.descriptor.transport.lifecycle is Lifecycle.PERSISTENT:
                 words = "a line came that answers no open request: "
                 odd += [("stdout", f"{words}{one}", "stray") for one in trial.strays]
+            if trial.twice:
+                odd.append(("request ids", trial.twice, "twice"))
             for name, words, fix in odd:
-                shown = trial.odd_lines
-                self.find(name, Status.FAILS, words, trial, exchanged=shown, advice=fix)
+                self.find(name, Status.FAILS, words, exchanged=trial.odd_lines, fix=fix)
         found = {one.clause for one in self.findings}
         failed = sorted({one.clause for one in self.findings if one.status is Status.FAILS})
         for clause in suite(self.descriptor):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -14,7 +13,7 @@ from protocol.errors import Failure, Outcome, Success
 from protocol.replies import Operation
 from supervisor.conformance.examination import Examination
 from supervisor.conformance.report import Status
-from supervisor.conformance.trial import PATIENCE, Timing, Trial, bound_words
+from supervisor.conformance.trial import PATIENCE, Timing, Trial
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.process.incarnation import StopStep
 from supervisor.runtime.supervision.description import misfit_of
@@ -36,7 +35,6 @@ _PARTS = ("version", "capabilities", "inputs", "outputs")
 
 async def examine(exam: Examination) -> None:
     """Play all clauses; what needs a process gets a new one if the last one has ended."""
-    exam.tell("starts")
     trial = await _started(exam)
     if trial is None or trial.ready is None:
         return
@@ -56,27 +54,25 @@ async def examine(exam: Examination) -> None:
     exam.judge_schemas(description)
     exam.choose_ops(description.get("inputs"))
     outputs = description.get("outputs")
-    plays: dict[str, Callable[[Examination, Trial], Awaitable[None]]] = {
-        "unknown fields": _unknown_fields,
-        "long line": _long_line,
-        "any id": _any_id,
-        "two at once": _two_at_once,
-        "answers": partial(_ops, outputs),
-        "cancel": _cancel,
-        "flow": _flow,
-        "memory": _memory,
-        "late answer": _late_answer,
-        "end of input": _end_of_input,
-        "SIGTERM": _sigterm,
-    }
-    for name, play in plays.items():
+    for play in (
+        _unknown_fields,
+        _long_line,
+        _any_id,
+        _two_at_once,
+        partial(_ops, outputs),
+        _cancel,
+        _flow,
+        _memory,
+        _late_answer,
+        _end_of_input,
+        judge_sigterm,
+    ):
         if trial.exit is not None or trial.is_out_of_step:
             await exam.end(trial)
             again = await _started(exam)
             if again is None:
                 return
             trial = again
-        exam.tell(name)
         await play(exam, trial)
     await exam.end(trial)
 
@@ -120,14 +116,14 @@ async def _begun(exam: Examination) -> Trial | None:
 
 def _judge_early_exit(exam: Examination, trial: Trial) -> None:
     assert trial.exit is not None  # noqa: S101 - whose end it is
-    how, rest = trial.exit.words, trial.ended.removeprefix(trial.exit.words)
+    known, fix = trial.known()
     if trial.answered:
-        words = f"it {how} after its first answer{rest}"
-        exam.find("stays", Status.FAILS, words, trial, advice=trial.end_advice)
+        words = f"it {trial.exit.words} after its first answer{known}"
+        exam.find("stays", Status.FAILS, words, trial, fix=fix)
         return
     said = f"; {trial.noise[-1].in_place_of_answer}" if trial.noise else ""
     trial.noise.clear()  # it is told here
-    words = f"it {how} and answered nothing{said}{rest}"
+    words = f"it {trial.exit.words} and answered nothing{said}{known}"
     exam.find("starts", Status.FAILS, words, trial)
 
 
@@ -147,25 +143,25 @@ async def _judge_failed_start(exam: Examination, trial: Trial, failed: StartFail
         trial.strays.clear()
         exam.find("request ids", Status.FAILS, words, trial)
         return
-    if not trial.dialogue.has_heard:
-        later = trial.until(lambda: trial.dialogue.has_heard, exam.timeouts.start_s / PATIENCE)
+    fix = trial.noise[-1].reason if trial.noise else ""
+    if not fix and failed is not None and failed.bound:
+        known, fix = trial.known()
+        words += known
+    if not trial.dialogue.times_heard:
+        start_s = exam.timeouts.start_s
+        later = trial.until(lambda: trial.dialogue.times_heard, start_s / PATIENCE)
         if await later is not Timing.NEVER:
-            bound = bound_words(exam.timeouts, "start_s")
-            words = f"it first printed something later than {bound} after its start"
-            exam.find("starts", Status.FAILS, words, trial, advice="slow")
+            words = f"it first printed something later than start_s ({start_s:g} s) after its start"
+            exam.find("starts", Status.FAILS, words, trial, fix="slow")
             return
         trial.dialogue.close_stdin()
-        heard = await trial.until(lambda: trial.dialogue.has_heard, exam.timeouts.exit_s)
-        if heard is not Timing.NEVER:
+        heard = trial.until(lambda: trial.dialogue.times_heard, exam.timeouts.exit_s)
+        if await heard is not Timing.NEVER:
             words = "it answered nothing until its stdin was closed, and then at once"
             exam.find("flush", Status.FAILS, words, trial)
             return
-    advice = trial.noise[-1].reason if trial.noise else ""
-    if not trial.dialogue.has_heard:
-        more, advice = trial.effort()
-        words += more
     trial.noise.clear()  # it is told in the words
-    exam.find(clause, Status.FAILS, words, trial, advice=advice)
+    exam.find(clause, Status.FAILS, words, trial, fix=fix)
 
 
 def _judge_introduction(exam: Examination, trial: Trial, description: dict[str, Any]) -> None:
@@ -240,18 +236,11 @@ async def _any_id(exam: Examination, trial: Trial) -> None:
 async def _two_at_once(exam: Examination, trial: Trial) -> None:
     if exam.descriptor.supervision.concurrency == 1:
         return
-    # One who answers twice what comes alone did so before.
-    together = not trial.twice
     requests = [exam.request(Operation.HEALTH) for _ in range(2)]
     for one in requests:
         trial.ask(one)
     for one in requests:
-        reply = await trial.answer(one.request_id, "health_s", together=together)
-        if reply.answered is None and together and trial.twice:
-            words = f"the second answer names another request: {trial.twice}"
-            exam.find("two at once", Status.FAILS, words, trial)
-            trial.twice = ""
-            return
+        reply = await trial.answer(one.request_id, "health_s")
         if exam.judge("two at once", trial, reply) is None:
             return
     exam.find("two at once", Status.HOLDS)
@@ -341,8 +330,9 @@ async def _memory(exam: Examination, trial: Trial) -> None:
             done = True
     what = f"calls of {good[0]}" if good else "questions for its health"
     if trial.exit is not None:
-        words = f"in the midst of {ALL_CALLS} {what} it {trial.ended}"
-        exam.find("stays", Status.FAILS, words, trial, advice=trial.end_advice)
+        known, fix = trial.known()
+        words = f"in the midst of {ALL_CALLS} {what} it {trial.exit.words}{known}"
+        exam.find("stays", Status.FAILS, words, trial, fix=fix)
     elif not done:
         trial.is_out_of_step = True
         words = f"{ALL_CALLS} {what} took longer than {MEMORY_S:g} s"
@@ -378,36 +368,17 @@ async def _late_answer(exam: Examination, trial: Trial) -> None:
 
 async def _end_of_input(exam: Examination, trial: Trial) -> None:
     trial.dialogue.close_stdin()
-    bound_s = exam.timeouts.exit_s
-    timing = await trial.until(lambda: trial.exit is not None, bound_s)
-    if trial.exit is None:
-        words = f"it still ran {PATIENCE * bound_s:g} s after its stdin had ended"
-        exam.find("end of input", Status.FAILS, words, trial)
-        await exam.end(trial)
-    elif timing is Timing.LATE:
-        words = f"it took longer than {bound_words(exam.timeouts, 'exit_s')} to end"
-        exam.find("end of input", Status.FAILS, words, trial)
-    elif trial.exit.abnormal:
+    if not await exam.ends(trial, "end of input", "exit_s", "its stdin had ended"):
+        return
+    if trial.exit is not None and trial.exit.abnormal:
         words = f"it {trial.exit.words} when its stdin ended, as if it had crashed"
         exam.find("end of input", Status.WARNING, words, trial)
     else:
         exam.find("end of input", Status.HOLDS)
 
 
-async def _sigterm(exam: Examination, trial: Trial) -> None:
-    await judge_sigterm(exam, trial)
-
-
 async def judge_sigterm(exam: Examination, trial: Trial) -> None:
     """Send SIGTERM, and see whether it ends the process."""
-    bound_s = exam.timeouts.stop_s
     trial.stop(StopStep.TERMINATE)
-    timing = await trial.until(lambda: trial.exit is not None, bound_s)
-    if trial.exit is None or trial.exit.signal == signal.SIGKILL:
-        words = f"it still ran {PATIENCE * bound_s:g} s after SIGTERM"
-        exam.find("SIGTERM", Status.FAILS, words, trial)
-    elif timing is Timing.LATE:
-        words = f"it took longer than {bound_words(exam.timeouts, 'stop_s')} to end"
-        exam.find("SIGTERM", Status.FAILS, words, trial)
-    else:
+    if await exam.ends(trial, "SIGTERM", "stop_s", "SIGTERM"):
         exam.find("SIGTERM", Status.HOLDS)

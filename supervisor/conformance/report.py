@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 import msgspec
 
-from supervisor.conformance.clauses import CLAUSES, FIXES
+from supervisor.conformance.clauses import CLAUSES
 
 
 class Status(StrEnum):
@@ -20,7 +20,7 @@ class Status(StrEnum):
     SUPPLIED = "supplied"
     """The module leaves it to the host, which does it from the descriptor."""
     NOT_JUDGED = "not judged"
-    """It took longer than its bound and came all the same: the machine may have been busy."""
+    """The calls for `memory` took too long for it to be measured."""
     NOT_TRIED = "not tried"
 
 
@@ -45,8 +45,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     words: str = ""
     op: str | None = None
     exchanged: tuple[str, ...] = ()
-    advice: str = ""
-    """A key of `FIXES`, if that fits better than what fixes the clause in general."""
+    fix: str = ""
+    """How to fix it."""
 
     @property
     def must(self) -> str:
@@ -57,11 +57,6 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     def source(self) -> str:
         """Who says so."""
         return CLAUSES[self.clause].source
-
-    @property
-    def fix(self) -> str:
-        """How to fix it."""
-        return FIXES.get(self.advice) or CLAUSES[self.clause].fix
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,11 +80,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     def document(self) -> dict[str, object]:
         """Return it for programs."""
         findings = [
-            {**msgspec.to_builtins(one), "must": one.must, "source": one.source, "fix": one.fix}
+            {**msgspec.to_builtins(one), "must": one.must, "source": one.source}
             for one in self.findings
         ]
-        for one in findings:
-            del one["advice"]  # it is in `fix`
         return {**msgspec.to_builtins(self), "verdict": self.verdict, "findings": findings}
 
 

@@ -16,7 +16,7 @@ from protocol.transcript import EntrySource
 from supervisor.conformance.examination import Examination
 from supervisor.conformance.persistent import LONG_BYTES
 from supervisor.conformance.report import Status
-from supervisor.conformance.trial import PATIENCE, Exchange, Reply, Timing, bound_words
+from supervisor.conformance.trial import PATIENCE, Exchange, Reply, Timing
 from supervisor.runtime.process.environment import UnsetVariableError
 from supervisor.runtime.service.client import ServiceClient, UnreachableError
 from supervisor.runtime.supervision.description import misfit_of
@@ -106,9 +106,8 @@ class _Asked:
         self, client: ServiceClient, clause: str, bound: str, op: str | None = None
     ) -> Outcome | None:
         """Post it; returns its outcome if it has one."""
-        self._exam.tell(clause)
         began, bound_s = trio.current_time(), getattr(self._exam.timeouts, bound)
-        bound = bound_words(self._exam.timeouts, bound)
+        bound += f" ({bound_s:g} s)"
         try:
             with trio.move_on_after(PATIENCE * bound_s):
                 await self._post(client)

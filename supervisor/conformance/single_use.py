@@ -13,7 +13,7 @@ from protocol.replies import Operation, completed
 from supervisor.conformance.examination import Examination
 from supervisor.conformance.persistent import LONG_BYTES, judge_sigterm
 from supervisor.conformance.report import Status
-from supervisor.conformance.trial import Timing, Trial, bound_words
+from supervisor.conformance.trial import Trial
 from supervisor.policy.verdict import on_invocation
 
 
@@ -70,7 +70,6 @@ async def _serve(
     **unknown: Any,
 ) -> Outcome | None:
     """Run a process for one request; returns its outcome if that breaks no clause."""
-    exam.tell(clause)
     trial = exam.trial()
     request = exam.request(operation, op, args)
     trial.ask(request, **unknown)
@@ -82,17 +81,7 @@ async def _serve(
         return None
     if not await exam.begin(trial, single_use=True):
         return None
-    bound_s = exam.timeouts.invoke_s
-    timing = await trial.until(lambda: trial.exit is not None, bound_s)
-    if trial.exit is None:
-        more, advice = trial.effort()
-        words = f"it still ran after twice {bound_words(exam.timeouts, 'invoke_s')}{more}"
-        exam.find(clause, Status.FAILS, words, trial, shown, advice=advice)
-        await exam.end(trial)
-        return None
-    if timing is Timing.LATE:
-        words = f"it took longer than {bound_words(exam.timeouts, 'invoke_s')}"
-        exam.find(clause, Status.FAILS, words, trial, shown, advice="late")
+    if not await exam.ends(trial, clause, "invoke_s", "its request", shown):
         return None
     return _judge(exam, trial, clause, shown)
 

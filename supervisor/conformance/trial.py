@@ -10,9 +10,7 @@ us, from running is waited for besides: it is nobody's answer.
 
 from __future__ import annotations
 
-import itertools
 import os
-from collections import deque
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from typing import Any, NamedTuple, Protocol
@@ -41,20 +39,20 @@ from protocol.connection import (
     Warned,
 )
 from protocol.connection import ModuleLog as ModuleLogged
-from protocol.descriptor.model import Descriptor, Timeouts
+from protocol.descriptor.model import Descriptor
 from protocol.dialects import DIALECTS
 from protocol.errors import Outcome
 from protocol.json_line import Fault, excerpt, read_object
 from protocol.replies import Operation
 from protocol.transcript import EntrySource, Happened
-from supervisor.policy.verdict import Exit, Said, last_words, telling_line
+from supervisor.policy.verdict import Exit, Said, last_words, telling_tail
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.files.module_log import ModuleLog
 from supervisor.runtime.process.containers import Containers
 from supervisor.runtime.process.dialogue import Dialogue
-from supervisor.runtime.process.effort import Mark
+from supervisor.runtime.process.effort import effort
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
 from supervisor.runtime.supervision.call import Call
 from supervisor.runtime.supervision.deadlines import Deadlines
@@ -69,17 +67,11 @@ KEPT_FOR = 8
 LOOKS, LOOK_S = 3, 0.01
 """So many times in a row a process has to be seen asleep."""
 
-KEPT_CHUNKS = 24
-SHOWN_LINES = {">": 2, "<": 2, "!": 4}
-"""Of what was exchanged, for a finding: a flood of one kind hides none of another."""
+SHOWN_LINES, SHOWN_STDERR = 2, 4
+"""Of what was exchanged, for a finding: each way, so that no flood hides the request."""
 
 KEPT_BYTES = 4 << 20
 """Of what came since the host last wrote."""
-
-
-def bound_words(timeouts: Timeouts, name: str) -> str:
-    """Return a bound as in `start_s (10 s)`."""
-    return f"{name} ({getattr(timeouts, name):g} s)"
 
 
 class Place(NamedTuple):
@@ -91,6 +83,8 @@ class Place(NamedTuple):
     deadlines: Deadlines
     host_call: Callable[[Descriptor, HostCalled], Outcome]
     """Answers what a module calls the host for."""
+    progress: Callable[[str], None] = lambda _: None
+    """Is told what is tried."""
 
 
 class Timing(Enum):
@@ -121,11 +115,10 @@ class Exchange:
 
     def __init__(self) -> None:
         self._since_written = bytearray()
-        self._chunks: dict[str, deque[tuple[int, bytes]]] = {
-            sign: deque(maxlen=KEPT_CHUNKS) for sign in SHOWN_LINES
-        }
-        self._numbers = itertools.count()
+        self._lines: list[str] = []
         self._mid_line: dict[str, bool] = {}
+        self.stderr: Callable[[], list[str]] = list
+        """Returns the last lines of its stderr."""
 
     @property
     def objects(self) -> list[dict[str, Any]]:
@@ -135,22 +128,8 @@ class Exchange:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The last request, what came last, and of stderr what tells the cause, in their order."""
-        shown: list[tuple[int, str]] = []
-        for sign, most in SHOWN_LINES.items():
-            lines = [
-                (number, excerpt(one))
-                for number, chunk in self._chunks[sign]
-                for one in chunk.splitlines()
-                if one.strip()
-            ]
-            last = lines[-most:]
-            if sign == "!" and lines:
-                cause = telling_line([one for _, one in lines])
-                if all(one != cause for _, one in last):
-                    last[0] = next(one for one in reversed(lines) if one[1] == cause)
-            shown += [(number, f"{sign} {one}") for number, one in last]
-        return tuple(one for _, one in sorted(shown, key=lambda one: one[0]))
+        """The last lines, each with the sign of its way."""
+        return (*self._lines, *(f"! {one}" for one in telling_tail(self.stderr(), SHOWN_STDERR)))
 
     def said(self, instance: str, source: EntrySource, data: bytes) -> None:
         """Keep what passed."""
@@ -159,14 +138,18 @@ class Exchange:
             self._since_written.clear()
         elif source is EntrySource.MODULE and len(self._since_written) < KEPT_BYTES:
             self._since_written += data
-        sign = _SIGNS.get(source, "!")
-        was_mid_line = self._mid_line.get(sign)
-        self._mid_line[sign] = not data.endswith(b"\n")
+        sign = _SIGNS.get(source)
+        if sign is None or not data:
+            return
+        was_mid_line, self._mid_line[sign] = self._mid_line.get(sign), not data.endswith(b"\n")
         if was_mid_line:
             # The beginning of a line is all that is shown of it.
             data = data.partition(b"\n")[2]
-        if data:
-            self._chunks[sign].append((next(self._numbers), data))
+        for line in [one for one in data.splitlines() if one.strip()][-SHOWN_LINES:]:
+            self._lines.append(f"{sign} {excerpt(line)}")
+            same = [one for one in self._lines if one[0] == sign]
+            if len(same) > SHOWN_LINES:
+                self._lines.remove(same[0])
 
     def happened(self, instance: str, event: Happened, **facts: Any) -> None:
         """Do nothing: the exit is told otherwise."""
@@ -187,9 +170,7 @@ class Trial:
     def __init__(
         self, descriptor: Descriptor, place: Place, memory: Memory, new_id: Callable[[], str]
     ) -> None:
-        timeouts = descriptor.supervision.timeouts
         self._descriptor = descriptor
-        self._timeouts = timeouts
         self._place = place
         self.exchange = Exchange()
         self._taps = Taps()
@@ -217,17 +198,18 @@ class Trial:
         """All else that was not accepted."""
         self.strays: list[str] = []
         """Lines for no open request; of one that was given up none is."""
-        self.odd_lines: tuple[str, ...] = ()
-        """What was exchanged when the first of these, or of what was set aside, came."""
         self.twice = ""
         """That a request was answered twice, in words."""
+        self.odd_lines: tuple[str, ...] = ()
+        """What was exchanged when the first of all these came."""
         self.is_out_of_step = False
         self.replies: dict[Operation, dict[str, Any]] = {}
         """The last objects with which it answered, as it printed them."""
         self._odd = 0
         """How many strays there were when it was asked last."""
         self._gave_up = False
-        self._mark: Mark | None = None
+        self._is_beside = False
+        """Whether it was asked last before it had answered all else."""
         self._asked: dict[str, Operation] = {}
         self._news = trio.Event()
 
@@ -254,6 +236,7 @@ class Trial:
             stop_s=PATIENCE * timeouts.stop_s,
             taps=self._taps,
         )
+        self.exchange.stderr = self.incarnation.stderr.tail
 
     async def run(self) -> None:
         """See it to its end."""
@@ -261,20 +244,6 @@ class Trial:
         self.exit = await self.incarnation.run()
         self._tell()
         await self.incarnation.remove_container(self.exit)
-
-    @property
-    def ended(self) -> str:
-        """How it ended, as a clause, with what its stderr says of it."""
-        assert self.exit is not None  # noqa: S101 - it has ended
-        said = last_words(self.exit.stderr_tail)
-        return f"{self.exit.words}; its last line on stderr: {said}" if said else self.exit.words
-
-    @property
-    def end_advice(self) -> str:
-        """What advice fits its end (`clauses.FIXES`)."""
-        if self.exit is None or not self.exit.abnormal:
-            return ""
-        return "memory" if self.exit.breach is not None else "crash"
 
     def stop(self, rung: StopStep) -> None:
         """Begin to end it, at a rung."""
@@ -293,20 +262,22 @@ class Trial:
             until = min(began + PATIENCE * bound_s + kept_s, latest)
         if not holds():
             return Timing.NEVER
-        passed_s = trio.current_time() - began - (self._kept_s() - kept_before_s)
-        return Timing.IN_TIME if passed_s <= bound_s else Timing.LATE
+        kept_s = self._kept_s() - kept_before_s
+        return Timing.IN_TIME if trio.current_time() - began - kept_s <= bound_s else Timing.LATE
 
     def _kept_s(self) -> float:
         """Return for how long the machine has kept the process, and us, from running."""
         pid = None if self.incarnation is None else self.incarnation.pid
         return procfs.run_delay_s(os.getpid()) + (0.0 if pid is None else procfs.run_delay_s(pid))
 
-    def effort(self) -> tuple[str, str]:
-        """Return what it did since it was asked last, as a clause, and the advice that fits."""
-        found = None if self.incarnation is None else self.incarnation.effort(self._mark)
-        if found is None:
-            return "", ""
-        return f"; {found.words}", "busy" if found.is_busy else "silent"
+    def known(self) -> tuple[str, str]:
+        """Return what is known of its end, or of what it does instead: a clause, and of `FIXES`."""
+        if self.exit is None:
+            done = effort(self.dialogue.mark)
+            return done.words, "busy" if done.is_busy else "silent"
+        said = last_words(self.exit.stderr_tail)
+        fix = "" if not self.exit.abnormal else "memory" if self.exit.breach else "crash"
+        return f"; its last line on stderr: {said}" if said else "", fix
 
     async def settle(self, bound_s: float) -> None:
         """Wait until it waits for something itself: it has begun, and set its signals."""
@@ -322,10 +293,9 @@ class Trial:
 
     def ask(self, request: Request, **unknown: Any) -> None:
         """Ask something, with fields in the request's line that no protocol knows."""
+        self._is_beside = bool(self._asked.keys() - self.answered.keys())
         self._asked[request.request_id] = request.operation
         self._odd = len(self.strays)
-        if self.incarnation is not None:
-            self._mark = self.incarnation.mark()
         if not unknown:
             self.dialogue.ask(request)
             return
@@ -352,17 +322,13 @@ class Trial:
         self._gave_up = True
         self.dialogue.cancel(request_id)
 
-    async def answer(self, request_id: str, bound: str, *, together: bool = False) -> Reply:
+    async def answer(self, request_id: str, bound: str) -> Reply:
         """Wait for an answer, or a line with an id that nobody asked with: no other will come."""
+        bound_s: float = getattr(self._descriptor.supervision.timeouts, bound)
         timing = await self.until(
-            lambda: (
-                request_id in self.answered
-                or len(self.strays) > self._odd
-                or (together and self.twice)
-            ),
-            getattr(self._timeouts, bound),
+            lambda: request_id in self.answered or len(self.strays) > self._odd, bound_s
         )
-        return Reply(self.answered.get(request_id), timing, bound_words(self._timeouts, bound))
+        return Reply(self.answered.get(request_id), timing, f"{bound} ({bound_s:g} s)")
 
     # What it says.
 
@@ -370,6 +336,8 @@ class Trial:
         """Take what it led to."""
         for item in events:
             self._take(item)
+        if not self.odd_lines and (self.noise or self.strays or self.twice):
+            self.odd_lines = self.exchange.lines
         self._tell()
 
     def _take(self, item: Received) -> None:
@@ -400,25 +368,18 @@ class Trial:
             case Violated(fault=fault):
                 self.said = msgspec.structs.replace(self.said, fault=fault)
             case Quarantined(fault=fault):
-                self._show_odd()
                 self.noise.append(Notice.of(fault))
             case Warned(notice=notice):
-                if notice.reason in TOLERABLE:
-                    self._show_odd()
                 (self.noise if notice.reason in TOLERABLE else self.notices).append(notice)
-            case Stray(named=named, excerpt=shown) if named in self._asked and (
-                self.twice or not self._gave_up
-            ):
-                self._show_odd()
-                self.twice = self.twice or f"it answered {named!r} a second time: {shown}"
-            case Stray(named=named, excerpt=shown) if named is not None or not self._gave_up:
-                self._show_odd()
-                self.strays.append(shown)
+            case Stray(named=None) if self._gave_up:
+                pass
+            case Stray(named=named, excerpt=shown):
+                if named in self._asked and (self.twice or not self._is_beside):
+                    self.twice = self.twice or f"it answered {named!r} a second time: {shown}"
+                else:
+                    self.strays.append(shown)
             case _:
                 pass
-
-    def _show_odd(self) -> None:
-        self.odd_lines = self.odd_lines or self.exchange.lines
 
     def _take_answer(self, item: Answered) -> None:
         self.answered[item.request_id] = item

@@ -245,20 +245,23 @@ def last_words(stderr_tail: Sequence[str]) -> str:
     """
     if not stderr_tail:
         return ""
-    last, telling = stderr_tail[-1], telling_line(stderr_tail)
+    last = stderr_tail[-1]
+    named = (line for line in reversed(stderr_tail) if _NAMES_AN_ERROR.match(line))
+    telling = next(named, last)
     return last if telling == last else f"{telling} ... {last}"
+
+
+def telling_tail(stderr_tail: Sequence[str], most: int) -> list[str]:
+    """Return the last lines, and the last one that names an error in the place of the first."""
+    shown = list(stderr_tail[-most:])
+    named = [one for one in stderr_tail if _NAMES_AN_ERROR.match(one)]
+    return shown if not named or named[-1] in shown else [named[-1], *shown[1:]]
 
 
 def unset_remark(names: Sequence[str]) -> str:
     """Say of an end that this may be why, as a clause; nothing if nothing was missing."""
     verb = "is" if len(names) == 1 else "are"
     return f"; {', '.join(names)}, which pass_env names, {verb} not set" if names else ""
-
-
-def telling_line(stderr_tail: Sequence[str]) -> str:
-    """Return the last line that names an error, else the last one."""
-    named = (line for line in reversed(stderr_tail) if _NAMES_AN_ERROR.match(line))
-    return next(named, stderr_tail[-1])
 
 
 def signal_name(number: int) -> str:

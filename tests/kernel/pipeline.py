@@ -116,9 +116,6 @@ class Served:
     def give_up(self, call: Call, stopped: Stopped) -> None:
         raise AssertionError
 
-    def effort(self, call: Call) -> None:
-        pass
-
     def refined(self, stopped: Stopped) -> Stopped:
         return stopped
 

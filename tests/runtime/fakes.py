@@ -119,9 +119,6 @@ class FakeLife:
     def instances(self) -> list[Instance]:
         return [Instance(self.id, None, 0.0, len(self.calls))]
 
-    def effort(self, call: Call) -> None:
-        pass
-
     def refined(self, stopped: Stopped) -> Stopped:
         return stopped
 

@@ -74,8 +74,7 @@ def check(
     clause fails, or if an OP was called in no module.
     """
     from supervisor.cli import checked, checking
-    from supervisor.kernel.grants.operator_policy import read_policy
-    from supervisor.policy.capabilities import Policy
+    from supervisor.kernel.grants.operator_policy import OperatorPolicy
     from supervisor.policy.policy_file import PolicyError
     from supervisor.runtime.files.directory import none_found
 
@@ -94,13 +93,11 @@ def check(
     bad = [one for one in found if not one.ok]
     permission = _permission(ops, all_ops=all_ops)
     try:
-        rules = Policy() if policy is None else read_policy(policy).policy
+        rules = OperatorPolicy(policy).policy
     except PolicyError as error:
         raise click.UsageError(str(error)) from None
     with Ticker(silent=as_json) as ticker:
-        checking.examine_all(
-            good, permission, rules, tell, lambda words: ticker.show(one_line(words))
-        )
+        checking.examine_all(good, permission, rules, lambda one: ticker.show(one_line(one)), tell)
     well = not bad and all(one.verdict != "fail" for one in reports)
     uncalled = [op for op in permission.args if not any(_called(one, op) for one in reports)]
     if as_json:

@@ -22,9 +22,7 @@ import time
 from supervisor.runtime.containment.named_tuple import NamedTuple
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_CPUCLOCK_SCHED = 2
-"""Of a process's clock, which clock_getcpuclockid(3) makes of its pid."""
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 READ_BYTES = 16384
 """Nearly all that is read here is shorter."""
@@ -221,17 +219,6 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def tree(pid: int, most: int) -> list[int] | None:
-    """Return a process and its descendants; None if there are more, or the kernel has no list."""
-    found = [pid]
-    for parent in found:
-        below = children(parent)
-        if below is None or len(found) + len(below) > most:
-            return None
-        found += below
-    return found
-
-
 def _descendants_by_scan(pid: int) -> list[int]:
     below: dict[int, list[int]] = {}
     for one in every_process():
@@ -327,12 +314,7 @@ def cpu_s(pid: int) -> float | None:
     fields = _stat_fields(f"/proc/{pid}/stat")
     if len(fields) < 13:  # noqa: PLR2004 - through field 15, after utime the stime
         return None
-    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
-
-
-def cpu_clock(pid: int) -> int:
-    """Return the clock that tells the same for `time.clock_gettime`, at a tenth of the cost."""
-    return ~pid << 3 | _CPUCLOCK_SCHED
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
 
 def run_delay_s(pid: int) -> float:
@@ -358,12 +340,7 @@ def pss_bytes(thread: int) -> int:
 
 def now_ticks() -> int:
     """Return this moment in clock ticks since boot, as a process's start is told."""
-    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * _TICKS_PER_S)
-
-
-def ticks(seconds: float) -> int:
-    """Return a time in clock ticks."""
-    return int(seconds * _TICKS_PER_S)
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * TICKS_PER_S)
 
 
 def boot_id() -> str:

@@ -15,6 +15,7 @@ meanwhile, as a slow client does.
 from __future__ import annotations
 
 import os
+import time
 from functools import partial
 from typing import Protocol
 
@@ -26,6 +27,7 @@ from protocol.framing import Written
 from protocol.host_call import Chunk
 from protocol.transcript import EntrySource, Happened
 from supervisor.policy.verdict import Exit
+from supervisor.runtime.process.effort import Mark, cpu_clock, tree
 from supervisor.runtime.process.opening import Opening
 from supervisor.runtime.process.process import Process
 from supervisor.runtime.supervision.deadlines import Deadlines, Timer
@@ -86,6 +88,7 @@ class Dialogue:
         self._deadlines = deadlines
         self._taps = taps
         self._process: Process | None = None
+        self.pid: int | None = None
         self._to_write = trio.Event()
         self._left = memoryview(b"")
         self._receiving = False
@@ -94,7 +97,11 @@ class Dialogue:
         """Events that wait until those before them have been received."""
         self._eof = False
         self.times_heard = 0
-        """Whether it has printed anything."""
+        """How often it was heard."""
+        self.mark: Mark | None = Mark(self, time.clock_gettime(time.CLOCK_BOOTTIME), {}, 0)
+        """Where it stood when it was asked last, or before its spawn."""
+        self.clocks: list[int] = []
+        """The `cpu_clock` of it and of those below it, once it was asked."""
         self._waits: tuple[Wait, ...] = ()
         self._timers: list[tuple[Wait, Timer]] = []
         self._streams: set[Stream] = set()
@@ -121,6 +128,15 @@ class Dialogue:
         """Ask something; of a `busy` process, with what else comes this moment in one write."""
         # As `_follow` and `flush` would do it; but each request passes here.
         connection = self._connection
+        if self.pid is not None:
+            clocks = self.clocks = self.clocks or [cpu_clock(one) for one in tree(self.pid)]
+            try:
+                cpu_s = dict(zip(clocks, map(time.clock_gettime, clocks), strict=True))
+                now = time.clock_gettime(time.CLOCK_BOOTTIME)
+                self.mark = Mark(self, now, cpu_s, self.times_heard)
+            except OSError:  # one of them is gone
+                self.mark = None
+                del clocks[1:]
         events = connection.ask(request)
         if events:
             self._receive(events)
@@ -254,11 +270,6 @@ class Dialogue:
     def waits_for(self) -> str:
         """What the connection waits for, in words; empty if for nothing."""
         return " and ".join(one.for_what for one in self._connection.waits)
-
-    @property
-    def has_heard(self) -> bool:
-        """Whether anything was printed."""
-        return self.times_heard > 0
 
     @property
     def unfinished_line(self) -> str | None:

@@ -1,91 +1,80 @@
-"""What a process did while the host waited for it in vain: computed, or waited itself."""
+"""What a process did while the host waited for it in vain: it computed, or waited itself."""
 
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from supervisor.runtime.containment import procfs
 
+if TYPE_CHECKING:
+    from supervisor.runtime.process.dialogue import Dialogue
+
 MOST_PROCESSES = 8
-"""Of a bigger tree nothing is said: to read it takes too long for the event loop."""
+"""Of a bigger tree the rest is not read: that takes too long for the event loop."""
 
 NO_CPU_S = 0.05
 """Less is called none."""
 
 BUSY, IDLE_BY_CHANCE = 0.5, 0.05
-"""The part of the time for which a tree computed that was busy, and for which one that happens to
-run at the moment may have been idle: on a busy machine an endless loop gets little CPU."""
+"""The part of its time for which one computed that was busy, and for which one that happens to run
+at the moment may have been idle: on a busy machine an endless loop gets little CPU."""
 
 
-Mark = tuple[float, float, int]
-"""When the host began to wait (`time.monotonic`), the CPU time by then, and how often it heard."""
+class Mark(msgspec.Struct, frozen=True):
+    """Where a process stood when the host began to wait for it (`CLOCK_BOOTTIME`)."""
+
+    dialogue: Dialogue
+    at_s: float
+    cpu_s: dict[int, float]
+    """By `cpu_clock`, of it and of those below it; empty if it was not there."""
+    times_heard: int
 
 
 class Effort(NamedTuple):
-    """How much CPU the processes used since then, and whether they are at it."""
+    """What a process and those below it did, as a clause; how much CPU they used; if still so."""
 
-    cpu_s: float
-    is_busy: bool
-    is_mute: bool
-
-    @property
-    def words(self) -> str:
-        """Say it as a clause."""
-        used = "no CPU" if self.cpu_s < NO_CPU_S else f"{self.cpu_s:.1f} s of CPU"
-        if self.is_busy:
-            mute = ", printed nothing" if self.is_mute else ""
-            return f"it used {used}{mute}: an endless loop?"
-        if self.is_mute:
-            return (
-                f"it used {used} and printed nothing: waiting for something, or its output is not "
-                "flushed"
-            )
-        return f"it used {used}: waiting for something?"
+    words: str = ""
+    cpu_s: float | None = None
+    is_busy: bool = False
 
 
-class Meter:
-    """Reads the CPU time of a process and of those below it."""
+def cpu_clock(pid: int) -> int:
+    """Return the clock of a process for `time.clock_gettime`, as clock_getcpuclockid(3) does."""
+    return ~pid << 3 | 2
 
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-        self._tree = [pid]
-        self.clocks = [procfs.cpu_clock(pid)]
-        """Of those that `look` found, for the mark of each call."""
 
-    def look(self) -> None:
-        """Find the processes that are below it now: a launcher leaves the work to a child."""
-        self._set_tree(procfs.tree(self._pid, MOST_PROCESSES) or [self._pid])
+def tree(pid: int) -> list[int]:
+    """Return a process and those below it: a launcher leaves the work to a child."""
+    found = [pid]
+    for one in found:
+        if len(found) < MOST_PROCESSES:
+            found += procfs.children(one) or ()
+    return found[:MOST_PROCESSES]
 
-    def mark(self, times_heard: int) -> Mark:
-        """Return where it stands."""
-        return time.monotonic(), self._cpu_s(), times_heard
 
-    def since(self, mark: Mark, times_heard: int) -> Effort | None:
-        """Return what it did since; None where that cannot be known."""
-        at, cpu_s, heard = mark
-        before, now = set(self._tree) if cpu_s else set(), procfs.tree(self._pid, MOST_PROCESSES)
-        if now is None:
-            return None
-        passed_s = time.monotonic() - at
-        began = procfs.now_ticks() - procfs.ticks(passed_s)
-        running = False
-        for pid in now:
-            found = procfs.stat(pid)
-            if found is None:
-                continue
-            if pid not in before and found.start < began and cpu_s:
-                self._set_tree(now)
-                return None  # how much of its time was before?
-            running = running or found.state == "R"
-        self._set_tree(now)
-        used_s = max(self._cpu_s() - cpu_s, 0.0)
-        share = used_s / passed_s if passed_s else 0.0
-        is_busy = used_s > NO_CPU_S and (share > BUSY or (running and share > IDLE_BY_CHANCE))
-        return Effort(used_s, is_busy, times_heard == heard)
-
-    def _set_tree(self, pids: list[int]) -> None:
-        self._tree, self.clocks = pids, [procfs.cpu_clock(one) for one in pids]
-
-    def _cpu_s(self) -> float:
-        return sum(filter(None, map(procfs.cpu_s, self._tree)))
+def effort(since: Mark | None) -> Effort:
+    """Return what a process did since then; nothing where that cannot be known."""
+    if since is None or since.dialogue.pid is None:
+        return Effort()
+    used_s, is_running = 0.0, False
+    since.dialogue.clocks = []  # there may be others by the next request
+    for one in filter(None, map(procfs.stat, tree(since.dialogue.pid))):
+        before = since.cpu_s.get(cpu_clock(one.pid))
+        if before is None and since.cpu_s and one.start < since.at_s * procfs.TICKS_PER_S:
+            return Effort()  # how much of its time was before?
+        used_s += max((procfs.cpu_s(one.pid) or 0.0) - (before or 0.0), 0.0)
+        is_running = is_running or one.state == "R"
+    share = used_s / (time.clock_gettime(time.CLOCK_BOOTTIME) - since.at_s)
+    is_busy = used_s > NO_CPU_S and (share > BUSY or (is_running and share > IDLE_BY_CHANCE))
+    is_mute = since.times_heard == since.dialogue.times_heard
+    words = "; it used no CPU" if used_s < NO_CPU_S else f"; it used {used_s:.1f} s of CPU"
+    if is_busy:
+        words += f"{', printed nothing' if is_mute else ''}: an endless loop?"
+    elif is_mute:
+        words += " and printed nothing: waiting for something, or its output is not flushed"
+    else:
+        words += ": waiting for something?"
+    return Effort(words, round(used_s, 2), is_busy)

@@ -21,7 +21,6 @@ from __future__ import annotations
 import contextlib
 import math
 import signal
-import time
 from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import Any
@@ -34,7 +33,6 @@ from protocol.transcript import EntrySource, Happened
 from supervisor.policy.verdict import Breach, Exit, unset_remark
 from supervisor.runtime.files.module_log import ModuleLog, Stderr
 from supervisor.runtime.process.dialogue import Dialogue
-from supervisor.runtime.process.effort import Effort, Mark, Meter
 from supervisor.runtime.process.pipes import Pump
 from supervisor.runtime.process.process import Process
 from supervisor.runtime.process.reaping import REAP_AGAIN_S, End
@@ -84,12 +82,10 @@ class Incarnation:
         `parting` says whether the daemon is ending.
         """
         self.instance = instance
-        self.pid = process.pid
+        self.pid = dialogue.pid = process.pid
         self.containment = process.containment
         self._breach: Breach | None = None
         self.started_at = trio.current_time()
-        self._spawned: Mark = (time.monotonic(), 0.0, 0)
-        self.meter = Meter(process.pid)
         self.stderr = Stderr(instance, module_log)
         self._process = process
         self.dialogue = dialogue
@@ -142,14 +138,6 @@ class Incarnation:
             "stderr_tail": self.stderr.tail(),
             "traced_by": None if tracer is None else msgspec.structs.asdict(tracer),
         }
-
-    def mark(self) -> Mark:
-        """Return where it stands now, for `effort`."""
-        return self.meter.mark(self.dialogue.times_heard)
-
-    def effort(self, since: Mark | None = None) -> Effort | None:
-        """Return what it did since then, or its spawn; None where that cannot be known."""
-        return self.meter.since(since or self._spawned, self.dialogue.times_heard)
 
     def nudge(self) -> None:
         """Have a paused reader look again whether there is room."""

@@ -21,7 +21,6 @@ from supervisor.runtime.process.effort import Mark
 
 if TYPE_CHECKING:
     from supervisor.runtime.process.dialogue import Dialogue
-    from supervisor.runtime.process.effort import Effort
 
 
 NOTICES_KEPT = 32
@@ -67,9 +66,6 @@ class Server(Protocol):
     def refined(self, stopped: Stopped) -> Stopped:
         """Say more exactly why a call of its is ended by the host, if it can."""
 
-    def effort(self, call: Call) -> Effort | None:
-        """Return what its process did since it got the call; None where nobody knows."""
-
     def evidence(self) -> dict[str, Any]:
         """Return what is known about the process, for `details`."""
 
@@ -100,7 +96,7 @@ class Call(msgspec.Struct, eq=False):
     Only where somebody watches for silence is it set before the module says something.
     """
     mark: Mark | None = None
-    """Where its process stood when it got it, if it ran already."""
+    """Where its process stood when it got it."""
     begun_at: float = 0.0
     """When its module got it (monotonic); 0 where nobody watches for silence."""
 

@@ -18,7 +18,6 @@ What a call that the host gives up (deadline, cancel) leaves behind:
 from __future__ import annotations
 
 import math
-import time
 from typing import Any, assert_never
 
 import msgspec
@@ -58,7 +57,6 @@ from supervisor.policy.lifecycle import Input
 from supervisor.policy.verdict import Exit, Stopped, on_death
 from supervisor.runtime.files.module_log import NOTED
 from supervisor.runtime.process.beginning import begin_dialogue, incarnate
-from supervisor.runtime.process.effort import Effort
 from supervisor.runtime.process.flow_control import FlowControl
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
 from supervisor.runtime.process.program import SpawnError
@@ -129,7 +127,7 @@ class PersistentLife:
         finally:
             self._close()  # cancelled, it takes no more calls either
         keep(self._setting)
-        ended = await self._start.ended(exit_, has_heard=self._dialogue.has_heard)
+        ended = await self._start.ended(exit_, has_heard=bool(self._dialogue.times_heard))
         return msgspec.structs.replace(ended, idle=self._was_idle and self._start.was_ready)
 
     async def _run(self) -> Exit:
@@ -137,7 +135,7 @@ class PersistentLife:
         setting = self._setting
         await recall(setting)
         self._incarnation = incarnation = await incarnate(setting, self._dialogue)
-        self._start.begin(lambda: self._dialogue.waits_for, lambda: self.effort(None))
+        self._start.begin(self._dialogue)
         exit_: Exit | None = None
         try:
             async with trio.open_nursery() as nursery:
@@ -201,19 +199,13 @@ class PersistentLife:
         call.server = self
         if call.heard_at:
             call.heard_at = call.begun_at = self._now()
-        if self._incarnation is not None:
-            # Without a function of ours: this is for each call.
-            clocks, heard = self._incarnation.meter.clocks, self._dialogue.times_heard
-            try:
-                call.mark = (time.monotonic(), sum(map(time.clock_gettime, clocks)), heard)
-            except OSError:  # one of them is gone
-                del clocks[1:]
         if self._setting.taps.tap is not None:
             self._setting.taps.overhear(self.id, call)
         busy = len(self._calls) > 1
         if self._talked:
             self.nudge()  # those in flight may all be slow: it is read for this one
         self._dialogue.ask(call.request, busy=busy)
+        call.mark = self._dialogue.mark
 
     def end(self, *, abrupt: bool) -> None:
         """Begin to end; see `Life`."""
@@ -396,12 +388,6 @@ class PersistentLife:
         call.settle(Failure.because(stopped.reason, words, **self.evidence()))
         self.give_up(call, stopped)
 
-    def effort(self, call: Call | None) -> Effort | None:
-        """Return what its process did since it got a call, or since its spawn."""
-        if self._incarnation is None or (call is not None and call.mark is None):
-            return None
-        return self._incarnation.effort(None if call is None else call.mark)
-
     def evidence(self) -> dict[str, Any]:
         """Return what is known about the process, for `details`."""
         incarnation = self._incarnation
@@ -493,8 +479,6 @@ class PersistentLife:
         assert self._nursery is not None  # noqa: S101 - there is a process, and so a nursery
         self._nursery.start_soon(self._probing.resolve_doubts)
         self._probing.begin()
-        if self._incarnation is not None:
-            self._incarnation.meter.look()
         keep(self._setting)
         self._start.succeed(ready.why)
         self._setting.host.observer.instance_ready(self._setting.descriptor.name)
@@ -528,7 +512,7 @@ class PersistentLife:
             incarnation.stop(StopStep.TERMINATE)
         else:
             # What a program holds in its buffer shows when it comes to the end of its input.
-            self._start.was_mute = self._abrupt and not self._dialogue.has_heard
+            self._start.was_mute = self._abrupt and not self._dialogue.times_heard
             incarnation.stop(StopStep.END_OF_INPUT)
 
     def _check_drained(self) -> None:

@@ -10,6 +10,7 @@ from protocol.descriptor.model import Start
 from protocol.errors import Failure, Reason
 from supervisor.policy.lifecycle import SERVES, State
 from supervisor.policy.verdict import Stopped
+from supervisor.runtime.process.effort import effort
 from supervisor.runtime.supervision.call import Call
 
 if TYPE_CHECKING:
@@ -139,7 +140,8 @@ def given_up(module: Module, call: Call, stopped: Stopped, *, waited: bool) -> F
     elif call.instead is not None:
         message += f"; {call.instead.in_place_of_answer}"
         evidence = {**evidence, **call.instead.evidence}
-    elif call.server is not None and (effort := call.server.effort(call)) is not None:
-        message += f"; {effort.words}"
-        evidence = {**evidence, "cpu_s": round(effort.cpu_s, 2), "busy": effort.is_busy}
+    else:
+        known = effort(call.mark)
+        message += known.words
+        evidence = {**evidence, "cpu_s": known.cpu_s, "busy": known.is_busy or None}
     return Failure.because(stopped.reason, message, **evidence)

@@ -42,7 +42,6 @@ from protocol.replies import read_error
 from supervisor.policy.verdict import Exit, Said, Stopped, on_invocation
 from supervisor.runtime.files.module_log import NOTED
 from supervisor.runtime.process.beginning import begin_dialogue, incarnate
-from supervisor.runtime.process.effort import Effort
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
 from supervisor.runtime.process.opening import Opening
 from supervisor.runtime.process.program import SpawnError
@@ -101,8 +100,7 @@ class Run:
     async def _run_warm(self, process: WarmProcess) -> Exit:
         self._name(process.id)
         self._incarnation = process.incarnation
-        self.call.mark = process.incarnation.mark()
-        exit_ = await process.serve(self.call.request, self)
+        exit_ = await process.serve(self.call, self)
         return self._judge(exit_)
 
     async def _run_cold(self) -> Exit | None:
@@ -111,6 +109,7 @@ class Run:
             self._name(setting.next_instance())
         dialogue = begin_dialogue(setting, self.id, self)
         dialogue.ask(self.call.request)
+        self.call.mark = dialogue.mark
         if self._said.answer is not None:  # it takes no process to say so
             dialogue.end()
             self.call.settle(self._said.answer)
@@ -253,10 +252,6 @@ class Run:
         self._stopped = stopped
         self.stop(StopStep.TERMINATE)
         self.nudge()
-
-    def effort(self, call: Call) -> Effort | None:
-        """Return what its process did since it got the call."""
-        return None if self._incarnation is None else self._incarnation.effort(call.mark)
 
     def evidence(self) -> dict[str, Any]:
         """Return what is known about the process, for `details`."""

@@ -204,9 +204,6 @@ class ServiceLife:
             self._nursery.start_soon(self._look)
         self._freed()
 
-    def effort(self, call: Call) -> None:
-        """Return None: its process is elsewhere."""
-
     def refined(self, stopped: Stopped) -> Stopped:
         """Return it as it is: there is no more to say."""
         return stopped
@@ -286,8 +283,7 @@ class ServiceLife:
                 pause_s = min(pause_s * 2, LAST_RETRY_S)
         if not isinstance(outcome, Success):
             said = "it gave no answer" if outcome is None else f"it said: {outcome.message}"
-            slow = SLOW.format(bound="start_s")
-            words = f"was not healthy within {start_s:g} s; {said}; {slow}"
+            words = f"was not healthy within {start_s:g} s; {said}; {SLOW.format('start_s')}"
             return Ended("start_deadline", words)
         outcome = await self.ask(Operation.DESCRIBE, describe_s)
         if isinstance(outcome, Failure):

@@ -10,7 +10,6 @@ What is known of it goes into the words about its end.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import trio
@@ -20,7 +19,8 @@ from protocol.connection import ModuleLog, Notice, Quarantined, Stray, Violated,
 from protocol.errors import Reason
 from supervisor.policy.lifecycle import Input
 from supervisor.policy.verdict import Exit, unset_remark
-from supervisor.runtime.process.effort import Effort
+from supervisor.runtime.process.dialogue import Dialogue
+from supervisor.runtime.process.effort import effort
 from supervisor.runtime.process.preflight import obstacle
 from supervisor.runtime.supervision.deadlines import Timer
 from supervisor.runtime.supervision.life import Ended, Life, Owner, Setting
@@ -32,9 +32,7 @@ LATE = (
     "each line, or reads to the end of its input before it answers, or takes longer to begin"
 )
 
-SLOW = "if it is only slow to begin, supervision.timeouts.{bound} allows more"
-
-PRINTED = "it printed a line without a newline"
+SLOW = "if it is only slow to begin, supervision.timeouts.{} allows more"
 
 LOOK_S = 1.0
 """How long the end of a start waits to hear what its program is like."""
@@ -53,7 +51,6 @@ class StartAttempt:
         """What was printed last in the place of an answer, as a clause."""
         self.warning: str | None = None
         """What was set aside or not understood last, and why; after the start, too."""
-        self._effort: Callable[[], Effort | None] = lambda: None
         self.was_mute = False
         """Whether nothing had been printed when its time was over."""
         timeouts = setting.descriptor.supervision.timeouts
@@ -75,12 +72,12 @@ class StartAttempt:
         """Whether it failed for its time."""
         return self.failure is not None and self.failure.reason == START_DEADLINE
 
-    def begin(self, waits_for: Callable[[], str], effort: Callable[[], Effort | None]) -> None:
-        """Bound it from now on; `waits_for` says then what for, `effort` what its process did."""
-        self._effort = effort
+    def begin(self, dialogue: Dialogue) -> None:
+        """Bound it from now on, with the process of `dialogue`."""
+        self._dialogue = dialogue
 
         def overdue() -> None:
-            awaited = waits_for()
+            awaited = self._dialogue.waits_for
             words = f"was not ready within {self._bound_s:g} s"
             words += f"; it waited for {awaited}" if awaited else ""
             self.fail(Ended(START_DEADLINE, words), "start_s")
@@ -117,22 +114,17 @@ class StartAttempt:
             self._timer.cancel()
 
     def fail(self, ended: Ended, bound: str = "") -> None:
-        """Take note of why it will come to nothing; `bound` names the one that was passed."""
+        """Take note of why it will come to nothing, and of a `bound` that it passed, what for."""
         if not self._is_over:
-            if bound:
-                ended = replace(ended, message=ended.message + self._known(ended.message, bound))
+            if bound and self.instead:
+                ended = replace(ended, message=f"{ended.message}; {self.instead}")
+            elif bound:
+                done = effort(self._dialogue.mark)
+                words = done.words if done.is_busy else f"{done.words}; {SLOW.format(bound)}"
+                ended = replace(ended, message=ended.message + words)
             self.failure = ended
             self.end()
             self._owner.happened(self._life, Input.START_FAILED, ended.message, ended)
-
-    def _known(self, message: str, bound: str) -> str:
-        if self.instead:
-            return "" if self.instead in message else f"; {self.instead}"
-        effort = self._effort()
-        words = "" if effort is None or PRINTED in message else f"; {effort.words}"
-        if effort is None or not effort.is_busy:
-            words += f"; {SLOW.format(bound=bound)}"
-        return words
 
     def ask_again(self, why: str) -> bool:
         """Take note that it needs a second process; False if it does not get one."""

@@ -17,13 +17,14 @@ from functools import partial
 
 import trio
 
-from protocol.connection import Events, ModuleLog, Quarantined, Request, Stray, Violated, Warned
+from protocol.connection import Events, ModuleLog, Quarantined, Stray, Violated, Warned
 from supervisor.policy.verdict import Exit
 from supervisor.runtime.files.file_digest import FileDigests
 from supervisor.runtime.process.beginning import begin_dialogue, incarnate
 from supervisor.runtime.process.dialogue import Receiver
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
 from supervisor.runtime.process.program import LoadedProgram, SpawnError, find_loaded
+from supervisor.runtime.supervision.call import Call
 from supervisor.runtime.supervision.life import HELD, Ended, Instance, Setting
 
 REPLACE_AFTER_S = 0.1
@@ -67,10 +68,11 @@ class WarmProcess:
         self._gone.set()
         return await self.incarnation.remove_container(self._exit)
 
-    async def serve(self, request: Request, receiver: Receiver) -> Exit:
+    async def serve(self, call: Call, receiver: Receiver) -> Exit:
         """Write the request; all that was and will be said goes to `receiver`. Return its end."""
         self._receiver = receiver
-        self._dialogue.ask(request, busy=True)
+        self._dialogue.ask(call.request, busy=True)
+        call.mark = self._dialogue.mark
         self._asked.set()
         await self._gone.wait()
         return self._exit
