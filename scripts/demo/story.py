@@ -333,7 +333,6 @@ class Story:
                 "timeout",
                 Like("planner.sleep gave no answer in 1 s.*"),
                 reason="deadline",
-                busy=False,
                 cpu_s=SOME_NUMBER,
             )
             stage.expect("it says so", late, answer)
