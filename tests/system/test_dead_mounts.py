@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import signal
 import subprocess
@@ -135,9 +137,18 @@ def test_a_log_that_does_not_answer_and_logs_of_modules_on_a_dead_mount_are_name
     os.mkfifo(own_log)
     with dead_mount(folder / "mount") as mount:
         daemon = start_daemon(misbehaving("live"), options=("--log-file", str(own_log)))
-        logs = daemon.data_dir / "logs"
-        logs.rename(daemon.data_dir / "former-logs")
-        logs.symlink_to(mount)
+        logs, link = daemon.data_dir / "logs", daemon.data_dir / "link"
+        link.symlink_to(mount)
+        former = itertools.count()
+
+        def replaced() -> bool:
+            # The daemon makes the folder anew when it has a line to write.
+            logs.rename(daemon.data_dir / f"former-logs-{next(former)}")
+            with contextlib.suppress(IsADirectoryError):
+                link.rename(logs)
+            return logs.is_symlink()
+
+        until(replaced, "a link in the place of the logs")
         expected = {"writing the daemon's own log", "writing and reading the modules' logs"}
 
         def named() -> bool:
