@@ -8,6 +8,7 @@ import pytest
 from protocol.errors import Failure, Reason
 from supervisor.cli.advice import (
     ADVICE,
+    BUSY,
     NO_ANSWER,
     OTHER_ID,
     PROBE,
@@ -28,7 +29,9 @@ def test_there_is_advice_for_every_reason() -> None:
     assert set(ADVICE) == set(Reason)
 
 
-@pytest.mark.parametrize("told", [*ADVICE.values(), PROBE, OTHER_ID, NO_ANSWER, UNFINISHED, WAITED])
+@pytest.mark.parametrize(
+    "told", [*ADVICE.values(), PROBE, OTHER_ID, NO_ANSWER, UNFINISHED, WAITED, BUSY]
+)
 def test_advice_names_verbs_that_exist_and_needs_only_the_module_and_the_op(told: object) -> None:
     words = str(told).format(module="dice", op="roll")
     assert set(re.findall(r"`stdiod (\w+)", words)) <= set(VERBS)

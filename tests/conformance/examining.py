@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -22,12 +23,18 @@ ALL = Permission({}, all_ops=True)
 BAD = (Status.FAILS, Status.WARNING)
 
 
-async def report_of(folder: Path, descriptor: Descriptor, permission: Permission = ALL) -> Report:
+async def report_of(
+    folder: Path,
+    descriptor: Descriptor,
+    permission: Permission = ALL,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Report:
     log_files, deadlines = LogFiles(folder / "logs"), Deadlines()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(deadlines.run)
         environment = {**os.environ, "TMPDIR": str(folder)}
-        place = Place(environment, Custody.bare(), log_files, deadlines, partial(answer, Policy()))
+        host_call = partial(answer, Policy())
+        place = Place(environment, Custody.bare(), log_files, deadlines, host_call, progress)
         report = await examined(descriptor, place, permission)
         nursery.cancel_scope.cancel()
     log_files.close()

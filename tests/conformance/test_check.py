@@ -31,7 +31,10 @@ def _few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_module_that_does_all_right_holds_to_every_clause(
     tmp_path: Path, species: str
 ) -> None:
-    report = await report_of(tmp_path, animal(tmp_path, species))
+    told: list[str] = []
+    report = await report_of(tmp_path, animal(tmp_path, species), progress=told.append)
+    assert "m: starts" in told
+    assert any(one.startswith("m: invoke ") for one in told)
     assert by_status(report, *BAD, Status.NOT_TRIED, Status.NOT_JUDGED) == {}
     assert report.verdict is Verdict.PASS
 

@@ -101,6 +101,11 @@ PROGRAMS = (
         f"while called: pass\n    {SAY}", invoke_s=1,
     ),
     Program(
+        "never ends a call, in a child", WELL, LOOP, (LOOP, "a loop that does not end"),
+        f"called and subprocess.run([sys.executable, '-c', 'while True: pass'])\n    {SAY}",
+        "import subprocess", invoke_s=1,
+    ),
+    Program(
         "answers no call", WELL, IDLE, (IDLE, "flush what is printed"),
         f"None if called else {SAY}", invoke_s=0.5,
     ),

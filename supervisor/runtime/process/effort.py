@@ -63,7 +63,7 @@ def effort(since: Mark | None) -> Effort:
     since.dialogue.clocks = []  # there may be others by the next request
     for one in filter(None, map(procfs.stat, tree(since.dialogue.pid))):
         before = since.cpu_s.get(cpu_clock(one.pid))
-        if before is None and since.cpu_s and one.start < since.at_s * procfs.TICKS_PER_S:
+        if before is None and since.cpu_s and one.start < int(since.at_s * procfs.TICKS_PER_S):
             return Effort()  # how much of its time was before?
         used_s += max((procfs.cpu_s(one.pid) or 0.0) - (before or 0.0), 0.0)
         is_running = is_running or one.state == "R"
