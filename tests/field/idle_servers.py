@@ -81,6 +81,14 @@ class three(plain):
     code = 3
 
 
+class closes(plain):
+    """Closes its stdout, and ends only a while later, as who cleans up does."""
+
+    def end(self) -> None:
+        os.close(1)
+        threading.Timer(0.6, super().end).start()
+
+
 class stays(plain):
     """Closes its stdout, and goes on for good."""
 

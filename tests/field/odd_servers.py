@@ -66,6 +66,7 @@ FORMS: dict[str, Callable[[str], str | bytes]] = {
     "mark": lambda line: "\ufeff" + line,
     "words": lambda line: "DEBUG " + line,
     "several": lambda line: '{"jsonrpc": "2.0", "method": "notifications/x"}' + line,
+    "pretty": lambda line: json.dumps(json.loads(line), indent=2),
     "nan": lambda line: line.replace('"result": {', '"result": {"x": NaN, '),
     "half": lambda line: line.replace('"result": {', '"result": {"x": "\\ud83d", '),
     "latin": lambda line: line.replace('"result": {', '"result": {"x": "\xe9", ').encode("latin-1"),

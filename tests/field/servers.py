@@ -406,6 +406,7 @@ LINES = {
     "prefix": 'INFO done {"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"after words"}]}}',
     "crlf": '{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"crlf"}]}}\r',
     "bom": '\ufeff{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"bom"}]}}',
+    "pretty": '{\n  "jsonrpc": "2.0",\n  "id": %s,\n  "result": {"content": []}\n}',
     "framed": 'Content-Length: 57\r\n\r\n{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"lsp"}]}}',
     "duplicate": '{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"first"}]}}',
 }

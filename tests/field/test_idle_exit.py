@@ -57,9 +57,11 @@ def crashed(daemon: Daemon, module: str) -> dict[str, Any]:
     )
 
 
-def test_a_server_that_ends_while_idle_is_down_and_the_next_call_starts_it(host: Host) -> None:
-    word = "plain"
-    daemon = host(idle(word))
+@pytest.mark.parametrize("word", ["plain", "closes"])
+def test_a_server_that_ends_while_idle_is_down_and_the_next_call_starts_it(
+    host: Host, word: str
+) -> None:
+    daemon = host(idle(word, timeouts={"exit_s": 60}))
     for _ in range(8):  # more often than `intensity` allows of crashes
         tell_to_end(daemon, word)
         status = asleep(daemon, word)

@@ -123,6 +123,20 @@ def test_no_server_takes_the_place_of_another_by_naming_a_resource_as_the_daemon
     assert read(client, own)[0] == {"uri": own, "text": f"evil: {forged[1]}"}
 
 
+def test_a_module_that_has_a_uri_keeps_it_when_another_one_comes(
+    host: Host, connect: Connect
+) -> None:
+    daemon = host(library("middle", "a://b"))
+    client = connect(daemon)
+    assert list(resources(client)) == ["a://b"]
+    path = daemon.modules / "first.json"
+    path.write_text(json.dumps(library("first", "a://b")))
+    daemon.op("reload")
+    client.told("notifications/resources/list_changed")
+    assert list(resources(client)) == ["stdiod://modules/first/a://b", "a://b"]
+    assert read(client, "a://b")[0]["text"] == "middle: a://b"
+
+
 def test_a_view_of_one_server_shows_its_uris_as_they_are(host: Host, connect: Connect) -> None:
     client = connect(host(library("one", *ODD_URIS[:4], templates=("db://{a}", "x{+y}"))))
     assert list(resources(client)) == list(ODD_URIS[:4])

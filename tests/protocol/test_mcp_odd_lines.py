@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -156,6 +157,27 @@ def test_a_batch_is_each_of_its_messages_and_one_of_too_many_is_none() -> None:
     assert isinstance(lost, Answered)
     (noise,) = served.hear(line([{}] * (BATCH + 1)))
     assert isinstance(noise, Quarantined)
+
+
+def test_a_message_over_several_lines_is_one_and_others_in_between_end_it() -> None:
+    served = legacy()
+    served.ask("r1")
+    message = {"jsonrpc": "2.0", "id": served.ids["r1"], "result": {**HI, "x": [3, {}, []]}}
+    printed = json.dumps(message, indent=2).encode() + b"\n"
+    assert [type(one) for one in served.hear(printed)] == [Warned, Answered]
+    served.ask("r2")
+    other = line({"jsonrpc": "2.0", "id": served.ids["r2"], "result": HI})[:-2] + b',"x":NaN}\n'
+    events = served.hear(b"{\n  3,\n" + other + b"}\n")
+    assert [type(one) for one in events] == [Warned, Warned, Answered, Quarantined]
+
+
+def test_an_endless_message_over_several_lines_is_not_held() -> None:
+    served = legacy()
+    events = served.hear(b"{\n" + b"  x\n" * 100_000 + b"}\n")
+    assert 1 < len(events) < 50_000
+    served.ask()
+    served.hear({"id": "r1", "result": HI})
+    assert served.result() == HI
 
 
 def test_what_is_odd_without_a_request_is_said_in_the_log_once() -> None:

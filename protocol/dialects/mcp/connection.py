@@ -59,6 +59,7 @@ from protocol.dialects.mcp.listening import LISTEN, Listening
 from protocol.dialects.mcp.odd_lines import (
     BATCH,
     BATCHES,
+    BEFORE,
     FRAMED,
     SEVERAL,
     is_header,
@@ -94,6 +95,9 @@ PING = "ping"
 IDS = 8
 """Of open requests, in words."""
 
+PIECES_BYTES = 1 << 18
+"""Of a message over several lines."""
+
 NOTIFIED_BYTES = 1 << 20
 """A longer notification of an extension is not passed on."""
 
@@ -124,6 +128,8 @@ class McpConnection:
         """The ids of the server's requests that wait for an answer."""
         self._oddities: set[str] = set()
         """The warnings that were given; each is given once per process."""
+        self._pieces = bytearray()
+        """The lines so far of a message that is printed over several lines, from its `{` on."""
 
     @property
     def waits(self) -> tuple[Wait, ...]:
@@ -433,6 +439,10 @@ class McpConnection:
 
     def _receive_odd(self, line: bytes, fault: Fault, received: list[Received]) -> None:
         """Take a line that is no message as it stands."""
+        if self._pieces and not line.startswith(b"{"):
+            self._collect(line, received)
+            return
+        self._pieces = bytearray(line if line.strip() == b"{" else b"")
         found = reread(line, fault)
         if found is None:
             self._receive_unreadable(line, fault, received)
@@ -467,8 +477,9 @@ class McpConnection:
         message, odder = meant(document, line) if isinstance(document, dict) else (None, [])
         odd = [*odd, *odder]
         named = message.rpc_id if isinstance(message, RpcAnswer | RpcMistake) else None
-        is_clear = isinstance(message, RpcNotification) or self._is_open(meant_id(named))
-        if message is None or not (is_clear or "jsonrpc" in document):
+        is_clear = isinstance(document, dict) and "jsonrpc" in document and BEFORE not in repairs
+        is_clear = is_clear or self._is_open(meant_id(named))
+        if message is None or not (is_clear or isinstance(message, RpcNotification)):
             message = RpcMistake(fault)
         elif self._is_strict and (repairs or odd):
             message = RpcMistake(fault, named)
@@ -486,6 +497,15 @@ class McpConnection:
         else:
             fault = replace(fault, message=f"the server {FRAMED}")
             self._receive_mistake(RpcMistake(fault, self._only_id()), received)
+
+    def _collect(self, line: bytes, received: list[Received]) -> None:
+        """Take a line of a message that is printed over several; the first one was told of."""
+        self._pieces += b"\n" + line
+        if line.rstrip() == b"}":
+            whole, self._pieces = bytes(self._pieces), bytearray()
+            self._receive_line(whole, received)
+        elif len(self._pieces) > PIECES_BYTES:
+            self._pieces = bytearray()
 
     def _warn_once(self, odd: list[str], message: RpcMessage, received: list[Received]) -> None:
         """Warn of what is odd about a message, but for what has been said before."""

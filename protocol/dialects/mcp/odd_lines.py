@@ -1,9 +1,9 @@
 """Read lines of servers that are not quite JSON-RPC but have one clear meaning.
 
-    no JSON, but readable (`mended_json`)     -> what it says
-    an array, or several objects              -> each of them
-    an object that is no message              -> the message that is meant
-    neither, but it shows whose answer it is  -> that request fails
+    no JSON, but readable (`mended_json`), or JSON after other words  -> what it says
+    an array, or several objects                                      -> each of them
+    an object that is no message                                      -> the message that is meant
+    neither, but it shows whose answer it is                          -> that request fails
 
 A server's own line is never trusted further than it is clear: without `"jsonrpc"` it is a message
 only if it answers what is open, or has a method of MCP; programs log in JSON, too.
@@ -36,6 +36,7 @@ BATCH = 1000
 BATCHES = "2025-03-26"
 """The revision that has them."""
 
+BEFORE = "what stands before it left out"
 SEVERAL = "each of its objects by itself"
 
 FRAMED = (
@@ -57,6 +58,7 @@ _TAIL = re.compile(
 )
 _TAIL_BYTES = 200
 _SEAM = re.compile(rb"(?<=\})\s*(?=\{)")
+_MESSAGE = re.compile(rb'\{\s*"(?:jsonrpc|id|result|error|method)"\s*:')
 
 
 def is_header(line: bytes) -> bool:
@@ -81,10 +83,14 @@ def reread(line: bytes, fault: Fault) -> tuple[Any, list[str]] | None:
         if fault.reason in (Reason.INVALID_EVENT, Reason.NOT_OBJECT):
             return msgspec.json.decode(line), []
         found = mended(line)
-        parts = [] if found or len(line) > MENDED_BYTES else _SEAM.split(line)
-        if not 1 < len(parts) <= BATCH:
+        if found is not None or len(line) > MENDED_BYTES:
             return found
-        return [msgspec.json.decode(one) for one in parts], [SEVERAL]
+        if line.startswith(b"{"):
+            parts = _SEAM.split(line)
+            each = [msgspec.json.decode(one) for one in parts] if 1 < len(parts) <= BATCH else []
+            return (each, [SEVERAL]) if each else None
+        begins = _MESSAGE.search(line)
+        return (msgspec.json.decode(line[begins.start() :]), [BEFORE]) if begins else None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 

@@ -340,7 +340,8 @@ class McpRequest:
                 return
             offers = outcome.result
             version, offered = offers["version"], offers["modules"]
-            steps = laying_out(version, asked.view, principal, offered, has_waited=wait)
+            had = self.server.had(asked.view, principal)
+            steps = laying_out(version, asked.view, principal, offered, has_waited=wait, had=had)
             self._call = TableOnItsWay(asked.party.label, steps, self.server.deadlines, made)
             self._call.begin()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from weakref import WeakKeyDictionary
 
 import structlog
@@ -51,6 +52,8 @@ class McpServer:
         self.set_aside = SetAside(self.deadlines, daemon.facts.ledger)
         self._tables: dict[tuple[View, Principal], Table] = {}
         self._names: dict[tuple[View, Principal], Names] = {}
+        self._had: dict[tuple[View, Principal], Table] = {}
+        """The last tables for which modules that were starting had been waited for."""
 
     def serve(self, asked: ClientRequest, told: Channel) -> McpRequest:
         """Begin a request, or go on with one that waited for its client; `told` is told of it."""
@@ -86,12 +89,20 @@ class McpServer:
         while len(self._tables) >= TABLES:
             oldest = next(iter(self._tables))
             del self._tables[oldest], self._names[oldest]
+            self._had.pop(oldest, None)
         self._tables[key] = table
+        if table.has_waited:
+            self._had[key] = table
         for module, uris in table.renamed.items():
             if former is None or former.renamed.get(module) != uris:
                 words = "resources are listed under the name of their module: another has them"
                 log.warning(words, module=module, uris=uris[:8], count=len(uris))
         self._names.setdefault(key, Names()).replace(table.names)
+
+    def had(self, view: View, principal: Principal) -> Mapping[str, str]:
+        """Return which module each URI was of."""
+        table = self._had.get((view, principal))
+        return {} if table is None else table.owners
 
     def meaning(self, view: View, principal: Principal, name: str) -> tuple[str, str] | None:
         """Return the op that a tool's name means, or meant."""

@@ -92,9 +92,11 @@ def laying_out(
     offered: Iterable[Offer],
     *,
     has_waited: bool,
+    had: Mapping[str, str] = {},
 ) -> Generator[None, None, Table]:
     """Lay out what `principal`, who has been narrowed to the view, may see.
 
+    `had` says which module each URI was of before: as long as that lists it, it stays so.
     It does a little with each step, since a fleet may have tens of thousands of tools.
     """
     seen = [one for one in offered if view.modules is not None or one.kind == TOOL]
@@ -104,6 +106,10 @@ def laying_out(
     templates: Definitions = {}
     owners: dict[str, str] = {}
     renamed: dict[str, list[str]] = {}
+    for module, field, each in _readable(seen, principal):
+        if had.get(each[field]) == module:
+            owners[each[field]] = module
+        yield
     for module, field, each in _readable(seen, principal):
         uri, definition = each[field], each
         if uri.startswith(OWN_SCHEME) or owners.setdefault(uri, module) != module:

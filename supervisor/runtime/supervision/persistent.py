@@ -49,6 +49,7 @@ from protocol.connection import (
     Violated,
     Warned,
 )
+from protocol.descriptor.model import Restart
 from protocol.errors import Failure, Outcome, Reason
 from protocol.events import CallEvent, UiEvent
 from protocol.framing import Written
@@ -352,10 +353,21 @@ class PersistentLife:
         self.replace(f"{end.words}, and {by}")
 
     def _cut_off(self, pipe: str, consequence: str) -> None:
-        if not self._closed:
+        if self._closed:
+            return
+        on_demand = self._setting.descriptor.supervision.restart is Restart.ON_DEMAND
+        idle = self._start.was_ready and not self._calls
+        if on_demand and idle and self._nursery is not None:
+            self._closed = True  # it may be on its way to an end while idle
+            self._nursery.start_soon(self._replace_unless_it_ends, pipe)
+        else:
             words = f"{self.id} closed its {pipe} and kept running, so it {consequence}"
             self._fail_all(Failure.because(Reason.BROKEN_PIPE, words, **self.evidence()))
             self.replace(f"closed its {pipe} and kept running")
+
+    async def _replace_unless_it_ends(self, pipe: str) -> None:
+        await trio.sleep(self._timeouts.exit_s)
+        self.replace(f"closed its {pipe} and kept running")
 
     # What becomes of a call (call.Server).
 
