@@ -78,10 +78,13 @@ def read(text: str, names: Collection[str]) -> Template:
 
 
 def _hole(word: str, names: Collection[str]) -> Hole | None:
-    for name in (word, short := word.removesuffix("?"), short.removesuffix(":json")):
-        if name in names:
-            return Hole(name, word != name and word[-1] == "?", len(short) > len(name))
-    return None
+    if word in names:
+        return Hole(word)
+    short = word.removesuffix("?")
+    name = short if short in names else short.removesuffix(":json")
+    if name not in names:
+        return None
+    return Hole(name, optional=short != word, as_json=name != short)
 
 
 class NoHole(NamedTuple):

@@ -122,7 +122,7 @@ _OLDER_SCHEMA = _shape("OlderSchema", {"type": Literal["object"]}, properties=_O
 _OLDER_TOOL = JsonType(
     _shape("OlderTool", {}, inputSchema=_OLDER_SCHEMA, outputSchema=_OLDER_SCHEMA)
 )
-"""What a tool that fits `TOOL` has to be before 2026-07-28."""
+"""The further demands on a tool in revisions before 2026-07-28, beside those of `TOOL`."""
 
 # Results, by the method.
 

@@ -99,7 +99,7 @@ _ELSEWHERE = {
     **dict.fromkeys(("add", "install"), ("import", "new")),
     **dict.fromkeys(("kill", "quit"), ("stop", "down")),
 }
-"""What other programs call verbs, and the verbs that do it here."""
+"""Names of verbs in other programs, and the verbs of stdiod that do the same."""
 
 
 class Verbs(click.Group):

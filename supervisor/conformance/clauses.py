@@ -12,7 +12,7 @@ from protocol.errors import Reason
 
 
 class Clause(msgspec.Struct, frozen=True):
-    """What a module has to do, who says so, and how to fix one that does not."""
+    """A duty of a module, the document that sets it, and the fix for a module that fails it."""
 
     name: str
     must: str
@@ -320,7 +320,7 @@ FIXES = {
     Reason.MALFORMED_JSON: "print what a JSON library makes, with keys in double quotes, on one "
     "line; print all else to stderr",
 }
-"""What fixes a fault better than its clause can say."""
+"""Fixes by fault, for faults whose clause has too general a fix."""
 
 
 def suite(descriptor: Descriptor) -> list[Clause]:

@@ -199,9 +199,9 @@ class Trial:
         self.strays: list[str] = []
         """Lines for no open request; of one that was given up none is."""
         self.twice = ""
-        """That a request was answered twice, in words."""
+        """The words for a second answer to one request; empty if there was none."""
         self.odd_lines: tuple[str, ...] = ()
-        """What was exchanged when the first of all these came."""
+        """The last lines both ways at the moment of the first misplaced line."""
         self.is_out_of_step = False
         self.replies: dict[Operation, dict[str, Any]] = {}
         """The last objects with which it answered, as it printed them."""
@@ -209,7 +209,7 @@ class Trial:
         """How many strays there were when it was asked last."""
         self._gave_up = False
         self._is_beside = False
-        """Whether it was asked last before it had answered all else."""
+        """Whether the last request was sent while another one was open."""
         self._asked: dict[str, Operation] = {}
         self._news = trio.Event()
 

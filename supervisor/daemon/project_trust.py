@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from protocol.problem import printable
-from supervisor.runtime.files.whole_file import UnreadableError, read_whole
+from supervisor.runtime.files.whole_file import UnreadableError, read_whole, replace_whole
 
 STORE = "trusted-projects.json"
 
@@ -119,18 +119,9 @@ class TrustStore:
 
     def _write(self, projects: dict[str, TrustedProject]) -> None:
         data = msgspec.json.format(msgspec.json.encode(projects), indent=2) + b"\n"
-        new = self._path.with_name(f".{STORE}.new")  # there is one writer: it has the lock
         try:
-            new.unlink(missing_ok=True)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            with os.fdopen(os.open(new, flags, 0o600), "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            # Whoever reads meanwhile sees the former file whole.
-            new.replace(self._path)
+            replace_whole(self._path, data, 0o600)
         except OSError as error:
-            new.unlink(missing_ok=True)
             raise self._unusable(f"it cannot be written: {error.strerror}") from None
 
     def _unusable(self, why: str) -> TrustStoreError:

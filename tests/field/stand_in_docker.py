@@ -10,7 +10,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from pathlib import Path
 
@@ -26,7 +25,7 @@ def mode() -> str:
 def wait_for_ever() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     while True:
-        time.sleep(60)
+        signal.pause()
 
 
 def run(words: list[str]) -> int:

@@ -140,7 +140,7 @@ PROGRAMS = (
     Program(
         "raises in a timer", WELL, "RuntimeError: the timer",
         ("its last line on stderr: RuntimeError: the timer", "the line of stderr above says why"),
-        f"called and (threading.Timer(0.1, broken).start(), time.sleep(60))\n    {SAY}",
+        f"called and (threading.Timer(0.1, broken).start(), threading.Event().wait())\n    {SAY}",
         "def broken():\n    print('RuntimeError: the timer', file=sys.stderr); os._exit(1)",
     ),
 )  # fmt: skip

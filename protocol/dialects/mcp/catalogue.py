@@ -52,7 +52,7 @@ PROBLEMS = 8
 """Told of one definition."""
 
 COMPLAINTS = 20
-"""What is said of the lists at a time."""
+"""Definitions that one warning names; further ones are only counted."""
 
 DEPTH = 64
 """How deep a definition may nest: it is encoded again for whoever asks."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import json
 import os
 import re
@@ -108,18 +107,36 @@ def _sentence(module: dict[str, Any]) -> str:
 @with_socket
 @click.pass_context
 def enable(ctx: click.Context, *, modules: tuple[str, ...], socket: Path) -> None:
-    """Write into the descriptor of each MODULE whether it is used, and have that done.
+    """Write `"enabled": true` into the descriptor of each MODULE, and start it.
 
-    `disable` writes `"enabled": false`: it is stopped, and left out whoever starts a daemon, until
-    `enable`. MODULE is a name, or the path of a descriptor. Exits with 1 if a descriptor cannot be
-    changed (then none is), or a module does not get ready.
+    MODULE is a name, or the path of a descriptor. Exits with 1 if a descriptor cannot be changed
+    (then none is), or a module does not get ready.
     """
+    _set_enabled(ctx, modules, socket, enabled=True)
+
+
+@click.command(epilog=example("disable dice"))
+@click.argument("modules", metavar="MODULE...", nargs=-1, required=True, type=MODULE)
+@with_socket
+@click.pass_context
+def disable(ctx: click.Context, *, modules: tuple[str, ...], socket: Path) -> None:
+    """Write `"enabled": false` into the descriptor of each MODULE, and stop it.
+
+    Every daemon leaves it out until `stdiod enable`. MODULE is a name, or the path of a descriptor.
+    Exits with 1 if a descriptor cannot be changed (then none is).
+    """
+    _set_enabled(ctx, modules, socket, enabled=False)
+
+
+def _set_enabled(
+    ctx: click.Context, modules: tuple[str, ...], socket: Path, *, enabled: bool
+) -> None:
     from protocol.descriptor.loading import DescriptorError
     from protocol.problem import did_you_mean
     from supervisor.runtime.files.directory import MissingDirectoryError, read_descriptor
     from supervisor.runtime.files.sources import scan
 
-    enabled, client, directories = ctx.info_name == "enable", None, configured.directories(ctx)
+    client, directories = None, configured.directories(ctx)
     with contextlib.suppress(NoDaemonError):
         client = ctx.with_resource(DaemonClient(socket))
         directories = tuple(map(Path, client.known("status").result["daemon"]["directories"]))
@@ -140,8 +157,9 @@ def enable(ctx: click.Context, *, modules: tuple[str, ...], socket: Path) -> Non
     except (DescriptorError, MissingDirectoryError) as error:
         raise NoError(f"{error}; nothing was changed") from None
     for name, (path, data) in edits.items():
-        _replace(path, data)
-        click.echo(f"{one_line(name)}: {ctx.info_name}d in {one_line(str(path))}")
+        _write(path, data)
+        done = "enabled" if enabled else "disabled"
+        click.echo(f"{one_line(name)}: {done} in {one_line(str(path))}")
     if client is not None:
         client.own("reload")
         answer = client.own("wait", {"modules": [*edits], "for": "verdict" if enabled else "down"})
@@ -152,10 +170,6 @@ def enable(ctx: click.Context, *, modules: tuple[str, ...], socket: Path) -> Non
             click.echo(_sentence(one))
         if enabled and any(map(in_trouble, now)):
             raise click.exceptions.Exit(NO)
-
-
-disable = copy.copy(enable)
-disable.name, disable.epilog = "disable", example("disable dice")
 
 
 def _with_enabled(data: bytes, *, enabled: bool) -> bytes:
@@ -170,14 +184,10 @@ def _with_enabled(data: bytes, *, enabled: bool) -> bytes:
     return next(one for one in edited if json.loads(one) == {**document, "enabled": enabled})
 
 
-def _replace(target: Path, data: bytes) -> None:
-    half = target.with_name(f".{target.name}.{os.getpid()}")
+def _write(target: Path, data: bytes) -> None:
+    from supervisor.runtime.files.whole_file import replace_whole
+
     try:
-        with half.open("xb") as file:
-            os.fchmod(file.fileno(), target.stat().st_mode & 0o7777)
-            file.write(data)
-        half.rename(target)
+        replace_whole(target, data, target.stat().st_mode & 0o7777)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            half.unlink()
         raise NoError(f"{target} cannot be written: {error.strerror}") from None

@@ -121,6 +121,7 @@ def _folder_of(file: Path) -> Path:
 def _write(one: Imported, into: Path, *, force: bool, dry_run: bool) -> dict[str, Any]:
     """Write the files of a server, and return what is said of it."""
     from supervisor.policy.env_file import quoted_line
+    from supervisor.runtime.files.whole_file import replace_whole
 
     path, env_path = into / f"{one.name}.json", into / f"{one.name}.env"
     told: dict[str, Any] = {
@@ -136,7 +137,7 @@ def _write(one: Imported, into: Path, *, force: bool, dry_run: bool) -> dict[str
     env = "".join(quoted_line(name, value) for name, value in secrets.items())
     descriptor = f"{json.dumps(one.descriptor, indent=2, ensure_ascii=False)}\n"
     # The secrets first: a daemon that watches the directory starts what it finds.
-    files = [*([(env_path, env, 0o600)] if env else []), (path, descriptor, 0o666)]
+    files = [*([(env_path, env, 0o600)] if env else []), (path, descriptor, None)]
     for file, _, _ in reversed(files):
         if os.path.lexists(file) and not force:
             told["remarks"] = [f"{file} is there already (--force replaces it)"]
@@ -147,11 +148,7 @@ def _write(one: Imported, into: Path, *, force: bool, dry_run: bool) -> dict[str
         folder = Path(scratch) if dry_run else into
         folder.mkdir(parents=True, exist_ok=True)
         for file, text, mode in files:
-            temporary = folder / f".{file.name}.{os.getpid()}"
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            with open(os.open(temporary, flags, mode), "w", encoding="utf-8") as out:  # noqa: PTH123
-                out.write(text)
-            temporary.replace(folder / file.name)
+            replace_whole(folder / file.name, text.encode(), mode)
         problems = _problems(folder / path.name)
     told["ok"] = not problems
     told["remarks"] += [words.replace(scratch, str(into)) for words in problems]

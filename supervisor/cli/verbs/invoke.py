@@ -256,9 +256,9 @@ def ask_daemon(
     *,
     asking: Shown | None = None,
 ) -> dict[str, Any]:
-    """Have a daemon invoke a module; returns the response. Raises `NoDaemonError`.
+    """Invoke a module through the daemon; returns the response. Raises `NoDaemonError`.
 
-    `asking` asks the person at the terminal what the call waits for.
+    `asking` shows questions about the call to the person at the terminal.
     """
     with (
         interruption(one_line(f"{module}.{content['op']} was cancelled")),

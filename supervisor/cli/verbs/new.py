@@ -27,7 +27,13 @@ PROTOCOLS = ("module", "narratoria", "mcp")
 LIFECYCLES = ("persistent", "per-invocation")
 
 
-@click.command(epilog=example("new greeter --lang python", "new q --lang exec -- jq"))
+@click.command(
+    epilog=example(
+        "new greeter --lang python",
+        "new gate --lang go --kind hook --protocol module",
+        "new q --lang exec -- jq",
+    )
+)
 @click.argument("name", type=TEXT)
 @click.argument("command", nargs=-1)
 @click.option(
@@ -59,7 +65,16 @@ LIFECYCLES = ("persistent", "per-invocation")
     default=Path(),
     help="Where to create the folder.  [default: the working directory]",
 )
-def new(name: str, command: tuple[str, ...], *, lang: str, into: Path, **asked: Any) -> None:
+def new(
+    name: str,
+    command: tuple[str, ...],
+    *,
+    lang: str,
+    kind: str,
+    protocol: str | None,
+    lifecycle: str | None,
+    into: Path,
+) -> None:
     """Create a module: the folder NAME with a descriptor, a source, a test of it, and a README.
 
     The source works as it is, with one op. The test is a transcript, for `stdiod replay`.
@@ -69,7 +84,7 @@ def new(name: str, command: tuple[str, ...], *, lang: str, into: Path, **asked: 
     from supervisor.cli import module_templates
 
     folder = into / name
-    choice, default = _choice(name, ALIASES.get(lang, lang), **asked)
+    choice, default = _choice(name, ALIASES.get(lang, lang), kind, protocol, lifecycle)
     document = module_templates.descriptor_of(choice, default)
     if command and choice.lang != "exec":
         raise click.UsageError(f"a COMMAND goes with --lang exec, not with --lang {lang}")
@@ -101,7 +116,10 @@ def _choice(
             words = "--lang exec wraps a command, which speaks no protocol; leave out --protocol"
             raise click.UsageError(words)
         if kind == "hook":
-            raise click.UsageError("--lang exec cannot be a hook, which answers with an object")
+            words = (
+                "--lang exec cannot be a hook: a hook answers with an object, a command with text"
+            )
+            raise click.UsageError(words)
     spoken = protocol or ("exec" if lang == "exec" else "module")
     lifecycles = DIALECTS[spoken].lifecycles
     chosen = lifecycles[0] if lifecycle is None else Lifecycle(lifecycle)
@@ -120,8 +138,10 @@ def _parsed(document: dict[str, Any], name: str, folder: Path) -> Descriptor:
         )
     except DescriptorError as error:
         problem = error.problems[0]
-        words = f"{one_line(name)!r} is not a valid module name: " * (problem.pointer == "/name")
-        raise click.UsageError(f"{words}{problem}") from None
+        words = str(problem)
+        if problem.pointer == "/name":
+            words = f"{one_line(name)!r} is not a valid module name: {words}"
+        raise click.UsageError(words) from None
 
 
 def _write(folder: Path, files: dict[str, bytes]) -> None:

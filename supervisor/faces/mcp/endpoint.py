@@ -450,8 +450,7 @@ class McpBatch:
         SERVING.begin(self._connection.party.label, "a batch")
         try:
             self.begin()
-        # A mistake of ours over one request is not to end the daemon.
-        except Exception:
+        except Exception:  # a fault of ours in one batch ends its connection, not the daemon
             log.exception("a batch could not be served")
             self._connection.abort()
         finally:
@@ -506,21 +505,21 @@ class McpBatch:
         else:
             self._connection.respond(202, [], b"")
 
-    # What becomes of the client.
+    # The client hangs up, or reads on.
 
     @property
     def handle(self) -> McpBatch:
-        """What is cancelled when the client hangs up."""
+        """The batch itself: a client that hangs up cancels it."""
         return self
 
     def cancel(self, stopped: Stopped) -> None:
-        """Give up what has not begun, and tell the others; idempotent."""
+        """Drop the messages that have not begun, and cancel the others; idempotent."""
         self._unanswered -= len(self._messages)
         self._messages.clear()
         for exchange in self._exchanges:
             exchange.cancel(stopped)
 
     def resume(self) -> None:
-        """Have all go on: the client may have room again."""
+        """Resume all exchanges: the client may have room again."""
         for exchange in self._exchanges:
             exchange.resume()

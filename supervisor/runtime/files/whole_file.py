@@ -1,4 +1,4 @@
-"""Read a file that people write, such as a descriptor: whole, of bounded size, without waiting."""
+"""Read a file that people write, such as a descriptor, or replace it: whole, without waiting."""
 
 from __future__ import annotations
 
@@ -31,3 +31,24 @@ def read_whole(path: Path, limit_bytes: int, what: str) -> bytes:
     if len(data) > limit_bytes:
         raise UnreadableError(f"is larger than the {limit_bytes} bytes that a {what} may have")
     return data
+
+
+def replace_whole(path: Path, data: bytes, mode: int | None = None) -> None:
+    """Write a file in the place of the one that is there, if any; raises `OSError`.
+
+    A reader sees one of them whole. `mode` holds whatever the umask is; None is the usual one.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.unlink(missing_ok=True)  # of a process that was killed
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with os.fdopen(os.open(temporary, flags, 0o600 if mode else 0o666), "wb") as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise

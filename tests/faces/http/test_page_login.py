@@ -11,6 +11,7 @@ import pytest
 import trio
 from msgspec.structs import replace
 
+from supervisor.faces.http.page_login import WRONG_PER_S
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.store.settings import JournalOptions
 from supervisor.kernel.tokens import PAGE_S
@@ -99,19 +100,20 @@ async def test_a_token_becomes_a_cookie_that_ends_with_it_or_by_logging_out(tmp_
             assert (await one.ask("GET", "/api/v1/status", headers=cookie)).status == 401
 
 
+@pytest.mark.usefixtures("mock_clock")
 async def test_wrong_tokens_are_bounded_as_wrong_codes_are_and_a_good_one_is_taken_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr("supervisor.faces.http.page_login.WRONG_PER_S", 0.001)
+    """The clock stands still, so the rate allows no further one while the test runs."""
     async with (
         daemon_with(tmp_path) as daemon,
         served(daemon, tmp_path, LOOPBACK) as face,
         face.tcp() as client,
     ):
         token = await face.token()
-        wrong = [token[:-1], token + "x", ""]
+        wrong = [token[:-1]] * int(WRONG_PER_S) + [token + "x", ""]
         replies = [await by_token(client, said) for said in wrong]
-        assert [one.status for one in replies] == [401, 429, 429]
+        assert [one.status for one in replies] == [401] * int(WRONG_PER_S) + [429, 429]
         assert not any("set-cookie" in one.headers for one in replies)
         assert (await client.ask("GET", "/login?code=x")).status == 429
         assert (await by_token(client, token)).status == 200
@@ -174,18 +176,19 @@ async def test_what_is_no_token_of_our_own_page_lets_nobody_in(
         assert "set-cookie" not in reply.headers
 
 
+@pytest.mark.usefixtures("mock_clock")
 async def test_wrong_codes_become_fewer_words_and_a_good_one_is_taken_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    # One, and no other while the test runs.
-    monkeypatch.setattr("supervisor.faces.http.page_login.WRONG_PER_S", 0.001)
+    """The clock stands still, so the rate allows no further one while the test runs."""
     async with (
         daemon_with(tmp_path) as daemon,
         served(daemon, tmp_path, LOOPBACK) as face,
         face.tcp() as client,
     ):
-        statuses = [(await client.ask("GET", "/login?code=x")).status for _ in range(3)]
-        assert statuses == [403, 429, 429]
+        asked = range(int(WRONG_PER_S) + 2)
+        statuses = [(await client.ask("GET", "/login?code=x")).status for _ in asked]
+        assert statuses == [403] * int(WRONG_PER_S) + [429, 429]
         assert (await client.ask("GET", f"/login?code={await code_of(daemon)}")).status == 303
 
 
