@@ -111,11 +111,12 @@ def _document(file: Path) -> Any:
 
 def _folder_of(file: Path) -> Path:
     """Return the folder that a file's servers run in: the project's, the user's or the file's."""
+    for folder in (file.parent, file.parent.parent):
+        if folder.name in PROJECT_FOLDERS:
+            return folder.parent
     home = Path.home()
-    near = (file.parent, file.parent.parent)
-    projects = [folder.parent for folder in near if folder.name in PROJECT_FOLDERS]
     of_user = file.is_relative_to(home) and file.relative_to(home).parts[0].startswith(".")
-    return [*projects, home if of_user and file.name != ".mcp.json" else file.parent][0]
+    return home if of_user and file.name != ".mcp.json" else file.parent
 
 
 def _write(one: Imported, into: Path, *, force: bool, dry_run: bool) -> dict[str, Any]:
