@@ -187,7 +187,7 @@ def test_a_page_that_is_not_logged_in_takes_a_token(visit: Visit, site: Site) ->
     visit.fill("Or a token", f" {token} ")
     # Each loads the page anew, which forgets that it was clicked on.
     visit.element("button", "Log in").click()
-    visit.sees("a is there to be looked at")
+    visit.sees("Modules, those in trouble first")
     visit.element("button", "Log out").click()
     visit.sees("You are not logged in")
     site.daemon.op("token.revoke", name="of-the-page")
