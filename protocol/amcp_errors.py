@@ -130,7 +130,6 @@ _OF_REASON: Final[Mapping[str, ErrorCode]] = {
     Reason.UNKNOWN_MODULE: ErrorCode.NOT_FOUND,
     Reason.UNKNOWN_ASSET: ErrorCode.NOT_FOUND,
     Reason.UNKNOWN_APPROVAL: ErrorCode.NOT_FOUND,
-    Reason.UNKNOWN_REQUEST: ErrorCode.NOT_FOUND,
     Reason.REVISION_CONFLICT: ErrorCode.CONFLICT,
     Reason.ASSET_CHANGED: ErrorCode.CONFLICT,
     Reason.REENTRANT_CALL: ErrorCode.CONFLICT,

@@ -88,8 +88,6 @@ class Reason(StrEnum):
     ASSET_CHANGED = "asset_changed"
     BEYOND_END = "beyond_end"
     UNKNOWN_APPROVAL = "unknown_approval"
-    UNKNOWN_REQUEST = "unknown_request"
-    """Nothing waits to be taken up under that id."""
 
     CAPABILITY = "capability"
     HOOK = "hook"
@@ -164,7 +162,6 @@ CODE_OF: dict[Reason, Code] = {
     Reason.ASSET_CHANGED: Code.BAD_REQUEST,
     Reason.BEYOND_END: Code.BAD_REQUEST,
     Reason.UNKNOWN_APPROVAL: Code.BAD_REQUEST,
-    Reason.UNKNOWN_REQUEST: Code.BAD_REQUEST,
     Reason.CAPABILITY: Code.FORBIDDEN,
     Reason.HOOK: Code.FORBIDDEN,
     Reason.SCOPE: Code.FORBIDDEN,

@@ -44,7 +44,7 @@ from scripts.bench.rows import (
 )
 from scripts.bench.sizes import Sizes
 from scripts.bench.workshop import PROGRAMS, Workshop, daemon
-from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.kernel import Kernel
 from supervisor.policy.lifecycle import SERVES
 from supervisor.policy.principals import SUPERVISOR
 from supervisor.runtime.supervision.call import Congestion
@@ -90,7 +90,7 @@ async def stream(workshop: Workshop, sizes: Sizes) -> list[Sample]:
     return [*samples, rate(STREAM, OURS, sizes.events, cost)]
 
 
-async def listen(one: Daemon, count: int, op: str = "stream", **more: Any) -> Cost:
+async def listen(one: Kernel, count: int, op: str = "stream", **more: Any) -> Cost:
     """Have `native` tell `count` events by an op of its, and return what that took."""
     ended = trio.Event()
     answers: list[Response] = []
@@ -152,7 +152,7 @@ async def hosted(workshop: Workshop, sizes: Sizes) -> list[Sample]:
     return samples
 
 
-async def _echoed(one: Daemon, module: str, row: Row, count: int, window: int) -> Sample:
+async def _echoed(one: Kernel, module: str, row: Row, count: int, window: int) -> Sample:
     """Have a module echo, warmed up."""
     await ask(one, module, "echo", count // 4, window)
     return rate(row, OURS, count, await ask(one, module, "echo", count, window))
@@ -206,7 +206,7 @@ async def crash(workshop: Workshop, sizes: Sizes) -> Sample:
     return Sample(CRASH.title, OURS, median(latencies) * 1000)
 
 
-async def ask(one: Daemon, module: str, op: str, count: int, window: int) -> Cost:
+async def ask(one: Kernel, module: str, op: str, count: int, window: int) -> Cost:
     """Invoke `count` times, `window` open at once, and return what that took."""
     content = {"op": op, "args": {"n": 1}}
     ended = trio.Event()

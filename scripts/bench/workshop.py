@@ -20,7 +20,7 @@ import trio
 from scripts.bench.rows import Cost
 from scripts.peers import environments
 from supervisor.daemon import collector
-from supervisor.kernel.daemon import Daemon, running
+from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.store.settings import JournalOptions
 from supervisor.policy.lifecycle import SERVES
 from supervisor.runtime.containment.procfs import rss_bytes
@@ -139,7 +139,7 @@ async def daemon(
     workshop: Workshop,
     *documents: Mapping[str, Any],
     containment: str | None = None,
-) -> AsyncIterator[Daemon]:
+) -> AsyncIterator[Kernel]:
     """Run a daemon in this process around the block as it is shipped, all its modules ready.
 
     It has the process for itself, so the block starts no other: the daemon would reap it. The clock
@@ -147,7 +147,7 @@ async def daemon(
     """
     folder = workshop.descriptors(*documents)
     collector.put_off()
-    async with running(
+    async with Kernel(
         scan([folder]),
         data_dir=folder / "data",
         memory=JournalOptions(),

@@ -154,10 +154,6 @@ ADVICE: dict[str, Advice] = {
     Reason.UNKNOWN_APPROVAL: Advice(
         "that question is no longer open", command="`stdiod approvals` lists those that are."
     ),
-    Reason.UNKNOWN_REQUEST: Advice(
-        "no request waits under that id",
-        "Another client took it up, or its time is over: send the request again.",
-    ),
     Reason.CAPABILITY: Advice(
         "the module may not do that",
         "The message says which rule decided: the policy's, or the descriptor's own list.",

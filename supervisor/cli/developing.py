@@ -36,7 +36,7 @@ from supervisor.cli.quantities import duration
 from supervisor.cli.results import compact
 from supervisor.daemon.inherited import mend_signals
 from supervisor.faces.local_user import this_user
-from supervisor.kernel.daemon import Daemon, running
+from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.parties import Handle, Party
 from supervisor.policy.findings import Found
 from supervisor.policy.verdict import Stopped
@@ -101,7 +101,7 @@ class Development:
         self.name = path.absolute().parent.name
         self._path = path
         self._screen = screen
-        self._daemon: Daemon | None = None
+        self._daemon: Kernel | None = None
         self._calls: dict[_Asker, Handle] = {}
         self._ending = trio.Event()
         self._changed = trio.Event()
@@ -242,7 +242,7 @@ class Development:
         self.name = descriptor.name
         with tempfile.TemporaryDirectory(prefix="stdiod-", ignore_cleanup_errors=True) as folder:
             found = Found((alone,))
-            async with running(found, data_dir=Path(folder), with_sessions=False) as daemon:
+            async with Kernel(found, data_dir=Path(folder), with_sessions=False) as daemon:
                 module = daemon.fleet.modules[self.name]
                 module.taps.attach(_Tap(self._screen))
                 unfollow = module.log.follow(self._logged)

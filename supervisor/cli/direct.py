@@ -35,7 +35,7 @@ from supervisor.cli.exit_status import NoError
 from supervisor.daemon.inherited import mend_signals
 from supervisor.faces.local_user import this_user
 from supervisor.faces.module_wire import event_line
-from supervisor.kernel.daemon import Daemon, running
+from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.parties import Party
 from supervisor.policy.findings import Found
 from supervisor.policy.verdict import Stopped
@@ -143,7 +143,7 @@ async def _run(
     ):
         mend_signals()  # the module is to begin as under a daemon
         async with (
-            running(found, data_dir=folder, with_sessions=False) as daemon,
+            Kernel(found, data_dir=folder, with_sessions=False) as daemon,
             trio.open_nursery() as nursery,
         ):
             if tap is not None:
@@ -189,6 +189,6 @@ def _recorded(path: Path | None, descriptor: Descriptor) -> Iterator[Recording |
         click.echo(f"stdiod: the transcript is not whole: {file.error}", err=True)
 
 
-async def _stop(daemon: Daemon) -> None:
+async def _stop(daemon: Kernel) -> None:
     daemon.shut_down("it has answered")
     await daemon.stop_fleet()

@@ -17,7 +17,7 @@ from collections.abc import MutableMapping
 import structlog
 import trio
 
-from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.kernel import Kernel
 from supervisor.policy.lifecycle import SERVES, State
 from supervisor.runtime.supervision.fleet import Fleet
 
@@ -170,7 +170,7 @@ NAMED = 5
 _UNWELL = frozenset({State.BACKOFF, State.FAILED, State.DEGRADED})
 
 
-async def tell_status(daemon: Daemon, notifier: Notifier) -> None:
+async def tell_status(daemon: Kernel, notifier: Notifier) -> None:
     """Say how things stand after each change, until cancelled."""
     said = ""
 

@@ -1,6 +1,6 @@
 """Be the daemon: read the descriptors, listen, run the fleet, end in order.
 
-    directories -> scan -> Found -> kernel.daemon.running -> faces -> signal or command -> stop
+    directories -> scan -> Found -> Kernel -> faces -> signal or command -> stop
 
 What signals do stands in `daemon_signals`; what the service manager is told, in `sd_notify`.
 """
@@ -44,8 +44,8 @@ from supervisor.faces import control_socket, stdio
 from supervisor.faces.admission import Admission
 from supervisor.faces.control_socket import SocketPathError, SocketTakenError
 from supervisor.kernel.assets.store import AssetOptions
-from supervisor.kernel.daemon import Daemon, running
 from supervisor.kernel.grants.operator_policy import OperatorPolicy
+from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.store.settings import JournalOptions
 from supervisor.policy.findings import Found, usable
 from supervisor.policy.http_exposure import Exposure
@@ -233,7 +233,7 @@ async def _main(begun: _Begun, kept: Kept) -> None:
 
 async def _serve_fleet(begun: _Begun, signals: AsyncIterator[int]) -> None:
     options, notifier = begun.options, begun.notifier
-    async with running(
+    async with Kernel(
         begun.found,
         data_dir=options.data_dir,
         directories=options.directories,
@@ -290,7 +290,7 @@ async def _serve_fleet(begun: _Begun, signals: AsyncIterator[int]) -> None:
             nursery.cancel_scope.cancel()
 
 
-async def end_unused(daemon: Daemon, admission: Admission, keep_s: float) -> None:
+async def end_unused(daemon: Kernel, admission: Admission, keep_s: float) -> None:
     """End a daemon to which nobody has been connected for `keep_s`.
 
     However short that is: the first client has a while to come.
@@ -316,7 +316,7 @@ def _http_doors(options: ServeOptions) -> AbstractContextManager[list[Door]]:
     return serving.listening(options.http, options.socket)
 
 
-def _say_listening(begun: _Begun, daemon: Daemon) -> None:
+def _say_listening(begun: _Begun, daemon: Kernel) -> None:
     log.info(
         "listening",
         socket=shown(begun.options.socket),

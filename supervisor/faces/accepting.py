@@ -13,7 +13,7 @@ import trio
 
 from protocol.errors import Failure, Reason
 from supervisor.faces.admission import Admission
-from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.kernel import Kernel
 
 OUT_OF_DESCRIPTORS_PAUSE_S = 0.25
 """With no descriptor left, accepting waits a little: those that exist are to be served."""
@@ -55,7 +55,7 @@ log = structlog.get_logger()
 
 
 async def accept_until_stopped(
-    daemon: Daemon,
+    daemon: Kernel,
     listener: socket.socket,
     admission: Admission,
     serve_client: ServeClient,

@@ -34,7 +34,7 @@ from supervisor.faces.byte_stream import READ_BYTES, carry, disconnect
 from supervisor.faces.conversation import Conversation
 from supervisor.faces.local_user import named_user, peer_uid
 from supervisor.faces.module_wire import done_line
-from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.parties import Party
 from supervisor.runtime.files.lock_file import open_lock
 
@@ -100,7 +100,7 @@ def listening(path: Path, refuse: Refuse = _refuse) -> Iterator[socket.socket]:
 
 
 async def serve(
-    daemon: Daemon, listener: socket.socket, admission: Admission | None = None
+    daemon: Kernel, listener: socket.socket, admission: Admission | None = None
 ) -> None:
     """Accept clients until the daemon has stopped its modules; returns when all have parted."""
     if admission is None:
@@ -113,7 +113,7 @@ async def serve(
 
 
 async def _serve_client(
-    daemon: Daemon,
+    daemon: Kernel,
     client: trio.socket.SocketType,
     admission: Admission,
 ) -> None:
@@ -149,7 +149,7 @@ async def _serve_client(
         log.exception("conversation failed")
 
 
-def _refuse_unread(daemon: Daemon, client: trio.socket.SocketType) -> None:
+def _refuse_unread(daemon: Kernel, client: trio.socket.SocketType) -> None:
     """Tell a client that wrote at the daemon's very end; who writes later has EPIPE, no reset."""
     if not daemon.fleet_stopped:
         return

@@ -26,7 +26,7 @@ from protocol.framing import Line, LineSplitter, Overlong
 from protocol.json_line import Fault, excerpt, overlong_fault
 from supervisor.faces.module_wire import ModuleWire
 from supervisor.faces.outbox import Outbox
-from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.parties import Party
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import LINES, UNFINISHED_BYTES, Account
@@ -140,7 +140,7 @@ class Wire(Protocol):
 class Conversation:
     """The requests of one client, and what is to be written back to it."""
 
-    def __init__(self, daemon: Daemon, party: Party) -> None:
+    def __init__(self, daemon: Kernel, party: Party) -> None:
         """Ask the daemon as `party`."""
         self._account = Account(daemon.facts.ledger, party.label, party.principal.by)
         party.account = self._account

@@ -20,7 +20,7 @@ from protocol.response import Response
 from supervisor.faces.outbox import TOGETHER_BYTES, Outbox
 from supervisor.kernel.parties import Begin, Handle, Party
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.held_bytes import ALL_BYTES, ARGS, LEAST_FREE_BYTES
+from supervisor.runtime.held_bytes import ARGS
 from supervisor.runtime.supervision.call import OVERRUN_BYTES, Congestion
 from supervisor.runtime.turns import SERVING
 
@@ -82,7 +82,8 @@ class ModuleWire:
             words = f"more than {OPEN_REQUESTS} requests are open on this connection"
             self._write_done(frame.request_id, Failure.because(Reason.QUEUE_FULL, words))
         elif len(line) > LITTLE_BYTES and not self._account.fits(len(line)):
-            words = f"{ALL_BYTES} bytes are what the daemon holds for all clients, and this request"
+            words = f"{self._account.bounds.all} bytes are what the daemon holds for all clients"
+            words += ", and this request"
             words += f" of {len(line)} bytes finds no room; try again when others are answered"
             self._write_done(frame.request_id, Failure.because(Reason.QUEUE_FULL, words))
         else:
@@ -224,7 +225,7 @@ class Exchange(msgspec.Struct, eq=False):
         else:
             lines = [done_line(self.request_id, response)]
             size = len(lines[0])
-        large = size > LEAST_FREE_BYTES and size > outbox.account.free_bytes
+        large = size > outbox.account.bounds.least_free and size > outbox.account.free_bytes
         if (large or outbox.congested) and not outbox.account.takes_answer(size):
             lines = [done_line(self.request_id, _unread(size, outbox.waiting_bytes, response))]
         for line in lines:

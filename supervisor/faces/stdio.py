@@ -11,11 +11,11 @@ import sys
 from supervisor.faces.byte_stream import carry, disconnect
 from supervisor.faces.conversation import Conversation
 from supervisor.faces.local_user import named_user
-from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.parties import Party
 
 
-async def serve(daemon: Daemon, name: str) -> None:
+async def serve(daemon: Kernel, name: str) -> None:
     """Serve whoever started the daemon, until they close its stdin or it has ended otherwise."""
     reading, writing = sys.stdin.fileno(), sys.stdout.fileno()
     # Nonblocking is a property of the pipe that others may share, so it is given back.

@@ -19,7 +19,8 @@ FLUSH_S = 5.0
 class Durability:
     """Answers that wait until what they acknowledge outlives the daemon."""
 
-    def __init__(self, recorder: Recorder, deadlines: Deadlines) -> None:
+    def __init__(self, recorder: Recorder, deadlines: Deadlines, flush_s: float = FLUSH_S) -> None:
+        self._flush_s = flush_s
         self.waiting = 0
         self._unstored = 0
         self._recorder = recorder
@@ -47,7 +48,7 @@ class Durability:
         self.waiting += 1
         self._recorder.flush(tell)
         if not told:
-            timer = self._deadlines.after(FLUSH_S, lambda: tell(_too_slow()))
+            timer = self._deadlines.after(self._flush_s, lambda: tell(_too_slow(self._flush_s)))
 
     async def confirmed(self) -> None:
         """Return when all that was recorded so far is safe; raises `RefusedError`."""
@@ -67,7 +68,7 @@ class Durability:
     async def wait_told(self) -> bool:
         """Return when no answer waits any more, and whether what they waited for was stored.
 
-        That is bounded by `FLUSH_S`.
+        That is bounded by `flush_s`.
         """
         unstored = self._unstored
         while self.waiting:
@@ -75,8 +76,8 @@ class Durability:
         return self._unstored == unstored
 
 
-def _too_slow() -> Failure:
-    words = f"the disk took longer than {FLUSH_S:g} s to store what changed"
+def _too_slow(flush_s: float) -> Failure:
+    words = f"the disk took longer than {flush_s:g} s to store what changed"
     return Failure.because(Reason.STORAGE, words)
 
 

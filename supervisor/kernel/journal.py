@@ -59,8 +59,10 @@ class Journal:
         options: JournalOptions,
         wall_clock: Callable[[], float],
         blocking: BlockingWork,
+        flush_s: float,
     ) -> None:
         self.path = data_dir / FILE
+        self._flush_s = flush_s
         self.life = uuid.uuid4().hex[:8]
         self.dropped = 0
         self.told = Told()
@@ -192,7 +194,7 @@ class Journal:
         if self.told.problem is not None:
             return self.told.problem
         if self._late:
-            return f"{shown(self.path)}: the disk did not answer in {FLUSH_S:g} s"
+            return f"{shown(self.path)}: the disk did not answer in {self._flush_s:g} s"
         if self._lost:
             return f"{shown(self.path)}: the disk does not keep up with what is to be written"
         return None
@@ -289,8 +291,8 @@ class Journal:
             await self._flush_asked.wait()
             while self._flushes:
                 asked_at, _ = next(iter(self._flushes.values()))
-                await trio.sleep_until(asked_at + FLUSH_S)
-                before = trio.current_time() - FLUSH_S
+                await trio.sleep_until(asked_at + self._flush_s)
+                before = trio.current_time() - self._flush_s
                 if any(asked_at <= before for asked_at, _ in self._flushes.values()):
                     self._late = True
                     self._end_flushes(self.unavailable(), lambda _, at: at <= before)  # noqa: B023
@@ -358,12 +360,13 @@ async def remembering(
     options: JournalOptions,
     wall_clock: Callable[[], float] = time.time,
     blocking: BlockingWork | None = None,
+    flush_s: float = FLUSH_S,
 ) -> AsyncIterator[Journal]:
     """Keep the journal in `data_dir` around the block; never fails for want of a disk.
 
     `blocking` is told what its thread is at.
     """
-    journal = Journal(data_dir, options, wall_clock, blocking or BlockingWork())
+    journal = Journal(data_dir, options, wall_clock, blocking or BlockingWork(), flush_s)
     await journal.begin()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(journal.expire_flushes)

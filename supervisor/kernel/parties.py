@@ -135,10 +135,10 @@ class Client(Protocol):
 
 
 class Handle(Protocol):
-    """An open request, for the client that it was begun for, or has been taken up by."""
+    """An open request, for its client."""
 
     client: Client
-    """Who is told of it; another one may take the place of the first (`kernel.detached`)."""
+    """Gets its events and its response; a WebSocket takes over the request that opened it."""
 
     @property
     def principal(self) -> Principal:

@@ -2,7 +2,6 @@
 
     begin    a request as it came: an invocation, a look at a module, an op of the daemon's own
     invoke   an invocation, as `begin` has it, and as gates, hooks and host calls do
-    detach   have an open request go on without its client; `take_up` gives it to another one
 
 Each calls its client back: events as they come, then one response, perhaps at once. What somebody
 may do is decided here, before anything is looked up: so who may not, learns nothing. A module that
@@ -26,7 +25,6 @@ from protocol.problem import named
 from protocol.replies import Operation
 from protocol.response import Response
 from supervisor.kernel.begin_order import BeginOrder, order_of
-from supervisor.kernel.detached import DetachedRequests
 from supervisor.kernel.grants.grants import Grants
 from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.hooks.asking import Guarding
@@ -99,9 +97,6 @@ class Requests:
         self._gates = deciding.gates
         self._nursery = nursery
         self._parents = Parents()
-        self._detached = DetachedRequests(host.deadlines, host.ledger)
-        self.detach = self._detached.detach
-        self.take_up = self._detached.take_up
         calls = HostOfCalls(
             invoke=self.invoke,
             effects=effects,

@@ -22,14 +22,6 @@ from supervisor.kernel.parties import Origin, RefusedError
 from supervisor.policy.principals import Principal
 from supervisor.runtime.held_bytes import ANSWERS, Account, HeldBytes
 
-KEPT_EVENTS = 10_000
-KEPT_BYTES = 32 << 20
-"""What is kept for all subscribers; beyond either, those that are slow fall behind the oldest."""
-
-BEHIND_BYTES = 32 << 20
-"""What those have that are behind: each what it wants itself, so that nobody else's events take it
-away, and no more than is left of this for all. What finds no room is lost to it."""
-
 EVENT_COST_BYTES = 512
 """What an event costs beside its text, and"""
 SUBSCRIBER_COST_BYTES = 64
@@ -40,10 +32,6 @@ LOOKED_AT = 64
 
 REMEMBERED = 256
 """Of so many names, ops, and places where they come from, it is known who wants them."""
-
-SUBSCRIPTIONS = 512
-OF_ONE_PARTY = 64
-"""How many there may be: each new name is held against all of them."""
 
 SUBSCRIBED_GLOBS = 100
 """Of all that subscribe, those who have the same ones counted once, and those who may see all not:
@@ -203,16 +191,32 @@ class _Kept(NamedTuple):
     wanted_by: frozenset[Subscription]
 
 
+class UiBounds(msgspec.Struct, frozen=True, kw_only=True):
+    """How many subscriptions there may be, and how much is kept for them."""
+
+    events: int = 10_000
+    bytes: int = 32 << 20
+    """What is kept for all subscribers; beyond either, those that are slow fall behind the oldest.
+    """
+    behind_bytes: int = 32 << 20
+    """What those have that are behind: each what it wants itself, so that nobody else's events take
+    it away, and no more than is left of this for all. What finds no room is lost to it."""
+    subscriptions: int = 512
+    of_one_party: int = 64
+    """How many there may be: each new name is held against all of them."""
+
+
 class UiEvents:
     """The `ui_event`s of one daemon: kept once, for all subscribers, each of which reads on."""
 
-    def __init__(self, ledger: HeldBytes) -> None:
+    def __init__(self, ledger: HeldBytes, bounds: UiBounds | None = None) -> None:
         """Count what is kept in `ledger`."""
+        self._bounds = bounds or UiBounds()
         self._placeholders = 0
         self._subscriptions: set[Subscription] = set()
         self._account = Account(ledger, "the ui_events")
         self._kept: LastItems[_Kept] = LastItems(
-            self._account, ANSWERS, KEPT_EVENTS, KEPT_BYTES, self._leave_behind
+            self._account, ANSWERS, self._bounds.events, self._bounds.bytes, self._leave_behind
         )
         self._behind_bytes = 0
         """What all have that are behind."""
@@ -236,9 +240,10 @@ class UiEvents:
     def subscribe(self, subscription: Subscription) -> Callable[[], None]:
         """Add a subscriber; call what is returned to take it away. Raises `RefusedError`."""
         same = sum(one.party == subscription.party for one in self._subscriptions)
-        if same >= OF_ONE_PARTY or len(self._subscriptions) >= SUBSCRIPTIONS:
-            words = f"there are {same} subscriptions of this connection, and may be {OF_ONE_PARTY};"
-            words += f" of all {len(self._subscriptions)}, and may be {SUBSCRIPTIONS}"
+        most, of_one = self._bounds.subscriptions, self._bounds.of_one_party
+        if same >= of_one or len(self._subscriptions) >= most:
+            words = f"there are {same} subscriptions of this connection, and may be {of_one};"
+            words += f" of all {len(self._subscriptions)}, and may be {most}"
             raise RefusedError(Failure.because(Reason.QUEUE_FULL, words))
         held = sum(map(len, self._globs.keys() | {subscription.globs}))
         if held > SUBSCRIBED_GLOBS and subscription.globs:
@@ -387,7 +392,7 @@ class UiEvents:
         behind = [one for one in slow if one.number <= number]
         size, room, more = kept.size, 0, 0
         if self._account.fits(size * len(behind)):
-            room = BEHIND_BYTES - self._behind_bytes
+            room = self._bounds.behind_bytes - self._behind_bytes
         for one in behind:
             if one.lost or one.behind_bytes + size > room - more:
                 one.lost += 1

@@ -61,15 +61,36 @@ SHOWN = 16
 """So many parties are in `status`: those that hold most."""
 
 
+class HeldBounds(msgspec.Struct, frozen=True, kw_only=True):
+    """The bounds of a ledger, in bytes."""
+
+    party: int = PARTY_BYTES
+    all: int = ALL_BYTES
+    free: int = FREE_BYTES
+    least_free: int = LEAST_FREE_BYTES
+    unfinished: int = UNFINISHED_BYTES
+
+
 class Account:
     """What is held for one party."""
 
-    __slots__ = ("_drop", "_ledger", "by", "bytes", "is_full", "party", "total", "unfinished")
+    __slots__ = (
+        "_drop",
+        "_ledger",
+        "bounds",
+        "by",
+        "bytes",
+        "is_full",
+        "party",
+        "total",
+        "unfinished",
+    )
 
     def __init__(self, ledger: HeldBytes, party: str, by: msgspec.Raw | None = None) -> None:
         """Account for a party; `by` says who that is."""
         self.party = party
         self.by = by
+        self.bounds = ledger.bounds
         self.bytes = dict.fromkeys(HELD, 0)
         self.total = 0
         self.is_full = False
@@ -85,7 +106,7 @@ class Account:
         if more:
             self.bytes[what] = size
             self.total += more
-            self.is_full = self.bytes[ARGS] + self.bytes[ANSWERS] > PARTY_BYTES
+            self.is_full = self.bytes[ARGS] + self.bytes[ANSWERS] > self.bounds.party
             self._ledger.changed(self, more)
 
     def add(self, what: str, size: int) -> None:
@@ -112,31 +133,34 @@ class Account:
 
     def fits(self, size: int) -> bool:
         """Whether there is room for so much more."""
-        held, left = self.total + size, ALL_BYTES - self._ledger.total
-        return held <= left or held <= (FREE_BYTES if size <= left else LEAST_FREE_BYTES)
+        bounds = self.bounds
+        held, left = self.total + size, bounds.all - self._ledger.total
+        return held <= left or held <= (bounds.free if size <= left else bounds.least_free)
 
     @property
     def free_bytes(self) -> int:
         """How much may be held for the party by now, whatever the others have."""
-        return FREE_BYTES if self._ledger.total < ALL_BYTES else LEAST_FREE_BYTES
+        bounds = self.bounds
+        return bounds.free if self._ledger.total < bounds.all else bounds.least_free
 
     def takes_answer(self, size: int) -> bool:
         """Whether so much more may wait for the party to read it; one answer always may."""
         unread = self.bytes[ANSWERS]
-        return (not unread or unread + size <= PARTY_BYTES) and self.fits(size)
+        return (not unread or unread + size <= self.bounds.party) and self.fits(size)
 
     def close(self) -> None:
         """Hold nothing any more: the party has gone; idempotent."""
         self._set_unfinished(0)
         for what in HELD:
             self.hold(what, 0)
-        self._ledger = HeldBytes()  # what is let go of later counts no more
+        self._ledger = HeldBytes(self.bounds)  # what is let go of later counts no more
 
 
 class HeldBytes:
     """The ledger: the accounts of a daemon that hold something."""
 
-    def __init__(self) -> None:
+    def __init__(self, bounds: HeldBounds | None = None) -> None:
+        self.bounds = bounds or HeldBounds()
         self.total = 0
         self.most = 0
         """The greatest `total` there ever was."""
@@ -154,7 +178,7 @@ class HeldBytes:
 
     def bound_unfinished(self) -> None:
         """Have the longest lines without an end dropped, as long as all are too much."""
-        while self.unfinished > UNFINISHED_BYTES:
+        while self.unfinished > self.bounds.unfinished:
             max(self._holding, key=lambda one: one.unfinished).drop_unfinished()
 
     def status(self) -> dict[str, Any]:
@@ -163,8 +187,8 @@ class HeldBytes:
         return {
             "total": self.total,
             "most": self.most,
-            "limit": ALL_BYTES,
-            "party_limit": PARTY_BYTES,
+            "limit": self.bounds.all,
+            "party_limit": self.bounds.party,
             "parties": [
                 {"party": one.party, "by": one.by, "total": one.total, **one.bytes}
                 for one in holding[:SHOWN]

@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from scripts.amcp_clients import VERSIONS, is_installed, python_of
-from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.kernel import Kernel
 from tests.faces.http.client import LOOPBACK, served
 from tests.faces.http.test_routes import CALM
 from tests.factories import actor, open_files, opened_since
@@ -31,12 +31,12 @@ BOUND_S = 300
 """For all that a client does; one that is slow to start must not fail it."""
 
 
-async def kill_agent(daemon: Daemon) -> None:
+async def kill_agent(daemon: Kernel) -> None:
     shown = await run_op(daemon, "status", {"module": "a"}, nothing)
     os.kill(shown["instances"][0]["pid"], signal.SIGKILL)
 
 
-async def told_by_client(daemon: Daemon, version: str, url: str) -> dict[str, Any]:
+async def told_by_client(daemon: Kernel, version: str, url: str) -> dict[str, Any]:
     """Run the client to its end; returns what it said last of each thing, and all it saw."""
     found: dict[str, Any] = {"seen": [], "status": []}
     process = await trio.lowlevel.open_process(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.kernel import Kernel
 from tests import factories
 from tests.budget.fake_process import FakeProcess, without_processes
 from tests.budget.turns import Turns, taking_turns
@@ -36,7 +36,7 @@ class Bench:
     """A daemon with one module `m`, and who takes turns with it."""
 
     def __init__(
-        self, daemon: Daemon, turns: Turns, module: FakeProcess, patch: pytest.MonkeyPatch
+        self, daemon: Kernel, turns: Turns, module: FakeProcess, patch: pytest.MonkeyPatch
     ) -> None:
         self.daemon = daemon
         self.turns = turns

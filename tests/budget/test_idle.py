@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections import Counter
@@ -13,9 +12,7 @@ import pytest
 import trio
 import trio.testing
 
-from supervisor.kernel import daemon as daemon_module
 from supervisor.runtime.supervision.health_watch import TICKS
-from supervisor.runtime.supervision.host import Host
 from tests import factories
 from tests.budget.conftest import assert_within
 from tests.budget.fake_process import FakeProcess, without_processes
@@ -43,10 +40,9 @@ async def test_a_health_check_costs_a_wake_up_and_an_answer(
 ) -> None:
     processes = without_processes(turns, monkeypatch)
     # In the middle between two jumps of the clock: no check is due while an answer is waited for.
-    monkeypatch.setattr(daemon_module, "Host", functools.partial(Host, draw=lambda: 0.5))
     checked = {"health": {"interval_s": INTERVAL_S}}
     made = factories.descriptor(tmp_path, ["true"], supervision=checked)
-    async with daemon_with(tmp_path, made):
+    async with daemon_with(tmp_path, made, draw=lambda: 0.5):
         module = processes["m"]
         before = module.answered
         with turns.counting(monkeypatch) as counts:
@@ -95,8 +91,6 @@ async def test_a_round_of_checks_wakes_the_daemon_at_few_moments_however_many_mo
 ) -> None:
     processes = without_processes(turns, monkeypatch)
     phases = itertools.cycle(number / MANY for number in range(MANY))
-    drawing = functools.partial(Host, draw=lambda: next(phases))
-    monkeypatch.setattr(daemon_module, "Host", drawing)
     checked = {"health": {"interval_s": INTERVAL_S}}
     modules = [
         factories.descriptor(tmp_path, ["true"], name=f"m{number}", supervision=checked)
@@ -108,7 +102,7 @@ async def test_a_round_of_checks_wakes_the_daemon_at_few_moments_however_many_mo
         await process.turned.wait()
         moments.add(trio.current_time())
 
-    async with daemon_with(tmp_path, *modules):
+    async with daemon_with(tmp_path, *modules, draw=lambda: next(phases)):
         await trio.testing.wait_all_tasks_blocked()
         turns.counts.clear()
         # Above 0, so that the modules have their turns before the time goes on.

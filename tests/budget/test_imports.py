@@ -142,7 +142,7 @@ late_imports.put_off()
 import supervisor.daemon.serve
 """
     there = modules_after(program)
-    assert {"trio", "structlog", "supervisor.kernel.daemon"} < there
+    assert {"trio", "structlog", "supervisor.kernel.kernel"} < there
     seldom = {"_ssl", "asyncio.events", "bz2", "concurrent", "importlib.resources", "lzma"}
     assert not there & {*seldom, "sqlite3", "jsonschema"}
 

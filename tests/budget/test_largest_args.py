@@ -14,8 +14,8 @@ import trio.testing
 
 from protocol.errors import Reason
 from protocol.weight import MOST_VALUES
-from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.hooks.approvals import Question
+from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.operations import INPUTS
 from supervisor.kernel.operations.modules import WAITED
 from supervisor.kernel.parties import Party
@@ -88,7 +88,7 @@ def largest(schema: dict[str, Any], chars: int = LINE_CHARS) -> Any:
             return {}
 
 
-async def asked(daemon: Daemon, principal: Principal, op: str, args: dict[str, Any]) -> int:
+async def asked(daemon: Kernel, principal: Principal, op: str, args: dict[str, Any]) -> int:
     """Return how many lines the longest step of a request took."""
     longest, asker = LongestStep(), Asker()
     content = {"op": op, "args": args}

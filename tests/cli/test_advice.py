@@ -71,7 +71,6 @@ TO_ASK_AGAIN = {
     Reason.QUEUE_FULL,
     Reason.DAEMON_RESTART,
     Reason.ASSET_CHANGED,
-    Reason.UNKNOWN_REQUEST,
     Reason.RESET,
     Reason.CUT_STREAM,
 }

@@ -65,14 +65,14 @@ def test_the_picture_of_the_house_names_what_is_told_upwards(interface: type) ->
 
 def test_what_is_set_on_a_part_after_it_was_made_stands_on_the_page() -> None:
     """The exceptions to: whatever a part needs, it gets when it is made."""
-    paths = ["kernel/daemon.py", "kernel/requests.py"]
+    paths = ["kernel/kernel.py", "kernel/requests.py"]
     paths += [f"runtime/supervision/{one}.py" for one in ("fleet", "module", "worker", "life")]
     made = (
         function
         for path in paths
         for function in ast.walk(ast.parse(read(f"supervisor/{path}")))
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
-        and function.name in {"__init__", "running", "watch"}
+        and function.name in {"__init__", "_open", "watch"}
     )
     later = {
         ast.unparse(target)

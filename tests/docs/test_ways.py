@@ -23,7 +23,7 @@ import trio.testing
 
 from supervisor.faces.byte_stream import carry, disconnect
 from supervisor.faces.conversation import Conversation
-from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.parties import Party
 from supervisor.kernel.store.settings import JournalOptions
 from tests import factories
@@ -62,7 +62,7 @@ def followed() -> Iterator[list[str]]:
 
 
 @asynccontextmanager
-async def client_of(daemon: Daemon) -> AsyncIterator[trio.SocketStream]:
+async def client_of(daemon: Kernel) -> AsyncIterator[trio.SocketStream]:
     theirs, ours = socket.socketpair()
     ours.setblocking(False)
     stream = trio.SocketStream(trio.socket.from_stdlib_socket(theirs))

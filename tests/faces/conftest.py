@@ -14,7 +14,7 @@ import trio.testing
 
 from supervisor.faces.byte_stream import carry, disconnect
 from supervisor.faces.conversation import Conversation
-from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.parties import Party
 from supervisor.policy.principals import Principal
 from tests import factories
@@ -73,7 +73,7 @@ def request(number: Any, tool: str, operation: str = "invoke", **content: Any) -
 
 @asynccontextmanager
 async def connected(
-    daemon: Daemon, *, buffer_bytes: int | None = None, principal: Principal = ADA
+    daemon: Kernel, *, buffer_bytes: int | None = None, principal: Principal = ADA
 ) -> AsyncIterator[Client]:
     """Serve one client over a socket pair."""
     theirs, ours = socket.socketpair()
@@ -102,7 +102,7 @@ async def connected(
 
 
 @asynccontextmanager
-async def congested(folder: Path) -> AsyncIterator[tuple[Daemon, Client]]:
+async def congested(folder: Path) -> AsyncIterator[tuple[Kernel, Client]]:
     """Have a client with an open request `flood` whose answers it does not read."""
     noisy = factories.actor(folder, name="noisy", supervision=CALM)
     unhurried = {**CALM, "timeouts": {"exit_s": 0.1, "stop_s": factories.GENEROUS_S}}
@@ -117,6 +117,6 @@ async def congested(folder: Path) -> AsyncIterator[tuple[Daemon, Client]]:
         yield daemon, client
 
 
-def noisy_calls(daemon: Daemon) -> list[Any]:
+def noisy_calls(daemon: Kernel) -> list[Any]:
     life: Any = daemon.fleet.modules["noisy"].workers[0].life
     return list(life._calls.values())

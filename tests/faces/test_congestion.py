@@ -14,9 +14,9 @@ import trio.testing
 from protocol.errors import Success
 from supervisor.faces.conversation import HELD_BYTES
 from supervisor.faces.outbox import HIGH_BYTES
-from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.kernel import Bounds, Kernel
 from supervisor.kernel.operations import op
-from supervisor.runtime import held_bytes
+from supervisor.runtime.held_bytes import HeldBounds
 from tests.faces.conftest import congested, connected, noisy_calls, request
 from tests.factories import actor
 from tests.kernel.conftest import daemon_with
@@ -26,7 +26,7 @@ def cancel(request_id: str) -> dict[str, Any]:
     return {"requestId": request_id, "operation": "cancel"}
 
 
-def served(daemon: Daemon) -> int:
+def served(daemon: Kernel) -> int:
     return daemon.fleet.modules["quiet"].tally.invocations
 
 
@@ -126,11 +126,11 @@ async def test_answers_that_are_not_read_are_not_made_for_ever(
 
 
 async def test_a_client_that_asks_too_much_at_a_time_waits_and_another_one_does_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(held_bytes, "PARTY_BYTES", 8000)
+    bounds = Bounds(held=HeldBounds(party=8000))
     async with (
-        daemon_with(tmp_path, actor(tmp_path)) as daemon,
+        daemon_with(tmp_path, actor(tmp_path), bounds=bounds) as daemon,
         connected(daemon) as greedy,
         connected(daemon) as modest,
     ):
@@ -147,12 +147,14 @@ async def test_a_client_that_asks_too_much_at_a_time_waits_and_another_one_does_
 
 @pytest.mark.fault(30)
 async def test_no_more_large_args_wait_for_a_module_than_one_client_may_have(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(held_bytes, "PARTY_BYTES", 20_000)
+    bounds = Bounds(held=HeldBounds(party=20_000))
     count, size, taken = 9, 9_000, 3  # with the last of these it is too much
     async with (
-        daemon_with(tmp_path, actor(tmp_path, supervision={"concurrency": 1})) as daemon,
+        daemon_with(
+            tmp_path, actor(tmp_path, supervision={"concurrency": 1}), bounds=bounds
+        ) as daemon,
         connected(daemon) as client,
     ):
         args = {"pad": "x" * size}
@@ -177,11 +179,13 @@ async def test_no_more_large_args_wait_for_a_module_than_one_client_may_have(
 
 
 async def test_a_request_that_finds_no_room_is_refused_and_a_small_one_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(held_bytes, "LEAST_FREE_BYTES", 10_000)
-    monkeypatch.setattr(held_bytes, "ALL_BYTES", 60_000)
-    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, AsyncExitStack() as clients:
+    bounds = Bounds(held=HeldBounds(least_free=10_000, all=60_000))
+    async with (
+        daemon_with(tmp_path, actor(tmp_path), bounds=bounds) as daemon,
+        AsyncExitStack() as clients,
+    ):
         hoarders = [await clients.enter_async_context(connected(daemon)) for _ in range(2)]
         for one in hoarders:
             await one.send(request("a", "m", op="hang", args={"pad": "x" * 18_000}))
@@ -199,11 +203,13 @@ async def test_a_request_that_finds_no_room_is_refused_and_a_small_one_is_not(
 
 
 async def test_an_answer_that_finds_no_room_is_told_as_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(held_bytes, "PARTY_BYTES", HIGH_BYTES * 2)
+    bounds = Bounds(held=HeldBounds(party=HIGH_BYTES * 2))
     async with (
-        daemon_with(tmp_path, actor(tmp_path, supervision={"concurrency": 4})) as daemon,
+        daemon_with(
+            tmp_path, actor(tmp_path, supervision={"concurrency": 4}), bounds=bounds
+        ) as daemon,
         connected(daemon, buffer_bytes=4096) as client,
     ):
         module = daemon.fleet.modules["m"]

@@ -1,17 +1,15 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from protocol.errors import Reason
 from supervisor.faces.conversation import Conversation
+from supervisor.kernel.kernel import Bounds
 from supervisor.kernel.parties import Party
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime import held_bytes
-from supervisor.runtime.held_bytes import Account, HeldBytes
+from supervisor.runtime.held_bytes import Account, HeldBounds, HeldBytes
 from supervisor.runtime.turns import Turn
 from tests.faces.conftest import connected, request
 from tests.faces.test_conversation import error
@@ -36,14 +34,8 @@ class Writer:
         self.dropped += 1
 
 
-@pytest.fixture
-def bound(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    return partial(monkeypatch.setattr, held_bytes, "UNFINISHED_BYTES")
-
-
-def test_the_longest_is_dropped_and_no_more_than_it_takes(bound: Callable[[int], None]) -> None:
-    bound(100)
-    ledger = HeldBytes()
+def test_the_longest_is_dropped_and_no_more_than_it_takes() -> None:
+    ledger = HeldBytes(HeldBounds(unfinished=100))
     short, long, longest = Writer(ledger), Writer(ledger), Writer(ledger)
     longest.has_written(50)
     long.has_written(40)
@@ -54,9 +46,8 @@ def test_the_longest_is_dropped_and_no_more_than_it_takes(bound: Callable[[int],
     assert ledger.total == 51
 
 
-def test_what_is_held_is_what_was_said_last(bound: Callable[[int], None]) -> None:
-    bound(100)
-    ledger = HeldBytes()
+def test_what_is_held_is_what_was_said_last() -> None:
+    ledger = HeldBytes(HeldBounds(unfinished=100))
     one = Writer(ledger)
     for size in (10, 90, 20, 0, 100):
         one.has_written(size)
@@ -64,11 +55,9 @@ def test_what_is_held_is_what_was_said_last(bound: Callable[[int], None]) -> Non
     assert one.dropped == 0
 
 
-async def test_clients_that_end_no_line_hold_no_more_than_the_bound(
-    tmp_path: Path, bound: Callable[[int], None]
-) -> None:
-    bound(1 << 20)
-    async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
+async def test_clients_that_end_no_line_hold_no_more_than_the_bound(tmp_path: Path) -> None:
+    bounds = Bounds(held=HeldBounds(unfinished=1 << 20))
+    async with daemon_with(tmp_path, actor(tmp_path), bounds=bounds) as daemon:
         ledger = daemon.facts.ledger
         clients = [Conversation(daemon, Party(ADA)) for _ in range(8)]
         for _ in range(16):
@@ -80,11 +69,9 @@ async def test_clients_that_end_no_line_hold_no_more_than_the_bound(
         assert ledger.total == 0
 
 
-async def test_who_loses_a_line_is_told_and_is_served_after_it(
-    tmp_path: Path, bound: Callable[[int], None]
-) -> None:
-    bound(1000)
-    async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
+async def test_who_loses_a_line_is_told_and_is_served_after_it(tmp_path: Path) -> None:
+    bounds = Bounds(held=HeldBounds(unfinished=1000))
+    async with daemon_with(tmp_path, actor(tmp_path), bounds=bounds) as daemon:
         greedy, modest = (Conversation(daemon, Party(ADA)) for _ in range(2))
         greedy._turn = modest._turn = Turn(lambda: 0.0)  # nobody serves what a turn leaves
         greedy.receive_data(b'{"requestId":"' + b"x" * 900)

@@ -14,7 +14,7 @@ from protocol.descriptor.model import Descriptor
 from protocol.errors import Failure, Success
 from protocol.events import Progress
 from protocol.response import Response
-from supervisor.kernel.daemon import Daemon, running
+from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.parties import Party
 from supervisor.kernel.request_checks import Doubt
 from supervisor.policy.findings import Found, Quarantined
@@ -23,7 +23,7 @@ from supervisor.policy.principals import Principal
 from supervisor.runtime.supervision.call import Congestion
 from tests.principals import ADA
 
-Start = Callable[..., AbstractAsyncContextManager[Daemon]]
+Start = Callable[..., AbstractAsyncContextManager[Kernel]]
 
 
 class Asker:
@@ -67,12 +67,10 @@ async def daemon_with(
     *descriptors: Descriptor,
     quarantined: tuple[Quarantined, ...] = (),
     **options: Any,
-) -> AsyncIterator[Daemon]:
+) -> AsyncIterator[Kernel]:
     """Run a daemon; the block begins when its eager modules are ready."""
     found = Found(descriptors, quarantined)
-    async with running(
-        found, data_dir=folder / "data", environment=os.environ, **options
-    ) as daemon:
+    async with Kernel(found, data_dir=folder / "data", environment=os.environ, **options) as daemon:
 
         def ready() -> bool | None:
             return all(one.state is State.READY for one in daemon.fleet.eager()) or None
@@ -100,7 +98,7 @@ class Asked:
 
 
 async def run_op(
-    daemon: Daemon, op: str, args: dict[str, Any], emit: Emit, principal: Principal = ADA
+    daemon: Kernel, op: str, args: dict[str, Any], emit: Emit, principal: Principal = ADA
 ) -> Any:
     """Run one of the daemon's own ops to its end."""
     operations = daemon.requests.own.operations
@@ -109,7 +107,7 @@ async def run_op(
     return Success(begun if isinstance(begun, dict) else await begun).result
 
 
-async def refused(daemon: Daemon, op: str, args: Any) -> Failure:
+async def refused(daemon: Kernel, op: str, args: Any) -> Failure:
     """Return why one of the daemon's own ops cannot be run with these args."""
     refusal = daemon.requests.own.operations.refusal(op, args)
     if isinstance(refusal, Doubt):
@@ -119,7 +117,7 @@ async def refused(daemon: Daemon, op: str, args: Any) -> Failure:
 
 
 def begin(
-    daemon: Daemon,
+    daemon: Kernel,
     tool: str,
     operation: str,
     content: dict[str, Any] | None = None,
@@ -131,7 +129,7 @@ def begin(
     return asker
 
 
-def ask(daemon: Daemon, tool: str, op: Any = "echo", **content: Any) -> Asker:
+def ask(daemon: Kernel, tool: str, op: Any = "echo", **content: Any) -> Asker:
     asker = Asker()
     content = {"op": op, **content} if op is not None else content
     daemon.requests.invoke(ADA, tool, content, asker)

@@ -12,7 +12,7 @@ from typing import Any
 
 import trio
 
-from supervisor.kernel.daemon import Daemon, running
+from supervisor.kernel.kernel import Kernel
 from supervisor.policy.findings import Reading, usable
 from supervisor.policy.lifecycle import SERVES
 from supervisor.policy.reload_plan import Plan
@@ -65,14 +65,14 @@ class Owner(LentDescriptors):
 
 
 @asynccontextmanager
-async def daemon_over(folder: Path, *names: str) -> AsyncIterator[Daemon]:
+async def daemon_over(folder: Path, *names: str) -> AsyncIterator[Kernel]:
     """Run a daemon over a directory; the block begins when the modules in it serve."""
     directory = folder / "modules"
     directory.mkdir()
     for name in names:
         (directory / f"{name}.json").write_bytes(text(name))
     sources = Sources.of_directories([directory])
-    async with running(
+    async with Kernel(
         usable({}, sources.read_first()),
         data_dir=folder / "data",
         directories=[directory],
@@ -83,7 +83,7 @@ async def daemon_over(folder: Path, *names: str) -> AsyncIterator[Daemon]:
         yield daemon
 
 
-async def serving(daemon: Daemon, *names: str) -> None:
+async def serving(daemon: Kernel, *names: str) -> None:
     """Wait until exactly these modules are there, and serve."""
 
     def all_serve() -> bool | None:
@@ -94,13 +94,13 @@ async def serving(daemon: Daemon, *names: str) -> None:
     await daemon.fleet.wait_until(all_serve)
 
 
-def instances(daemon: Daemon) -> list[str]:
+def instances(daemon: Kernel) -> list[str]:
     """Return the ids of those of the descriptors in effect."""
     lives = [one.life for module in daemon.fleet.all() for one in module.workers]
     return sorted(one.id for life in lives if life is not None for one in life.instances())
 
 
-def cause(daemon: Daemon) -> str:
+def cause(daemon: Kernel) -> str:
     """Return what led to the last reload."""
     assert daemon.reloads.last is not None
     return daemon.reloads.last.cause
@@ -109,7 +109,7 @@ def cause(daemon: Daemon) -> str:
 class Lender:
     """An owner with a task of its own, who stays until he is told to go."""
 
-    def __init__(self, daemon: Daemon, source: LentDescriptors) -> None:
+    def __init__(self, daemon: Kernel, source: LentDescriptors) -> None:
         self.scope = trio.CancelScope()
         self.gone = trio.Event()
         self._daemon = daemon

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from protocol.descriptor.model import McpTransport
 from protocol.host_events import ApprovalUiEvent
-from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.parties import RefusedError
 from tests.kernel.conftest import Asker, ask, daemon_with, run_op
 from tests.kernel.test_grants import nothing
@@ -28,12 +28,12 @@ FORM = {
 MAY = ["user.ask", "roots.list"]
 
 
-def begin(daemon: Daemon, **params: Any) -> Asker:
+def begin(daemon: Kernel, **params: Any) -> Asker:
     calls = [payload("user.ask", message="Who?", **params)]
     return ask(daemon, "a", "calls", args={"calls": calls, "lines": []})
 
 
-async def approve(daemon: Daemon, **args: Any) -> dict[str, Any]:
+async def approve(daemon: Kernel, **args: Any) -> dict[str, Any]:
     id_ = (await question(daemon))["id"]
     found: dict[str, Any] = await run_op(daemon, "approve", {"id": id_, **args}, nothing)
     return found

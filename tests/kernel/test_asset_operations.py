@@ -15,7 +15,7 @@ from protocol.host_events import RegisteredAsset
 from supervisor.kernel.assets import checks as asset_checks
 from supervisor.kernel.assets import reading as asset_reading
 from supervisor.kernel.assets.store import AssetOptions
-from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.parties import RefusedError
 from supervisor.policy.principals import Principal
 from tests.factories import actor, open_files
@@ -29,15 +29,13 @@ BOB = Principal("bob", "test")
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asset_checks, "ASSET_CHECK_S", LONG_S)
-    monkeypatch.setattr(asset_checks, "DIGEST_S", LONG_S)
     monkeypatch.setattr(asset_reading, "READ_CHECK_S", LONG_S)
 
 
 class World:
     """A daemon with one asset: the file `real`, under the name `file`."""
 
-    def __init__(self, folder: Path, daemon: Daemon, recorder: Remembering, named: str) -> None:
+    def __init__(self, folder: Path, daemon: Kernel, recorder: Remembering, named: str) -> None:
         self.real = folder / "real"
         self.link = folder / "file"
         self.daemon = daemon

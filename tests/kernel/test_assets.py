@@ -7,28 +7,30 @@ import json
 import os
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+from msgspec.structs import replace
 
 from protocol.errors import Failure, Reason
 from protocol.events import Asset, Log
 from protocol.host_events import RegisteredAsset
 from protocol.response import Response
-from supervisor.kernel import durability
 from supervisor.kernel.assets import checks as asset_checks
 from supervisor.kernel.assets import intake as asset_intake
 from supervisor.kernel.assets import registry as assets
 from supervisor.kernel.assets.checks import Looked
 from supervisor.kernel.assets.record import is_supported
 from supervisor.kernel.assets.store import AssetOptions
-from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.invocation import Invocation
+from supervisor.kernel.kernel import Kernel, Times
 from supervisor.policy.verdict import Stopped
 from tests.factories import actor
-from tests.kernel.conftest import Asker, daemon_with, run_op
+from tests.kernel.conftest import Asker, run_op
+from tests.kernel.conftest import daemon_with as daemon_with_times
 from tests.kernel.remembering import FULL, Remembering
 from tests.principals import ADA
 
@@ -36,12 +38,10 @@ GONE = Stopped(Reason.CLIENT, "the client cancelled the request")
 LONG_S = 10_000.0
 
 
-@pytest.fixture(autouse=True)
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have no bound pass because the machine is slow."""
-    monkeypatch.setattr(asset_checks, "ASSET_CHECK_S", LONG_S)
-    monkeypatch.setattr(asset_checks, "DIGEST_S", LONG_S)
-    monkeypatch.setattr(durability, "FLUSH_S", LONG_S)
+PATIENT = Times(asset_check_s=LONG_S, digest_s=LONG_S, flush_s=LONG_S)
+"""No bound passes because the machine is slow."""
+
+daemon_with = partial(daemon_with_times, times=PATIENT)
 
 
 def asset(path: Any, asset_id: str = "a", **more: Any) -> dict[str, Any]:
@@ -56,12 +56,12 @@ def log(message: str) -> dict[str, Any]:
 DONE = {"type": "done", "ok": True}
 
 
-def say(daemon: Daemon, *events: dict[str, Any], session: str | None = None) -> Asker:
+def say(daemon: Kernel, *events: dict[str, Any], session: str | None = None) -> Asker:
     return begin(daemon, *events, session=session)[0]
 
 
 def begin(
-    daemon: Daemon, *events: dict[str, Any], session: str | None = None
+    daemon: Kernel, *events: dict[str, Any], session: str | None = None
 ) -> tuple[Asker, Invocation]:
     lines = [json.dumps({"version": "0", **event}) for event in events]
     asker = Asker()
@@ -216,11 +216,11 @@ async def _until(condition: Any) -> None:
 
 
 async def test_a_file_that_is_never_looked_at_is_refused_in_words(
-    tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, gate: Gate
 ) -> None:
     (tmp_path / "slow").write_text("x")
-    async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
-        monkeypatch.setattr(asset_checks, "ASSET_CHECK_S", 0.1)
+    times = replace(PATIENT, asset_check_s=0.1)
+    async with daemon_with(tmp_path, actor(tmp_path), times=times) as daemon:
         response = await say(daemon, asset("slow"), DONE).response()
         assert response.ok
         (notice,) = response.notices
@@ -403,14 +403,13 @@ async def test_a_response_with_assets_waits_until_they_are_kept(tmp_path: Path) 
 
 @pytest.mark.parametrize("late", [True, False])
 async def test_assets_that_cannot_be_kept_make_the_response_a_failure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: bool
+    tmp_path: Path, late: bool
 ) -> None:
     (tmp_path / "f").write_text("x")
     recorder = Remembering()
     recorder.slow, recorder.failure = late, FULL
-    if late:
-        monkeypatch.setattr(durability, "FLUSH_S", 0.05)
-    async with daemon_with(tmp_path, actor(tmp_path), recorder=recorder) as daemon:
+    times = replace(PATIENT, flush_s=0.05) if late else PATIENT
+    async with daemon_with(tmp_path, actor(tmp_path), recorder=recorder, times=times) as daemon:
         document = await say(daemon, asset("f"), DONE).document()
         error = document["error"]
         assert (error["code"], error["details"]["reason"]) == ("internal", "storage")

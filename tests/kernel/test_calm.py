@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.kernel.daemon import CALM_TASKS
+from supervisor.kernel.kernel import CALM_TASKS
 from tests import factories
 from tests.budget.conftest import CALM
 from tests.budget.fake_process import without_processes

@@ -25,9 +25,9 @@ from protocol.transcript import EntrySource
 from supervisor.kernel import descriptions
 from supervisor.kernel.assets import intake as asset_intake
 from supervisor.kernel.assets.store import AssetOptions
-from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.host_calls import docket
 from supervisor.kernel.host_calls.of_modules import CallsOfModules
+from supervisor.kernel.kernel import Kernel
 from supervisor.policy.lifecycle import State
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.supervision import description as description_module
@@ -51,7 +51,7 @@ async def emit(event: Any) -> None:
     pass
 
 
-async def status(daemon: Daemon) -> dict[str, Any]:
+async def status(daemon: Kernel) -> dict[str, Any]:
     found: dict[str, Any] = await run_op(daemon, "status", {"module": "dice"}, emit)
     return found
 
@@ -59,7 +59,7 @@ async def status(daemon: Daemon) -> dict[str, Any]:
 class Wire:
     """What the host writes to the module, as messages."""
 
-    def __init__(self, daemon: Daemon) -> None:
+    def __init__(self, daemon: Kernel) -> None:
         self.messages: list[dict[str, Any]] = []
         self._said = trio.lowlevel.ParkingLot()
         self._recording = Recording(self._wake)
@@ -81,7 +81,7 @@ class Wire:
         return {one["result_of"]: one["said"] for one in self.messages if "result_of" in one}
 
 
-async def calling(daemon: Daemon, method: str, count: int = 1, **params: Any) -> dict[str, Any]:
+async def calling(daemon: Kernel, method: str, count: int = 1, **params: Any) -> dict[str, Any]:
     """Have the module call the host on its own account; return what came of it."""
     wire = Wire(daemon)
     args = {"calls": count, "method": method, "params": params}
@@ -204,12 +204,12 @@ async def test_a_hook_is_not_told_of_what_it_causes_on_its_own_account(tmp_path:
 # Descriptions that change.
 
 
-async def change(daemon: Daemon, times: int, **facts: Any) -> None:
+async def change(daemon: Kernel, times: int, **facts: Any) -> None:
     args = {"times": times, "facts": facts}
     assert (await ask(daemon, "dice", "change", args=args).document())["ok"]
 
 
-async def reason(daemon: Daemon, op: str) -> str | None:
+async def reason(daemon: Kernel, op: str) -> str | None:
     document = await ask(daemon, "dice", op).document()
     return None if document["ok"] else document["error"]["details"]["reason"]
 
@@ -289,7 +289,7 @@ async def test_a_change_that_contradicts_the_descriptor_is_a_misfit_and_no_end(
         assert entry["data"]["misfits"] == [words]
 
 
-async def both_ready(daemon: Daemon, module: Module) -> None:
+async def both_ready(daemon: Kernel, module: Module) -> None:
     def ready() -> bool | None:
         return all(one.state is State.READY for one in module.workers) or None
 
@@ -427,7 +427,7 @@ def test_what_is_remembered_in_all_is_bounded(monkeypatch: pytest.MonkeyPatch) -
 # Bytes to assets.
 
 
-def carry(daemon: Daemon, data: bytes, **args: Any) -> Asker:
+def carry(daemon: Kernel, data: bytes, **args: Any) -> Asker:
     encoded = base64.b64encode(data).decode()
     return ask(daemon, "dice", "carry", args={"data": encoded, **args})
 

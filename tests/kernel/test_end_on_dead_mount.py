@@ -13,7 +13,7 @@ import trio
 from protocol.errors import Failure, Reason
 from supervisor.kernel.assets.checks import AssetChecks, Looked
 from supervisor.kernel.assets.store import AssetOptions, AssetStore
-from supervisor.kernel.daemon import running
+from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.recorder import Kept
 from supervisor.kernel.store.settings import JournalOptions
 from supervisor.policy.findings import Found
@@ -45,7 +45,7 @@ async def test_whoever_waits_for_it_at_the_end_has_what_the_others_have_left(
     monkeypatch.setattr(blocking, "END_S", 0.0)
     asked, data = Asked(), tmp_path / "data"
     with contextlib.ExitStack() as mounted:
-        async with running(
+        async with Kernel(
             Found(),
             data_dir=data,
             containment="process_group",
@@ -65,7 +65,7 @@ async def test_only_what_did_not_answer_has_had_its_time_before_the_clients_part
 ) -> None:
     """Else what only the memory has, such as histories, had 0.5 s after clients that read late."""
     asked, waiting = Asked(), list[Kept]()
-    async with running(
+    async with Kernel(
         Found(),
         data_dir=tmp_path / "data",
         containment="process_group",

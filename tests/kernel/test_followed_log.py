@@ -12,10 +12,9 @@ import trio.testing
 
 from supervisor.kernel import followed_log
 from supervisor.kernel.followed_log import FollowedLogs, Follower
-from supervisor.runtime import held_bytes
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.files.module_log import ModuleLog
-from supervisor.runtime.held_bytes import HeldBytes
+from supervisor.runtime.held_bytes import HeldBounds, HeldBytes
 
 
 @pytest.fixture
@@ -60,10 +59,8 @@ async def test_who_is_slow_is_told_how_much_was_left_out_and_nothing_grows(
         monkeypatch.setattr(followed_log, "FOLLOWED_LINES", 3)
     elif bound == "bytes":
         monkeypatch.setattr(followed_log, "FOLLOWED_BYTES", 3 * cost)
-    else:
-        monkeypatch.setattr(held_bytes, "LEAST_FREE_BYTES", 3 * cost)
-        monkeypatch.setattr(held_bytes, "ALL_BYTES", 0)
-    ledger = HeldBytes()
+    held = HeldBounds(all=0, least_free=3 * cost) if bound == "ledger" else HeldBounds()
+    ledger = HeldBytes(held)
     logs = FollowedLogs(ledger)
     with ExitStack() as followers:
         slow = [followers.enter_context(logs.following(log)) for _ in range(100)]

@@ -11,10 +11,10 @@ import pytest
 import trio
 
 from protocol.descriptor.model import Descriptor
-from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.grants.grants import Answer, GrantQuestion
 from supervisor.kernel.grants.operator_policy import OperatorPolicy, read_policy
 from supervisor.kernel.grants.remembered import program_digest
+from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.store.settings import JournalOptions
 from supervisor.policy.policy_file import PolicyError
 from supervisor.runtime.files.file_digest import FileDigests
@@ -53,7 +53,7 @@ async def nothing(event: object) -> None:
     """Take what an op emits."""
 
 
-async def logged(daemon: Daemon) -> dict[str, Any]:
+async def logged(daemon: Kernel) -> dict[str, Any]:
     [result] = await results(daemon, payload("log", message="x"))
     return result
 

@@ -10,8 +10,8 @@ import trio
 import trio.testing
 
 from protocol.descriptor.model import Descriptor
-from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.grants.operator_policy import OperatorPolicy
+from supervisor.kernel.kernel import Kernel
 from tests.factories import GENEROUS_S, PYTHON, descriptor
 from tests.kernel.conftest import Asker, ask, daemon_with
 from tests.kernel.test_lineage import Noting
@@ -37,7 +37,7 @@ def payload(method: str, call_id: str = "c1", **params: Any) -> dict[str, Any]:
     return {"call_id": call_id, "capability": method, "method": method, "params": params}
 
 
-async def results(daemon: Daemon, *calls: dict[str, Any], **content: Any) -> list[dict[str, Any]]:
+async def results(daemon: Kernel, *calls: dict[str, Any], **content: Any) -> list[dict[str, Any]]:
     """Have the module `a` make calls, and return the payloads of their results."""
     args = {"calls": list(calls), "lines": content.pop("lines", [])}
     document = await ask(daemon, "a", "calls", args=args, **content).document()
@@ -132,7 +132,7 @@ async def test_a_bad_call_is_told_what_is_wrong(
         assert words in error(result, code, original)["message"]
 
 
-async def relay(daemon: Daemon, first: str, *path: str, **args: Any) -> dict[str, Any]:
+async def relay(daemon: Kernel, first: str, *path: str, **args: Any) -> dict[str, Any]:
     content = {"path": list(path), **args}
     return await ask(daemon, first, "relay", args=content).document()
 

@@ -524,8 +524,7 @@ async def test_a_disk_that_does_not_answer_holds_an_answer_for_a_bounded_time(
     monkeypatch.setattr(database_module, "BUSY_S", 60.0)
     async with journal(tmp_path) as kept:
         assert await flushed(kept) is None
-        # Only now: on a busy machine a disk that answers takes longer than that, too.
-        monkeypatch.setattr(journal_module, "FLUSH_S", 0.05)
+    async with remembering(tmp_path, JournalOptions(), flush_s=0.05) as kept:
         with contextlib.closing(sqlite3.connect(kept.path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")  # as good as a disk that hangs
             note(kept)

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from protocol.errors import Reason
-from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.invocation import Invocation
+from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.recorder import Forgetful
 from supervisor.policy.verdict import Stopped
 from tests.factories import actor
@@ -34,7 +34,7 @@ class Noting(Forgetful):
 
 
 def begin(
-    daemon: Daemon, op: str, parent: Invocation | None = None, **content: Any
+    daemon: Kernel, op: str, parent: Invocation | None = None, **content: Any
 ) -> tuple[Invocation, Asker]:
     asker = Asker()
     invocation = daemon.requests.invoke(ADA, "m", {"op": op, **content}, asker, parent=parent)

@@ -13,7 +13,7 @@ from protocol.descriptor.model import Lifecycle, McpTransport
 from protocol.events import UiEvent
 from protocol.host_events import RegisteredAsset
 from protocol.trace_context import EXAMPLE, is_traceparent
-from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.kernel import Kernel
 from tests.factories import PYTHON, descriptor
 from tests.kernel.conftest import ask, daemon_with, run_op
 from tests.kernel.test_grants import nothing
@@ -46,7 +46,7 @@ def content_of(image: RegisteredAsset) -> bytes:
     return Path(image.path).read_bytes()
 
 
-async def status(daemon: Daemon) -> Any:
+async def status(daemon: Kernel) -> Any:
     return await run_op(daemon, "status", {"module": "server"}, nothing)
 
 

@@ -15,8 +15,8 @@ from prometheus_client.openmetrics.parser import (
 from prometheus_client.parser import text_string_to_metric_families as parse_prometheus
 
 from supervisor.kernel import exposition
-from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.exposition import Exposition
+from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.metrics import EDGES_US, METRICS, Form
 from supervisor.policy.lifecycle import State
 from supervisor.policy.principals import ALL_SCOPES, Principal
@@ -34,7 +34,7 @@ Figures = dict[str, dict[frozenset[tuple[str, str]], float]]
 
 
 async def scraped(
-    daemon: Daemon, form: Form = Form.PROMETHEUS, principal: Principal = ADA
+    daemon: Kernel, form: Form = Form.PROMETHEUS, principal: Principal = ADA
 ) -> Figures:
     """Return what a parser reads, by the names of samples and their labels."""
     told = await own(daemon, principal, "metrics", format=str(form))

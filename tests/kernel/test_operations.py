@@ -11,16 +11,15 @@ import trio
 
 from protocol.errors import Failure, Pieces, Success
 from protocol.events import Log, Progress
-from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.kernel import Bounds, Kernel
 from supervisor.kernel.operations import INPUTS, modules
 from supervisor.kernel.operations.modules import WAITED
 from supervisor.kernel.parties import Party, RefusedError
 from supervisor.policy.findings import Quarantined
 from supervisor.policy.lifecycle import State
-from supervisor.runtime import held_bytes
 from supervisor.runtime.containment.ladder import RUNGS
 from supervisor.runtime.files.log_files import LogFiles
-from supervisor.runtime.held_bytes import Account
+from supervisor.runtime.held_bytes import Account, HeldBounds
 from supervisor.runtime.supervision.call import Congestion
 from tests.bounds import WAIT_S
 from tests.factories import actor, descriptor
@@ -50,12 +49,12 @@ class Events:
         self.some.set()
 
 
-async def run(daemon: Daemon, op: str, emit: Events | None = None, **args: Any) -> Any:
+async def run(daemon: Kernel, op: str, emit: Events | None = None, **args: Any) -> Any:
     args = {name.removesuffix("_"): value for name, value in args.items()}
     return await run_op(daemon, op, args, emit or Events())
 
 
-async def refused(daemon: Daemon, op: str, **args: Any) -> tuple[str, str, str]:
+async def refused(daemon: Kernel, op: str, **args: Any) -> tuple[str, str, str]:
     with pytest.raises(RefusedError) as caught:
         await run(daemon, op, **args)
     failure = caught.value.failure
@@ -294,12 +293,13 @@ async def test_a_log_that_cannot_be_read_is_not_waited_for_for_ever(
 
 @pytest.mark.fault(30)
 async def test_what_was_read_of_a_log_and_is_not_sent_is_held_for_who_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(held_bytes, "FREE_BYTES", 1000)
-    monkeypatch.setattr(held_bytes, "LEAST_FREE_BYTES", 1000)
-    monkeypatch.setattr(held_bytes, "ALL_BYTES", 8000)
-    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, trio.open_nursery() as nursery:
+    bounds = Bounds(held=HeldBounds(free=1000, least_free=1000, all=8000))
+    async with (
+        daemon_with(tmp_path, actor(tmp_path), bounds=bounds) as daemon,
+        trio.open_nursery() as nursery,
+    ):
         log = daemon.fleet.modules["m"].log
         log.stderr_lines("m#1", ["x" * 100] * 10)
         ledger = daemon.facts.ledger

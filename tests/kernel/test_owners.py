@@ -14,7 +14,7 @@ import trio
 
 from protocol.events import Log
 from supervisor.kernel.begin_order import BeginOrder
-from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.operations.scopes import SCOPES
 from supervisor.kernel.parties import Party
 from supervisor.kernel.store.settings import JournalOptions
@@ -36,14 +36,14 @@ BOSS = Principal("boss", "http", ALL_SCOPES, ("x*",))
 """An admin, but not of `kv`."""
 
 
-async def own(daemon: Daemon, who: Principal, op: str, /, **args: Any) -> Any:
+async def own(daemon: Kernel, who: Principal, op: str, /, **args: Any) -> Any:
     """Return the result of an op, or the words of its refusal."""
     content = {"op": op, "args": args}
     document = await begin(daemon, "supervisor", "invoke", content, who).document()
     return document["result"] if document["ok"] else document["error"]["message"]
 
 
-async def told(daemon: Daemon, who: Principal, op: str, **args: Any) -> list[dict[str, Any]]:
+async def told(daemon: Kernel, who: Principal, op: str, **args: Any) -> list[dict[str, Any]]:
     """Return the fields of all that an op sends, of what happened so far."""
     journal: Any = daemon.facts.journal
     assert await flushed(journal) is None
@@ -53,7 +53,7 @@ async def told(daemon: Daemon, who: Principal, op: str, **args: Any) -> list[dic
 
 
 @asynccontextmanager
-async def world(folder: Path, **options: Any) -> AsyncIterator[Daemon]:
+async def world(folder: Path, **options: Any) -> AsyncIterator[Kernel]:
     parties = [actor(folder, name=name) for name in ("kv", "x1")]
     async with daemon_with(folder, *parties, **options) as daemon:
         yield daemon
@@ -153,7 +153,7 @@ async def test_an_owner_is_remembered_and_who_has_none_is_an_admins(tmp_path: Pa
 
 
 async def asset_of(
-    daemon: Daemon, folder: Path, who: Principal, session_id: str | None = None
+    daemon: Kernel, folder: Path, who: Principal, session_id: str | None = None
 ) -> str:
     """Have `kv` hand over an asset for somebody; returns the daemon's id of it."""
     (folder / "file").write_text("x")

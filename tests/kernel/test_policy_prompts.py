@@ -9,19 +9,19 @@ import pytest
 import trio
 
 from protocol.host_events import ApprovalUiEvent
-from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.host_calls.docket import Docket
+from supervisor.kernel.kernel import Kernel
 from tests.kernel.conftest import Asker, ask, daemon_with, run_op
 from tests.kernel.test_grants import PROMPT, nothing
 from tests.kernel.test_host_calls import allowing, caller, error, payload
 from tests.principals import ADA
 
 
-def begin(daemon: Daemon) -> Asker:
+def begin(daemon: Kernel) -> Asker:
     return ask(daemon, "a", "calls", args={"calls": [payload("log", message="x")], "lines": []})
 
 
-async def question(daemon: Daemon) -> dict[str, Any]:
+async def question(daemon: Kernel) -> dict[str, Any]:
     while not (found := daemon.approvals.waiting(ADA)):
         await trio.lowlevel.checkpoint()
     [one] = found

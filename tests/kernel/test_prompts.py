@@ -13,7 +13,7 @@ from protocol.errors import Reason
 from protocol.events import Progress, UiEvent
 from protocol.host_events import HostUiEvent, SeenUiEvent
 from supervisor.kernel import prompts
-from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.parties import Party
 from supervisor.kernel.ui_events import Subscription
 from supervisor.policy.principals import Principal, Scope
@@ -32,7 +32,7 @@ def agent(folder: Path, name: str = "a", kind: str = "agent", **fields: Any) -> 
     return descriptor(folder, command, name=name, kind=kind, **fields)
 
 
-async def op(daemon: Daemon, name: str, principal: Principal = ADA, **args: Any) -> Any:
+async def op(daemon: Kernel, name: str, principal: Principal = ADA, **args: Any) -> Any:
     asker = begin(daemon, "supervisor", "invoke", {"op": name, "args": args}, principal)
     document = await asker.document()
     return document.get("result") or document["error"]
@@ -41,7 +41,7 @@ async def op(daemon: Daemon, name: str, principal: Principal = ADA, **args: Any)
 class Prompted(Asker):
     """Who asked a session, and the handle of that."""
 
-    def __init__(self, daemon: Daemon, content: str, **args: Any) -> None:
+    def __init__(self, daemon: Kernel, content: str, **args: Any) -> None:
         super().__init__()
         given = {"session_id": "s", "content": content, **args}
         asked = {"op": "session.prompt", "args": given}

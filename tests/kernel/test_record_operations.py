@@ -12,7 +12,7 @@ import trio
 
 from protocol.events import Log, Progress
 from protocol.transcript import Happened, Transcript, read_transcript
-from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.parties import RefusedError
 from supervisor.policy.reload_plan import Plan
 from supervisor.transcripts import recording
@@ -49,7 +49,7 @@ class Client:
         return read_transcript([msgspec.json.encode(one) + b"\n" for one in self.records], "t")
 
 
-async def record(daemon: Daemon, client: Client, results: list[Any], **args: Any) -> None:
+async def record(daemon: Kernel, client: Client, results: list[Any], **args: Any) -> None:
     args = {"module": "m", **args}
     results.append(await run_op(daemon, "record", args, client))
 

@@ -11,7 +11,7 @@ import pytest
 import trio.testing
 
 from protocol.errors import Reason
-from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.operations import INPUTS
 from supervisor.kernel.operations.scopes import ALL_MODULES, SCOPES, WHOLE_MODULE
 from supervisor.kernel.parties import Party
@@ -89,7 +89,7 @@ COMBINATIONS = [
 GONE = Stopped(Reason.CLIENT, "the client cancelled the request")
 
 
-async def reason(daemon: Daemon, who: Principal, tool: str, what: str, **content: Any) -> str:
+async def reason(daemon: Kernel, who: Principal, tool: str, what: str, **content: Any) -> str:
     """Return why a request is refused, or what else became of it."""
     asker = Asker()
     handle = daemon.requests.begin(Party(who), tool, what, content, asker)

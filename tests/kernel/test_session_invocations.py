@@ -14,8 +14,7 @@ import trio
 from protocol.errors import Failure
 from protocol.events import Progress, StatePatch, StatePatched
 from supervisor.faces.module_wire import event_line
-from supervisor.kernel import durability
-from supervisor.kernel.daemon import Daemon, running
+from supervisor.kernel.kernel import Kernel, Times
 from supervisor.kernel.operations.sessions import MAX_PAGE
 from supervisor.kernel.parties import RefusedError
 from supervisor.kernel.sessions.session import Session
@@ -40,19 +39,24 @@ def saying(*events: dict[str, Any]) -> str:
 
 @asynccontextmanager
 async def daemon_that_remembers(
-    recorder: Remembering, *descriptors: Any, folder: Path, with_sessions: bool = True
-) -> AsyncIterator[Daemon]:
-    async with running(
+    recorder: Remembering,
+    *descriptors: Any,
+    folder: Path,
+    with_sessions: bool = True,
+    times: Times | None = None,
+) -> AsyncIterator[Kernel]:
+    async with Kernel(
         Found(descriptors),
         data_dir=folder / "data",
         recorder=recorder,
         restored=recorder,
         with_sessions=with_sessions,
+        times=times,
     ) as daemon:
         yield daemon
 
 
-def session(daemon: Daemon, session_id: str = "s") -> Session:
+def session(daemon: Kernel, session_id: str = "s") -> Session:
     found = daemon.sessions.find(session_id, ADA)
     assert isinstance(found, Session)
     return found
@@ -249,11 +253,12 @@ async def test_an_answer_whose_change_cannot_be_stored_says_so(tmp_path: Path) -
 
 
 async def test_a_disk_that_does_not_answer_holds_an_answer_for_a_bounded_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(durability, "FLUSH_S", 0.01)
     recorder = Remembering()
-    async with daemon_that_remembers(recorder, actor(tmp_path), folder=tmp_path) as daemon:
+    async with daemon_that_remembers(
+        recorder, actor(tmp_path), folder=tmp_path, times=Times(flush_s=0.01)
+    ) as daemon:
         daemon.sessions.new(ADA, "s")
         recorder.slow = True
         document = await ask(daemon, "m", session_id="s").document()
@@ -294,11 +299,12 @@ async def test_a_daemon_that_ends_tells_those_in_flight_and_keeps_the_history(
 
 
 async def test_a_daemon_that_ends_waits_for_the_disk_and_not_for_ever(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(durability, "FLUSH_S", 0.01)
     recorder = Remembering()
-    async with daemon_that_remembers(recorder, actor(tmp_path), folder=tmp_path) as daemon:
+    async with daemon_that_remembers(
+        recorder, actor(tmp_path), folder=tmp_path, times=Times(flush_s=0.01)
+    ) as daemon:
         daemon.sessions.new(ADA, "s")
         recorder.slow = True
         asker = ask(daemon, "m", "hang", session_id="s")
@@ -324,11 +330,11 @@ async def _nothing(event: Progress | None) -> None:
     raise AssertionError(event)
 
 
-async def _run(daemon: Daemon, op: str, **args: Any) -> Any:
+async def _run(daemon: Kernel, op: str, **args: Any) -> Any:
     return await run_op(daemon, op, args, _nothing)
 
 
-async def _refused(daemon: Daemon, op: str, **args: Any) -> Failure:
+async def _refused(daemon: Kernel, op: str, **args: Any) -> Failure:
     with pytest.raises(RefusedError) as caught:
         await _run(daemon, op, **args)
     return caught.value.failure

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trio.testing
 
-from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.store.settings import JournalOptions
 from supervisor.kernel.tokens import ENDED_A_TURN, TOKENS, Tokens
 from supervisor.policy.principals import ALL_SCOPES, EVERYTHING, GLOBS, Principal, Scope
@@ -27,12 +27,12 @@ def nothing() -> None:
     """Be told that a token is over."""
 
 
-def comes_in(daemon: Daemon, said: str) -> Principal | None:
+def comes_in(daemon: Kernel, said: str) -> Principal | None:
     login = daemon.tokens.login(said, "http", nothing)
     return None if login is None else login.principal
 
 
-async def made(daemon: Daemon, who: Principal = ADA, **args: Any) -> dict[str, Any]:
+async def made(daemon: Kernel, who: Principal = ADA, **args: Any) -> dict[str, Any]:
     found = await own(daemon, who, "token.new", **{"name": "ada", **args})
     assert isinstance(found, dict), found
     return found

@@ -14,10 +14,9 @@ from protocol.events import Log, Progress, UiEvent
 from protocol.host_events import PlaceholderUiEvent, SeenUiEvent
 from supervisor.kernel import ui_events
 from supervisor.kernel.parties import Origin, RefusedError
-from supervisor.kernel.ui_events import Subscription, UiEvents
+from supervisor.kernel.ui_events import Subscription, UiBounds, UiEvents
 from supervisor.policy.principals import Principal, Scope
-from supervisor.runtime import held_bytes
-from supervisor.runtime.held_bytes import HeldBytes
+from supervisor.runtime.held_bytes import HeldBounds, HeldBytes
 from tests.factories import actor
 from tests.kernel.conftest import Asker, daemon_with, run_op
 from tests.principals import ADA
@@ -168,20 +167,17 @@ async def test_a_wrong_payload_reaches_subscribers_with_its_placeholder() -> Non
 
 @pytest.mark.fault(30)
 @pytest.mark.parametrize("bound", ["events", "bytes", "ledger"])
-async def test_a_slow_subscriber_loses_the_oldest_and_is_told(
-    monkeypatch: pytest.MonkeyPatch, bound: str
-) -> None:
+async def test_a_slow_subscriber_loses_the_oldest_and_is_told(bound: str) -> None:
     cost = await kept_bytes_of([ui("e0")], subscribers=2)
-    monkeypatch.setattr(ui_events, "BEHIND_BYTES", 0)
+    held, ui_bounds = HeldBounds(), UiBounds(behind_bytes=0)
     if bound == "events":
-        monkeypatch.setattr(ui_events, "KEPT_EVENTS", 3)
+        ui_bounds = UiBounds(behind_bytes=0, events=3)
     elif bound == "bytes":
-        monkeypatch.setattr(ui_events, "KEPT_BYTES", 3 * cost)
+        ui_bounds = UiBounds(behind_bytes=0, bytes=3 * cost)
     else:
-        monkeypatch.setattr(held_bytes, "LEAST_FREE_BYTES", 3 * cost)
-        monkeypatch.setattr(held_bytes, "ALL_BYTES", 0)
-    ledger = HeldBytes()
-    events = UiEvents(ledger)
+        held = HeldBounds(all=0, least_free=3 * cost)
+    ledger = HeldBytes(held)
+    events = UiEvents(ledger, ui_bounds)
     everything, some = Subscription(ADA), Subscription(ADA, ["e0", "e8"])
     events.subscribe(everything)
     events.subscribe(some)
@@ -225,14 +221,14 @@ async def test_who_wants_an_event_is_counted_once_for_all_that_the_same_want() -
 @pytest.mark.fault(30)
 @pytest.mark.parametrize("bound", ["events", "bytes"])
 async def test_a_flood_takes_nothing_from_a_slow_subscriber_that_does_not_want_it(
-    monkeypatch: pytest.MonkeyPatch, bound: str
+    bound: str,
 ) -> None:
     if bound == "events":
-        monkeypatch.setattr(ui_events, "KEPT_EVENTS", 3)
+        bounds = UiBounds(events=3)
     else:
-        monkeypatch.setattr(ui_events, "KEPT_BYTES", 3 * ui_events.EVENT_COST_BYTES)
+        bounds = UiBounds(bytes=3 * ui_events.EVENT_COST_BYTES)
     ledger = HeldBytes()
-    events = UiEvents(ledger)
+    events = UiEvents(ledger, bounds)
     slow, flooded = Subscription(ADA, module="m"), Subscription(ADA, module="flood")
     leave = events.subscribe(slow)
     leave_too = events.subscribe(flooded)
@@ -248,13 +244,9 @@ async def test_a_flood_takes_nothing_from_a_slow_subscriber_that_does_not_want_i
     assert ledger.total == 0
 
 
-async def test_what_is_lost_to_a_subscriber_is_told_where_it_is_missing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_what_is_lost_to_a_subscriber_is_told_where_it_is_missing() -> None:
     one, two = [await kept_bytes_of([ui("e0")] * n, subscribers=1) for n in (1, 2)]
-    monkeypatch.setattr(ui_events, "KEPT_EVENTS", 1)
-    monkeypatch.setattr(ui_events, "BEHIND_BYTES", 6 * (two - one))
-    events = UiEvents(HeldBytes())
+    events = UiEvents(HeldBytes(), UiBounds(events=1, behind_bytes=6 * (two - one)))
     first, late = Subscription(ADA, ["e*"]), Subscription(ADA, ["f*"])
     events.subscribe(first)
     events.subscribe(late)
@@ -367,10 +359,8 @@ async def test_who_wants_little_of_much_lets_others_go_on_before_it_has_looked_a
     assert await next_name(events, little) == "wanted"
 
 
-async def test_one_event_beyond_the_bound_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ui_events, "KEPT_BYTES", 10)
-    monkeypatch.setattr(ui_events, "BEHIND_BYTES", 0)
-    events = UiEvents(HeldBytes())
+async def test_one_event_beyond_the_bound_is_kept() -> None:
+    events = UiEvents(HeldBytes(), UiBounds(bytes=10, behind_bytes=0))
     subscription = Subscription(ADA)
     events.subscribe(subscription)
     events.pass_on(ui("first"), HERE)
@@ -419,12 +409,8 @@ async def test_the_op_streams_the_events_of_all_invocations(tmp_path: Path) -> N
     assert ui_of_daemon.status() == {"subscribers": 0, "placeholders": 0}
 
 
-async def test_there_are_so_many_subscriptions_of_one_connection_and_in_all(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(ui_events, "SUBSCRIPTIONS", 3)
-    monkeypatch.setattr(ui_events, "OF_ONE_PARTY", 2)
-    events = UiEvents(HeldBytes())
+async def test_there_are_so_many_subscriptions_of_one_connection_and_in_all() -> None:
+    events = UiEvents(HeldBytes(), UiBounds(subscriptions=3, of_one_party=2))
     ends = [events.subscribe(Subscription(ADA, party="client 1")) for _ in range(2)]
     with pytest.raises(RefusedError, match="2 subscriptions of this connection"):
         events.subscribe(Subscription(ADA, party="client 1"))

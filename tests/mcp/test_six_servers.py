@@ -17,7 +17,7 @@ import trio
 from protocol.descriptor.loading import parse_descriptor
 from protocol.descriptor.model import Descriptor
 from protocol.events import UiEvent
-from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.kernel import Kernel
 from tests.bounds import until
 from tests.factories import children
 from tests.kernel.conftest import ask, daemon_with, run_op
@@ -41,14 +41,14 @@ def server(folder: Path, name: str, **supervision: Any) -> Descriptor:
 
 
 @asynccontextmanager
-async def served(folder: Path, *descriptors: Descriptor) -> AsyncIterator[Daemon]:
+async def served(folder: Path, *descriptors: Descriptor) -> AsyncIterator[Kernel]:
     with trio.fail_after(BOUND_S):
         async with daemon_with(folder, *descriptors, operator=allowing(folder)) as daemon:
             yield daemon
     assert children() == []
 
 
-async def result(daemon: Daemon, name: str, op: str, **args: Any) -> Any:
+async def result(daemon: Kernel, name: str, op: str, **args: Any) -> Any:
     document = await ask(daemon, name, op, args=args).document()
     assert document["ok"], document
     return document["result"]

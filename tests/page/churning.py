@@ -15,7 +15,7 @@ import structlog
 import trio
 import trio.testing
 
-from supervisor.kernel.daemon import Daemon, running
+from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.store.settings import JournalOptions
 from supervisor.policy.findings import Found
 from tests.faces.http.client import LOOPBACK, served
@@ -49,7 +49,7 @@ async def change(lives: list[FakeLife]) -> None:
                 await trio.sleep_until(begun + EVERY_S * at / len(lives))
 
 
-async def address(daemon: Daemon, port: int) -> None:
+async def address(daemon: Kernel, port: int) -> None:
     code = (await run_op(daemon, "page.login", {}, nothing))["code"]
     line = json.dumps({"address": f"http://127.0.0.1:{port}", "code": code})
     sys.stdout.write(f"{line}\n")
@@ -62,7 +62,7 @@ async def main(folder: Path) -> None:
     modules = tuple(staged(folder, name=f"m{number:03}") for number in range(MODULES))
     with stage.known():
         options: dict[str, Any] = {"data_dir": folder / "data", "memory": JournalOptions()}
-        async with running(Found(modules), environment={}, **options) as daemon:
+        async with Kernel(Found(modules), environment={}, **options) as daemon:
             await get_ready(stage)
             async with served(daemon, folder, LOOPBACK) as site:
                 port = site.doors[-1].listener.getsockname()[1]

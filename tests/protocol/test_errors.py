@@ -17,7 +17,7 @@ REASONS = {
     Code.BAD_REQUEST: (
         "unknown_module missing_op invalid_args malformed_request reentrant_call unknown_session"
         " session_ended session_exists session_busy no_agent revision_conflict limit_reached"
-        " unknown_asset asset_changed beyond_end unknown_approval unknown_request"
+        " unknown_asset asset_changed beyond_end unknown_approval"
     ),
     Code.FORBIDDEN: "capability hook scope",
     Code.INTERNAL: (

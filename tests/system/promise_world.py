@@ -22,7 +22,7 @@ from typing import Any
 
 import trio
 
-from supervisor.kernel.daemon import Daemon, running
+from supervisor.kernel.kernel import Kernel
 from supervisor.policy.findings import usable
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.files.sources import Sources
@@ -61,7 +61,7 @@ class World:
         self.modules = folder / "modules"
         self.processes: list[Process] = []
         self.askers: list[Asker] = []
-        self.daemon: Daemon
+        self.daemon: Kernel
         self._nursery: trio.Nursery
         self._variants: Counter[str] = Counter()
         self._seen: dict[str, dict[str, Any]] = {}
@@ -234,7 +234,7 @@ class World:
             sources = Sources.of_directories([self.modules])
             found = usable({}, sources.read_first())
             async with (
-                running(
+                Kernel(
                     found,
                     data_dir=self.folder / "data",
                     directories=[self.modules],

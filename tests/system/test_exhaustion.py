@@ -16,7 +16,7 @@ import pytest
 import trio
 
 from supervisor.faces.accepting import OUT_OF_DESCRIPTORS_PAUSE_S
-from supervisor.kernel.daemon import running
+from supervisor.kernel.kernel import Kernel
 from supervisor.policy.lifecycle import State
 from supervisor.runtime.containment.survivors import LOCK_FD
 from supervisor.runtime.files.sources import scan
@@ -265,7 +265,7 @@ async def test_cycles_of_spawn_and_stop_leave_no_descriptor_behind(tmp_path: Pat
     write(tmp_path / "modules", document)
     found = scan([tmp_path / "modules"])
     with trio.fail_after(BOUND_S * 5):
-        async with running(found, data_dir=tmp_path / "data") as daemon:
+        async with Kernel(found, data_dir=tmp_path / "data") as daemon:
             module = daemon.fleet.modules["sh"]
 
             async def cycle() -> None:
@@ -292,7 +292,7 @@ async def test_two_thousand_processes_leave_no_descriptor_behind(tmp_path: Path)
     document = descriptor("once", ["true"], protocol="narratoria", supervision=supervision)
     write(tmp_path / "modules", document)
     with trio.fail_after(BOUND_S * 20):
-        async with running(scan([tmp_path / "modules"]), data_dir=tmp_path / "data") as daemon:
+        async with Kernel(scan([tmp_path / "modules"]), data_dir=tmp_path / "data") as daemon:
             module = daemon.fleet.modules["once"]
 
             async def invoke_all() -> None:

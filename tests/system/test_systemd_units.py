@@ -12,8 +12,7 @@ import pytest
 
 from supervisor.cli.exit_status import NO, USAGE
 from supervisor.cli.verbs.run import run
-from supervisor.faces.byte_stream import FLUSH_S
-from supervisor.kernel.daemon import HURRY_AFTER_S, KILLED_WITHIN_S
+from supervisor.kernel.kernel import Times
 from supervisor.runtime.blocking import END_S
 from tests.docs.markdown import ROOT
 
@@ -58,7 +57,9 @@ def test_the_service_is_ready_when_the_daemon_says_so(unit: str) -> None:
 def test_systemd_waits_longer_for_the_end_than_the_daemon_may_take(unit: str) -> None:
     service = read(unit)["Service"]
     by_disk_s = 2 * END_S  # what is begun near its bound has some seconds of its own
-    assert float(service["TimeoutStopSec"]) > HURRY_AFTER_S + KILLED_WITHIN_S + FLUSH_S + by_disk_s
+    times = Times()
+    longest_s = times.hurry_after_s + times.killed_within_s + times.flush_s + by_disk_s
+    assert float(service["TimeoutStopSec"]) > longest_s
     # To all at once, SIGTERM would end modules that others depend on before those.
     assert service["KillMode"] == "mixed"
 

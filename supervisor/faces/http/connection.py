@@ -39,7 +39,7 @@ from supervisor.faces.http.head import (
 )
 from supervisor.faces.http.identity import NOBODY, Identity, Peer
 from supervisor.faces.outbox import TOGETHER_BYTES, Outbox
-from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.parties import Party
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import UNFINISHED_BYTES, Account
@@ -136,7 +136,7 @@ class Speaks(Protocol):
 class HttpConnection:
     """The requests of one client, and what is to be written back to it."""
 
-    def __init__(self, daemon: Daemon, api: Api, peer: Peer) -> None:
+    def __init__(self, daemon: Kernel, api: Api, peer: Peer) -> None:
         self.party = Party(peer.user or NOBODY)
         self.account = Account(daemon.facts.ledger, self.party.label, self.party.principal.by)
         self.party.account = self.account

@@ -19,7 +19,7 @@ from supervisor.faces.http.connection import JSON, HttpConnection
 from supervisor.faces.http.head import Head, Headers, Refusal, check_host, unauthorized
 from supervisor.faces.http.identity import Peer
 from supervisor.faces.http.page_files import PageFiles
-from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.tokens import PAGE_S
 from supervisor.policy.http_exposure import is_loopback
 from supervisor.policy.rate import Bucket
@@ -34,7 +34,7 @@ good one is taken however many others there are."""
 class PageLogin:
     """Logins of one daemon's page."""
 
-    def __init__(self, daemon: Daemon, files: PageFiles) -> None:
+    def __init__(self, daemon: Kernel, files: PageFiles) -> None:
         self._daemon = daemon
         self._files = files
         self._wrong = Bucket(WRONG_PER_S, trio.current_time())

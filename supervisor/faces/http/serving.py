@@ -33,7 +33,7 @@ from supervisor.faces.http.page_login import PageLogin
 from supervisor.faces.http.streams import Streams
 from supervisor.faces.local_user import named_user, peer_uid
 from supervisor.faces.mcp.endpoint import McpEndpoint
-from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.kernel import Kernel
 from supervisor.policy.http_exposure import Exposure
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.files.looks import Looks
@@ -92,7 +92,7 @@ def listening(exposure: Exposure, control: Path) -> Iterator[list[Door]]:
             yield [*doors, Door(listener, peer, f"{scheme}://{address}", tls)]
 
 
-async def serve(daemon: Daemon, doors: list[Door], admission: Admission) -> None:
+async def serve(daemon: Kernel, doors: list[Door], admission: Admission) -> None:
     """Accept clients until the daemon has stopped its modules; returns when all have parted."""
     streams = Streams()
     files = PageFiles()
@@ -109,7 +109,7 @@ async def serve(daemon: Daemon, doors: list[Door], admission: Admission) -> None
 
 
 async def _serve_client(
-    daemon: Daemon, api: Api, door: Door, admission: Admission, client: trio.socket.SocketType
+    daemon: Kernel, api: Api, door: Door, admission: Admission, client: trio.socket.SocketType
 ) -> None:
     unix = client.family == socket.AF_UNIX
     descriptor, uid = client.fileno(), peer_uid(client) if unix else NOT_OF_THIS_MACHINE
@@ -144,7 +144,7 @@ async def _serve_client(
 
 
 async def _carry(
-    daemon: Daemon,
+    daemon: Kernel,
     connection: HttpConnection,
     client: trio.socket.SocketType,
     tls: ssl.SSLContext | None,
@@ -190,7 +190,7 @@ async def _read(connection: HttpConnection, carrier: _Plain | _Tls) -> None:
             connection.current.receive_data(data)
 
 
-async def _part(daemon: Daemon, connection: HttpConnection, gone: control_socket.Gone) -> None:
+async def _part(daemon: Kernel, connection: HttpConnection, gone: control_socket.Gone) -> None:
     await daemon.wait_fleet_stopped()
     connection.current.cancel(Stopped(Reason.SHUTDOWN, "the daemon is stopping"))
     with trio.move_on_after(FLUSH_S):

@@ -45,7 +45,7 @@ from supervisor.faces.http.websocket_requests import (
 from supervisor.faces.module_wire import LITTLE_BYTES, UNENCODABLE
 from supervisor.kernel.parties import DAEMON, Handle
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.held_bytes import ARGS, LEAST_FREE_BYTES
+from supervisor.runtime.held_bytes import ARGS
 from supervisor.runtime.turns import SERVING
 
 OPEN_REQUESTS = 256
@@ -197,7 +197,8 @@ class WebSocket:
             words = f"what there is to say cannot be passed on: {type(error).__name__}"
             data = encode(AmcpError(ErrorCode.INTERNAL_ERROR, words).frame(frame["id"]))
         size, account = len(data), self._account
-        if size > LEAST_FREE_BYTES and size > account.free_bytes and not account.takes_answer(size):
+        large = size > account.bounds.least_free and size > account.free_bytes
+        if large and not account.takes_answer(size):
             words = f"an answer of {size} bytes found no room to wait in"
             data = encode(AmcpError(ErrorCode.RATE_LIMITED, words).frame(frame["id"]))
         self._send(TextMessage(data.decode()))

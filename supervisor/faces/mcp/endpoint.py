@@ -60,7 +60,7 @@ from supervisor.faces.mcp.http_session import (
 from supervisor.faces.mcp.questions import ask_client
 from supervisor.faces.mcp.server import McpServer
 from supervisor.faces.mcp.session import CANCELLED, Serving, Whose, serve_modern
-from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.parties import Party
 from supervisor.policy.mcp_views import find_view
 from supervisor.policy.verdict import Stopped
@@ -90,7 +90,7 @@ log = structlog.get_logger()
 class McpEndpoint:
     """The path `/mcp` of one daemon."""
 
-    def __init__(self, daemon: Daemon, streams: Streams) -> None:
+    def __init__(self, daemon: Kernel, streams: Streams) -> None:
         self._daemon = daemon
         self._server = McpServer.of(daemon)
         self._streams = streams

@@ -21,7 +21,7 @@ from supervisor.faces.mcp.questions import (
 from supervisor.faces.mcp.request import ClientRequest, McpRequest
 from supervisor.faces.mcp.set_aside import SetAside
 from supervisor.faces.mcp.table import Table
-from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.kernel import Kernel
 from supervisor.policy.mcp_views import View
 from supervisor.policy.principals import Principal
 
@@ -30,21 +30,21 @@ TABLES = 256
 
 log = structlog.get_logger()
 
-_SERVERS: WeakKeyDictionary[Daemon, McpServer] = WeakKeyDictionary()
+_SERVERS: WeakKeyDictionary[Kernel, McpServer] = WeakKeyDictionary()
 
 
 class McpServer:
     """What the clients of one daemon share."""
 
     @classmethod
-    def of(cls, daemon: Daemon) -> McpServer:
+    def of(cls, daemon: Kernel) -> McpServer:
         """Return the one of a daemon."""
         found = _SERVERS.get(daemon)
         if found is None:
             found = _SERVERS[daemon] = cls(daemon)
         return found
 
-    def __init__(self, daemon: Daemon) -> None:
+    def __init__(self, daemon: Kernel) -> None:
         self.begin = daemon.requests.begin
         self._catalogue = daemon.catalogue
         self.deadlines = daemon.requests.deadlines

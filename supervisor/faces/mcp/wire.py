@@ -35,11 +35,11 @@ from supervisor.faces.mcp.session import (
     serve_modern,
 )
 from supervisor.faces.outbox import Outbox
-from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.parties import Party
 from supervisor.policy.mcp_views import View
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.held_bytes import ALL_BYTES, ARGS
+from supervisor.runtime.held_bytes import ARGS
 from supervisor.runtime.supervision.call import OVERRUN_BYTES, Congestion
 
 OPEN_REQUESTS = 8192
@@ -56,7 +56,7 @@ class McpWire:
 
     def __init__(
         self,
-        daemon: Daemon,
+        daemon: Kernel,
         party: Party,
         outbox: Outbox,
         ended: Callable[[], None],
@@ -162,7 +162,8 @@ class McpWire:
         if len(self._open) >= OPEN_REQUESTS:
             return RpcError(INTERNAL_ERROR, f"{OPEN_REQUESTS} requests are open, wait for some")
         if len(line) > LITTLE_BYTES and not self._outbox.account.fits(len(line)):
-            words = f"{ALL_BYTES} bytes are what the daemon holds for all clients, and this request"
+            all_bytes = self._outbox.account.bounds.all
+            words = f"{all_bytes} bytes are what the daemon holds for all clients, and this request"
             return RpcError(INTERNAL_ERROR, f"{words} finds no room; try again later")
         if is_deeper(call.params, DEPTH, line):
             words = f"the request is nested more than {DEPTH} levels deep"

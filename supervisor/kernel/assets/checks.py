@@ -72,8 +72,18 @@ class RefusedAssetError(Exception):
 class AssetChecks:
     """The looks at files of one daemon."""
 
-    def __init__(self, store: AssetStore, blocking: BlockingWork, *, copy: bool = False) -> None:
+    def __init__(
+        self,
+        store: AssetStore,
+        blocking: BlockingWork,
+        *,
+        copy: bool = False,
+        check_s: float = ASSET_CHECK_S,
+        digest_s: float = DIGEST_S,
+    ) -> None:
         """With `copy`, what is read is copied to the store; in it may be copies of before."""
+        self.check_s = check_s
+        self._digest_s = digest_s
         self.store = store
         self._copy_to = store if copy else None
         self._blocking = blocking
@@ -85,7 +95,7 @@ class AssetChecks:
 
     async def look(self, module: str, path: str, folder: str) -> Looked:
         """Check a file, and read it if that does not take long; raises `RefusedAssetError`."""
-        until = time.monotonic() + DIGEST_S
+        until = time.monotonic() + self._digest_s
         keep_on = self._keep_on(lambda: time.monotonic() < until)
         given_up = threading.Event()
 
@@ -96,11 +106,11 @@ class AssetChecks:
             return looked
 
         try:
-            with trio.move_on_after(ASSET_CHECK_S):
+            with trio.move_on_after(self.check_s):
                 return await self.in_lane(module, work)
         finally:
             given_up.set()
-        words = f"{path!r:.200} could not be looked at within {ASSET_CHECK_S:g} s"
+        words = f"{path!r:.200} could not be looked at within {self.check_s:g} s"
         raise RefusedAssetError("unreadable_path", words)
 
     async def read(self, module: str, path: str) -> Looked:

@@ -22,7 +22,7 @@ import trio
 
 from protocol.connection import Notice
 from protocol.events import Asset, AssetBytes
-from supervisor.kernel.assets.checks import ASSET_CHECK_S, AssetChecks, Looked
+from supervisor.kernel.assets.checks import AssetChecks, Looked
 from supervisor.kernel.assets.store import AssetStore, NotCopiedError
 
 SPOOLS_OPEN = 16
@@ -140,12 +140,12 @@ class Spool:
             return looked
 
         try:
-            with trio.move_on_after(ASSET_CHECK_S):
+            with trio.move_on_after(self._checks.check_s):
                 return await self._checks.in_lane(self._module, work)
         except NotCopiedError as error:
             return self.notice("asset_not_copied", str(error))
         self._given_up.set()
-        words = f"it could not be written within {ASSET_CHECK_S:g} s"
+        words = f"it could not be written within {self._checks.check_s:g} s"
         return self.notice("asset_not_copied", words)
 
 

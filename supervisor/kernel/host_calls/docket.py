@@ -34,7 +34,7 @@ from supervisor.policy.capabilities import (
     remedy,
 )
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.held_bytes import ALL_BYTES, ARGS, PARTY_BYTES
+from supervisor.runtime.held_bytes import ARGS
 from supervisor.runtime.process.dialogue import Dialogue
 
 OPEN_CALLS = 1024
@@ -101,11 +101,15 @@ class Docket:
             words = f"{self._whose} has {OPEN_CALLS} calls open, which is the most there may be"
             return Reason.LIMIT_REACHED, words
         account = self._caller.module.account
-        if account.total and account.total + asked.size_bytes > PARTY_BYTES:
-            words = f"the open calls of the module would take more than {PARTY_BYTES} bytes"
+        if account.total and account.total + asked.size_bytes > account.bounds.party:
+            words = (
+                f"the open calls of the module would take more than {account.bounds.party} bytes"
+            )
             return Reason.LIMIT_REACHED, words
         if not account.fits(asked.size_bytes):
-            words = f"{ALL_BYTES} bytes is all that the daemon may hold, and there is no room"
+            words = (
+                f"{account.bounds.all} bytes is all that the daemon may hold, and there is no room"
+            )
             return Reason.QUEUE_FULL, words
         return None
 

@@ -13,7 +13,7 @@ from protocol.errors import Failure, Reason
 from supervisor.runtime.checking.checks import Checks
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.files.log_files import LogFiles
-from supervisor.runtime.held_bytes import HeldBytes
+from supervisor.runtime.held_bytes import HeldBounds, HeldBytes
 from supervisor.runtime.process.containers import Containers
 from supervisor.runtime.process.dialogue import Dialogue
 from supervisor.runtime.process.environment import HostVariables
@@ -66,6 +66,7 @@ class Host:
         draw: Callable[[], float] = random.random,
         observer: Observer | None = None,
         notes: Notes | None = None,
+        held_bounds: HeldBounds | None = None,
     ) -> None:
         """`environment` is taken as it is now, since each spawn looks at all of it.
 
@@ -76,7 +77,7 @@ class Host:
         self.environment = HostVariables(environment)
         self.log_files = log_files
         self.deadlines = Deadlines()
-        self.ledger = HeldBytes()
+        self.ledger = HeldBytes(held_bounds)
         self.starts = Starts(self.deadlines)
         self.wall_clock = wall_clock
         self.draw = draw

@@ -14,7 +14,7 @@ import trio
 
 from supervisor.faces.admission import Admission
 from supervisor.faces.http.serving import Door, listening, serve
-from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.kernel import Kernel
 from supervisor.policy.http_exposure import Exposure
 from tests.faces.http import documented
 from tests.kernel.test_tokens import made
@@ -127,7 +127,7 @@ class Client:
 class Served:
     """A daemon that is served over HTTP."""
 
-    def __init__(self, daemon: Daemon, doors: list[Door], folder: Path) -> None:
+    def __init__(self, daemon: Kernel, doors: list[Door], folder: Path) -> None:
         self.daemon = daemon
         self.doors = doors
         self._path = folder / "http.sock"
@@ -159,7 +159,7 @@ class Served:
 
 @asynccontextmanager
 async def served(
-    daemon: Daemon, folder: Path, exposure: Exposure | None = None
+    daemon: Kernel, folder: Path, exposure: Exposure | None = None
 ) -> AsyncIterator[Served]:
     """Serve a daemon on `http.sock`, and at an address if one is given."""
     with listening(exposure or Exposure(), folder / "stdiod.sock") as doors:

@@ -12,7 +12,7 @@ import trio
 from msgspec.structs import replace
 
 from supervisor.faces.http.page_login import WRONG_PER_S
-from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.store.settings import JournalOptions
 from supervisor.kernel.tokens import PAGE_S
 from supervisor.policy.http_exposure import Exposure
@@ -27,7 +27,7 @@ from tests.principals import ADA
 VISIT = [("Sec-Fetch-Mode", "navigate"), ("Sec-Fetch-Dest", "document")]
 
 
-async def code_of(daemon: Daemon, **args: Any) -> str:
+async def code_of(daemon: Kernel, **args: Any) -> str:
     code: str = (await own(daemon, ADA, "page.login", **args))["code"]
     return code
 

@@ -18,7 +18,7 @@ from wsproto.events import BytesMessage, CloseConnection, Event, Ping, Pong, Tex
 from supervisor.faces.http import streams, websocket
 from supervisor.faces.http.connection import BODY_S, IDLE_S
 from supervisor.faces.http.websocket import WebSocket
-from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.kernel import Kernel
 from supervisor.runtime.supervision.deadlines import Bounded, Deadlines, Queue
 from supervisor.runtime.turns import Turn
 from tests.faces.conftest import ENDLESS
@@ -110,7 +110,7 @@ async def upgraded(
 @asynccontextmanager
 async def speaking(
     folder: Path, *others: Any, query: str = "?session_id=s", **supervision: Any
-) -> AsyncIterator[tuple[Daemon, Socket]]:
+) -> AsyncIterator[tuple[Kernel, Socket]]:
     modules = (agent(folder, supervision={**CALM, **supervision}), *others)
     async with (
         daemon_with(folder, *modules) as daemon,

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from protocol.descriptor.model import Descriptor
 from protocol.dialects.mcp.greeting import LEGACY, MODERN
 from protocol.mcp_server.client import says_modern
-from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.kernel import Kernel
 from supervisor.policy.principals import Principal
 from tests.faces.conftest import Client, connected, request
 from tests.factories import PYTHON, descriptor
@@ -40,7 +40,7 @@ def fixtures(folder: Path) -> Descriptor:
     return replace(made, description="what a client is shown")
 
 
-def in_flight(daemon: Daemon, module: str) -> int:
+def in_flight(daemon: Kernel, module: str) -> int:
     """Return how many calls the only worker of a module serves."""
     life = daemon.fleet.modules[module].workers[0].life
     return 0 if life is None else life.load
@@ -139,7 +139,7 @@ class McpClient:
 
 @asynccontextmanager
 async def mcp_client(
-    daemon: Daemon, view: str | None = None, principal: Principal = ADA
+    daemon: Kernel, view: str | None = None, principal: Principal = ADA
 ) -> AsyncIterator[McpClient]:
     """Serve one client on lines."""
     async with connected(daemon, principal=principal) as client:

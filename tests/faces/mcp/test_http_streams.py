@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from supervisor.faces.mcp import set_aside
 from supervisor.faces.mcp.http_session import EVENTS
-from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.kernel import Kernel
 from supervisor.policy.mcp_views import McpOptions, View
 from supervisor.runtime.held_bytes import FREE_BYTES
 from tests.faces.http.client import Client, Served, served
@@ -31,7 +31,7 @@ OPS: dict[str, Any] = {"hang": {}, "echo": {}, "events": {}, "say": {}}
 
 
 @asynccontextmanager
-async def serving(folder: Path, *more: Any, **fields: Any) -> AsyncIterator[tuple[Daemon, Served]]:
+async def serving(folder: Path, *more: Any, **fields: Any) -> AsyncIterator[tuple[Kernel, Served]]:
     module = replace(actor(folder, name="m", supervision={"concurrency": 4}, **fields), inputs=OPS)
     async with (
         daemon_with(folder, module, *more, mcp=OPTIONS) as daemon,
@@ -40,7 +40,7 @@ async def serving(folder: Path, *more: Any, **fields: Any) -> AsyncIterator[tupl
         yield daemon, face
 
 
-async def has_in_flight(daemon: Daemon, wanted: int, module: str = "m") -> None:
+async def has_in_flight(daemon: Kernel, wanted: int, module: str = "m") -> None:
     """Wait until a module serves so many calls."""
     while in_flight(daemon, module) != wanted:
         await trio.testing.wait_all_tasks_blocked(0.001)

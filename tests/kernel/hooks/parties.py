@@ -9,7 +9,7 @@ from typing import Any
 import trio
 
 from protocol.descriptor.model import Descriptor
-from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.kernel import Kernel
 from tests import factories
 from tests.kernel.conftest import Asker, ask
 
@@ -36,7 +36,7 @@ def hook(
     )
 
 
-async def seen(daemon: Daemon, name: str = "h") -> list[dict[str, Any]]:
+async def seen(daemon: Kernel, name: str = "h") -> list[dict[str, Any]]:
     """Return what a hook was given, each as {"event","data"}."""
     document = await ask(daemon, name, "seen").document()
     assert document["ok"], document
@@ -44,19 +44,19 @@ async def seen(daemon: Daemon, name: str = "h") -> list[dict[str, Any]]:
     return result
 
 
-async def given(daemon: Daemon, count: int, name: str = "h") -> list[dict[str, Any]]:
+async def given(daemon: Kernel, count: int, name: str = "h") -> list[dict[str, Any]]:
     """Wait until a hook was given so many events."""
     while len(found := await seen(daemon, name)) < count:
         await trio.lowlevel.checkpoint()
     return found
 
 
-async def then(daemon: Daemon, name: str = "h", **answers: Any) -> None:
+async def then(daemon: Kernel, name: str = "h", **answers: Any) -> None:
     """Have a hook answer otherwise from now on; those who hang get `held`."""
     assert (await ask(daemon, name, "then", args=answers).document())["ok"]
 
 
-async def waits(daemon: Daemon, name: str = "h") -> None:
+async def waits(daemon: Kernel, name: str = "h") -> None:
     """Wait until an event hangs in a hook; one call of `seen` is not counted."""
     module = daemon.fleet.modules[name]
     while not module.in_flight:

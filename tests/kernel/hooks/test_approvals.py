@@ -11,9 +11,9 @@ import trio
 from protocol.errors import Reason
 from protocol.events import Log, Progress
 from protocol.host_events import ApprovalUiEvent
-from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.hooks import approvals
 from supervisor.kernel.hooks.approvals import Approvals, Question
+from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.parties import RefusedError
 from supervisor.kernel.recorder import Forgetful
 from supervisor.kernel.store.settings import JournalOptions
@@ -33,13 +33,13 @@ def asking(folder: Path, event: str = "tool:pre", **fields: Any) -> Any:
     return hook(folder, answers={event: answer}, gate=[event])
 
 
-async def waiting(daemon: Daemon, count: int = 1) -> list[dict[str, Any]]:
+async def waiting(daemon: Kernel, count: int = 1) -> list[dict[str, Any]]:
     while len(found := daemon.approvals.waiting(ADA)) < count:
         await trio.lowlevel.checkpoint()
     return found
 
 
-async def approve(daemon: Daemon, answer: str | None = None) -> dict[str, Any]:
+async def approve(daemon: Kernel, answer: str | None = None) -> dict[str, Any]:
     (question,) = await waiting(daemon)
     args = {"id": question["id"]} | ({} if answer is None else {"answer": answer})
     found: dict[str, Any] = await run_op(daemon, "approve", args, unemitted)

@@ -9,8 +9,8 @@ import pytest
 
 from protocol.events import Log
 from protocol.hook_result import Action
-from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.hooks.guard import Guards
+from supervisor.kernel.kernel import Kernel
 from tests.conformance.test_hook_chains import CASES
 from tests.factories import GENEROUS_S, actor
 from tests.kernel.conftest import Asker, ask, daemon_with
@@ -34,7 +34,7 @@ def inject(text: str, **fields: Any) -> dict[str, Any]:
     return {"action": "inject_context", "context_injection": text, **fields}
 
 
-async def answered(daemon: Daemon, op: str = "echo", **content: Any) -> Asker:
+async def answered(daemon: Kernel, op: str = "echo", **content: Any) -> Asker:
     asker = ask(daemon, "m", op, **content)
     await asker.response()
     return asker

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from protocol.errors import Reason
-from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.kernel import Kernel
 from supervisor.policy.verdict import Stopped
 from tests.factories import actor
 from tests.kernel.conftest import Asker, ask, daemon_with
@@ -30,7 +30,7 @@ def error(asker: Asker) -> tuple[str, str, str]:
     return found["code"], found["details"]["reason"], found["message"]
 
 
-async def settled(daemon: Daemon) -> None:
+async def settled(daemon: Kernel) -> None:
     """Wait until the hook has nothing in flight: what it was asked was taken back."""
     while daemon.fleet.modules["h"].in_flight:
         await trio.lowlevel.checkpoint()

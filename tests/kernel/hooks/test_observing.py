@@ -12,9 +12,9 @@ import trio
 
 from protocol.descriptor.model import Descriptor
 from protocol.errors import Reason
-from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.hooks import observer
 from supervisor.kernel.invocation import Invocation
+from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.store.settings import JournalOptions
 from supervisor.policy.findings import Reading
 from supervisor.policy.lifecycle import State
@@ -33,13 +33,13 @@ async def unemitted(event: Any) -> None:
     raise AssertionError(event)
 
 
-async def observed(daemon: Daemon, name: str = "h") -> dict[str, Any]:
+async def observed(daemon: Kernel, name: str = "h") -> dict[str, Any]:
     shown = await run_op(daemon, "status", {"module": name}, unemitted)
     found: dict[str, Any] = shown["hook"]["events"]
     return found
 
 
-async def until(daemon: Daemon, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+async def until(daemon: Kernel, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     """Wait until what `status` says of the observer h holds."""
     while not holds(events := await observed(daemon)):
         await trio.lowlevel.checkpoint()
@@ -53,7 +53,7 @@ def entries(folder: Path, event: str | None = None) -> list[dict[str, Any]]:
 
 
 def begin(
-    daemon: Daemon, tool: str, op: str, parent: Invocation | None = None, **bounds: float
+    daemon: Kernel, tool: str, op: str, parent: Invocation | None = None, **bounds: float
 ) -> Any:
     asker = Asker()
     args = {"event": "mine", "data": {}} if op == "on_event" else {}
@@ -61,7 +61,7 @@ def begin(
     return daemon.requests.invoke(ADA, tool, content, asker, parent=parent), asker
 
 
-async def reload(daemon: Daemon, *descriptors: Descriptor) -> None:
+async def reload(daemon: Kernel, *descriptors: Descriptor) -> None:
     current = {name: Running(one.descriptor) for name, one in daemon.fleet.modules.items()}
     await daemon.fleet.apply(plan(current, Reading(descriptors)))
     successions = [one.succession for one in daemon.fleet.modules.values()]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.kernel.daemon import Daemon, running
+from supervisor.kernel.kernel import Kernel
 from supervisor.runtime.containment import guardian, guardianship, ladder, procfs
 from supervisor.runtime.containment.ladder import ContainmentError
 from supervisor.runtime.containment.orphans import Orphans
@@ -80,13 +80,13 @@ def daemon_with(rung: str, lifelines: Lifelines, tmp_path: Path) -> Make:
         memory_ceiling_bytes: int | None = None,
         modules: tuple[str, ...] = ("stubborn",),
         **supervision: Any,
-    ) -> AsyncIterator[Daemon]:
+    ) -> AsyncIterator[Kernel]:
         folder = tmp_path / "modules"
         for name in modules:
             describe(folder, lifelines, *vices, name=name, **supervision)
         found = scan([folder])
         assert not found.quarantined
-        async with running(
+        async with Kernel(
             found,
             data_dir=tmp_path / "data",
             containment=rung,

@@ -8,7 +8,7 @@ import trio
 
 from protocol.events import Progress
 from protocol.response import Response
-from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.kernel import Kernel
 from supervisor.policy.lifecycle import State
 from supervisor.runtime.containment import cgroup_folder
 from supervisor.runtime.supervision.call import Congestion
@@ -40,25 +40,25 @@ class Asked:
         return self._response
 
 
-def ask(daemon: Daemon, op: str, module: str = "stubborn", **args: Any) -> Asked:
+def ask(daemon: Kernel, op: str, module: str = "stubborn", **args: Any) -> Asked:
     asked = Asked()
     daemon.requests.invoke(ADA, module, {"op": op, "args": args, "timeout_s": PATIENCE_S}, asked)
     return asked
 
 
-async def until(daemon: Daemon, state: State, module: str = "stubborn") -> None:
+async def until(daemon: Kernel, state: State, module: str = "stubborn") -> None:
     with trio.fail_after(PATIENCE_S):
         await daemon.fleet.wait_until(lambda: daemon.fleet.modules[module].state is state or None)
 
 
-def cgroups(daemon: Daemon) -> list[str]:
+def cgroups(daemon: Kernel) -> list[str]:
     """Return the names of the cgroups of its instances, and of those below them."""
     folder = daemon.facts.custody._rung.folder
     found = [] if folder is None else cgroup_folder.subtree(folder)[:-1]
     return [one.rpartition("/")[2] for one in found]
 
 
-async def until_removed(daemon: Daemon, *but: str) -> None:
+async def until_removed(daemon: Kernel, *but: str) -> None:
     """Wait until the cgroups of what has ended are removed: all `but` those that begin so."""
     with trio.fail_after(PATIENCE_S):
         while not all(one.startswith(but) for one in cgroups(daemon)):

@@ -17,7 +17,7 @@ import pytest
 import trio
 
 from protocol.errors import Failure, Success
-from supervisor.kernel.daemon import Daemon, running
+from supervisor.kernel.kernel import Kernel
 from supervisor.policy.lifecycle import State
 from supervisor.runtime.containment import cgroup_folder, procfs, spawner
 from supervisor.runtime.files.sources import scan
@@ -54,7 +54,7 @@ facts = {
 print(json.dumps({"version": "0", "type": "done", "ok": True, "result": facts}))
 """
 
-With = Callable[..., AbstractAsyncContextManager[Daemon]]
+With = Callable[..., AbstractAsyncContextManager[Kernel]]
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +71,7 @@ def with_tools(tmp_path: Path) -> With:
     @asynccontextmanager
     async def begin(
         limits: dict[str, Any] | None = None, **commands: list[str]
-    ) -> AsyncIterator[Daemon]:
+    ) -> AsyncIterator[Kernel]:
         folder = tmp_path / "modules"
         (folder / "work").mkdir(parents=True)
         commands["facts"] = [sys.executable, "-I", "-S", "-c", FACTS, "a word", "\N{SNOWMAN}", ""]
@@ -84,7 +84,7 @@ def with_tools(tmp_path: Path) -> With:
                         "capabilities": [], "inputs": {}, "outputs": {}, "transport": transport,
                         "supervision": {"limits": limits or {}, "concurrency": 2}}  # fmt: skip
             (folder / f"{name}.json").write_text(json.dumps(document))
-        async with running(
+        async with Kernel(
             scan([folder]),
             data_dir=tmp_path / "data",
             containment="cgroup2",
@@ -97,13 +97,13 @@ def with_tools(tmp_path: Path) -> With:
     return begin
 
 
-def blanks(daemon: Daemon) -> Blanks:
+def blanks(daemon: Kernel) -> Blanks:
     found = daemon.facts.custody._blanks
     assert found is not None
     return found
 
 
-async def waiting(daemon: Daemon) -> Blank:
+async def waiting(daemon: Kernel) -> Blank:
     """Return the blank once there is one; the first call asks for it."""
     with trio.fail_after(PATIENCE_S):
         while (blank := blanks(daemon)._blank) is None:
@@ -111,14 +111,14 @@ async def waiting(daemon: Daemon) -> Blank:
     return blank
 
 
-async def result(daemon: Daemon, module: str = "facts") -> dict[str, Any]:
+async def result(daemon: Kernel, module: str = "facts") -> dict[str, Any]:
     response = await ask(daemon, "run", module).response()
     assert isinstance(response.outcome, Success), response.outcome
     found: dict[str, Any] = response.outcome.result
     return found
 
 
-async def failure(daemon: Daemon, module: str) -> Failure:
+async def failure(daemon: Kernel, module: str) -> Failure:
     response = await ask(daemon, "run", module).response()
     assert isinstance(response.outcome, Failure)
     return response.outcome

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from supervisor.kernel.daemon import running
+from supervisor.kernel.kernel import Kernel
 from supervisor.policy.findings import Found
 from supervisor.runtime.containment import cgroup2, ladder, procfs
 from supervisor.runtime.containment.ladder import ContainmentError
@@ -145,7 +145,7 @@ async def test_a_daemon_does_not_start_without_the_containment_it_was_told(
 
     monkeypatch.setattr(cgroup2, "own_folder", refuse)
     with pytest.raises(ContainmentError, match="cgroup v2 is not mounted here"):
-        async with running(Found(), data_dir=tmp_path, containment="cgroup2"):
+        async with Kernel(Found(), data_dir=tmp_path, containment="cgroup2"):
             pytest.fail("it started")
     # And it lets go of the data directory.
     (await trio.to_thread.run_sync(claim, tmp_path)).close()
@@ -154,6 +154,6 @@ async def test_a_daemon_does_not_start_without_the_containment_it_was_told(
 async def test_a_second_daemon_on_the_same_data_is_refused_with_the_pid_of_the_first(
     tmp_path: Path,
 ) -> None:
-    async with running(Found(), data_dir=tmp_path):
+    async with Kernel(Found(), data_dir=tmp_path):
         with pytest.raises(DataInUseError, match=r"in use by the daemon with pid \d+"):
             await trio.to_thread.run_sync(claim, tmp_path)

@@ -14,7 +14,7 @@ import pytest
 import trio
 
 from protocol.errors import Success
-from supervisor.kernel.daemon import running
+from supervisor.kernel.kernel import Kernel
 from supervisor.policy.lifecycle import State
 from supervisor.runtime.containment import cgroup_folder
 from supervisor.runtime.containment.cgroup2 import Cgroup2Rung, own_folder
@@ -66,7 +66,7 @@ async def test_a_kernel_that_holds_up_what_is_done_to_cgroups_holds_up_nobody(
     transport = {"type": "stdio", "protocol": "narratoria", "command": command}
     document = {"name": "tool", "kind": "tool", "capabilities": [], "transport": transport}
     (modules / "tool.json").write_text(json.dumps(document))
-    async with running(
+    async with Kernel(
         scan([modules]), data_dir=tmp_path / "data", containment="cgroup2", whole_process=True
     ) as daemon:
         await until(daemon, State.READY)

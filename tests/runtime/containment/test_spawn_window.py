@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.kernel.daemon import Daemon, running
+from supervisor.kernel.kernel import Kernel
 from supervisor.policy.lifecycle import State
 from supervisor.runtime.containment import cgroup2, procfs
 from supervisor.runtime.files.sources import scan
@@ -17,7 +17,7 @@ from tests.runtime.containment.conftest import why_not
 from tests.runtime.containment.in_process import until
 from tests.runtime.containment.lifelines import Lifelines, describe
 
-Escaped = Callable[[str], AbstractAsyncContextManager[tuple[Daemon, int]]]
+Escaped = Callable[[str], AbstractAsyncContextManager[tuple[Kernel, int]]]
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def escaped(lifelines: Lifelines, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @asynccontextmanager
 async def escaped_in_the_window(
     vice: str, lifelines: Lifelines, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[tuple[Daemon, int]]:
+) -> AsyncIterator[tuple[Kernel, int]]:
     """Run `stubborn`, which has forked an escapee when it is moved, and `other`; gives its pid."""
     describe(folder / "modules", lifelines, vice, name="stubborn", start="lazy")
     escaped: list[int] = []
@@ -46,7 +46,7 @@ async def escaped_in_the_window(
     monkeypatch.setattr(cgroup2, "_move", move_late)
     with contextlib.closing(Lifelines(folder)) as others:
         describe(folder / "modules", others, name="other")
-        async with running(
+        async with Kernel(
             scan([folder / "modules"]),
             data_dir=folder / "data",
             containment="cgroup2",
@@ -60,7 +60,7 @@ async def escaped_in_the_window(
             yield daemon, pid
 
 
-async def stop(daemon: Daemon, name: str) -> None:
+async def stop(daemon: Kernel, name: str) -> None:
     daemon.fleet.modules[name].stop("the test")
     await until(daemon, State.DOWN, name)
 

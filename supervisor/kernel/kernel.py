@@ -1,0 +1,555 @@
+"""The kernel: the fleet and all that serves requests, opened and closed in one place.
+
+    modules -> Kernel -> faces, commands, tests
+                 opened: lock and journal, services, fleet
+                 closed: fleet, what waits for the disk, journal, lock
+
+Whoever asks something of it does so through `begin` (with callbacks, as faces do) or `ask` (one
+answer). Virtual time is the clock of the event loop: deadlines, intervals and backoffs follow it.
+`clock` stamps what outlives the daemon. `bounds` and `times` hold what tests make small.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+import structlog
+import trio
+
+from protocol.errors import Reason
+from protocol.events import Progress
+from protocol.response import Response
+from protocol.version import VERSION
+from supervisor.kernel.assets.checks import ASSET_CHECK_S, DIGEST_S, AssetChecks
+from supervisor.kernel.assets.registry import Assets
+from supervisor.kernel.assets.store import AssetOptions, AssetStore
+from supervisor.kernel.catalogue import Catalogue
+from supervisor.kernel.chronicle import Chronicle
+from supervisor.kernel.descriptions import RememberedDescriptions
+from supervisor.kernel.durability import FLUSH_S, Durability
+from supervisor.kernel.grants.grants import ApprovalAsker, Grants
+from supervisor.kernel.grants.operator_policy import OperatorPolicy
+from supervisor.kernel.grants.remembered import Answers
+from supervisor.kernel.hooks.approvals import Approvals
+from supervisor.kernel.hooks.gates import Gates
+from supervisor.kernel.hooks.observing import Observing
+from supervisor.kernel.hooks.registry import Hooks
+from supervisor.kernel.notes import KeptNotes
+from supervisor.kernel.operations import Operations
+from supervisor.kernel.operations.op import Parts
+from supervisor.kernel.page_codes import PageCodes
+from supervisor.kernel.parties import Client, Handle, Lineage, Party, RefusedError
+from supervisor.kernel.recorder import Forgetful, Recorder, Restored
+from supervisor.kernel.reloads import Reloads
+from supervisor.kernel.requests import Deciding, Requests
+from supervisor.kernel.resource_updates import ResourceUpdates
+from supervisor.kernel.sessions.registry import Sessions
+from supervisor.kernel.status import DaemonFacts
+from supervisor.kernel.store.settings import JournalOptions
+from supervisor.kernel.taking_effect import Effects
+from supervisor.kernel.tokens import Tokens
+from supervisor.kernel.ui_events import UiBounds, UiEvents
+from supervisor.policy.findings import Found
+from supervisor.policy.lifecycle import State
+from supervisor.policy.mcp_views import McpOptions
+from supervisor.policy.reload_plan import Plan
+from supervisor.policy.verdict import Stopped
+from supervisor.runtime.blocking import BlockingWork
+from supervisor.runtime.containment.custody import holding
+from supervisor.runtime.files.directory import shown
+from supervisor.runtime.files.log_files import LogFiles
+from supervisor.runtime.files.source import Source
+from supervisor.runtime.files.sources import Sources
+from supervisor.runtime.held_bytes import FREE_BYTES, HeldBounds
+from supervisor.runtime.process.file_limit import FileLimit
+from supervisor.runtime.process.reaping import tracer_of
+from supervisor.runtime.stalls import Stalls
+from supervisor.runtime.supervision.call import Congestion
+from supervisor.runtime.supervision.fleet import Fleet
+from supervisor.runtime.supervision.host import Host
+
+if TYPE_CHECKING:
+    from supervisor.kernel.event_feed import EventFeed
+    from supervisor.kernel.journal import Journal
+
+CALM_TASKS = 500
+"""As many do not delay anybody by being looked through for garbage: of clients, and of the daemon.
+A process has up to 8 of its own (tests/budget/test_idle.py)."""
+
+log = structlog.get_logger()
+
+
+class Times(msgspec.Struct, frozen=True, kw_only=True):
+    """How long the kernel waits (s)."""
+
+    flush_s: float = FLUSH_S
+    """For the disk to store what an answer acknowledges."""
+    asset_check_s: float = ASSET_CHECK_S
+    """For a look at a file that a module names, or for its bytes to be written."""
+    digest_s: float = DIGEST_S
+    """For the hash of an asset before its event goes on without one."""
+    hurry_after_s: float = 30.0
+    """The longest a shutdown lets modules take, whatever their own timeouts say."""
+    killed_within_s: float = 5.0
+    """How long the killed ones may take then; what is left is named in the log."""
+
+
+class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+    """How much the kernel holds for others."""
+
+    held: HeldBounds = HeldBounds()
+    """Bytes, for a party and for all."""
+    ui: UiBounds = UiBounds()
+    """`ui_event`s that subscribers have not read, and subscriptions."""
+
+
+class Kernel:
+    """A running daemon without faces: `async with Kernel(modules, data_dir=...) as kernel`."""
+
+    fleet: Fleet
+    requests: Requests
+    sessions: Sessions
+    tokens: Tokens
+    page_codes: PageCodes
+    catalogue: Catalogue
+    reloads: Reloads
+    approvals: Approvals
+    grants: Grants
+    facts: DaemonFacts
+
+    def __init__(
+        self,
+        modules: Found,
+        *,
+        data_dir: Path,
+        directories: Sequence[Path] = (),
+        environment: Mapping[str, str] = os.environ,
+        sources: Sources | None = None,
+        containment: str | None = None,
+        whole_process: bool = False,
+        file_limit: FileLimit | None = None,
+        memory_ceiling_bytes: int | None = None,
+        recorder: Recorder | None = None,
+        restored: Restored | None = None,
+        with_sessions: bool = True,
+        memory: JournalOptions | None = None,
+        asset_options: AssetOptions | None = None,
+        operator: OperatorPolicy | None = None,
+        stalls: Stalls | None = None,
+        blocking: BlockingWork | None = None,
+        mcp: McpOptions | None = None,
+        clock: Callable[[], float] = time.time,
+        draw: Callable[[], float] = random.random,
+        bounds: Bounds | None = None,
+        times: Times | None = None,
+    ) -> None:
+        """Prepare a kernel; nothing is started, locked or written before it is entered.
+
+        `sources` are the directories as `modules` was read from them, so that a reload reads only
+        what changed since. `containment` forces a level (`cgroup2`, `subreaper`, `process_group`):
+        without it entering fails. `whole_process` says that this process does nothing else, so that
+        every child it did not spawn is an orphan of a module; then `file_limit` may be a raised
+        one. `memory_ceiling_bytes` bounds all modules together: above it the biggest is ended
+        first. With `memory` there is a journal in `data_dir`; without, `recorder` takes its place,
+        and `restored` what one before it kept, or nothing outlives the daemon. Without sessions a
+        `session_id` is passed on to the module and means nothing here. `operator` says what modules
+        may call the daemon for; without it, nothing. `stalls` is told by the clock of the event
+        loop when it does not come round, `blocking` of what threads are at. `mcp` is about MCP
+        clients. `clock` gives Unix time (s), `draw` a number in [0, 1) for jitter.
+        Entering raises `ContainmentError`, and `DataInUseError` if another daemon has `data_dir`.
+        """
+        self.mcp = mcp or McpOptions()
+        self.cause = ""
+        """What began the end."""
+        self.by: msgspec.Raw | None = None
+        """Who asked for it, if a client did."""
+        self._modules = modules
+        self._data_dir = data_dir
+        self._directories = directories
+        self._environment = environment
+        self._sources = sources or Sources.of_directories(directories)
+        self._containment = containment
+        self._whole_process = whole_process
+        self._file_limit = file_limit
+        self._memory_ceiling_bytes = memory_ceiling_bytes
+        self._recorder = recorder
+        self._restored = restored
+        self._with_sessions = with_sessions
+        self._memory = memory
+        self._asset_options = asset_options or AssetOptions()
+        self._operator = operator or OperatorPolicy()
+        self._stalls = stalls or Stalls()
+        self._blocking = blocking or BlockingWork()
+        self._clock = clock
+        self._draw = draw
+        self._bounds = bounds or Bounds()
+        self._times = times or Times()
+        self._ending = trio.Event()
+        self._hurry = trio.Event()
+        self._fleet_stopped = trio.Event()
+        self._opened = self._open()
+
+    async def __aenter__(self) -> Self:
+        await self._opened.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        return await self._opened.__aexit__(kind, error, traceback)
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[None]:
+        """Run the fleet around the block; at its end all modules are stopped."""
+        log_files = LogFiles(self._data_dir / "logs", self._blocking)
+        try:
+            async with (
+                holding(
+                    self._data_dir,
+                    containment=self._containment,
+                    whole_process=self._whole_process,
+                    file_limit=self._file_limit,
+                    blocking=self._blocking,
+                ) as custody,
+                _memory(self._data_dir, self._memory, self._blocking, self._clock, self._times) as (
+                    journal,
+                    feed,
+                ),
+                trio.open_nursery() as nursery,
+            ):
+                recorder = journal or self._recorder or Forgetful()
+                notes = KeptNotes(recorder)
+                host = Host(
+                    self._environment,
+                    log_files,
+                    custody,
+                    memory_ceiling_bytes=self._memory_ceiling_bytes,
+                    wall_clock=self._clock,
+                    draw=self._draw,
+                    notes=notes,
+                    held_bounds=self._bounds.held,
+                )
+                for part in (
+                    host.sampler.run,
+                    host.deadlines.run,
+                    host.checks.run,
+                    host.containers.sweep,
+                ):
+                    nursery.start_soon(part)
+                self.fleet = Fleet(host, nursery)
+                self.facts = DaemonFacts(
+                    pid=os.getpid(),
+                    version=VERSION,
+                    started_at=trio.current_time(),
+                    custody=custody,
+                    left_containers=host.containers.left,
+                    data_dir=shown(self._data_dir),
+                    directories=[shown(directory) for directory in self._directories],
+                    log_files=log_files,
+                    ledger=host.ledger,
+                    journal=journal,
+                    stalls=self._stalls,
+                )
+                recorder.record(
+                    "daemon:start",
+                    data={
+                        "version": VERSION,
+                        "pid": self.facts.pid,
+                        "containment": custody.containment,
+                    },
+                )
+                self.reloads = Reloads(
+                    host,
+                    self.fleet,
+                    self._sources,
+                    self._modules,
+                    self._operator,
+                    watched=self.facts.watch,
+                    nursery=nursery,
+                )
+                checks = AssetChecks(
+                    AssetStore(self._data_dir / "assets", self._asset_options),
+                    self._blocking,
+                    copy=self._asset_options.copy,
+                    check_s=self._times.asset_check_s,
+                    digest_s=self._times.digest_s,
+                )
+                self._durability = Durability(recorder, host.deadlines, self._times.flush_s)
+                self.sessions = Sessions(recorder, self._clock)
+                self.tokens = Tokens(recorder, self._clock, host.deadlines)
+                effects = Effects(
+                    recorder=recorder,
+                    durability=self._durability,
+                    sessions=self.sessions,
+                    assets=Assets(recorder, nursery, checks, self._clock),
+                    ui=UiEvents(host.ledger, self._bounds.ui),
+                    answers=Answers(recorder, self._clock),
+                    tokens=self.tokens,
+                    descriptions=RememberedDescriptions(recorder, self._clock),
+                    notes=notes,
+                    lineage=Lineage(),
+                    with_sessions=self._with_sessions,
+                )
+                await _take_over(effects, journal, self._restored)
+                self.catalogue = Catalogue(self.fleet, effects.descriptions, host.deadlines)
+                self.approvals = Approvals(recorder)
+                self.grants = Grants(
+                    self._operator,
+                    recorder,
+                    effects.answers,
+                    self._environment,
+                    ApprovalAsker(self.approvals),
+                    blocking=self._blocking,
+                )
+                gates = Gates()
+                requests = self.requests = Requests(
+                    host,
+                    self.fleet,
+                    effects,
+                    Deciding(gates, self.approvals, self.grants),
+                    nursery,
+                )
+                observing = Observing(host, self.fleet, effects, requests.invoke, nursery)
+                hooks = Hooks(recorder, observing, gates)
+                updates = ResourceUpdates(self.catalogue, requests.invoke)
+                host.observer = Chronicle(
+                    recorder, hooks, effects.descriptions, self.catalogue, updates
+                )
+                self.page_codes = PageCodes()
+                requests.own.operations = Operations(
+                    Parts(
+                        fleet=self.fleet,
+                        facts=self.facts,
+                        reloads=self.reloads,
+                        effects=effects,
+                        grants=self.grants,
+                        hooks=hooks,
+                        approvals=self.approvals,
+                        prompts=requests.own.prompts,
+                        refused=requests.refused,
+                        catalogue=self.catalogue,
+                        updates=updates,
+                        page_codes=self.page_codes,
+                        mcp=self.mcp,
+                        feed=feed,
+                        shut_down=self.shut_down,
+                        next_request_id=host.next_request_id,
+                    )
+                )
+                try:
+                    self.fleet.admit(self._modules)
+                    self.reloads.warn()
+                    yield
+                    if not self.ending:
+                        self.shut_down("the end")
+                    await self.stop_fleet()
+                    self.sessions.save()
+                finally:
+                    self._blocking.begin_end()
+                    await self.fleet.abandon()
+                    hooks.end()
+                    recorder.record(
+                        "daemon:stop", data={"cause": self.cause or "a failure"}, by=self.by
+                    )
+                    checks.end()
+                nursery.cancel_scope.cancel()
+        finally:
+            log_files.close()
+
+    def begin(
+        self,
+        party: Party,
+        tool: str | None,
+        operation: str | None,
+        content: dict[str, Any],
+        client: Client,
+    ) -> Handle | None:
+        """Begin a request as a face does; events and the response go to `client`.
+
+        `tool`, `operation` and `content` are the frame's (docs/protocol.md). None is returned if it
+        has ended with that: the client has its response.
+        """
+        return self.requests.begin(party, tool, operation, content, client)
+
+    async def ask(
+        self,
+        party: Party,
+        tool: str | None,
+        operation: str | None,
+        content: dict[str, Any],
+        on_event: Callable[[Progress], None] | None = None,
+    ) -> dict[str, Any]:
+        """Return the response of a request, as its document; cancelling this cancels it."""
+        asker = _Asker(on_event)
+        handle = self.begin(party, tool, operation, content, asker)
+        try:
+            await asker.answered.wait()
+        except trio.Cancelled:
+            if handle is not None:
+                handle.cancel(Stopped(Reason.CLIENT, "its caller is gone"))
+            raise
+        assert asker.response is not None  # noqa: S101 - `answered` says so
+        return asker.response.document()
+
+    async def wait_ready(self) -> None:
+        """Return when each module that starts with the daemon is ready."""
+        await self.fleet.wait_until(
+            lambda: all(module.state is State.READY for module in self.fleet.eager()) or None
+        )
+
+    def shut_down(self, cause: str, by: msgspec.Raw | None = None) -> None:
+        """Begin the end; said again, hurry. `by` is who asked for it, for the journal."""
+        if self._ending.is_set():
+            log.warning("hurrying", cause=cause)
+            self._hurry.set()
+        else:
+            log.info("stopping", cause=cause)
+            self.cause, self.by = cause, by
+            self._ending.set()
+
+    @property
+    def ending(self) -> bool:
+        """Whether the end has begun."""
+        return self._ending.is_set()
+
+    def is_calm(self) -> bool:
+        """Whether little is open that lives in memory: few requests, no args, and few tasks.
+
+        Those of processes are no sign of that. Looks at each module.
+        """
+        modules = self.fleet.all()
+        processes = sum(len(module.instances()) for module in modules)
+        requests = sum(module.in_flight + module.queued for module in modules)
+        tasks = trio.lowlevel.current_statistics().tasks_living
+        few = max(requests, tasks - 8 * processes) <= CALM_TASKS
+        return few and self.facts.ledger.total <= FREE_BYTES
+
+    async def wait_ending(self) -> None:
+        """Return when the end has begun."""
+        await self._ending.wait()
+
+    @property
+    def fleet_stopped(self) -> bool:
+        """Whether all modules have been stopped."""
+        return self._fleet_stopped.is_set()
+
+    async def wait_fleet_stopped(self) -> None:
+        """Return when all modules have been stopped: nothing will be served any more."""
+        await self._fleet_stopped.wait()
+
+    async def reload(self, cause: str) -> None:
+        """Apply what changed in the descriptors; at the daemon's end, do nothing."""
+        try:
+            await self.reloads.reload(cause)
+        except RefusedError as error:
+            log.info("not reloaded", cause=cause, words=error.failure.message)
+
+    def lend(self, source: Source) -> AbstractAsyncContextManager[Callable[[], Awaitable[Plan]]]:
+        """Have the modules of a source for as long as the block lasts (`Reloads.lend`)."""
+        return self.reloads.lend(source)
+
+    async def watch(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Reload whenever a descriptor or a watched program changes, until cancelled."""
+        with contextlib.suppress(RefusedError):  # the end has begun
+            await self.reloads.watch.run(self._reload_for_watch, task_status)
+
+    async def _reload_for_watch(self, *, if_needed: bool) -> None:
+        await self.reloads.reload("a change of the files", if_needed=if_needed)
+
+    async def stop_fleet(self) -> None:
+        """Stop all modules in order, within a bound; then kill what is left, within another."""
+        with trio.move_on_after(self._times.hurry_after_s + self._times.killed_within_s) as scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._hurry_fleet)
+                self.requests.guards.stop()
+                self.approvals.stop()
+                await self.fleet.stop()
+                # No gate serves any more, so what is still asked has an answer in a moment.
+                await self.requests.guards.wait_none_asks()
+                nursery.cancel_scope.cancel()
+        if scope.cancelled_caught:
+            self._name_survivors()
+        # Those who were in flight have an answer now, and it may wait for the disk.
+        since = trio.current_time()
+        if not await self._durability.wait_told():
+            self.facts.custody.blocking.begin_end(trio.current_time() - since)
+        self._fleet_stopped.set()
+
+    async def _hurry_fleet(self) -> None:
+        with trio.move_on_after(self._times.hurry_after_s):
+            await self._hurry.wait()
+        self.fleet.hurry()
+
+    def _name_survivors(self) -> None:
+        for module in self.fleet.all():
+            for instance, _ in module.instances():
+                known = {"module": module.name, "instance": instance.id, "pid": instance.pid}
+                tracer = tracer_of(instance.pid)
+                if tracer is not None:
+                    known["traced_by"] = tracer.words
+                log.error("left behind", **known)
+
+
+class _Asker:
+    """The client of `Kernel.ask`."""
+
+    def __init__(self, on_event: Callable[[Progress], None] | None) -> None:
+        self.response: Response | None = None
+        self.answered = trio.Event()
+        self._on_event = on_event
+
+    def event(self, event: Progress, line: bytes | None) -> None:
+        del line
+        if self._on_event is not None:
+            self._on_event(event)
+
+    def finished(self, response: Response) -> None:
+        self.response = response
+        self.answered.set()
+
+    def congested(self) -> Congestion:
+        return Congestion.NONE
+
+
+async def _take_over(effects: Effects, journal: Journal | None, restored: Restored | None) -> None:
+    """Give the effects what was kept, and have them keep it anew should the journal lose it."""
+    if journal is None:
+        await effects.restore(restored, complete=True)
+        return
+    await effects.restore(journal.take_restored(), complete=journal.is_complete)
+    journal.on_loss(effects.keep_all)
+
+
+@asynccontextmanager
+async def _memory(
+    data_dir: Path,
+    options: JournalOptions | None,
+    blocking: BlockingWork,
+    clock: Callable[[], float],
+    times: Times,
+) -> AsyncIterator[tuple[Journal | None, EventFeed | None]]:
+    if options is None:
+        yield None, None
+        return
+    # Only here: who invokes a module without a daemon is not to wait for SQLite.
+    from supervisor.kernel.event_feed import EventFeed  # noqa: PLC0415
+    from supervisor.kernel.journal import remembering  # noqa: PLC0415
+
+    async with remembering(data_dir, options, clock, blocking, times.flush_s) as journal:
+        feed = EventFeed(journal, blocking)
+        try:
+            yield journal, feed
+        finally:
+            feed.close()
