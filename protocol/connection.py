@@ -298,9 +298,15 @@ class Stray(msgspec.Struct, frozen=True):
         if self.named is None or self.words:
             return self.words
         return (
-            f"a line came for request '{printable(self.named, ID_CHARS)}', which is not open: does "
-            "it repeat the requestId of each request?"
+            f"a line came for request '{printable(self.named, ID_CHARS)}', which is not open: is "
+            "each request answered once, with its own requestId?"
         )
+
+    @property
+    def warning(self) -> str:
+        """The words and the line, for `status` and the log; empty if its request was given up."""
+        words = self.in_place_of_answer
+        return f"{words}: {self.excerpt}" if words else ""
 
     @property
     def evidence(self) -> dict[str, Any]:

@@ -277,8 +277,8 @@ def tell_other_version(path: Path) -> None:
         from supervisor.cli.terminal import one_line
 
         sys.stderr.write(
-            f"stdiod: this is {VERSION}, the daemon is {one_line(version)}; what only one of them"
-            " knows will not work: `stdiod down` and `stdiod up` start this version\n"
+            f"stdiod: this is {VERSION}, the daemon is {one_line(version)}; a feature that only one"
+            " of them has will not work: `stdiod down` and `stdiod up` start this version\n"
         )
 
 

@@ -68,6 +68,11 @@ def state_word(state: str, width: int = 0) -> str:
     return click.style(state.ljust(width), fg=STATE_COLOURS.get(state))
 
 
+def is_in(state: str) -> str:
+    """Return `is ready`, `is in backoff`, with the state in its colour."""
+    return f"is {'in ' if state == 'backoff' else ''}{state_word(state)}"
+
+
 def dim(text: str) -> str:
     """Return a text that stands back."""
     return click.style(text, dim=True)

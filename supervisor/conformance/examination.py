@@ -198,7 +198,7 @@ class Examination:
         return answered.outcome
 
     def _judge_silence(self, clause: str, trial: Trial, bound: str, op: str | None) -> None:
-        words, fix = f"no answer came within {bound}, nor in as long again", ""
+        words, fix = f"no answer came within {bound}, or within twice that time", ""
         if trial.exit is not None:
             known, fix = trial.known()
             words = f"instead of an answer, the process {trial.exit.words}{known}"

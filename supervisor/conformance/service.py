@@ -119,7 +119,7 @@ class _Asked:
             self._exam.find(of, Status.FAILS, words, self, op)
             return None
         if self._answered is None:
-            words = f"no answer came within {bound}, nor in as long again"
+            words = f"no answer came within {bound}, or within twice that time"
             self._exam.find(clause, Status.FAILS, words, self, op)
             return None
         is_late = trio.current_time() - began > bound_s

@@ -125,7 +125,7 @@ class TrustStore:
             raise self._unusable(f"it cannot be written: {error.strerror}") from None
 
     def _unusable(self, why: str) -> TrustStoreError:
-        words = f"what is trusted is not known: {printable(str(self._path))}: {why}"
+        words = f"the list of trusted projects cannot be used: {printable(str(self._path))}: {why}"
         return TrustStoreError(words)
 
 

@@ -304,7 +304,7 @@ async def end_unused(daemon: Kernel, admission: Admission, keep_s: float) -> Non
         # One may have parted as the time was over.
         if admission.parted == parted and not daemon.facts.connections.open:
             break
-    daemon.shut_down(f"nobody has been connected for {keep_s:g} s")
+    daemon.shut_down(f"no client has been connected for {keep_s:g} s")
 
 
 def _http_doors(options: ServeOptions) -> AbstractContextManager[list[Door]]:

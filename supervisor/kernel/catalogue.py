@@ -85,7 +85,7 @@ class Catalogue:
                 continue
             unknown.append(module)
             if not module.wanted and starts_on_demand(module):
-                module.start("what it offers was asked for")
+                module.start("a caller asked what it offers")
 
         def settled() -> bool | None:
             while unknown and not self._is_coming(unknown[-1]):

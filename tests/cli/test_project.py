@@ -178,7 +178,7 @@ def test_a_list_of_trusted_projects_that_cannot_be_relied_on_trusts_nothing(
     ended = typed("status")
     assert ended.exit_code == 3
     said = ended.stderr.splitlines()
-    assert said[0].startswith("stdiod: what is trusted is not known: ")
+    assert said[0].startswith("stdiod: the list of trusted projects cannot be used: ")
     assert said[0].endswith(words)
     assert said[1] == f"stdiod: {shop}/{FILE} {UNTRUSTED}"
     for verb in ("--list", "--revoke"):

@@ -196,6 +196,7 @@ def test_up_tells_once_of_each_module_that_is_not_ready_the_cause_first_and_of_t
         module("kv", state="backoff", next_retry_s=2.0, instances=[], last_exit=died),
         module("late", state="down", wanted="up", instances=[], waits_for=["kv"]),
         module("slow", state="starting", instances=[]),
+        module("isl", state="backoff", instances=[]),
         quarantined=({"descriptor": "/modules/bad.json", "reason": "/kind: is missing"},),
     )
     failing = (settled("kv", 2, "warn"), settled("late", 3, "warn"))
@@ -208,9 +209,10 @@ def test_up_tells_once_of_each_module_that_is_not_ready_the_cause_first_and_of_t
         "kv: exited with code 3: Cannot find module 'x'; next try in 2.0s (backoff)",
         "late: waits for kv (down)",
         "slow is starting",
+        "isl is in backoff",
         "/modules/bad.json is quarantined: /kind: is missing",
     ]
-    assert "1 of 4 modules ready" in ended.stdout
+    assert "1 of 5 modules ready" in ended.stdout
 
 
 def test_up_shows_what_a_module_that_serves_printed_beside_its_answers(

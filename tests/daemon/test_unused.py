@@ -48,7 +48,7 @@ async def test_it_ends_some_time_after_its_last_client(autojump_clock: MockClock
         daemon.admission.leave(third)
         assert daemon.ended == []
         left_at = trio.current_time()
-    assert daemon.ended == [(left_at + 10, "nobody has been connected for 10 s")]
+    assert daemon.ended == [(left_at + 10, "no client has been connected for 10 s")]
 
 
 async def test_nobody_has_to_be_quick_to_come(autojump_clock: MockClock) -> None:

@@ -130,14 +130,14 @@ MISTAKES = (
     ),
     Mistake(
         "answers `health` with an id of its own",
-        "a line came for request '1', which is not open: does it repeat the requestId of each "
-        "request?",
+        "a line came for request '1', which is not open: is each request answered once, "
+        "with its own requestId?",
         replies=(GOOD.replace(b"{", b'{"requestId":"1",', 1),),
     ),
     Mistake(
         "answers `invoke` with an id of its own",
-        "a line came for request '1', which is not open: does it repeat the requestId of each "
-        "request?",
+        "a line came for request '1', which is not open: is each request answered once, "
+        "with its own requestId?",
         AT_DEADLINE,
         replies=invoked(b'{"requestId":"1","ok":true,"result":1}\n'),
     ),

@@ -1,24 +1,30 @@
 """What whole programs do wrong, and the sentence that one needs: by `up`, `invoke` and `check`.
 
-What takes a bound to show is tried again with a longer one, for a busy machine.
+A mistake that only a call shows is told by `status` and `logs`, or by `events`, afterwards. What
+takes a bound to show is tried again with a longer one, for a busy machine.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from supervisor.cli.failure_text import failure_text
-from supervisor.cli.module_page import module_text
 from supervisor.runtime.files.directory import read_descriptor
+from tests.bounds import until
 from tests.conformance.examining import report_of
+from tests.system import descriptors
+from tests.system.client import Client
 from tests.system.conftest import folder
-from tests.system.daemon import Daemon
 
 __all__ = ["folder"]
 
@@ -38,7 +44,13 @@ for line in sys.stdin:
 SAY = "print(json.dumps(answer), flush=True)"
 IDLE = "printed nothing: waiting for something, or its output is not flushed"
 LOOP = "s of CPU, printed nothing: an endless loop?"
+NO_FLUSH = (
+    "it answered only when its stdin was closed: it does not flush its stdout after each line"
+)
 WELL = ""
+
+OWN = ("status", "logs")
+JOURNAL = ("events",)
 
 
 class Program(NamedTuple):
@@ -46,7 +58,7 @@ class Program(NamedTuple):
 
     name: str
     up: str
-    """In `status`; empty for a module that gets ready."""
+    """Why it is not ready; empty for a module that gets ready."""
     invoke: str
     """Empty for a call that goes well."""
     check: tuple[str, ...]
@@ -57,21 +69,32 @@ class Program(NamedTuple):
     invoke_s: float = NEVER_S
     node: str = ""
     command: tuple[str, ...] = ()
+    warning: str = ""
+    """What `up` warns of, of a module that gets ready."""
+    later: str = ""
+    """What is said of it after the call; `up` or `invoke` if empty."""
+    verbs: tuple[str, ...] = OWN
+    """The verbs that say it then."""
+    ends: bool = False
+    """Whether its process ends after its answer."""
 
 
 PROGRAMS = (
     Program(
-        "does not flush", IDLE, IDLE, ("until its stdin was closed", "flush stdout after"),
+        "does not flush", NO_FLUSH, NO_FLUSH, ("until its stdin was closed", "flush stdout after"),
         "print(json.dumps(answer))", start_s=0.5,
     ),
     Program(
         "prints before its answer", WELL, WELL,
         ("the line is not JSON", "print all else to stderr"), f"print('hi', flush=True); {SAY}",
+        warning="the line is not JSON; use stderr for anything that is not an answer: hi",
+        later="the line is not JSON",
     ),
     Program(
         "prints JSON with bare keys", WELL, "is not an answer: {ok: true}",
         ("is not an answer: {ok: true}", "with keys in double quotes"),
         f"print('{{ok: true}}', flush=True) if called else {SAY}", invoke_s=0.3,
+        later="`ok: true}` at byte 1 is not a key in double quotes",
     ),
     Program(
         "answers with another id", WELL, "request 'r1', which is not open",
@@ -98,25 +121,25 @@ PROGRAMS = (
     ),
     Program(
         "never ends a call", WELL, LOOP, (LOOP, "a loop that does not end"),
-        f"while called: pass\n    {SAY}", invoke_s=1,
+        f"while called: pass\n    {SAY}", invoke_s=1, verbs=JOURNAL,
     ),
     Program(
         "never ends a call, in a child", WELL, LOOP, (LOOP, "a loop that does not end"),
         f"called and subprocess.run([sys.executable, '-c', 'while True: pass'])\n    {SAY}",
-        "import subprocess", invoke_s=1,
+        "import subprocess", invoke_s=1, verbs=JOURNAL,
     ),
     Program(
         "answers no call", WELL, IDLE, (IDLE, "flush what is printed"),
-        f"None if called else {SAY}", invoke_s=0.5,
+        f"None if called else {SAY}", invoke_s=0.5, verbs=JOURNAL,
     ),
     Program(
         "prints a line of 20 MB", WELL, "longer than 8388608 bytes (limits.line_bytes)",
         ("longer than 8388608 bytes (limits.line_bytes)", "hand over what is large as an asset"),
-        f"if called: answer['result'] = 'x' * 20_000_000\n    {SAY}",
+        f"if called: answer['result'] = 'x' * 20_000_000\n    {SAY}", verbs=JOURNAL,
     ),
     Program(
         "prints half a character", WELL, WELL, ("unpaired surrogate", "print whole characters"),
-        f"if called: answer['result'] = chr(0xd83d)\n    {SAY}",
+        f"if called: answer['result'] = chr(0xd83d)\n    {SAY}", later="unpaired surrogate",
     ),
     Program(
         "starts slowly", "start_s allows more", "start_s allows more",
@@ -126,6 +149,7 @@ PROGRAMS = (
     Program(
         "exits after one request", WELL, WELL,
         ("it exited with code 0", "read stdin in a loop"), f"{SAY}\n    if called: break",
+        later="has to keep reading after its first answer", ends=True,
     ),
     Program(
         "floods stderr, and crashes", WELL, "ValueError: the end",
@@ -135,7 +159,8 @@ PROGRAMS = (
     ),
     Program(
         "answers twice", WELL, WELL, ("a second time", "answer each request once"),
-        f"{SAY}; {SAY}",
+        f"{SAY}; {SAY}", warning="is each request answered once",
+        later="is each request answered once",
     ),
     Program(
         "raises in a timer", WELL, "RuntimeError: the timer",
@@ -175,30 +200,116 @@ def missing(case: Program) -> bool:
     return bool(case.node) and shutil.which("node") is None
 
 
+class Project:
+    """A folder of modules, `stdiod` for it, and the words that `stdiod` says."""
+
+    def __init__(self, folder: Path) -> None:
+        self.modules, self.socket = folder / "modules", folder / "socket"
+        self._data = folder / "data"
+
+    def stdiod(self, *words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "supervisor.cli", *words, "--socket", str(self.socket)]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    @contextmanager
+    def up(self) -> Iterator[subprocess.CompletedProcess[str]]:
+        """Run `up`, and `down` at the end."""
+        where = ("--data-dir", str(self._data), "--http", "off")
+        try:
+            yield self.stdiod("up", str(self.modules), *where)
+        finally:
+            self.stdiod("down")
+
+    def said(self, *words: str) -> list[str]:
+        """Return the lines that a verb prints."""
+        return self.stdiod(*words).stdout.splitlines()
+
+
 def test_up_and_invoke_say_the_sentence_that_one_needs(folder: Path) -> None:
+    project = Project(folder)
     left = [(number, one) for number, one in enumerate(PROGRAMS) if not missing(one)]
-    pages: dict[int, str] = {}
+    wrong: dict[int, str] = {}
     for longer in LONGER:
-        with Daemon(folder, *(document(one, at, folder, longer) for at, one in left)) as daemon:
-            daemon.op("wait", **{"for": "verdict"})
-            pages = {at: page for at, one in left if (page := wrong(daemon, at, one, longer))}
-        left = [(number, one) for number, one in left if number in pages]
+        shutil.rmtree(project.modules, ignore_errors=True)
+        documents = [document(one, at, folder, longer) for at, one in left]
+        descriptors.write(project.modules, *documents)
+        with project.up() as up:
+            wrong = wrong_of_up(up, dict(left)) or wrong_of_calls(project, dict(left), longer)
+        left = [(number, one) for number, one in left if number in wrong]
         if not left:
             return
-    pytest.fail("\n\n".join(f"{PROGRAMS[at].name}: {page}" for at, page in pages.items()))
+    pytest.fail("\n\n".join(f"{PROGRAMS[at].name}: {words}" for at, words in wrong.items()))
 
 
-def wrong(daemon: Daemon, number: int, case: Program, longer: int) -> str:
-    """Return the page that lacks its sentence; empty if none does."""
-    name = f"m{number}"
-    status = daemon.status(name)
-    shown = module_text(status)
-    if bool(case.up) is (status["state"] == "ready") or case.up not in shown:
-        return shown
-    answer = daemon.invoke(name, "go", timeout_s=longer * min(case.invoke_s, 60))
-    said = "" if answer.ok else failure_text(answer.error, module=name, op="go")
-    is_well = bool(case.invoke) is not answer.ok and case.invoke in said
-    return "" if is_well else said or "it went well"
+def wrong_of_up(up: subprocess.CompletedProcess[str], cases: dict[int, Program]) -> dict[int, str]:
+    """Return what `up` says of the modules of which it says too little, too much or the wrong."""
+    wrong: dict[int, str] = {}
+    for number, case in cases.items():
+        lines = about(number, up.stderr.splitlines())
+        name = re.escape(f"m{number}")
+        expected = [rf"{name}: .*{re.escape(case.up)}.*; next try in \w+ \(backoff\)"]
+        if case.up == WELL:
+            expected = [f"{name} is ready"]
+        if case.warning:
+            expected.append(f"warning: {name}: .*{re.escape(case.warning)}.*")
+        if len(lines) != len(expected) or not all(map(re.fullmatch, expected, lines)):
+            wrong[number] = str(lines)
+    ready = sum(case.up == WELL for case in cases.values())
+    nouns = "module" if len(cases) == 1 else "modules"
+    if not wrong:
+        assert f": {ready} of {len(cases)} {nouns} ready in " in up.stdout
+        assert up.returncode == (ready != len(cases))
+    return wrong
+
+
+def wrong_of_calls(project: Project, cases: dict[int, Program], longer: int) -> dict[int, str]:
+    """Call each module, and return what is said of those of which it is not the right sentence."""
+    wrong: dict[int, str] = {}
+    with Client(project.socket) as client:
+        for number, case in cases.items():
+            name = f"m{number}"
+            answer = client.invoke(name, timeout_s=longer * min(case.invoke_s, 60))
+            said = "" if answer.ok else failure_text(answer.error, module=name, op="go")
+            if bool(case.invoke) is answer.ok or case.invoke not in said:
+                wrong[number] = said or "it went well"
+            if case.ends:
+                await_exit(client, name)
+    everything = {
+        "status": project.said("status"),
+        "logs": project.said("logs", "--all"),
+        "events": project.said("events", "-n", "1000"),
+    }
+    for number, case in cases.items():
+        expected = case.later or case.invoke
+        for verb in case.verbs:
+            lines = about(number, everything[verb])
+            if not any(expected in line for line in lines):
+                wrong[number] = f"{verb}: {lines}"
+    return wrong
+
+
+def about(number: int, lines: list[str]) -> list[str]:
+    """Return the lines that name a module."""
+    return [line for line in lines if re.search(rf"\bm{number}\b", line)]
+
+
+def await_exit(client: Client, module: str) -> None:
+    until(lambda: client.op("status", module=module).result["last_exit"], f"the end of {module}")
+
+
+def test_up_names_a_descriptor_that_it_cannot_use_and_starts_the_others(folder: Path) -> None:
+    project = Project(folder)
+    good = document(Program("", WELL, WELL, ()), 0, folder, 1)
+    descriptors.write(project.modules, good, {**good, "name": "m1", "kind": "toool"})
+    with project.up() as up:
+        status = project.stdiod("status").stdout
+    ready, fault = up.stderr.splitlines()
+    assert ready == "m0 is ready"
+    assert "m1.json is quarantined: /kind: " in fault
+    assert "1 of 1 module ready" in up.stdout
+    assert "1 descriptor quarantined" in up.stdout
+    assert up.returncode == 0
+    assert fault.partition(" is quarantined: ")[2] in status
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,7 @@ def test_a_line_for_another_request_says_which_one_it_named() -> None:
     assert isinstance(item, Stray)
     assert item.in_place_of_answer == (
         "a line came for request 'r1', which is not open: "
-        "does it repeat the requestId of each request?"
+        "is each request answered once, with its own requestId?"
     )
 
 

@@ -225,7 +225,7 @@ async def test_a_deadline_after_an_answer_to_another_id_says_so(
     failure = await heard.failure()
     assert failure.message == (
         "m.hang gave no answer in 1 s; a line came for request 'x7', which is not open: "
-        "does it repeat the requestId of each request?"
+        "is each request answered once, with its own requestId?"
     )
     assert failure.details["stray_id"] == "x7"
 

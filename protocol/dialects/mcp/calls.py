@@ -213,7 +213,9 @@ class Calls:
             params = {**call.params, **wanted.params()}
             rpc_id = self._speaker.ask(call.request, call.method, params)
         except UNENCODABLE as error:
-            words = f"what the server wanted to know cannot be written: {type(error).__name__}"
+            words = (
+                f"the answers to the server's questions cannot be written: {type(error).__name__}"
+            )
             self._close(call, Failure.because(Reason.INVALID_EVENT, words), received)
         else:
             self.sent_again(call.request.request_id, rpc_id)

@@ -213,10 +213,8 @@ class Introduction:
         catalogue = self.catalogue = ServerLists(agreed)
         if catalogue.extras:
             named = ", ".join(map(quoted, catalogue.extras[:8]))
-            words = (
-                f"has extensions or experimental capabilities ({named}): MCP clients are told of "
-            )
-            words += "them, and of their notifications, only through a view of this module alone"
+            words = f"has extensions or experimental capabilities ({named}): MCP clients get "
+            words += "them, and their notifications, only through a view of this module alone"
             received.append(ModuleLog(Log(version="0", level="info", message=words)))
         if not self._speaker.is_modern:
             self._speaker.notify("notifications/initialized", {})

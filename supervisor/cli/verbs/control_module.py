@@ -17,7 +17,7 @@ from supervisor.cli.exit_status import NO, NoDaemonError, NoError, interruption
 from supervisor.cli.many_modules import chosen, in_turn, with_modules
 from supervisor.cli.options import MODULE, example, with_json, with_socket
 from supervisor.cli.results import end_with_failure, print_json, tell_failure
-from supervisor.cli.terminal import one_line, state_word
+from supervisor.cli.terminal import is_in, one_line
 from supervisor.cli.trouble import in_trouble
 
 _MEMBER = re.compile(rb'"enabled"\s*:\s*(true|false)')
@@ -97,9 +97,7 @@ def _show(answer: Answer, module: str, named: int, *, as_json: bool) -> bool:
 def _sentence(module: dict[str, Any]) -> str:
     running = [one for one in module["instances"] if one["pid"] is not None]
     pids = ", ".join(f"pid {one['pid']}" for one in running)
-    return f"{one_line(module['name'])} is {state_word(module['state'])}" + (
-        f" ({pids})" if pids else ""
-    )
+    return f"{one_line(module['name'])} {is_in(module['state'])}" + (f" ({pids})" if pids else "")
 
 
 @click.command(epilog=example("enable dice", "enable modules/dice/module.json"))

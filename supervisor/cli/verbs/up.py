@@ -17,7 +17,7 @@ from supervisor.cli.options import SECONDS, example, socket_option, with_json, w
 from supervisor.cli.quantities import count, duration
 from supervisor.cli.results import end_with_failure, print_json
 from supervisor.cli.status_table import note, of_project, warning
-from supervisor.cli.terminal import Ticker, one_line, state_word
+from supervisor.cli.terminal import Ticker, is_in, one_line, state_word
 from supervisor.cli.trouble import is_asleep
 
 
@@ -144,8 +144,9 @@ def _serves(module: dict[str, Any]) -> bool:
 
 def _report(status: dict[str, Any], late: list[dict[str, Any]], took_s: float) -> None:
     for one in late:
-        name, state, why = one_line(one["name"]), state_word(one["state"]), note(one)
-        click.echo(f"{name}: {why} ({state})" if why else f"{name} is {state}", err=True)
+        name, state, why = one_line(one["name"]), one["state"], note(one)
+        told = f"{name}: {why} ({state_word(state)})" if why else f"{name} {is_in(state)}"
+        click.echo(told, err=True)
     for one in status["modules"]:
         if one not in late and (words := warning(one)):
             told = f"warning: {one_line(one['name'])}: {words}"

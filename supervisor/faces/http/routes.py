@@ -48,7 +48,7 @@ def _of_module(operation: str, answer: str, tell: Tell, summary: str, **more: An
 def _mcp(path: str) -> Iterable[Route]:
     summaries = {
         "POST": "A message of an MCP client",
-        "GET": "What an MCP session of the older era is told of, as a stream",
+        "GET": "Notifications of an MCP session of the older era, as a stream",
         "DELETE": "End an MCP session of the older era",
     }
     for method, summary in summaries.items():

@@ -194,7 +194,7 @@ class WebSocket:
         try:
             data = encode(frame)
         except UNENCODABLE as error:
-            words = f"what there is to say cannot be passed on: {type(error).__name__}"
+            words = f"the message cannot be passed on: {type(error).__name__}"
             data = encode(AmcpError(ErrorCode.INTERNAL_ERROR, words).frame(frame["id"]))
         size, account = len(data), self._account
         large = size > account.bounds.least_free and size > account.free_bytes

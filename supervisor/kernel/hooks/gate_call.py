@@ -32,7 +32,7 @@ class GateCall:
     ) -> Outcome:
         """Ask, and wait for the answer; that is bounded by the gate's `timeout_s`."""
         if is_deeper(data, DEPTH):
-            words = f"what it is to be asked about nests more than {DEPTH} levels deep"
+            words = f"the data of its question nests more than {DEPTH} levels deep"
             return Failure.because(Reason.MALFORMED_REQUEST, words)
         args = {"event": str(gate), "data": data}
         content = {"op": HOOK_OP, "args": args, "timeout_s": self._timeout_s}

@@ -276,7 +276,9 @@ class Sessions:
         for patch in patches(restored):
             session = self._all.get(patch.session_id)
             if session is None or patch.revision != session.kept.revision + 1:
-                not_restored(patch.session_id, patch.revision, "what it changed is not there")
+                not_restored(
+                    patch.session_id, patch.revision, "the revision that it changed is not there"
+                )
             elif (refusal := session.apply(patch.patch, patch.ts)) is not None:
                 not_restored(patch.session_id, patch.revision, refusal.message)
         for one in pasts(restored):

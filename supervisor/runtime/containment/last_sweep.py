@@ -39,7 +39,9 @@ async def leaves_nobody(on: Ground, blocking: BlockingWork) -> bool:
                 in_any_case=True,
             )
         if left is None:
-            log.error("left to the guardian: nobody could look for what modules left")
+            log.error(
+                "the processes that modules left could not be looked for; the guardian kills them"
+            )
             return False
         if left:
             log.error("left behind", pids=left)

@@ -152,6 +152,6 @@ class Strays:
                 self._guardianship.register_stray(Adopted(one.process.pid, one.process.start))
         for one in new[:TOLD]:
             pid, command = one.process.pid, one.command
-            log.warning("an orphan shows nothing of whose it is", pid=pid, command=command)
+            log.warning("an orphan does not show which module started it", pid=pid, command=command)
         if len(new) > TOLD:
             log.warning("there are more such orphans", more=len(new) - TOLD)

@@ -141,7 +141,7 @@ class OutcomeOnly:
     def host_call(self, asked: HostCalled, dialogue: Dialogue, call: Call) -> None:
         """Refuse it: nobody is there to serve it."""
         del call
-        dialogue.refuse(asked, "nobody serves calls of this request")
+        dialogue.refuse(asked, "host calls of this request are not served")
 
     def congested(self) -> Congestion:
         """Return none: nothing is kept."""

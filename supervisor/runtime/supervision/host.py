@@ -46,7 +46,7 @@ class Unserved:
     def take(self, module: Module, asked: HostCalled, dialogue: Dialogue) -> None:
         """Refuse it."""
         del module
-        dialogue.refuse(asked, "nobody serves calls of no request here")
+        dialogue.refuse(asked, "host calls without a request are not served here")
 
     def end(self, instance: str) -> None:
         """Do nothing: there are none."""

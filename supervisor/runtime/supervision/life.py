@@ -196,6 +196,8 @@ class Setting(msgspec.Struct, frozen=True):
         match item:
             case Stray():
                 self.counters.late_lines += 1
+                if item.warning:
+                    self.log.host_line(instance, item.warning)
             case Quarantined() | Violated():
                 self.counters.quarantined_lines += 1
                 self.log.host_line(instance, f"{item.fault.message}: {item.fault.excerpt}")

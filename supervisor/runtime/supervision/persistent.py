@@ -467,7 +467,7 @@ class PersistentLife:
             return
         call = self._calls.get(item.request_id)
         if call is None:
-            self._dialogue.refuse(item, "nobody serves calls of this request")
+            self._dialogue.refuse(item, "host calls of this request are not served")
             return
         call.heard_at = trio.current_time()
         call.listener.host_call(item, self._dialogue, call)

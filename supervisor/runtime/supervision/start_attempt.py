@@ -28,8 +28,8 @@ from supervisor.runtime.supervision.life import Ended, Life, Owner, Setting
 START_DEADLINE = str(Reason.START_DEADLINE)
 
 LATE = (
-    "; it answered only after that, when its stdin was closed: it does not flush its stdout after "
-    "each line, or reads to the end of its input before it answers, or takes longer to begin"
+    "; it answered only when its stdin was closed: it does not flush its stdout after each line, "
+    "or reads to the end of its input before it answers"
 )
 
 SLOW = "if it is only slow to begin, supervision.timeouts.{} allows more"
@@ -55,6 +55,7 @@ class StartAttempt:
         """Whether nothing had been printed when its time was over."""
         timeouts = setting.descriptor.supervision.timeouts
         self._bound_s = timeouts.start_s + timeouts.describe_s
+        self._bare_failure = self._passed_bound = ""
         self._setting = setting
         self._life = life
         self._owner = owner
@@ -90,6 +91,7 @@ class StartAttempt:
         match item:
             case Stray():
                 self.instead = item.in_place_of_answer or self.instead
+                self.warning = item.warning or self.warning
             case Quarantined(fault=fault) | Violated(fault=fault):
                 self._note(Notice.of(fault))
             case Warned(notice=notice):
@@ -116,6 +118,7 @@ class StartAttempt:
     def fail(self, ended: Ended, bound: str = "") -> None:
         """Take note of why it will come to nothing, and of a `bound` that it passed, what for."""
         if not self._is_over:
+            self._bare_failure, self._passed_bound = ended.message, bound
             if bound and self.instead:
                 ended = replace(ended, message=f"{ended.message}; {self.instead}")
             elif bound:
@@ -152,10 +155,16 @@ class StartAttempt:
         """Return how a life ended whose last process is gone."""
         ended = Ended(str(exit_.reason), f"{exit_.words}{exit_.remark}", exit_)
         if self.failure is not None:
-            late = LATE if self.was_mute and has_heard else ""
-            late += unset_remark(self._setting.unset_variables)
-            ended = Ended(self.failure.reason, self.failure.message + late, exit_)
+            words = self._late_answer if self.was_mute and has_heard else self.failure.message
+            words += unset_remark(self._setting.unset_variables)
+            ended = Ended(self.failure.reason, words, exit_)
         return ended if self.was_ready else replace(ended, obstacle=await self._obstacle())
+
+    @property
+    def _late_answer(self) -> str:
+        """Why it failed, of a process that answered once its stdin was closed: no loop, no wait."""
+        bound = self._passed_bound
+        return self._bare_failure + LATE + (f"; {SLOW.format(bound)}" if bound else "")
 
     async def _obstacle(self) -> str | None:
         host, descriptor = self._setting.host, self._setting.descriptor

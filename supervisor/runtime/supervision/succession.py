@@ -249,6 +249,6 @@ class Succession:
 
     def _refuse(self, died: LastExit | None) -> None:
         why = "it did not get ready" if died is None else f"it {died.words}"
-        reason = kept(f"what it describes did not start: {why}")
+        reason = kept(f"the module that it describes did not start: {why}")
         self.refused = Quarantined(self.offered.source, reason)
         tell_of_refusal(self._module, self.refused)
