@@ -95,7 +95,6 @@ class AmcpError(msgspec.Struct, frozen=True):
 
 
 def session_not_found(session_id: str) -> AmcpError:
-    """Say that there is no such session."""
     details = {"session_id": session_id}
     return AmcpError(ErrorCode.SESSION_NOT_FOUND, f"Session not found: {session_id}", details)
 
@@ -107,7 +106,6 @@ def session_busy(session_id: str) -> AmcpError:
 
 
 def tool_not_found(tool_name: str) -> AmcpError:
-    """Say that there is no such tool."""
     details = {"tool_name": tool_name}
     return AmcpError(ErrorCode.TOOL_NOT_FOUND, f"Tool not found: {tool_name}", details)
 

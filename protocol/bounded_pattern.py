@@ -166,7 +166,6 @@ _CATEGORIES: dict[Any, Callable[[str], bool]] = {
 
 @lru_cache(maxsize=256)
 def bounded(pattern: str) -> BoundedPattern | None:
-    """Return a pattern with its bound; None if it has none, or is none."""
     if len(pattern) > PATTERN_CHARS or _DOUBTFUL.search(pattern):
         return None
     try:

@@ -42,7 +42,6 @@ _NAMED = msgspec.json.Decoder(_Named)
 
 
 def encode_line(value: Any) -> bytes:
-    """Encode a value as one line."""
     return one_line(encode(value)) + b"\n"
 
 

@@ -43,7 +43,6 @@ class Template(msgspec.Struct, frozen=True):
 
     @property
     def only(self) -> Hole | None:
-        """The hole that is all there is, if it is."""
         part = self.parts[0] if len(self.parts) == 1 else None
         return part if isinstance(part, Hole) else None
 

@@ -70,7 +70,6 @@ class Names:
         self._former: dict[str, Op] = {}
 
     def replace(self, now: Mapping[str, Op]) -> None:
-        """Take the names that there are from now on."""
         for name, one in self._now.items():
             if name not in now:
                 self._former.pop(name, None)  # the newest last

@@ -80,7 +80,6 @@ class EmbeddedAsset(msgspec.Struct):
     asset_id: str
 
     def put(self, data: bytes) -> None:
-        """Put them there again."""
         self._replace(base64.b64encode(data).decode())
 
     def leave_out(self, why: str) -> None:

@@ -66,7 +66,6 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def error(self) -> dict[str, Any]:
-        """The error, if it did not."""
         error = self.document.get("error")
         return error if isinstance(error, dict) else {}
 
@@ -95,7 +94,6 @@ class DaemonClient:
         """Called before each wait for the daemon, with the time that is left."""
 
     def __enter__(self) -> Self:
-        """Return the client."""
         return self
 
     def __exit__(

@@ -99,7 +99,6 @@ class Prompt:
             return None
 
     def end(self) -> None:
-        """End the prompt, if there is one."""
         self._ended = True
         app = self._session.app
         if app.loop is not None and app.is_running:

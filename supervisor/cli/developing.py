@@ -359,7 +359,6 @@ class _Asker:
         """Do nothing: the module's own line is shown."""
 
     def finished(self, response: Response) -> None:
-        """Tell of the response."""
         self.answered.set()
         self._tell(self, response.document())
 

@@ -21,12 +21,10 @@ class Deaf(NamedTuple):
 
     @property
     def what(self) -> str:
-        """Say it."""
         return f"the socket {self.socket} is missing, but its daemon (pid {self.pid}) lives"
 
     @property
     def way_out(self) -> str:
-        """Say what to do."""
         return (
             f"`kill {self.pid}` ends it and its modules in order, "
             f"then {way_to_start(self.socket)} starts another one"

@@ -113,7 +113,6 @@ class Choice(NamedTuple):
 
     @property
     def part(self) -> Part:
-        """What it does."""
         return PARTS[self.kind]
 
     @property
@@ -181,7 +180,6 @@ def wrapping(document: dict[str, Any], command: tuple[str, ...]) -> dict[str, An
 
 
 def source_of(choice: Choice) -> str:
-    """Return the source."""
     template = resources.files("supervisor.cli.templates") / f"{choice.language.file}.in"
     lines = _of_protocol(template.read_text(encoding="utf-8").splitlines(), choice.protocol)
     text = "\n".join(lines) + "\n"
@@ -381,7 +379,6 @@ _BUILD = """
 
 
 def readme_of(choice: Choice) -> str:
-    """Return the README."""
     part, language = choice.part, choice.language
     source = f"; `{language.file}` is the program" if language.file else ", and how they are run"
     if choice.protocol == "mcp":

@@ -124,7 +124,6 @@ class UnseenPath(click.Path):
     """Completed as one by shells; `click.Path` would wait for one that does not answer."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        """Take it as it is."""
         del param, ctx
         return Path(value)
 

@@ -132,7 +132,6 @@ class Ticker:
         self._shown = ""
 
     def __enter__(self) -> Self:
-        """Return itself."""
         return self
 
     def __exit__(

@@ -134,7 +134,6 @@ class Examination:
         return False
 
     def request(self, operation: Operation, op: str = "", args: Any = None) -> Request:
-        """Make a request."""
         self._place.progress(f"{self.descriptor.name}: {operation} {op}")
         return Request(self.new_id(), operation, op, args or {})
 

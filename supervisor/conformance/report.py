@@ -55,7 +55,6 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def source(self) -> str:
-        """Who says so."""
         return CLAUSES[self.clause].source
 
 

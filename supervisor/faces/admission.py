@@ -64,7 +64,6 @@ class Admission:
 
     @classmethod
     def of(cls, facts: DaemonFacts) -> Admission:
-        """Return that of a daemon."""
         return cls(facts.custody.file_limit, facts.connections)
 
     def admit(self, uid: int, descriptor: int) -> Place | None:

@@ -114,8 +114,7 @@ class Wire(Protocol):
     CANCEL: bytes
     """What stands in each line that cancels a request."""
 
-    def serve(self, line: bytes) -> None:
-        """Take a line."""
+    def serve(self, line: bytes) -> None: ...
 
     def refuse(self, fault: Fault) -> None:
         """Answer a line that cannot be read."""

@@ -67,7 +67,6 @@ class ModuleWire:
         return not self._open and not self._nameless
 
     def serve(self, line: bytes) -> None:
-        """Take a line."""
         frame = decode_request(line)
         if type(frame) is Fault:  # `isinstance` of a msgspec type is slow to say no
             self._refuse_line(frame, self._answerable_id(line))

@@ -245,7 +245,6 @@ class Journal:
         self._opened.set()
 
     def take_told(self, told: Told, *, renewed: bool) -> None:
-        """Take how the journal is."""
         self.told = told
         if told.problem is not None:
             self._opened.set()

@@ -298,7 +298,6 @@ def of_daemon(metric: Metric, whole: dict[str, Any]) -> Iterable[Sample]:
 
 
 def of_module(metric: Metric, module: dict[str, Any]) -> Iterator[Sample]:
-    """Return the samples of a metric of modules, of one of them."""
     for one in metric.read(module):
         yield msgspec.structs.replace(one, labels=(module["name"], *one.labels))
 

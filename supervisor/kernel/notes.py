@@ -34,7 +34,6 @@ class KeptNotes(Notes):
             self.put(next(iter(self._all)), None)
 
     def restore(self, restored: Restored) -> None:
-        """Take over what was kept."""
         for document in restored.documents(KIND):
             try:
                 note = msgspec.json.decode(document.body, type=dict[str, Any])

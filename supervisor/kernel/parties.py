@@ -207,8 +207,7 @@ class Caller(Protocol):
         """Who asked, or the module itself."""
 
     @property
-    def module(self) -> Module:
-        """The module that calls."""
+    def module(self) -> Module: ...
 
     @property
     def origin(self) -> Origin:

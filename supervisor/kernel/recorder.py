@@ -178,8 +178,7 @@ class CutShort(msgspec.Struct, frozen=True):
 class Restored(Protocol):
     """What a daemon finds when it starts, of what one before it kept."""
 
-    def documents(self, kind: str) -> Sequence[KeptDocument]:
-        """Return each document of a kind."""
+    def documents(self, kind: str) -> Sequence[KeptDocument]: ...
 
     @property
     def patches(self) -> Sequence[NewerPatch]:

@@ -30,8 +30,7 @@ NOTHING_QUARANTINED: Mapping[str, str] = MappingProxyType({})
 class Shown(Protocol):
     """A part of the daemon, as far as `status` shows it."""
 
-    def status(self) -> dict[str, Any]:
-        """Return how it is."""
+    def status(self) -> dict[str, Any]: ...
 
 
 class Connections(msgspec.Struct):

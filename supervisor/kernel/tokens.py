@@ -134,7 +134,6 @@ class Tokens:
         return login
 
     def find(self, said: str) -> Token | None:
-        """Return the token that is said; None if it is none, any more or at all."""
         mark, _, rest = said.partition("_")
         token_id, _, secret = rest.partition("_")
         token = self._all.get(token_id) if mark == _MARK else None

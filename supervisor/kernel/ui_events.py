@@ -47,7 +47,6 @@ _ENCODE = msgspec.json.Encoder().encode
 
 
 def _text(*names: str) -> Rule:
-    """Return the rule that one of these is a string."""
     named = (f'"{name}"' for name in names)
     words = f"{' or '.join(named)} must be a string"
 

@@ -22,8 +22,7 @@ class Kin(Protocol):
         """The daemon's own id of it."""
 
     @property
-    def module(self) -> Module:
-        """The module it is for."""
+    def module(self) -> Module: ...
 
     @property
     def children(self) -> Iterable[Kin]:

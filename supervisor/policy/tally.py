@@ -63,7 +63,6 @@ class Tally:
 
     @property
     def invocations(self) -> int:
-        """How many there were."""
         return sum(cell[0] for cells in self._counts.values() for cell in cells.values())
 
     @property

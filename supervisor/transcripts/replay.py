@@ -152,7 +152,6 @@ class _Process:
         return f"{self._descriptor.name}.{request.op or request.operation}"
 
     def play(self, entry: Entry) -> None:
-        """Do again what an entry tells."""
         match entry.source:
             case EntrySource.HOST if entry.outcome is not None:
                 self._host_decided(entry)

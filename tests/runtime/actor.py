@@ -67,7 +67,7 @@ def connect(path: str) -> socket.socket:
     return link
 
 
-def invoke(  # noqa: C901, PLR0912 - a list of what can be asked
+def invoke(  # noqa: C901 - a list of what can be asked
     request_id: str | None, op: str, args: dict[str, Any]
 ) -> None:
     match op:

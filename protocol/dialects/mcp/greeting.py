@@ -113,7 +113,6 @@ class Greeting:
         return self.failed("start_deadline", words, "start_s")
 
     def failed(self, reason: str, words: str, bound: str = "") -> StartFailed:
-        """Give up."""
         self._memory.pop("era", None)
         self.waits = ()
         return StartFailed(reason, words, bound)

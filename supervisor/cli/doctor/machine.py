@@ -25,7 +25,6 @@ _UNLIMITED = resource.RLIM_INFINITY
 
 
 def python() -> Finding:
-    """Say which Python this is."""
     return ok("python", f"Python {platform.python_version()} ({sys.executable})")
 
 

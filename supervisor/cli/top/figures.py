@@ -210,5 +210,4 @@ _KEYS: dict[Order, Callable[[ModuleFigures], float]] = {
 
 
 def in_order(modules: Iterable[ModuleFigures], order: Order) -> list[ModuleFigures]:
-    """Return the modules in an order."""
     return sorted(modules, key=lambda one: (_KEYS[order](one), one.name))

@@ -39,7 +39,6 @@ class TranscriptWriter:
                 raise self._unwritable(error) from None
 
     def __enter__(self) -> Self:
-        """Return the writer."""
         return self
 
     def __exit__(self, *_: object) -> None:

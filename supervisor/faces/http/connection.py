@@ -442,7 +442,6 @@ RETRY = ("Retry-After", "1")
 
 
 def error_body(error: AmcpError) -> bytes:
-    """Return the body of an error."""
     return encode(error.body())
 
 

@@ -48,8 +48,7 @@ class Form(Protocol):
     def event(self, event: Progress, line: bytes | None) -> Item | None:
         """Return what is told of an event, if anything."""
 
-    def end(self, response: Response) -> Item | None:
-        """Return what is told of the end."""
+    def end(self, response: Response) -> Item | None: ...
 
     def beat(self) -> Item | None:
         """Return what is told when there is nothing to tell; None for a comment."""
@@ -77,11 +76,9 @@ class Lines:
         return Item(kind_of(event), data.rstrip(b"\r\n"))
 
     def end(self, response: Response) -> Item | None:
-        """Return the response."""
         return Item("done", self._tell(response).body)
 
     def beat(self) -> Item | None:
-        """Return none."""
         return None
 
 
@@ -107,7 +104,6 @@ class Unified:
         self._vocabulary = wanted.vocabulary
 
     def event(self, event: Progress, line: bytes | None) -> Item | None:
-        """Return what it is."""
         del line
         found = unified(event, self._session_id)
         return None if found is None else self._item(found)

@@ -54,7 +54,6 @@ _FAILED = {"default": "It failed"}
 
 
 def document(routes: Iterable[Route]) -> dict[str, Any]:
-    """Return the document."""
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)

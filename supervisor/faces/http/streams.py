@@ -36,7 +36,6 @@ class Streams:
         return len(self._open) >= self._most
 
     def add(self, stream: Beats) -> None:
-        """Take note of one that begins."""
         self._open[stream] = None
         self._some.set()
 

@@ -186,7 +186,6 @@ class WebSocket:
         return self.put({"type": kind, "id": message_id, "timestamp": now(), "payload": payload})
 
     def refuse(self, message_id: str | None, error: AmcpError) -> None:
-        """Tell an error."""
         self.put({**error.frame(message_id), "timestamp": now()})
 
     def put(self, frame: dict[str, Any]) -> int:

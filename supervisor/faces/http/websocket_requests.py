@@ -40,13 +40,11 @@ class Asked(msgspec.Struct, eq=False):
     unread_bytes: int = 0
 
     def event(self, event: Progress, line: bytes | None) -> None:
-        """Tell an event."""
         size = self.tell_event(event, line)
         if self.socket.outbox.congested:
             self.unread_bytes += size
 
     def tell_event(self, event: Progress, line: bytes | None) -> int:
-        """Tell an event, if it is told at all; returns how many bytes that are."""
         del event, line
         return 0
 
@@ -110,7 +108,6 @@ class Cancelled(Asked):
     """A request to cancel what a session does."""
 
     def tell_end(self, response: Response) -> None:
-        """Tell what was cancelled."""
         if isinstance(response.outcome, Success):
             told = {"action": "cancelled", **response.outcome.result}
             self.socket.say("response", self.message_id, told)
@@ -122,7 +119,6 @@ class Invoked(Asked):
     """An invocation: each event as it is on the control socket, and the response."""
 
     def tell_event(self, event: Progress, line: bytes | None) -> int:
-        """Tell it as it is."""
         data = event_line(event, None) if line is None else line
         payload = {"kind": kind_of(event), "event": msgspec.Raw(data.rstrip(b"\r\n"))}
         return self.socket.say("event", self.message_id, payload)

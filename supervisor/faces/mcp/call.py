@@ -40,8 +40,7 @@ class Caller(Protocol):
         """The connection."""
 
     @property
-    def client(self) -> McpClient:
-        """What it is, as MCP has it."""
+    def client(self) -> McpClient: ...
 
     @property
     def token(self) -> RpcId | None:
@@ -127,7 +126,6 @@ class McpCall:
         self._handle: Handle | None = None
 
     def invoke(self, module: str, op: str, args: dict[str, Any], **more: Any) -> None:
-        """Begin."""
         self._module = module
         content = {"op": op, "args": args, **more}
         self._handle = self._begin(self._party, module, "invoke", content, self)
@@ -160,7 +158,6 @@ class McpCall:
                 self._progress(built(event.payload))
 
     def finished(self, response: Response) -> None:
-        """Take the response."""
         self._handle = None
         self._answered(response.outcome, self._assets)
 
@@ -231,7 +228,6 @@ class FileRead:
         self._data = bytearray()
 
     def read(self, asset: str) -> None:
-        """Begin."""
         content = {"op": "asset.content", "args": {"asset": asset}}
         self._handle = self._begin(self._party, DAEMON, "invoke", content, self)
 

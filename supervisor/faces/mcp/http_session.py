@@ -263,7 +263,6 @@ class HttpSessions:
         return len(self._all)
 
     def begin(self, whose: Whose) -> HttpSession:
-        """Begin one."""
         principal = whose.party.principal
         name = principal.name
         if self._count[name] >= SESSIONS:

@@ -364,7 +364,6 @@ class McpRequest:
         call.invoke(module, op, args, **asked.traceparent)
 
     def read(self, asset: str, answered: Callable[[File | Failure], None]) -> None:
-        """Have a file read."""
         reading = self._call = FileRead(self.server.begin, self.asked.party, answered)
         reading.read(asset)
 
@@ -455,7 +454,6 @@ class _Awaiting:
         self._handle = server.begin(party, DAEMON, "invoke", content, client)
 
     def cancel(self, stopped: Stopped) -> None:
-        """Give it up."""
         if self._handle is not None:
             self._handle.cancel(stopped)
 

@@ -38,7 +38,6 @@ class McpServer:
 
     @classmethod
     def of(cls, daemon: Kernel) -> McpServer:
-        """Return the one of a daemon."""
         found = _SERVERS.get(daemon)
         if found is None:
             found = _SERVERS[daemon] = cls(daemon)
@@ -83,7 +82,6 @@ class McpServer:
         return table if table.has_waited or not wait else None
 
     def keep(self, view: View, principal: Principal, table: Table) -> None:
-        """Keep a table."""
         key = (view, principal)
         former = self._tables.pop(key, None)
         while len(self._tables) >= TABLES:

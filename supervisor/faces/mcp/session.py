@@ -85,7 +85,6 @@ class Whose(msgspec.Struct, frozen=True):
     def followed(
         self, uri: str, client: McpClient, updated: Callable[[str], None]
     ) -> FollowedResource:
-        """Return a resource that is to be followed."""
         asked = self.asked(0, LISTEN, {}, client)
         return FollowedResource(self.server, asked, uri, updated)
 

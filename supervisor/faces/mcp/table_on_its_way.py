@@ -46,7 +46,6 @@ class TableOnItsWay:
             self._timer = self._deadlines.after(0, self._go_on)
 
     def cancel(self, stopped: Stopped) -> None:
-        """Give it up."""
         if self._timer is not None:
             self._timer.cancel()
         self._made(Failure.because(stopped.reason, stopped.message))

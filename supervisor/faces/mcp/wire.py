@@ -80,7 +80,6 @@ class McpWire:
         return all(isinstance(one.serving, Listening) for one in self._open.values())
 
     def serve(self, line: bytes) -> None:
-        """Take a line."""
         if lines.is_array(line):
             batch = lines.split_batch(line, self._session.client)
             if isinstance(batch, RpcError):
@@ -265,7 +264,6 @@ class _Told:
         return ask_client(self._asked, method, params, answered, self._outbox.put)
 
     def cancel(self, stopped: Stopped) -> None:
-        """Give it up, and say no more of it."""
         self._cancelled = True
         if self.serving is not None:
             self.serving.cancel(stopped)

@@ -49,7 +49,6 @@ class Answers:
         self._all: dict[tuple[str, str], Remembered] = {}
 
     def find(self, module: str, capability: str) -> Remembered | None:
-        """Return the answer about a capability of a module."""
         return self._all.get((module, capability))
 
     def all(self) -> list[Remembered]:
@@ -67,7 +66,6 @@ class Answers:
             self._drop(oldest)
 
     def forget(self, module: str) -> list[Remembered]:
-        """Forget all answers about a module, and return them."""
         found = [one for one in self._all.values() if one.module == module]
         for one in found:
             self._drop(one)

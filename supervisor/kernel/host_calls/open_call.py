@@ -87,7 +87,6 @@ class OpenCall:
 
     @property
     def params(self) -> dict[str, Any]:
-        """What it is about."""
         return self.asked.call.params
 
     @property

@@ -39,14 +39,12 @@ class ToolCall:
         self._known = {"tool_name": tool_name, "tool_call_id": f"{request_id}.{call.call_id}"}
 
     def begin(self, arguments: dict[str, Any]) -> None:
-        """Tell that it begins."""
         told: dict[str, Any] = {"arguments": arguments}
         if _size(arguments) > ARGUMENTS_BYTES:
             told = {"arguments": {}, "cut": True}
         self._tell(EventType.TOOL_CALL_START, told)
 
     def ended(self, response: Response) -> None:
-        """Tell how it ended."""
         outcome = response.outcome
         if isinstance(outcome, Failure):
             told = {"success": False, "error": outcome.message, "code": outcome.code}

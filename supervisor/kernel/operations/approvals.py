@@ -40,7 +40,6 @@ class ApprovalOps:
         self._approvals = parts.approvals
 
     def ops(self) -> Mapping[str, Op]:
-        """Return the ops."""
         return {"approvals": self._list, "approve": self._approve}
 
     async def _list(self, args: dict[str, Any], asked: Asked) -> Any:

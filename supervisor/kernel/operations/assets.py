@@ -47,7 +47,6 @@ class AssetOps:
         self._next_request_id = parts.next_request_id
 
     def ops(self) -> Mapping[str, Op]:
-        """Return the ops."""
         return {
             "asset.list": self._list,
             "asset.show": self._show,

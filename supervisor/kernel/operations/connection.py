@@ -55,7 +55,6 @@ class ConnectionOps:
         self._views = parts.mcp.views
 
     def ops(self) -> Mapping[str, Op]:
-        """Return the ops."""
         return {NARROW: self._narrow, MCP: self._mcp}
 
     def _narrow(self, args: dict[str, Any], asked: Asked) -> dict[str, Any]:

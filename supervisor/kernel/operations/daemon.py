@@ -40,7 +40,6 @@ class DaemonOps:
         self._reloads = parts.reloads
 
     def ops(self) -> Mapping[str, Op]:
-        """Return the ops."""
         return {
             "reload": self._reload,
             "reloaded": self._reloaded,

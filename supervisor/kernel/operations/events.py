@@ -61,7 +61,6 @@ class EventOps:
         self._sessions = parts.effects.sessions
 
     def ops(self) -> Mapping[str, Op]:
-        """Return the op."""
         return {"events": self._events}
 
     async def _events(self, args: dict[str, Any], asked: Asked) -> Any:

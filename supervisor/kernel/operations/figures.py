@@ -63,7 +63,6 @@ class FigureOps:
         self._writing = trio.Semaphore(1)
 
     def ops(self) -> Mapping[str, Op]:
-        """Return the ops."""
         return {"status": self._status, "metrics": self._metrics}
 
     def _status(self, args: dict[str, Any], asked: Asked) -> Begun:

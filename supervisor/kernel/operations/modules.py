@@ -81,7 +81,6 @@ class ModuleOps:
         """Held until what was read is in the ledger."""
 
     def ops(self) -> Mapping[str, Op]:
-        """Return the ops."""
         return {
             "start": self._start,
             "stop": self._stop,

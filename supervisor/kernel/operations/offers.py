@@ -70,7 +70,6 @@ class OfferOps:
         self._module = parts.module
 
     def ops(self) -> Mapping[str, Op]:
-        """Return the ops."""
         return {"offers": self._offers, "resource.follow": self._follow_resource}
 
     async def _offers(self, args: dict[str, Any], asked: Asked) -> Any:

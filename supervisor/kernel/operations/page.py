@@ -30,7 +30,6 @@ class PageOps:
         self._codes = parts.page_codes
 
     def ops(self) -> Mapping[str, Op]:
-        """Return the op."""
         return {LOGIN: self._login}
 
     def _login(self, args: dict[str, Any], asked: Asked) -> dict[str, Any]:

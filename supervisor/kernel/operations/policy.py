@@ -35,7 +35,6 @@ class PolicyOps:
         self._grants = parts.grants
 
     def ops(self) -> Mapping[str, Op]:
-        """Return the ops."""
         return {
             "policy.show": self._show,
             "policy.explain": self._explain,

@@ -63,7 +63,6 @@ class RecordOps:
         self._fleet = parts.fleet
 
     def ops(self) -> Mapping[str, Op]:
-        """Return the ops."""
         return {"record": self._record}
 
     async def _record(self, args: dict[str, Any], asked: Asked) -> Any:

@@ -98,7 +98,6 @@ class SessionOps:
         self._fleet = parts.fleet
 
     def ops(self) -> Mapping[str, Op]:
-        """Return the ops."""
         return {
             "session.new": self._new,
             "session.list": self._list,

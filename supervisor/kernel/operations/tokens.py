@@ -64,7 +64,6 @@ class TokenOps:
         self._durability = parts.effects.durability
 
     def ops(self) -> Mapping[str, Op]:
-        """Return the ops."""
         return {"token.new": self._new, "token.list": self._list, "token.revoke": self._revoke}
 
     def _new(self, args: dict[str, Any], asked: Asked) -> Awaitable[Any]:

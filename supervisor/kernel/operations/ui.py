@@ -42,7 +42,6 @@ class UiOps:
         self._sessions = parts.effects.sessions
 
     def ops(self) -> Mapping[str, Op]:
-        """Return the ops."""
         return {"ui.subscribe": self._subscribe}
 
     async def _subscribe(self, args: dict[str, Any], asked: Asked) -> Any:

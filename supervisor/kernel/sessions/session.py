@@ -100,7 +100,6 @@ class Session:
 
     @property
     def id(self) -> str:
-        """Its id."""
         return self.kept.session_id
 
     @property

@@ -98,6 +98,5 @@ def signal_group(leader: Stat, *numbers: signal.Signals) -> None:
 
 
 def signal_each(processes: list[Stat], *numbers: signal.Signals) -> None:
-    """Signal processes one by one."""
     for one in processes:
         procfs.send(one, *numbers)

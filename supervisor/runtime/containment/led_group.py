@@ -43,7 +43,6 @@ class LedGroup(ABC):
         signal_each([one for one in self.find() if one.pgid != self.leader.pid], *numbers)
 
     def kill(self) -> None:
-        """Kill the group."""
         signal_group(self.leader, signal.SIGKILL)
 
     def limit_memory(self, size: int) -> None:  # noqa: B027 - these rungs have nothing to do here

@@ -103,7 +103,6 @@ class Ledger:
         self.closed = False
 
     def forget(self) -> None:
-        """Forget all of it."""
         self.__init__()  # type: ignore[misc]
 
     def lines(self) -> list[bytes]:

@@ -24,7 +24,6 @@ class ProcessGroupRung:
         self._daemon = daemon
 
     def contain(self, instance: str, leader: Stat, brand: int) -> ProcessGroup:
-        """Take note of the leader."""
         return ProcessGroup(instance, leader, brand, self._daemon)
 
     def holds(self, orphan: Stat) -> bool:  # noqa: ARG002 - there is nothing that could

@@ -120,7 +120,6 @@ def _contents(path: str, last_read_bytes: int = 1) -> bytes:
 
 
 def stat(pid: int) -> Stat | None:
-    """Return who has this pid now."""
     fields = _stat_fields(f"/proc/{pid}/stat")
     if len(fields) < 20:  # noqa: PLR2004 - through field 22, the start time
         return None

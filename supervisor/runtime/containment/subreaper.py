@@ -26,7 +26,6 @@ class SubreaperRung:
         orphans.set_subreaper(on=True)
 
     def contain(self, instance: str, leader: Stat, brand: int) -> Subtree:
-        """Take note of the leader."""
         return Subtree(instance, leader, brand, self._orphans)
 
     def holds(self, orphan: Stat) -> bool:  # noqa: ARG002 - there is nothing that could

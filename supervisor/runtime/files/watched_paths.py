@@ -40,7 +40,6 @@ class Interests:
         return self.by_directory.setdefault(directory, Interest())
 
     def add(self, others: Interests) -> None:
-        """Be interested in all that others are interested in."""
         for directory, other in others.by_directory.items():
             interest = self.at(directory)
             interest.names |= other.names

@@ -72,7 +72,6 @@ class Pipes:
 
 
 def close_all(descriptors: Iterable[int]) -> None:
-    """Close them."""
     for descriptor in descriptors:
         os.close(descriptor)
 

@@ -78,8 +78,7 @@ class Unheard:
         """Whether reading should pause: never."""
         return False
 
-    def drained(self) -> None:
-        """Take no note."""
+    def drained(self) -> None: ...
 
     def stdout_closed(self) -> None:
         """Take no note: it was never open."""

@@ -172,7 +172,6 @@ class Awaited(OutcomeOnly):
         self._done.set()
 
     async def wait(self) -> Outcome:
-        """Wait for the outcome."""
         await self._done.wait()
         assert self._outcome is not None  # noqa: S101 - set together with the event
         return self._outcome
@@ -213,7 +212,6 @@ class CallQueue(dict[str, tuple[Call, float]]):
         return self.pop(call.request.request_id, None) is not None or self.recall(call)
 
     def take_all(self) -> list[Call]:
-        """Take out all of them."""
         waiting = [*(call for call, _ in self.values()), *self.aside.values()]
         self.clear()
         self.aside.clear()

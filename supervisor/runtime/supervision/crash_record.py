@@ -35,7 +35,6 @@ class CrashRecord:
         self._healthy_since = trio.current_time()
 
     def probed(self, *, well: bool) -> None:
-        """Take note of a probe."""
         if not well:
             self._forget_if_healthy()
             self._healthy_since = None

@@ -20,7 +20,6 @@ class Dependence:
                 self._on.setdefault(name, []).append(module)
 
     def on(self, name: str) -> list[Module]:
-        """Return those that name this one."""
         return self._on.get(name, [])
 
     def concerned(self, names: Iterable[str]) -> list[str]:

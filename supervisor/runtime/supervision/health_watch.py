@@ -35,8 +35,7 @@ class Checked(Protocol):
     def check(self, answered: HealthWatch) -> Call | None:
         """Ask for its health; None if too many probes are unanswered."""
 
-    def found(self, *, well: bool) -> None:
-        """Take note of what a check found."""
+    def found(self, *, well: bool) -> None: ...
 
     def replace(self, why: str) -> None:
         """Replace it: it does not answer."""

@@ -489,7 +489,6 @@ class Module:
 
     @property
     def wanted(self) -> bool:
-        """Whether it is to be up."""
         return workers.is_wanted(self.workers) or self.succession.wants
 
     @property

@@ -35,7 +35,6 @@ def tell_of_module(module: Module, before: State, instance: str | None, cause: s
 
 
 def tell_of_worker(module: Module, worker: Worker, before: State, cause: str) -> None:
-    """Tell of a worker that is not all there is of its module."""
     after, instance = worker.state, worker.instance
     known = {"module": module.name, "instance": instance}
     _level(after)("instance state", **known, before=before, after=after, cause=cause)

@@ -18,7 +18,6 @@ class Notes:
         self._all: dict[str, dict[str, Any]] = {}
 
     def find(self, digest: str) -> dict[str, Any] | None:
-        """Return what is noted under a digest."""
         return self._all.get(digest)
 
     def put(self, digest: str, note: dict[str, Any] | None) -> None:

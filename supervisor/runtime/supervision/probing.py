@@ -137,7 +137,6 @@ class Probing:
         self._watch.begin(self._setting.host.draw())
 
     def end(self) -> None:
-        """Probe it no more."""
         self._watch.end()
 
     # What the watch asks of it (health_watch.Checked).

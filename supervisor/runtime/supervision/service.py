@@ -205,7 +205,6 @@ class ServiceLife:
         self._freed()
 
     def refined(self, stopped: Stopped) -> Stopped:
-        """Return it as it is: there is no more to say."""
         return stopped
 
     def evidence(self) -> dict[str, Any]:

@@ -204,7 +204,6 @@ class Worker:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether it is to be up."""
         return self.wanted is Wish.UP or self.wanted is Wish.ANEW
 
     @property

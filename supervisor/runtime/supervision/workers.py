@@ -71,7 +71,6 @@ def state(workers: Sequence[Worker]) -> State:
 
 
 def is_wanted(workers: Iterable[Worker]) -> bool:
-    """Return whether one is to be up."""
     return any(one.is_wanted for one in workers)
 
 
@@ -82,7 +81,6 @@ def newest_exit(workers: Iterable[Worker]) -> LastExit | None:
 
 
 def renewed(workers: Iterable[Worker]) -> Worker | None:
-    """Return the one that is being renewed, if there is one."""
     return next((one.follows for one in workers if one.follows is not None), None)
 
 
