@@ -36,18 +36,24 @@ SOURCES = {
     "reason": ("protocol.errors", "Reason"),
     "AMCP event": ("protocol.amcp", "EventType"),
     "scope": ("supervisor.policy.principals", "Scope"),
+    "hook action": ("protocol.hook_result", "Action"),
+    "journal event": ("protocol.journal_event", "REGISTRY"),
     "capability": ("supervisor.policy.capabilities", "METHODS"),
 }
 """Enums, or tuples of names, that nothing prints."""
 
 TABLES = {
     "exit status": ("docs/operating.md", "Exit status", None),
-    "journal event": ("docs/operating.md", "Event", 2),
+    "data of a journal event": ("docs/operating.md", "Event", 2),
     "metric of the daemon": ("docs/metrics.md", "Of the daemon", 2),
     "metric of a module": ("docs/metrics.md", "Of each module", 2),
+    "host method": ("docs/protocol.md", "Method", 1),
+    "ui_event": ("docs/protocol.md", "Event", 1),
+    "op with the scope": ("docs/protocol.md", "Scope", 1),
+    "WebSocket action": ("docs/http.md", "Action", 1),
 }
-"""Tables of documents, which tests hold to the code both ways: file, what stands at the top of the
-first column, and which other column has names, too."""
+"""Tables of documents, most of which `tests/docs` holds to the code: file, what stands at the top
+of the first column, and which other column has names, too."""
 
 VARIABLE = re.compile(r"(STDIOD|OTEL|XDG|NOTIFY|WATCHDOG)_[A-Z_]+|(WAYLAND_)?DISPLAY")
 """Environment variables are found by their first word, or where `environ` is asked for them."""
@@ -282,7 +288,7 @@ def tables(root: Path) -> Iterator[str]:
         if not found:
             sys.exit(f"{path} has no table of `{heading}`: correct TABLES in scripts/surface.py.")
         for row in below.partition("\n\n")[0].splitlines()[2:]:
-            cells = row.strip("|").split(" | ")
+            cells = re.split(r" *\| *", row.strip("| "))
             for name in re.findall("`(.+?)`", cells[0]):
                 yield f"{kind}: {name}"
                 more = re.findall("`(.+?)`", cells[column]) if column else []

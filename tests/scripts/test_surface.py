@@ -60,7 +60,7 @@ def test_fields_are_found_wherever_a_schema_has_them() -> None:
 
 def test_tables_are_read_from_the_documents() -> None:
     found = set(tables(CHECKOUT))
-    assert {"exit status: 141", "journal event: module:state cause"} <= found
+    assert {"exit status: 141", "data of a journal event: module:state cause"} <= found
     assert "metric of a module: stdiod_invocations_total outcome" in found
 
 
