@@ -105,7 +105,7 @@ fuzz-http: $(READY) ## ask whatever the OpenAPI document describes; installs sch
 	@$(BIN)/python -m scripts.fuzz_http
 
 .PHONY: check
-check: format-check lint types imports test package-test ## all that has to hold before a commit
+check: format-check lint types imports size surface test package-test ## all that has to hold before a commit
 
 .PHONY: format
 format: $(READY) ## rewrite the code in the house's style
@@ -131,6 +131,16 @@ types: $(READY)
 imports: $(READY)
 	$(call heading,import contract)
 	$(BIN)/lint-imports
+
+.PHONY: size
+size: $(READY) ## how large the code is, beside the ceilings in pyproject.toml
+	$(call heading,size)
+	@$(BIN)/python -m scripts.size
+
+.PHONY: surface
+surface: $(READY) ## hold all that a user can name to the lists in tests/surface/
+	$(call heading,surface)
+	@$(BIN)/python -m scripts.surface
 
 .PHONY: package-test
 package-test: $(READY) ## try the sdist and the wheel outside of the checkout

@@ -1,0 +1,303 @@
+"""Print how large the code is, beside its targets and ceilings in `pyproject.toml`.
+
+Counted are tracked files, Python as `ruff format` writes it. The status is 1 if a figure is above
+its ceiling, or if code is written so that its lines cannot be compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import io
+import json
+import re
+import subprocess
+import sys
+import tokenize
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import Any
+
+LINE_LENGTH = 100
+PRODUCT = ("protocol", "schemas", "supervisor")
+PYTHON_FOLDERS = {*PRODUCT, "modules", "scripts", "tests"}
+RINGS = {
+    "protocol": ("protocol",),
+    "policy": ("supervisor/policy",),
+    "runtime": ("supervisor/runtime",),
+    "transcripts, conformance": ("supervisor/transcripts", "supervisor/conformance"),
+    "kernel": ("supervisor/kernel",),
+    "faces": ("supervisor/faces",),
+    "daemon": ("supervisor/daemon",),
+    "edge": ("supervisor/edge",),
+    "cli": ("supervisor/cli",),
+}
+KEEPS_ITS_FORM = re.compile(r"# *fmt: *off|# *(ruff: *)?noqa.*\bE501\b", re.IGNORECASE)
+
+Tree = dict[str, ast.Module]
+"""The product's Python files, parsed, by path."""
+
+
+def tracked(root: Path) -> list[str]:
+    command = ["git", "ls-files", "-z", "--cached"]
+    listed = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True)
+    return sorted(path for path in listed.stdout.split("\0") if path and (root / path).is_file())
+
+
+def inside(path: str, folders: tuple[str, ...]) -> bool:
+    return path.startswith(tuple(f"{folder}/" for folder in folders))
+
+
+def lines(root: Path, paths: list[str]) -> int:
+    return sum((root / path).read_bytes().count(b"\n") for path in paths)
+
+
+# --- Classes -----------------------------------------------------------------
+
+
+def name_of(expression: ast.expr) -> str:
+    """Return `Life` for `Life`, `worker.Life` and `Life[T]`."""
+    match expression:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+        case ast.Subscript(value=value):
+            return name_of(value)
+        case _:
+            return ""
+
+
+def classes(tree: Tree) -> list[ast.ClassDef]:
+    return [
+        node
+        for module in tree.values()
+        for node in ast.walk(module)
+        if isinstance(node, ast.ClassDef)
+    ]
+
+
+def is_unimplemented(method: ast.stmt) -> bool:
+    if not isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef):
+        return False
+    if any(name_of(decorator) == "abstractmethod" for decorator in method.decorator_list):
+        return True
+    match method.body[-1]:
+        case ast.Raise(exc=ast.Call(func=error)) | ast.Raise(exc=ast.expr() as error):
+            return name_of(error) == "NotImplementedError"
+        case _:
+            return False
+
+
+def protocols(tree: Tree) -> list[str]:
+    """Return the Protocols, and the abstract classes that have at most one subclass."""
+    found = classes(tree)
+    bases = Counter(name_of(base) for node in found for base in node.bases)
+    return [
+        node.name
+        for node in found
+        if "Protocol" in map(name_of, node.bases)
+        or (any(map(is_unimplemented, node.body)) and bases[node.name] <= 1)
+    ]
+
+
+def names_twice(tree: Tree) -> list[str]:
+    names = Counter(
+        node.name
+        for module in tree.values()
+        for node in module.body
+        if isinstance(node, ast.ClassDef)
+    )
+    return sorted(name for name, times in names.items() if times > 1)
+
+
+# --- Import circles ----------------------------------------------------------
+
+
+def module_name(path: str) -> str:
+    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def imports_that_run(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
+    """Yield imports at the top and in functions, without those under `TYPE_CHECKING`."""
+    for child in ast.iter_child_nodes(node):
+        match child:
+            case ast.Import() | ast.ImportFrom():
+                yield child
+            case ast.If(test=test, orelse=orelse) if name_of(test) == "TYPE_CHECKING":
+                for statement in orelse:
+                    yield from imports_that_run(ast.Module([statement], []))
+            case _:
+                yield from imports_that_run(child)
+
+
+def imported(path: str, statement: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:
+    """Yield each imported module, and the name taken from it, which may be a module, too."""
+    if isinstance(statement, ast.Import):
+        yield from ((alias.name, "") for alias in statement.names)
+        return
+    package = module_name(path).split(".")
+    if statement.level:
+        above = statement.level - path.endswith("/__init__.py")
+        parts = package[: len(package) - above]
+    else:
+        parts = []
+    source = ".".join([*parts, *filter(None, [statement.module])])
+    yield from ((source, alias.name) for alias in statement.names)
+
+
+def import_graph(tree: Tree) -> dict[str, set[str]]:
+    path_of = {module_name(path): path for path in tree}
+    graph: dict[str, set[str]] = {}
+    for path, module in tree.items():
+        targets = {
+            path_of.get(f"{source}.{name}") or path_of.get(source)
+            for statement in imports_that_run(module)
+            for source, name in imported(path, statement)
+        }
+        graph[path] = {target for target in targets if target and target != path}
+    return graph
+
+
+def circles(tree: Tree) -> list[list[str]]:
+    """Return the strongly connected components of more than one file."""
+    graph = import_graph(tree)
+    found: list[set[str]] = []
+    while True:
+        component_of = {
+            path: component for component in map(frozenset, found) for path in component
+        }
+        condensed: dict[frozenset[str], set[frozenset[str]]] = {}
+        for path, targets in graph.items():
+            source = component_of.get(path, frozenset({path}))
+            reached = {component_of.get(target, frozenset({target})) for target in targets}
+            condensed.setdefault(source, set()).update(reached - {source})
+        try:
+            TopologicalSorter(condensed).prepare()
+        except CycleError as error:
+            joined = set().union(*error.args[1])
+            found = [component for component in found if not component & joined] + [joined]
+        else:
+            return sorted(sorted(component) for component in found)
+
+
+# --- The table ---------------------------------------------------------------
+
+
+def figures(root: Path, paths: list[str], tree: Tree) -> dict[str, int]:
+    python = [path for path in paths if path.endswith(".py")]
+    in_circles = circles(tree)
+    documents = [path for path in paths if re.fullmatch(r"README\.md|docs/.*\.md", path)]
+    handlers = [path for path in tree if inside(path, (*RINGS["kernel"], *RINGS["faces"]))]
+    return {
+        **{
+            ring: lines(root, [path for path in tree if inside(path, folders)])
+            for ring, folders in RINGS.items()
+        },
+        "together": lines(root, list(tree)),
+        "not Python": lines(root, [p for p in paths if inside(p, PRODUCT) and p not in tree]),
+        "scripts": lines(root, [path for path in python if inside(path, ("scripts",))]),
+        "documents (KB)": -(-sum((root / path).stat().st_size for path in documents) // 1000),
+        "files": len(tree),
+        "classes": len(classes(tree)),
+        "Protocols": len(protocols(tree)),
+        "names twice": len(names_twice(tree)),
+        "circles": len(in_circles),
+        "files in circles": sum(map(len, in_circles)),
+        "Callable[ in kernel, faces": sum(
+            (root / path).read_text().count("Callable[") for path in handlers
+        ),
+        "fmt: skip": sum((root / path).read_text().count("# fmt: skip") for path in tree),
+        "tests": lines(root, [path for path in python if inside(path, ("tests",))]),
+    }
+
+
+def joined_statements(source: str) -> list[int]:
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    return [token.start[0] for token in tokens if token.type == tokenize.OP and token.string == ";"]
+
+
+def evasions(root: Path, paths: list[str], tree: Tree) -> Iterator[str]:
+    """Yield a sentence for each way in which the figures would be smaller than the code is."""
+    for path in tree:
+        source = (root / path).read_text()
+        for number, line in enumerate(source.splitlines(), 1):
+            if found := KEEPS_ITS_FORM.search(line):
+                yield f"{path}:{number} says `{found.group()}`: the formatter writes product code."
+        for number in joined_statements(source):
+            yield f"{path}:{number} joins statements with a semicolon: give each its own line."
+        if path.count("/") > 1 and not any(inside(path, folders) for folders in RINGS.values()):
+            yield f"{path} is in no ring: move it into one."
+    top = {path.partition("/")[0] for path in paths if path.endswith(".py")}
+    for name in sorted(top - PYTHON_FOLDERS):
+        yield f"{name} is new Python at the top: product code belongs to {', '.join(PRODUCT)}."
+    settings = ("--isolated", "--config", f"line-length={LINE_LENGTH}", "--target-version", "py311")
+    command = [
+        sys.executable,
+        "-m",
+        "ruff",
+        "format",
+        "--check",
+        "--output-format=concise",
+        *settings,
+        "--",
+        *tree,
+    ]
+    if tree:
+        checked = subprocess.run(command, cwd=root, check=False, capture_output=True, text=True)
+        if checked.returncode:
+            said = checked.stdout.partition("\n")[0] or checked.stderr.strip()
+            yield f"Lines are counted as `ruff format` writes them: {said}. Run `make format`."
+
+
+def excesses(found: dict[str, int], bounds: dict[str, list[int]]) -> Iterator[str]:
+    for row, figure in found.items():
+        if row not in bounds:
+            yield f"{row}: pyproject.toml has no target and ceiling for this row."
+        elif figure > bounds[row][1]:
+            yield f"{row}: {figure:,} is above the ceiling of {bounds[row][1]:,}."
+    for row in bounds.keys() - found.keys():
+        yield f"{row}: pyproject.toml has a ceiling for a row that does not exist."
+
+
+def measure(root: Path) -> dict[str, Any]:
+    """Return rows with figure, target and ceiling, what some of them count, and what is wrong."""
+    configuration = tomllib.loads((root / "pyproject.toml").read_text())
+    bounds: dict[str, list[int]] = configuration["tool"]["stdiod"]["size"]
+    paths = tracked(root)
+    product = [path for path in paths if inside(path, PRODUCT) and path.endswith(".py")]
+    tree = {path: ast.parse((root / path).read_bytes(), path) for path in product}
+    found = figures(root, paths, tree)
+    return {
+        "rows": {
+            row: {"today": figure, "target": target, "ceiling": ceiling}
+            for row, figure in found.items()
+            for target, ceiling in [bounds.get(row, [0, 0])]
+        },
+        "Protocols": sorted(protocols(tree)),
+        "names twice": names_twice(tree),
+        "circles": circles(tree),
+        "faults": [*excesses(found, bounds), *evasions(root, paths, tree)],
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=f"{__doc__}".partition("\n")[0])
+    parser.add_argument("--json", action="store_true", help="print it, and what it counts, as JSON")
+    parser.add_argument("--root", type=Path, default=Path(__file__).parents[1])
+    options = parser.parse_args()
+    found = measure(options.root)
+    if options.json:
+        print(json.dumps(found, indent=2))
+    else:
+        print(f"{'':28}{'today':>9}{'target':>9}{'ceiling':>9}")
+        for row, numbers in found["rows"].items():
+            print(f"{row:28}", *(f"{number:>9,}" for number in numbers.values()), sep="")
+    for fault in found["faults"]:
+        print(fault, file=sys.stderr)
+    return bool(found["faults"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

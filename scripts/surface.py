@@ -1,0 +1,366 @@
+"""Hold all that a user can name to the lists in tests/surface/.
+
+Verbs are read from their help, fields and states from the schemas that `stdiod schema` prints; ops,
+routes, metrics and MCP methods are asked of a daemon. What nothing prints comes from SOURCES and
+TABLES, which name where it stands.
+
+`af46bfda.txt` is what there was before the house was rebuilt. `additions.txt` is what came since:
+whoever adds something adds its line there, and one to CHANGELOG.md. `changes.txt` names what may be
+gone, each under the sentence that allows it. Lines that begin with `#` are comments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import http.client
+import importlib
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+SOURCES = {
+    "code": ("protocol.errors", "Code"),
+    "origin of an error": ("protocol.errors", "Origin"),
+    "reason": ("protocol.errors", "Reason"),
+    "AMCP event": ("protocol.amcp", "EventType"),
+    "scope": ("supervisor.policy.principals", "Scope"),
+    "hook action": ("protocol.hook_result", "Action"),
+    "journal event": ("protocol.journal_event", "REGISTRY"),
+    "capability": ("supervisor.policy.capabilities", "METHODS"),
+}
+"""Enums, or tuples of names, that nothing prints."""
+
+TABLES = {
+    "exit status": ("docs/operating.md", "Exit status", None),
+    "data of a journal event": ("docs/operating.md", "Event", 2),
+    "metric of the daemon": ("docs/metrics.md", "Of the daemon", 2),
+    "metric of a module": ("docs/metrics.md", "Of each module", 2),
+    "host method": ("docs/protocol.md", "Method", 1),
+    "ui_event": ("docs/protocol.md", "Event", 1),
+    "op with the scope": ("docs/protocol.md", "Scope", 1),
+    "WebSocket action": ("docs/http.md", "Action", 1),
+}
+"""Tables of documents, most of which `tests/docs` holds to the code: file, what stands at the top
+of the first column, and which other column has names, too."""
+
+VARIABLE = re.compile(r"(STDIOD|OTEL|XDG|NOTIFY|WATCHDOG)_[A-Z_]+|(WAYLAND_)?DISPLAY")
+"""Environment variables are found by their first word, or where `environ` is asked for them."""
+
+LISTS = Path("tests", "surface")
+MCP_SCHEMAS = Path("tests", "protocol", "mcp_schemas")
+METHOD_NOT_FOUND = -32601
+WITHIN_S = 60
+AT_A_TIME = 4
+
+ADVICE = """\
+`-` is gone: put it back, or into tests/surface/changes.txt under the sentence that allows it.
+`+` is new: put it into tests/surface/additions.txt, and a line into CHANGELOG.md."""
+
+MODULE = {
+    "name": "once",
+    "version": "1",
+    "kind": "tool",
+    "protocol": "exec",
+    "transport": {"type": "stdio", "lifecycle": "per-invocation", "command": ["true"]},
+}
+
+
+# --- The command line --------------------------------------------------------
+
+
+def stdiod(*words: str, stdin: str = "", **variables: str) -> str:
+    """Run the command line, and return what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", "supervisor.cli", *words],
+        env={"PATH": os.environ.get("PATH", os.defpath), **variables},
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_S,
+        check=False,
+    )
+    if done.returncode:
+        words = ("stdiod", *words)
+        raise RuntimeError(f"`{' '.join(words)}` ended with {done.returncode}: {done.stderr}")
+    return done.stdout
+
+
+class Verb(NamedTuple):
+    """What the help of a verb, or of all of them, says."""
+
+    path: tuple[str, ...]
+    arguments: str
+    options: list[str]
+    below: list[tuple[str, ...]]
+
+
+def verb(path: tuple[str, ...]) -> Verb:
+    sections: dict[str, list[str]] = {}
+    lines = sections["Usage"] = []
+    for line in stdiod(*path, "--help").splitlines():
+        if heading := re.fullmatch(r"(\w[\w ]*):", line):
+            lines = sections.setdefault(heading[1], [])
+        else:
+            lines.append(line)
+    usage = " ".join("\n".join(sections.pop("Usage")).partition("\n\n")[0].split())
+    arguments = usage.removeprefix(" ".join(["Usage: stdiod", *path])).replace(" [OPTIONS]", "")
+    options = (re.match(r"  (-.+?)(?:  |$)", line) for line in sections.pop("Options"))
+    named = (
+        re.match(r"  (\w[\w-]*)  +\w", line)
+        for heading, lines in sections.items()
+        for line in lines
+        if "COMMAND" in arguments and not heading.startswith("Example")
+    )
+    below = [(*path, found[1]) for found in named if found]
+    return Verb(path, arguments, [found[1] for found in options if found], below)
+
+
+def verbs() -> Iterator[str]:
+    waiting: list[tuple[str, ...]] = [()]
+    with ThreadPoolExecutor(AT_A_TIME) as threads:
+        while waiting:
+            read = list(threads.map(verb, waiting))
+            for one in read:
+                name = " ".join(["stdiod", *one.path])
+                yield f"verb: {name}{one.arguments}"
+                yield from (f"option: {name} {option}" for option in one.options)
+            waiting = [path for one in read for path in one.below]
+
+
+# --- Schemas -----------------------------------------------------------------
+
+COMBINED = ("allOf", "anyOf", "oneOf", "prefixItems")
+ALONE = ("if", "then", "else", "not", "contains")
+
+
+def fields(schema: Any, at: str, inside: tuple[str, ...] = ()) -> Iterator[str]:
+    """Yield the path of each property, and the values that it is limited to."""
+    if not isinstance(schema, dict):
+        return
+    for value in [*schema.get("enum", []), *([schema["const"]] if "const" in schema else [])]:
+        yield f"{at} = {json.dumps(value)}"
+    for name, below in schema.get("properties", {}).items():
+        yield f"{at}.{name}"
+        yield from fields(below, f"{at}.{name}", inside)
+    for keyword, mark in (("items", "[]"), ("additionalProperties", ".*")):
+        yield from fields(schema.get(keyword), f"{at}{mark}", inside)
+    for below in schema.get("patternProperties", {}).values():
+        yield from fields(below, f"{at}.*", inside)
+    for below in schema.get("dependentSchemas", {}).values():
+        yield from fields(below, at, inside)
+    for below in [*(schema.get(keyword) for keyword in ALONE)]:
+        yield from fields(below, at, inside)
+    for below in (below for keyword in COMBINED for below in schema.get(keyword, [])):
+        yield from fields(below, at, inside)
+    if reference := schema.get("$ref"):
+        yield f"{at}: {reference.rpartition('/')[2]}"
+
+
+@cache
+def schemas() -> dict[str, dict[str, Any]]:
+    names = [line.split()[0] for line in stdiod("schema").splitlines()]
+    return {name: json.loads(stdiod("schema", name)) for name in names}
+
+
+def schema_fields() -> Iterator[str]:
+    for name, schema in schemas().items():
+        yield f"schema: {name}"
+        yield from fields(schema, f"field: {name}")
+        for defined, below in schema.get("$defs", {}).items():
+            yield from fields(below, f"field: {name} {defined}")
+
+
+# --- A daemon ----------------------------------------------------------------
+
+
+class Daemon:
+    """A daemon with one module, and programs that are its clients."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+        self._variables = {
+            "HOME": str(place),
+            "STDIOD_SOCKET": str(place / "socket"),
+            "STDIOD_DATA_DIR": str(place / "data"),
+        }
+
+    def stdiod(self, *words: str, stdin: str = "") -> str:
+        """Run a verb as a client of the daemon."""
+        return stdiod(*words, stdin=stdin, **self._variables)
+
+    def get(self, path: str) -> str:
+        """Return what the daemon answers over HTTP."""
+        connection = http.client.HTTPConnection("localhost", timeout=WITHIN_S)
+        with socket.socket(socket.AF_UNIX) as connection.sock:
+            connection.sock.connect(str(self._place / "http.sock"))
+            connection.request("GET", path)
+            return connection.getresponse().read().decode()
+
+
+@contextlib.contextmanager
+def running() -> Iterator[Daemon]:
+    with tempfile.TemporaryDirectory(prefix="surface-") as folder:
+        (Path(folder) / "once.json").write_text(json.dumps(MODULE))
+        daemon = Daemon(Path(folder))
+        try:
+            daemon.stdiod("up", folder, "--http", "sock")
+            yield daemon
+        finally:
+            daemon.stdiod("down")
+
+
+def ops(daemon: Daemon) -> Iterator[str]:
+    described = json.loads(daemon.stdiod("describe", "supervisor", "--json"))
+    for op, schema in described["inputs"].items():
+        yield f"op: {op}"
+        yield from fields(schema, f"arg: {op}")
+
+
+def routes(daemon: Daemon) -> Iterator[str]:
+    document = json.loads(daemon.get("/api/v1/openapi.json"))
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            route = f"route: {method.upper()} {path}"
+            yield route
+            yield from (f"{route} {one['in']} {one['name']}" for one in operation["parameters"])
+            for status, response in operation["responses"].items():
+                if "$ref" not in response:
+                    yield f"{route} -> {status}"
+            for content in operation.get("requestBody", {}).get("content", {}).values():
+                yield from fields(content["schema"], f"{route} body")
+    components = document["components"]["schemas"]
+    for name in components.keys() - schemas()["http-answers.v1"]["$defs"].keys():
+        yield from fields(components[name], f"field: openapi {name}")
+
+
+def metrics(daemon: Daemon) -> Iterator[str]:
+    yield from (f"metric: {one}" for one in re.findall("# TYPE (.*)", daemon.get("/metrics")))
+
+
+def mcp_methods(daemon: Daemon, root: Path) -> Iterator[str]:
+    """Ask for each method that the specification names, in any of its revisions."""
+    named = (re.findall(r'"const": "([\w/]+)"', one.read_text()) for one in root.glob("*.json"))
+    methods = sorted({method for found in named for method in found} | {"ping", "initialize"})
+    client = {"name": "surface", "version": "1"}
+    begin = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
+    newer = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": client,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    greeting = [("initialize", begin), ("notifications/initialized", {})]
+    for era, beginning, params in (("older", greeting, {}), ("newer", [], {"_meta": newer})):
+        asked = [*beginning, *((method, params) for method in methods)]
+        lines = [
+            {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+            for number, (method, params) in enumerate(asked)
+        ]
+        answers = daemon.stdiod("mcp", stdin="".join(f"{json.dumps(line)}\n" for line in lines))
+        for answer in map(json.loads, answers.splitlines()):
+            if answer.get("error", {}).get("code") != METHOD_NOT_FOUND and "id" in answer:
+                yield f"MCP method: {asked[answer['id']][0]} ({era})"
+
+
+# --- What nothing prints -----------------------------------------------------
+
+
+def sources() -> Iterator[str]:
+    for kind, (module, name) in SOURCES.items():
+        for value in getattr(importlib.import_module(module), name):
+            yield f"{kind}: {value.value if isinstance(value, Enum) else value}"
+
+
+def tables(root: Path) -> Iterator[str]:
+    for kind, (path, heading, column) in TABLES.items():
+        _, found, below = (root / path).read_text().partition(f"\n| {heading} |")
+        if not found:
+            sys.exit(f"{path} has no table of `{heading}`: correct TABLES in scripts/surface.py.")
+        for row in below.partition("\n\n")[0].splitlines()[2:]:
+            cells = re.split(r" *\| *", row.strip("| "))
+            for name in re.findall("`(.+?)`", cells[0]):
+                yield f"{kind}: {name}"
+                more = re.findall("`(.+?)`", cells[column]) if column else []
+                yield from (f"{kind}: {name} {one}" for one in more)
+
+
+def variables(root: Path) -> Iterator[str]:
+    for path in root.glob("supervisor/**/*.py"):
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            match node:
+                case ast.Constant(value=str(name)) if VARIABLE.fullmatch(name):
+                    yield f"variable: {name}"
+                case ast.Call(
+                    func=ast.Attribute(value=of), args=[ast.Constant(value=str(name)), *_]
+                ):
+                    if ast.unparse(of).endswith("environ"):
+                        yield f"variable: {name}"
+
+
+def surface(root: Path) -> list[str]:
+    with running() as daemon:
+        asked = [
+            *ops(daemon),
+            *routes(daemon),
+            *metrics(daemon),
+            *mcp_methods(daemon, root / MCP_SCHEMAS),
+        ]
+    found = [*asked, *verbs(), *schema_fields(), *sources(), *tables(root), *variables(root)]
+    return sorted(set(found))
+
+
+# --- The lists ---------------------------------------------------------------
+
+
+def listed(path: Path) -> list[str]:
+    lines = path.read_text().splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def unexplained(path: Path) -> Iterator[str]:
+    for block in path.read_text().split("\n\n"):
+        lines = block.strip().splitlines()
+        if lines and not lines[0].startswith("#"):
+            yield from lines
+
+
+def differences(found: list[str], lists: Path) -> Iterator[str]:
+    known = {*listed(lists / "af46bfda.txt"), *listed(lists / "additions.txt")}
+    allowed = set(listed(lists / "changes.txt"))
+    yield from (f"- {line}" for line in sorted(known - allowed - set(found)))
+    yield from (f"+ {line}" for line in sorted(set(found) - (known - allowed)))
+    for line in unexplained(lists / "changes.txt"):
+        yield f"{line} is in changes.txt without a sentence above it"
+    for line in sorted(allowed - known):
+        yield f"{line} is in changes.txt, and in no list"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=f"{__doc__}".partition("\n")[0])
+    parser.add_argument("--list", action="store_true", help="print what there is, one line each")
+    parser.add_argument("--root", type=Path, default=Path(__file__).parents[1])
+    options = parser.parse_args()
+    found = surface(options.root)
+    if options.list:
+        print(*found, sep="\n")
+        return 0
+    wrong = list(differences(found, options.root / LISTS))
+    print(*wrong, f"{len(found):,} things that a user can name", sep="\n")
+    if wrong:
+        print(ADVICE, file=sys.stderr)
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
