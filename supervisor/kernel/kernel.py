@@ -392,7 +392,7 @@ class Kernel:
         on_event: Callable[[Progress], None] | None = None,
     ) -> dict[str, Any]:
         """Return the response of a request, as its document; cancelling this cancels it."""
-        asker = _Asker(on_event)
+        asker = _OneResponse(on_event)
         handle = self.begin(party, tool, operation, content, asker)
         try:
             await asker.answered.wait()
@@ -502,7 +502,7 @@ class Kernel:
                 log.error("left behind", **known)
 
 
-class _Asker:
+class _OneResponse:
     """The client of `Kernel.ask`."""
 
     def __init__(self, on_event: Callable[[Progress], None] | None) -> None:

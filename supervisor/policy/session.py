@@ -37,7 +37,7 @@ class Status(StrEnum):
     ENDED = "ended"
 
 
-class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+class SessionLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What a daemon lets sessions take; all that they hold is in its memory."""
 
     state_bytes: int = 1 << 20
@@ -64,7 +64,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """Invocations remembered of each session; the journal has them all."""
 
 
-BOUNDS = Bounds()
+BOUNDS = SessionLimits()
 
 
 def status_of(*, ended: bool, in_flight: int, last: Status) -> Status:
@@ -82,7 +82,7 @@ def status_after(outcome: Outcome) -> Status:
 
 
 def id_problem(
-    session_id: object, bounds: Bounds = BOUNDS, field: str = "session_id"
+    session_id: object, bounds: SessionLimits = BOUNDS, field: str = "session_id"
 ) -> str | None:
     """Say what keeps a value from being a session's id, or None."""
     if not isinstance(session_id, str):
@@ -97,7 +97,7 @@ def id_problem(
     return None
 
 
-def title_problem(title: str, bounds: Bounds = BOUNDS) -> Failure | None:
+def title_problem(title: str, bounds: SessionLimits = BOUNDS) -> Failure | None:
     """Refuse a title that is too long, or no single line."""
     if len(title) > bounds.title_chars:
         words = f"the title has {len(title)} characters, may have {bounds.title_chars} at most"
@@ -108,7 +108,7 @@ def title_problem(title: str, bounds: Bounds = BOUNDS) -> Failure | None:
     return None
 
 
-def cwd_problem(cwd: str, bounds: Bounds = BOUNDS) -> Failure | None:
+def cwd_problem(cwd: str, bounds: SessionLimits = BOUNDS) -> Failure | None:
     """Refuse what cannot be the path of a folder."""
     if len(cwd) > bounds.cwd_chars:
         words = f"the folder has {len(cwd)} characters, may have {bounds.cwd_chars} at most"
@@ -119,7 +119,7 @@ def cwd_problem(cwd: str, bounds: Bounds = BOUNDS) -> Failure | None:
     return None
 
 
-def plan_problem(plan: Any, bounds: Bounds = BOUNDS) -> Failure | None:
+def plan_problem(plan: Any, bounds: SessionLimits = BOUNDS) -> Failure | None:
     """Refuse what is no plan, or too large a one."""
     problems = plan_problems(plan, "/plan")
     if problems:
@@ -134,7 +134,7 @@ def plan_problem(plan: Any, bounds: Bounds = BOUNDS) -> Failure | None:
     return None
 
 
-def patch_members_problem(patch: dict[str, Any], bounds: Bounds = BOUNDS) -> Failure | None:
+def patch_members_problem(patch: dict[str, Any], bounds: SessionLimits = BOUNDS) -> Failure | None:
     """Refuse a patch of too many members, before it is merged for the first time.
 
     What an earlier version has merged is not refused: later patches build on it.
@@ -142,7 +142,7 @@ def patch_members_problem(patch: dict[str, Any], bounds: Bounds = BOUNDS) -> Fai
     return _members_problem(patch, bounds, "the patch", "send it in parts")
 
 
-def first_state_problem(state: dict[str, Any], bounds: Bounds = BOUNDS) -> Failure | None:
+def first_state_problem(state: dict[str, Any], bounds: SessionLimits = BOUNDS) -> Failure | None:
     """Refuse a state that a session cannot begin with."""
     hint = "begin with a part, and patch the rest in afterwards"
     problem = _members_problem(state, bounds, "the state", hint)
@@ -151,7 +151,9 @@ def first_state_problem(state: dict[str, Any], bounds: Bounds = BOUNDS) -> Failu
     return problem
 
 
-def _members_problem(value: dict[str, Any], bounds: Bounds, what: str, hint: str) -> Failure | None:
+def _members_problem(
+    value: dict[str, Any], bounds: SessionLimits, what: str, hint: str
+) -> Failure | None:
     if not has_more_members(value, bounds.members):
         return None
     words = f"{what} has more than {bounds.members} members, those inside of them included"
@@ -159,7 +161,7 @@ def _members_problem(value: dict[str, Any], bounds: Bounds, what: str, hint: str
 
 
 def patch_size(
-    patch: dict[str, Any], bounds: Bounds = BOUNDS, what: str = "the patch"
+    patch: dict[str, Any], bounds: SessionLimits = BOUNDS, what: str = "the patch"
 ) -> int | Failure:
     """Return the bytes of a patch, or refuse one that is too deep or too large by itself."""
     # The depth comes first: of what is too deep the size cannot be told without an end.
@@ -172,7 +174,7 @@ def patch_size(
     return size
 
 
-def state_problem(size: int, bounds: Bounds = BOUNDS) -> Failure | None:
+def state_problem(size: int, bounds: SessionLimits = BOUNDS) -> Failure | None:
     """Refuse a state of so many bytes, if it is too large."""
     if size <= bounds.state_bytes:
         return None
@@ -180,7 +182,7 @@ def state_problem(size: int, bounds: Bounds = BOUNDS) -> Failure | None:
     return _too_much(words, bounds.state_bytes)
 
 
-def room_problem(growth: int, room: int, bounds: Bounds = BOUNDS) -> Failure | None:
+def room_problem(growth: int, room: int, bounds: SessionLimits = BOUNDS) -> Failure | None:
     """Refuse what makes the live sessions together larger by more than there is room for."""
     if growth <= max(room, 0):
         return None
@@ -189,7 +191,7 @@ def room_problem(growth: int, room: int, bounds: Bounds = BOUNDS) -> Failure | N
     return _too_much(f"{words}; end some first", bounds.live_bytes)
 
 
-def count_problem(live: int, bounds: Bounds = BOUNDS) -> Failure | None:
+def count_problem(live: int, bounds: SessionLimits = BOUNDS) -> Failure | None:
     """Refuse one more session beside so many live ones."""
     if live < bounds.live:
         return None

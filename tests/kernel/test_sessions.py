@@ -17,7 +17,7 @@ from supervisor.kernel.parties import Origin, RefusedError
 from supervisor.kernel.recorder import CutShort
 from supervisor.kernel.sessions.registry import Sessions
 from supervisor.kernel.sessions.session import SNAPSHOT_BYTES, Session
-from supervisor.policy.session import BOUNDS, Bounds
+from supervisor.policy.session import BOUNDS, SessionLimits
 from supervisor.policy.verdict import Stopped
 from tests.kernel.remembering import FULL, Remembering
 from tests.principals import ADA
@@ -27,7 +27,7 @@ PLAN = {"goal": "light the hall", "inputs": {"room": "hall"}}
 
 def sessions(recorder: Remembering | None = None, **bounds: int) -> Sessions:
     clock = itertools.count(1000)
-    return Sessions(recorder or Remembering(), lambda: float(next(clock)), Bounds(**bounds))
+    return Sessions(recorder or Remembering(), lambda: float(next(clock)), SessionLimits(**bounds))
 
 
 def restarted(recorder: Remembering, **bounds: int) -> Sessions:

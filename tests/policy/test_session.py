@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from protocol.errors import CODE_OF, Code, Failure, Reason, Success
 from supervisor.policy.session import (
     BOUNDS,
-    Bounds,
+    SessionLimits,
     Status,
     count_problem,
     id_problem,
@@ -23,7 +23,7 @@ from supervisor.policy.session import (
     title_problem,
 )
 
-TIGHT = Bounds(
+TIGHT = SessionLimits(
     state_bytes=100, patch_bytes=100, depth=3, live=2, id_chars=8, title_chars=8, plan_bytes=60
 )
 

@@ -33,7 +33,7 @@ from supervisor.policy.principals import Principal
 from supervisor.policy.roles import Roles
 from supervisor.policy.session import (
     BOUNDS,
-    Bounds,
+    SessionLimits,
     Status,
     count_problem,
     cwd_problem,
@@ -61,7 +61,7 @@ class Sessions:
     """All sessions that are known, in the order in which they began."""
 
     def __init__(
-        self, recorder: Recorder, wall_clock: Callable[[], float], bounds: Bounds = BOUNDS
+        self, recorder: Recorder, wall_clock: Callable[[], float], bounds: SessionLimits = BOUNDS
     ) -> None:
         """`wall_clock` gives Unix time (s)."""
         self._recorder = recorder

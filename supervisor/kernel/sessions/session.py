@@ -12,7 +12,7 @@ from protocol.response import Response
 from supervisor.kernel.sessions.history import Past, SessionHistory
 from supervisor.policy.roles import Roles
 from supervisor.policy.session import (
-    Bounds,
+    SessionLimits,
     Status,
     patch_size,
     room_problem,
@@ -81,7 +81,7 @@ class Session:
         "saved_bytes",
     )
 
-    def __init__(self, kept: SessionDocument, bounds: Bounds) -> None:
+    def __init__(self, kept: SessionDocument, bounds: SessionLimits) -> None:
         """Take over a document, whose `history` and `revision` go on from here."""
         self.kept = kept
         self.in_flight: dict[str, SessionInvocation] = {}
@@ -224,7 +224,7 @@ class LiveBytes:
     most.
     """
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: SessionLimits) -> None:
         self.total = 0
         self._bounds = bounds
         self._each: dict[str, int] = {}
