@@ -45,15 +45,23 @@ def test_a_figure_is_the_measured_one(ours: str, theirs: str) -> None:
     assert [linked(stdiod), linked(supervisord)] == [one.split(" (")[0] for one in measured[:2]]
 
 
-def test_the_time_of_a_native_program_is_the_one_that_was_benchmarked() -> None:
-    [ours] = [
-        cells[1]
-        for cells in rows("docs/benchmarks.md", "Work")
-        if cells[0] == "Crash (SIGKILL) to running again"
-    ]
-    said = re.search(r"\[within (.+?)\]\(docs/benchmarks.md#crash", read(README))
-    assert said is not None
-    assert said[1] == f"{ours.split(' (')[0]} ms"
+def test_a_figure_of_the_benchmarks_is_the_measured_one() -> None:
+    sections = {
+        re.sub(r"[^\w -]", "", part.partition("\n")[0].lower()).strip().replace(" ", "-"): part
+        for part in read("docs/benchmarks.md").split("\n## ")[1:]
+    }
+    linked_to = re.findall(r"\[([\d.,]+) ([^]]+)\]\(docs/benchmarks.md#([\w-]+)\)", read(README))
+    assert linked_to
+    for number, unit, anchor in linked_to:
+        assert f"| {unit} |" in sections[anchor], anchor
+        assert re.search(
+            rf"^\| (?:stdiod|C) \| {re.escape(number)} ", sections[anchor], re.MULTILINE
+        )
+
+
+def test_a_time_of_a_call_is_what_its_rate_comes_to() -> None:
+    for time_ms, rate in re.findall(r"([\d.]+) ms: \[([\d,]+) calls/s\]", read(README)):
+        assert time_ms == f"{1000 / int(rate.replace(',', '')):.2f}"
 
 
 def test_what_supervisors_say_of_a_death_is_what_was_seen() -> None:
