@@ -85,7 +85,7 @@ def _takes(method: str, path: str) -> str:
     described = DOCUMENT["paths"][path][method.lower()]
     query = [one["name"] for one in described.get("parameters", []) if one["in"] == "query"]
     bodies = described.get("requestBody", {"content": {}})["content"].values()
-    body = next((one.get("schema", {}) for one in bodies), {})
+    body: dict[str, Any] = next((one.get("schema", {}) for one in bodies), {})
     required = body.get("required", [])
     parts = {
         "query": [f"`{name}`" for name in query],
