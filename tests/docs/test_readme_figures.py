@@ -33,7 +33,7 @@ def linked(cell: str) -> str | None:
             "grandchild in a session of its own (`setsid`): left after a stop",
         ),
         (
-            "From a crash to the next process",
+            "From a crash to the next process, a Python program (see below)",
             "crash, 1.5 s after its start, to the next process running",
         ),
         ("Memory with 50 idle children", "memory (PSS) with 50 idle children"),
@@ -45,8 +45,27 @@ def test_a_figure_is_the_measured_one(ours: str, theirs: str) -> None:
     assert [linked(stdiod), linked(supervisord)] == [one.split(" (")[0] for one in measured[:2]]
 
 
+def test_a_figure_of_the_benchmarks_is_the_measured_one() -> None:
+    sections = {
+        re.sub(r"[^\w -]", "", part.partition("\n")[0].lower()).strip().replace(" ", "-"): part
+        for part in read("docs/benchmarks.md").split("\n## ")[1:]
+    }
+    linked_to = re.findall(r"\[([\d.,]+) ([^]]+)\]\(docs/benchmarks.md#([\w-]+)\)", read(README))
+    assert linked_to
+    for number, unit, anchor in linked_to:
+        assert f"| {unit} |" in sections[anchor], anchor
+        assert re.search(
+            rf"^\| (?:stdiod|C) \| {re.escape(number)} ", sections[anchor], re.MULTILINE
+        )
+
+
+def test_a_time_of_a_call_is_what_its_rate_comes_to() -> None:
+    for time_ms, rate in re.findall(r"([\d.]+) ms: \[([\d,]+) calls/s\]", read(README)):
+        assert time_ms == f"{1000 / int(rate.replace(',', '')):.2f}"
+
+
 def test_what_supervisors_say_of_a_death_is_what_was_seen() -> None:
-    _, supervisord, *_ = COMPARED["What it says of a crash"]
+    _, supervisord, *_ = COMPARED["After a crash, what it records"]
     measured = SUPERVISORS["what it still says of a death once the next process runs"]
     assert linked(supervisord) == measured[1]
 
@@ -55,7 +74,7 @@ def test_what_mcp_gateways_do_is_what_was_seen() -> None:
     left = COMPARED["After `kill -9` of it: still running, of 3"][3]
     killed = next(cells for fault, cells in HOSTS.items() if fault.startswith("host killed with"))
     assert {one.split(" of ")[0] for one in killed[1:]} == {linked(left)}
-    words = linked(COMPARED["What it says of a crash"][3])
+    words = linked(COMPARED["After a crash, what the caller of the request is told"][3])
     died = next(
         cells for fault, cells in HOSTS.items() if fault.startswith("server dies in a call")
     )

@@ -73,6 +73,30 @@ def test_the_page_has_a_row_for_each_route_and_no_other() -> None:
     assert table == [f"{route.method} {route.path}" for route in ROUTES]
 
 
+def test_the_page_has_what_each_route_takes() -> None:
+    told = {row[0].strip("`"): row[2] for row in rows("docs/http.md", "Route")}
+    assert told == {
+        f"{route.method} {route.path}": _takes(route.method, route.path) for route in ROUTES
+    }
+
+
+def _takes(method: str, path: str) -> str:
+    """Return the names of query and body as the page spells them."""
+    described = DOCUMENT["paths"][path][method.lower()]
+    query = [one["name"] for one in described.get("parameters", []) if one["in"] == "query"]
+    bodies = described.get("requestBody", {"content": {}})["content"].values()
+    body: dict[str, Any] = next((one.get("schema", {}) for one in bodies), {})
+    required = body.get("required", [])
+    parts = {
+        "query": [f"`{name}`" for name in query],
+        "body": [
+            f"`{name}` (required)" if name in required else f"`{name}`"
+            for name in body.get("properties", {})
+        ],
+    }
+    return "; ".join(f"{where} {', '.join(names)}" for where, names in parts.items() if names)
+
+
 def test_the_page_has_the_status_of_each_code() -> None:
     table = {int(row[0]): row[1] for row in rows("docs/http.md", "Status")}
     said = {
