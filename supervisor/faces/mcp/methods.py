@@ -100,6 +100,10 @@ def _lister(field: str) -> Method:
     def serve(request: McpRequest) -> None:
         def listed(table: Table) -> None:
             entries = request.asked.given[field] = LISTS[field](table)
+            level = request.asked.client.wants("warn")
+            if field == "tools" and table.missing is not None and level is not None:
+                told = {"level": level, "logger": SERVER["name"], "data": table.missing}
+                request.notify("notifications/message", told)
             request.finish(_page(field, entries, table, request.asked))
 
         request.with_table(listed)
@@ -161,9 +165,15 @@ def _call_tool(request: McpRequest) -> None:
     def call(table: Table) -> None:
         op = request.meaning(name)
         if op is None:
-            words = f"there is no tool {quoted(name)}{did_you_mean(name, table.tools)}"
-            request.finish(RpcError(INVALID_PARAMS, words))
-            return
+            op = request.unlisted(name)
+            if op is None or request.server.serves(op[0]):
+                near = [one for one in table.tools if op is None or table.names[one][0] == op[0]]
+                words = f"there is no tool {quoted(name)}{did_you_mean(name, near)}"
+                if op is None and table.missing is not None and not request.asked.view.prefix:
+                    words += f"; {table.missing}"
+                request.finish(RpcError(INVALID_PARAMS, words))
+                return
+            # Of a module that is down nothing is known: the call starts it, or says why not.
         tool = table.tools.get(name, {})
         headers, schema = request.asked.headers, tool.get("inputSchema", {})
         problem = None if headers is None else param_problem(schema, args, headers)
