@@ -94,21 +94,14 @@ def test_without_a_prefix_the_missing_servers_stand_behind_an_unknown_tool(
     assert UNSET in client.call("forecast")["error"]["message"]
 
 
-@pytest.mark.parametrize(
-    ("revision", "token", "told_by"),
-    [
-        (OLDER, 7, "notifications/progress"),
-        (NEWER, "t", "notifications/progress"),
-        (OLDER, None, MESSAGE),
-    ],
-)
+@pytest.mark.parametrize(("revision", "token"), [(OLDER, 7), (NEWER, "t"), (OLDER, None)])
 def test_a_client_that_cannot_ask_a_person_is_told_who_can(
     start_daemon: StartDaemon,
     tmp_path: Path,
     connect: Connect,
+    *,
     revision: str,
     token: int | str | None,
-    told_by: str,
 ) -> None:
     document = {**caller("a"), "inputs": {"calls": {"type": "object"}}}
     daemon = start_daemon(document, options=policy(tmp_path, 'mode = "prompt"\n'))
@@ -116,7 +109,7 @@ def test_a_client_that_cannot_ask_a_person_is_told_who_can(
     host_call = {"call_id": "c1", "method": "log", "params": {"message": "x"}}
     call = {"name": "a__calls", "arguments": {"calls": [host_call]}}
     number = client.send("tools/call", call, token)
-    told = client.told(told_by)
+    told = client.told(MESSAGE if token is None else "notifications/progress")
     [question] = daemon.op("approvals")["approvals"]
     words = str(told.get("message", told.get("data")))
     assert words.startswith(question["prompt"])

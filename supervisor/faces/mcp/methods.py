@@ -26,6 +26,7 @@ from protocol.host_call import UNENCODABLE
 from protocol.host_events import RegisteredAsset
 from protocol.mcp_server.client import REVISIONS
 from protocol.mcp_server.headers import param_problem
+from protocol.mcp_server.names import Op
 from protocol.mcp_server.older import definition_for
 from protocol.mcp_server.results import (
     ASSET_SCHEME,
@@ -163,17 +164,9 @@ def _call_tool(request: McpRequest) -> None:
         return
 
     def call(table: Table) -> None:
-        op = request.meaning(name)
+        op = request.meaning(name) or _down_module(request, name, table)
         if op is None:
-            op = request.unlisted(name)
-            if op is None or request.server.serves(op[0]):
-                near = [one for one in table.tools if op is None or table.names[one][0] == op[0]]
-                words = f"there is no tool {quoted(name)}{did_you_mean(name, near)}"
-                if op is None and table.missing is not None and not request.asked.view.prefix:
-                    words += f"; {table.missing}"
-                request.finish(RpcError(INVALID_PARAMS, words))
-                return
-            # Of a module that is down nothing is known: the call starts it, or says why not.
+            return
         tool = table.tools.get(name, {})
         headers, schema = request.asked.headers, tool.get("inputSchema", {})
         problem = None if headers is None else param_problem(schema, args, headers)
@@ -199,6 +192,22 @@ def _call_tool(request: McpRequest) -> None:
             request.with_table(call, look_again=table.may_have(name, request.asked.view))
 
     request.with_table(found)
+
+
+def _down_module(request: McpRequest, name: str, table: Table) -> Op | None:
+    """Return the op of a module that is down, of which nothing is known; else the answer is no.
+
+    The call starts the module, or says why not.
+    """
+    op = request.unlisted(name)
+    if op is not None and not request.server.serves(op[0]):
+        return op
+    near = [one for one in table.tools if op is None or table.names[one][0] == op[0]]
+    words = f"there is no tool {quoted(name)}{did_you_mean(name, near)}"
+    if table.missing is not None and not request.asked.view.prefix:
+        words += f"; {table.missing}"
+    request.finish(RpcError(INVALID_PARAMS, words))
+    return None
 
 
 def _taken(result: dict[str, Any], request: McpRequest) -> dict[str, Any]:
