@@ -139,7 +139,8 @@ def note(module: dict[str, Any], now_s: float | None = None) -> str:
             missing = module.get("missing") or ()
             without = f"runs without {', '.join(map(one_line, missing))}" if missing else ""
             if died is not None:
-                cause = f"before: {cause.removesuffix(unset)}, {duration(max(0.0, now_s - died['ts']))} ago"
+                ago = duration(max(0.0, now_s - died["ts"]))
+                cause = f"before: {cause.removesuffix(unset)}, {ago} ago"
             return "; ".join(filter(None, (held, without, cause, warning(module))))
 
 

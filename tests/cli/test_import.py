@@ -107,9 +107,9 @@ def test_all_unset_variables_are_named_where_they_stand_with_what_to_do(
     assert result.exit_code == 1
     folder = tmp_path / "new"
     for words in (
-        f"needs LACKING, which is not set, and starts without it: put `LACKING=...` into"
-        f' {folder}/tickets.env and `"env_file": "tickets.env"` into its transport, then'
-        ' `stdiod restart tickets`; if it is optional, write "LACKING?" in pass_env',
+        "needs LACKING, which is not set, and starts without it: put `LACKING=...` into",
+        f' {folder}/tickets.env and `"env_file": "tickets.env"` into its transport, then `stdiod',
+        ' restart tickets`; if it is optional, write "LACKING?" in pass_env',
         "/transport/command/1: uses ${NO_A}, which is not set; put `NO_A=...` into",
         "/transport/env/AUTH: uses ${NO_B}, which is not set; put `NO_B=...` into",
     ):

@@ -425,7 +425,7 @@ def test_what_cannot_be_carried_over_is_left_out_with_a_word(server: Any, words:
         ),
         (
             {"command": "npx", "args": ["x"]},
-            f"/command: may download its program first, so it has {FETCH_S:g} s",
+            f"/command: may download its program first, so by default it has {FETCH_S:g} s",
         ),
         ({"command": "docker", "args": ["ps"]}, "/command: is no `run`"),
         ({"command": "python3 x.py"}, "/command: is split at its blanks"),
