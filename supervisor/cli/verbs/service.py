@@ -88,8 +88,8 @@ def install(
     if not directories and said["config"] is None:
         configured.refuse_untrusted(ctx, directories_named=False)
         if project is None or not configured.directories(ctx):
-            words = "name a DIR with modules, or a --config that names it, or run this in a project"
-            raise click.UsageError(words)
+            hint = "name a DIR with modules, or a --config that names it, or run this in a project"
+            raise click.UsageError(hint)
     if said["http"] is not None:
         http_exposure(ctx, said["http"], None, None, http_insecure=False)
     words = [own_program(), "run"]

@@ -207,7 +207,7 @@ def _missing(seen: Iterable[Offer]) -> str | None:
 
 
 def _instructions(seen: list[Offer]) -> str | None:
-    found = {
+    found: dict[str, str] = {
         one.module: one.said["instructions"]
         for one in seen
         if one.said is not None and isinstance(one.said.get("instructions"), str)
