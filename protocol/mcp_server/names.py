@@ -57,6 +57,15 @@ def may_be_of(name: str, module: str, *, prefix: bool) -> bool:
     return not prefix or name.startswith(_plain((module, ""), prefix=True)[:most])
 
 
+def op_of(name: str, module: str) -> str | None:
+    """Return the op that a name with a prefix has after that of a module; None if it has another's.
+
+    Odd characters of the op are lost in a name: it is for a module that lists no ops.
+    """
+    before = _plain((module, ""), prefix=True)
+    return name.removeprefix(before) if name.startswith(before) else None
+
+
 def _digested(name: str, one: Op) -> str:
     digest = hashlib.sha256("\0".join(one).encode(errors="replace")).hexdigest()[:DIGEST_CHARS]
     return f"{name[: NAME_CHARS - DIGEST_CHARS - 1]}_{digest}"

@@ -24,6 +24,7 @@ from supervisor.runtime.files.directory import (
     shown,
 )
 from supervisor.runtime.files.sources import scan
+from supervisor.runtime.process.environment import UnsetVariableError, unset_references
 from supervisor.runtime.process.preflight import first_obstacle
 
 
@@ -82,7 +83,9 @@ def _check_file(path: Path, fleet: Sequence[Descriptor] | None = None) -> Checke
     if found is not None and descriptor.enabled:
         transport = descriptor.transport
         field = "prepare" if transport.prepare else "command" if transport.command else "headers"
-        checked.problems = [Problem(f"/transport/{field}", f"{found.words}; {found.hint}")]
+        checked.problems = _unset(descriptor) or [
+            Problem(f"/transport/{field}", f"{found.words}; {found.hint}")
+        ]
     document = read_document(path.read_bytes())
     if isinstance(document, dict):
         checked.warnings = sorted(
@@ -97,6 +100,33 @@ def _check_file(path: Path, fleet: Sequence[Descriptor] | None = None) -> Checke
             )
         )
     return checked
+
+
+def env_file_for(descriptor: Descriptor) -> str:
+    """Say where a variable of a module is best put; `{0}` stands for its name."""
+    source = Path(descriptor.source or f"{descriptor.name}.json")
+    named = [one for one in descriptor.transport.env_file if "${" not in one]
+    file = Path(source.parent, named[-1] if named else f"{source.stem}.env")
+    shown_file = str(file).replace("{", "{{").replace("}", "}}")
+    also = "" if named else f' and `"env_file": "{file.name}"` into its transport'
+    also = also.replace("{", "{{").replace("}", "}}")
+    return f"put `{{0}}=...` into {shown_file}{also}, then `stdiod restart {descriptor.name}`"
+
+
+def _unset(descriptor: Descriptor) -> list[Problem]:
+    """Return a problem for each variable that is used and not set, at its field."""
+    if not descriptor.transport.command:
+        return []
+    try:
+        unset = unset_references(descriptor, os.environ)
+    except UnsetVariableError:  # an env file, which is an obstacle by itself
+        return []
+    put = env_file_for(descriptor)
+    where = "or set it where the daemon is started"
+    return [
+        Problem(pointer, f"uses ${{{name}}}, which is not set; {put.format(name)}; {where}")
+        for pointer, name in unset
+    ]
 
 
 def _check_member(

@@ -133,6 +133,20 @@ def stand_in(ctx: click.Context, param: click.Parameter, value: Path | None) -> 
     return value
 
 
+def stand_in_trusted(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
+    """Take a folder as the project here; raises `NoError` if nobody trusts it."""
+    if value is None:
+        return None
+    folder = value.resolve()
+    words = why_none(folder)
+    if words is not None:
+        raise click.BadParameter(words, ctx, param)
+    project = ctx.meta[_KEY] = judged(folder)
+    if not project.has_daemon:
+        raise NoError(project.words())
+    return folder
+
+
 def nearest(start: Path) -> Project | None:
     """Return the project of the nearest folder, from `start` upwards, that may be one.
 

@@ -49,9 +49,27 @@ def serve(words: list[str]) -> bool:
     return True
 
 
-def _read(words: list[str]) -> tuple[str, str] | None:
-    """Return the path of the socket, and the view; None if these and folders are not all."""
+def not_served(folders: list[str], answer: str) -> str:
+    """Say which folders a daemon that was joined does not serve, by its answer as JSON."""
+    other = []
+    for folder in folders:
+        path = os.path.abspath(folder)  # noqa: PTH100
+        same = (path, os.path.dirname(path), os.path.realpath(path))  # noqa: PTH120
+        if '"' not in path and not any(f'"{one}"' in answer for one in same):
+            other.append(path)
+    if not other or '"directories":' not in answer:
+        return ""
+    pid = answer.partition('"pid":')[2].partition(",")[0]
+    words = f"stdiod: joined the daemon pid {pid}, which does not serve {', '.join(other)};"
+    words += " `stdiod down` ends it, and then it can be started for that directory too; `stdiod up"
+    words += " DIR --socket PATH --data-dir PATH` starts another one"
+    return words if words.isprintable() else repr(words)
+
+
+def _read(words: list[str]) -> tuple[str, str, list[str]] | None:
+    """Return the path of the socket, the view, and folders; None if these are not all."""
     path = view = ""
+    folders: list[str] = []
     rest = iter(words)
     for word in rest:
         option, equals, value = word.partition("=")
@@ -62,10 +80,12 @@ def _read(words: list[str]) -> tuple[str, str] | None:
             path, view = (value, view) if option == "--socket" else (path, value)
         elif word.startswith("-"):
             return None
+        else:
+            folders.append(word)
     if view and not (view.isascii() and view.replace("-", "_").isidentifier()):
         return None  # it is a mistake, or would have to be encoded
     path = path or os.environ.get("STDIOD_SOCKET") or _users_own()
-    return (path, view) if path else None
+    return (path, view, folders) if path else None
 
 
 def _users_own() -> str:
@@ -86,7 +106,7 @@ def _users_own() -> str:
     return ""  # `project` has to judge
 
 
-def _join(path: str, view: str) -> socket.socket | None:
+def _join(path: str, view: str, folders: list[str]) -> socket.socket | None:
     """Return a connection on which the daemon speaks MCP, or None."""
     connection = socket.socket(socket.AF_UNIX)
     try:
@@ -101,6 +121,8 @@ def _join(path: str, view: str) -> socket.socket | None:
                 answer += data
             if answer.startswith(_ACCEPTED) and answer.endswith(b"\n"):
                 connection.settimeout(None)
+                if words := not_served(folders, answer.decode()):
+                    print(words, file=sys.stderr, flush=True)  # noqa: T201 - without click
                 return connection
     except OSError:
         pass

@@ -117,7 +117,8 @@ def note(module: dict[str, Any], now_s: float | None = None) -> str:
     died = recent_exit(module, now_s)
     if died is not None and died["reason"] == "stopped":
         died = None
-    cause = "" if died is None else _cause(died)
+    unset = unset_remark(module.get("unset_variables") or ())
+    cause = "" if died is None else _cause(died, unset)
     match module["state"]:
         case "down" if module["wanted"] == "up" and module["waits_for"]:
             return f"waits for {', '.join(map(one_line, module['waits_for']))}"
@@ -138,7 +139,8 @@ def note(module: dict[str, Any], now_s: float | None = None) -> str:
             missing = module.get("missing") or ()
             without = f"runs without {', '.join(map(one_line, missing))}" if missing else ""
             if died is not None:
-                cause += f", {duration(max(0.0, now_s - died['ts']))} ago"
+                ago = duration(max(0.0, now_s - died["ts"]))
+                cause = f"before: {cause.removesuffix(unset)}, {ago} ago"
             return "; ".join(filter(None, (held, without, cause, warning(module))))
 
 
@@ -161,12 +163,15 @@ def _remembered(ops: dict[str, Any] | None) -> str:
     return f"; it had {names}{', ...' if ops['count'] > OPS_NOTED else ''}"
 
 
-def _cause(died: dict[str, Any]) -> str:
+def _cause(died: dict[str, Any], unset: str = "") -> str:
+    """Say what a process died of, and last the variables that it lacked."""
     if died.get("limit"):
         return f"ended: {one_line(limit_text(died['limit']))}"
     said = last_words(died.get("stderr_tail") or ())
-    words = ": ".join(filter(None, (died["message"], said)))
-    return cut(one_line(words), CAUSE_CHARS)
+    message = str(died["message"])
+    lacked = one_line(unset) if unset and message.endswith(unset) else ""
+    words = ": ".join(filter(None, (message.removesuffix(unset), said)))
+    return cut(one_line(words), CAUSE_CHARS) + lacked
 
 
 def _summary(status: dict[str, Any]) -> str:

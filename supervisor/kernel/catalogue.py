@@ -43,6 +43,8 @@ class Offer(msgspec.Struct, frozen=True):
     summary: str | None
     said: dict[str, Any] | None
     problem: str | None = None
+    is_missing: bool = False
+    """Whether a start failed, so that it is not on its way."""
 
 
 class Catalogue:
@@ -121,6 +123,12 @@ class Catalogue:
         module = self._fleet.modules.get(name)
         return module is not None and module.state in SERVES
 
+    def shown(self, principal: Principal) -> Iterator[Descriptor]:
+        """Give the descriptors of all modules that a principal sees, by name; no hooks."""
+        for name, one in sorted(self._fleet.modules.items()):
+            if one.descriptor.kind is not Kind.HOOK and principal.sees(name):
+                yield one.descriptor
+
     def _callable(self) -> list[Module]:
         """Return all but hooks and what is disabled, by name."""
         return [
@@ -141,14 +149,17 @@ class Catalogue:
 
     def _offer(self, module: Module) -> Offer:
         descriptor, said, problem = module.descriptor, self._said(module), None
+        is_missing = False
         if said is None:
             verdict, died = self._fleet.verdict(module), module.exit
+            is_missing = verdict is not None
             problem = verdict.message if verdict else f"{module.name} is {module.state.words}"
             if died is not None and died.reason != "stopped":
                 told = died.message in problem
                 problem = problem if told else f"{problem}: it {died.message}"
                 problem = problem.replace(died.message, died.words, 1)
-        return Offer(module.name, str(descriptor.kind), descriptor.description, said, problem)
+        kind, summary = str(descriptor.kind), descriptor.description
+        return Offer(module.name, kind, summary, said, problem, is_missing)
 
     def _said(self, module: Module) -> dict[str, Any] | None:
         """Return what is known of a module; its descriptor's ops stand before its own."""

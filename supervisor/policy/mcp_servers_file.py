@@ -280,7 +280,8 @@ def _transport(one: _Server) -> dict[str, Any]:
         command = _command(one, transport["cwd"])
     transport["command"] = _without_secrets(one, command)
     if fetches(command):
-        one.say(f"may download its program first, so it has {FETCH_S:g} s to start", "command")
+        words = f"may download its program first, so by default it has {FETCH_S:g} s to start"
+        one.say(f"{words} (timeouts.start_s)", "command")
     env_file, env_files = one.server.get("envFile"), []
     if isinstance(env_file, str) and env_file:
         env_files = [_path(one, _text(one, env_file, "envFile"), one.folder)]
@@ -324,7 +325,8 @@ def _text(one: _Server, text: str, *steps: str | int) -> str:
     text = _OF_ENVIRONMENT.sub(r"${\1}", text)
     for found in _INPUT.finditer(text):
         name = _variable(found[1])
-        one.say(f"is asked for there: set {name} for the daemon", *steps)
+        words = f"the client asks for {found[0]} when it starts the server; here it is the variable"
+        one.say(f"{words} {name}: put {name}=... into an env file of the module", *steps)
         text = text.replace(found[0], f"${{{name}}}")
     if _NESTED.search(text):
         words = "has a variable whose default is a variable: ${A:-${B}}; write one of the two"

@@ -148,4 +148,5 @@ def find_view(views: Mapping[str, View], name: str | None, principal: Principal)
     known = [one.name for one in views.values() if one.is_for(principal)]
     near = did_you_mean(wanted, known)
     there = f"; there are {', '.join(known)}" if known else "; the configuration has none"
-    return f"there is no view {quoted(wanted)} for {principal.name}{near or there}"
+    since = "; a running daemon has the views of its start"
+    return f"there is no view {quoted(wanted)} for {principal.name}{near or there}{since}"

@@ -237,6 +237,13 @@ _NAMES_AN_ERROR = re.compile(
 )
 
 
+_SAYS_NOTHING = re.compile(
+    r"npm (error|ERR!) (A complete log of this run|.*Note that you can)|npm notice"
+    r"|npm (error|ERR!)( \d{3})?\s*$|npm (error|ERR!) \d{3} tarball, folder|[\s)}\]]*$"
+)
+"""Lines that stand behind the cause, and name none: npm's, and the end of what Node prints."""
+
+
 def last_words(stderr_tail: Sequence[str]) -> str:
     """Return the last line, and before it the last one that names an error if that is another.
 
@@ -245,8 +252,9 @@ def last_words(stderr_tail: Sequence[str]) -> str:
     """
     if not stderr_tail:
         return ""
-    last = stderr_tail[-1]
-    named = (line for line in reversed(stderr_tail) if _NAMES_AN_ERROR.match(line))
+    said = [line for line in stderr_tail if not _SAYS_NOTHING.match(line)] or stderr_tail
+    last = said[-1]
+    named = (line for line in reversed(said) if _NAMES_AN_ERROR.match(line))
     telling = next(named, last)
     return last if telling == last else f"{telling} ... {last}"
 
@@ -254,7 +262,9 @@ def last_words(stderr_tail: Sequence[str]) -> str:
 def telling_tail(stderr_tail: Sequence[str], most: int) -> list[str]:
     """Return the last lines, and the last one that names an error in the place of the first."""
     shown = list(stderr_tail[-most:])
-    named = [one for one in stderr_tail if _NAMES_AN_ERROR.match(one)]
+    named = [
+        one for one in stderr_tail if _NAMES_AN_ERROR.match(one) and not _SAYS_NOTHING.match(one)
+    ]
     return shown if not named or named[-1] in shown else [named[-1], *shown[1:]]
 
 

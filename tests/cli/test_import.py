@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, Serve
+from tests.cli.fake_daemon import ok, status
 
 
 def servers(path: Path, **of: Any) -> str:
@@ -54,7 +55,7 @@ def test_a_file_of_ten_kinds_of_server_is_imported_and_the_wrong_program_is_name
     into = tmp_path / "new" / "modules"
     result = run("import", file, "--into", str(into))
     assert result.exit_code == 1
-    assert result.stderr == "10 of 10 servers imported, 1 cannot start\n"
+    assert result.stderr == "10 of 10 servers imported, 1 cannot start: wrong\n"
     assert result.stdout.endswith(f"\nnext: stdiod up {into}\n")
     assert f"\noff: {into / 'off.json'} (disabled)\n" in result.stdout
     last = result.stdout.split(f"wrong: {into / 'wrong.json'}\n")[1]
@@ -94,6 +95,39 @@ def test_what_is_there_is_not_overwritten_unless_that_is_asked_for(
     assert json.loads(path.read_text())["name"] == "here"
     assert env.read_text() == 'KEY="a\\"\\$b\\\\\\nc"\n'
     assert not (tmp_path / "nowhere").exists()
+
+
+def test_all_unset_variables_are_named_where_they_stand_with_what_to_do(
+    run: Run, tmp_path: Path
+) -> None:
+    lacking = {"command": "true", "env": {"LACKING": "${LACKING}"}}
+    both = {"command": "true", "args": ["${NO_A}"], "env": {"AUTH": "Bearer ${NO_B}"}}
+    file = servers(tmp_path / "mcp.json", tickets=lacking, both=both)
+    result = run("import", file, "--into", str(tmp_path / "new"))
+    assert result.exit_code == 1
+    folder = tmp_path / "new"
+    for words in (
+        "needs LACKING, which is not set, and starts without it: put `LACKING=...` into",
+        f' {folder}/tickets.env and `"env_file": "tickets.env"` into its transport, then `stdiod',
+        ' restart tickets`; if it is optional, write "LACKING?" in pass_env',
+        "/transport/command/1: uses ${NO_A}, which is not set; put `NO_A=...` into",
+        "/transport/env/AUTH: uses ${NO_B}, which is not set; put `NO_B=...` into",
+    ):
+        assert words in result.stdout
+    assert ", 1 cannot start, 1 without a variable: tickets, both\n" in result.stderr
+
+
+def test_a_daemon_that_runs_on_the_directory_picks_them_up(
+    run: Run, serve: Serve, tmp_path: Path
+) -> None:
+    shown = status()
+    shown["daemon"]["directories"] = [str(tmp_path / "new")]
+    serve(lambda frame: [ok(shown)])
+    file = servers(tmp_path / "mcp.json", good={"command": "true"})
+    served = run("import", file, "--into", str(tmp_path / "new"))
+    assert served.stdout.endswith("the running daemon picks them up; next: stdiod status\n")
+    other = run("import", file, "--into", str(tmp_path / "other"))
+    assert other.stdout.endswith(f"next: stdiod up {tmp_path}/other\n")
 
 
 def test_a_dry_run_writes_nothing_and_tells_what_cannot_start(run: Run, tmp_path: Path) -> None:
@@ -212,7 +246,7 @@ def test_comments_and_trailing_commas_are_read_and_what_looks_like_one_in_a_text
     found = transport(tmp_path / "new" / "a.json")
     assert found["command"] == ["true", "http://x/*y*/", "a,]", '"//']
     assert (found["cwd"], found["pass_env"]) == (str(tmp_path), ["KEY"])
-    assert "/servers/a/env/KEY: is asked for there: set KEY" in result.stdout
+    assert "/servers/a/env/KEY: the client asks for ${input:" in result.stdout
 
 
 def test_the_toml_of_codex_is_read(run: Run, tmp_path: Path) -> None:

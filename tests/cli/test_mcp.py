@@ -8,6 +8,7 @@ import select
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -210,3 +211,124 @@ def test_data_of_another_user_is_said(run: Run, tmp_path: Path) -> None:
     ended = run("mcp", str(DICE))
     assert ended.exit_code == 3
     assert f"{tmp_path}/data is in use by user 65534" in ended.stderr
+
+
+@pytest.fixture
+def project(tmp_path: Path, socket_path: Path) -> Iterator[tuple[Path, dict[str, str]]]:
+    """A trusted project whose daemon runs, and the environment of its user."""
+    folder, runtime = tmp_path / "shop", socket_path.parent / "run"
+    (folder / "modules").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    runtime.mkdir(mode=0o700)
+    (folder / "stdiod.toml").write_text('directories = ["modules"]\n[mcp.views.work]\n')
+    environment = {
+        **os.environ,
+        "STDIOD_SOCKET": "",
+        "STDIOD_DATA_DIR": "",
+        "XDG_RUNTIME_DIR": str(runtime),
+        "HOME": str(tmp_path),
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+    }
+    for verb in ("trust", "up"):
+        subprocess.run(
+            [*STDIOD, verb], env=environment, cwd=folder, check=True, capture_output=True
+        )
+    yield folder, environment
+    subprocess.run([*STDIOD, "down"], env=environment, cwd=folder, check=True, capture_output=True)
+
+
+def greeted(
+    environment: dict[str, str], cwd: Path, *words: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*STDIOD, "mcp", *words],
+        env=environment,
+        cwd=cwd,
+        input=HELLO,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_entry_for_a_project_leads_to_its_daemon_from_any_folder(
+    project: tuple[Path, dict[str, str]], tmp_path: Path
+) -> None:
+    folder, environment = project
+    terminal, stdin = os.openpty()
+    os.write(terminal, b"\x04")  # Ctrl-D
+    said = subprocess.run(
+        [*STDIOD, "mcp", "modules", "--view", "work"],
+        env=environment,
+        cwd=folder,
+        stdin=stdin,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stderr
+    os.close(stdin)
+    os.close(terminal)
+    snippet = json.loads(said[said.index("{") : said.rindex("}") + 1])
+    _, *args = snippet["mcpServers"]["stdiod"].values()
+    assert args == [["mcp", "--view", "work", "--project", str(folder), f"{folder}/modules"]]
+    ended = greeted(environment, tmp_path / "other", *args[0][1:])
+    assert (ended.returncode, ended.stderr, bool(ended.stdout)) == (0, "", True)
+
+
+def test_a_directory_that_another_daemon_serves_is_joined_there(
+    project: tuple[Path, dict[str, str]], tmp_path: Path
+) -> None:
+    folder, environment = project
+    ended = greeted(environment, tmp_path / "other", str(folder / "modules"))
+    assert ended.returncode == 0
+    assert "joins the daemon that serves this already, on " in ended.stderr
+
+
+def test_a_directory_that_the_daemon_does_not_serve_is_named(
+    project: tuple[Path, dict[str, str]], tmp_path: Path
+) -> None:
+    folder, environment = project
+    status = [*STDIOD, "status", "--json"]
+    shown = subprocess.run(status, env=environment, cwd=folder, check=True, capture_output=True)
+    daemon = json.loads(shown.stdout)["daemon"]
+    words = f"joined the daemon pid {daemon['pid']}, which does not serve {tmp_path}/other;"
+    for place in ([], ["--socket", daemon["socket"]]):
+        ended = greeted(environment, folder, *place, "../other")
+        assert ended.returncode == 0
+        assert words in ended.stderr
+        assert greeted(environment, folder, *place, "modules").stderr == ""
+    up = subprocess.run(
+        [*STDIOD, "up", "../other"],
+        env=environment,
+        cwd=folder,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert up.returncode == 1
+    assert "listens on" in up.stderr
+    assert "and does not serve " in up.stderr
+
+
+def test_a_view_that_is_newer_than_the_daemon_is_said_to_be(
+    project: tuple[Path, dict[str, str]],
+) -> None:
+    folder, environment = project
+    with (folder / "stdiod.toml").open("a") as file:
+        file.write("[mcp.views.fs]\n")
+    trust = [*STDIOD, "trust"]
+    subprocess.run(trust, env=environment, cwd=folder, check=True, capture_output=True)
+    ended = greeted(environment, folder, "--view", "fs")
+    assert ended.returncode == 1
+    assert "the configuration has fs: `stdiod down`, and the next start reads it" in ended.stderr
+
+
+def test_a_folder_that_is_no_trusted_project_is_not_taken_for_one(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    assert run("mcp", "--project", str(tmp_path)).exit_code == 2
+    (tmp_path / "stdiod.toml").write_text('directories = ["modules"]\n')
+    ended = run("mcp", "--project", str(tmp_path))
+    assert ended.exit_code == 1
+    assert "is not trusted" in ended.stderr

@@ -432,6 +432,23 @@ def test_up_starts_a_daemon_elsewhere_as_that_of_the_project(
     assert typed("run", *started[0]).exit_code == 1
 
 
+def test_the_unit_of_a_service_runs_the_daemon_that_up_starts(
+    shop: Path, typed: Type, served: list[ServeOptions], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = typed("service", "install", "--print")
+    assert (refused.exit_code, "before `stdiod trust`" in refused.stderr) == (1, True)
+    typed("trust")
+    for words in ([], ["--config", FILE], ["modules"]):
+        unit = typed("service", "install", "--print", *words).stdout
+        (command,) = [line for line in unit.splitlines() if line.startswith("ExecStart=")]
+        with monkeypatch.context() as elsewhere:
+            elsewhere.chdir("/")
+            assert typed(*command.split()[1:]).exit_code == 0
+    assert typed("run").exit_code == 0  # what `up` starts here
+    seen = {(one.socket, one.data_dir, one.project, one.directories) for one in served}
+    assert seen == {(of(shop).socket, of(shop).data_dir, shop, (shop / "modules",))}
+
+
 def test_a_policy_counts_with_the_bytes_that_were_trusted(shop: Path, typed: Type) -> None:
     policy = shop / "policy.toml"
     (shop / FILE).write_text(GOOD + 'policy = "policy.toml"')

@@ -115,22 +115,22 @@ def test_a_daemon_of_another_version_is_left_to_the_verb(
 def test_the_socket_is_that_of_the_verbs_or_left_to_them(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    assert quick_mcp._read([]) == (str(default_socket()), "")
+    assert quick_mcp._read([]) == (str(default_socket()), "", [])
     monkeypatch.delenv("STDIOD_SOCKET")
     monkeypatch.chdir("/")
     tmp_path.chmod(0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    assert quick_mcp._read([]) == (str(default_socket()), "")
+    assert quick_mcp._read([]) == (str(default_socket()), "", [])
     (tmp_path / "below").mkdir()
     monkeypatch.chdir(tmp_path / "below")
-    assert quick_mcp._read([]) == (str(default_socket()), "")
+    assert quick_mcp._read([]) == (str(default_socket()), "", [])
     (tmp_path / "stdiod.toml").touch()
     assert quick_mcp._read([]) is None
-    assert quick_mcp._read(["--socket", "s"]) == ("s", "")
+    assert quick_mcp._read(["--socket", "s"]) == ("s", "", [])
     (tmp_path / "stdiod.toml").unlink()
     tmp_path.chmod(0o755)
     assert quick_mcp._read([]) is None
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "missing"))
     assert quick_mcp._read([]) is None
     monkeypatch.delenv("XDG_RUNTIME_DIR")
-    assert quick_mcp._read([]) in (None, (str(default_socket()), ""))
+    assert quick_mcp._read([]) in (None, (str(default_socket()), "", []))

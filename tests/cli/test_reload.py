@@ -40,6 +40,11 @@ PLAN: dict[str, Any] = {
 }
 BAD = [{"descriptor": "/d/bad.json", "reason": "is not JSON"}]
 
+NO_CHANGE = (
+    "no change; 1 module untouched (a reload looks at descriptors, and at programs with"
+    " supervision.watch; after another change, or one of an env file: `stdiod restart MODULE`)"
+)
+
 
 def test_the_plan_is_shown_as_a_diff(run: Run, serve: Serve) -> None:
     serve(lambda frame: [ok(PLAN)])
@@ -68,7 +73,7 @@ def test_a_dry_run_is_asked_for_as_one_and_says_so(run: Run, serve: Serve) -> No
 
 def test_no_change_is_a_sentence(run: Run, serve: Serve) -> None:
     serve(lambda frame: [ok(NOTHING)])
-    assert run("reload").stdout == "no change; 1 module untouched\n"
+    assert run("reload").stdout == f"{NO_CHANGE}\n"
 
 
 def test_a_quarantined_descriptor_is_named_and_the_answer_is_no(run: Run, serve: Serve) -> None:
@@ -86,7 +91,7 @@ def test_a_policy_that_is_not_used_is_told_and_the_answer_is_no(run: Run, serve:
         "! /p:1: mode: is bad",
         "! /p:2: no\\x1b",
         "  the last good policy stays in use",
-        "no change; 1 module untouched",
+        NO_CHANGE,
     ]
 
 

@@ -439,3 +439,25 @@ def test_the_last_failure_of_a_module_that_is_ready_is_forgotten_after_an_hour(
     assert (words in page) == is_told
     serve(lambda frame: [ok(fleet)])
     assert json.loads(run("status", "--json").stdout) == fleet
+
+
+UNSET = "KEY, which pass_env names, is not set"
+
+
+@pytest.mark.parametrize(
+    ("others", "words"),
+    [
+        (
+            {"state": "backoff", "instances": [], "next_retry_s": None},
+            f"exited with code 1: ImportError: x; {UNSET}",
+        ),
+        ({"state": "ready"}, f"before: exited with code 1: ImportError: x, 5.0s ago; {UNSET}"),
+    ],
+    ids=["backoff", "ready"],
+)
+def test_the_cause_stands_first_and_an_unset_variable_last_and_once(
+    others: Frame, words: str
+) -> None:
+    died = last_exit(f"exited with code 1; {UNSET}", exit_code=1, stderr_tail=["ImportError: x"])
+    shown = module(last_exit={**died, "ts": 95.0}, unset_variables=["KEY"], **others)
+    assert note(shown, now_s=100.0) == words

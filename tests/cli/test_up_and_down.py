@@ -49,10 +49,12 @@ def answers(*, waiting: tuple[Reply, ...] = (), answer: Frame | None = None) -> 
 def test_a_second_daemon_on_a_socket_is_refused_with_the_pid_of_the_first(
     run: Run, serve: Serve, tmp_path: Path
 ) -> None:
-    serve(answers())
+    serve(answers(answer=status()))
     ended = run("up", str(tmp_path))
     assert ended.exit_code == 1
     assert f"a daemon (pid {os.getpid()}) listens on" in ended.stderr
+    assert f"and does not serve {tmp_path};" in ended.stderr
+    assert "does not serve" not in run("up", "/modules").stderr
     assert "down` ends it" in ended.stderr
 
 
@@ -239,7 +241,7 @@ def test_up_with_json_prints_the_status_and_nothing_else(
 
 def pretend_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take the fake daemon for the one that was started."""
-    monkeypatch.setattr(up_verb, "_refuse_second", lambda socket: None)
+    monkeypatch.setattr(up_verb, "_refuse_second", lambda *_: None)
     monkeypatch.setattr(background, "start", lambda *arguments: 99)
 
 

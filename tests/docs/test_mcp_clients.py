@@ -39,7 +39,7 @@ def test_an_entry_is_one_that_stdiod_understands_at_a_glance(
     assert name == entry["command"] == "stdiod"
     verb, *words = entry["args"]
     assert verb == "mcp"
-    assert quick_mcp._read(words) == ("/s", "")
+    assert quick_mcp._read(words) == ("/s", "", ["/home/ada/modules"])
     with mcp.make_context("mcp", list(words)) as context:
         assert context.params["directories"] == (Path("/home/ada/modules"),)
 

@@ -34,7 +34,7 @@ class McpClient:
         """What came unasked, in its order."""
         self.answers: dict[int | str, dict[str, Any]] = {}
         self._numbers = itertools.count(1)
-        self._meta: dict[str, Any] = {}
+        self.meta: dict[str, Any] = {}
         command = [sys.executable, "-P", "-m", "supervisor.cli", "mcp", "--socket", str(socket)]
         root = str(Path(__file__).parents[2])
         self.process = subprocess.Popen(
@@ -48,7 +48,7 @@ class McpClient:
         info = {"name": "field", "version": "1"}
         capabilities = capabilities or {}
         if revision == NEWER:
-            self._meta = {
+            self.meta = {
                 f"{META}protocolVersion": NEWER,
                 f"{META}clientInfo": info,
                 f"{META}clientCapabilities": capabilities,
@@ -78,9 +78,9 @@ class McpClient:
         """Write a request and return its id; `token` is what its progress is told with."""
         number = next(self._numbers)
         content = dict(params or {})
-        meta = self._meta if token is None else {**self._meta, "progressToken": token}
+        meta = self.meta if token is None else {**self.meta, "progressToken": token}
         if meta:
-            content["_meta"] = meta
+            content["_meta"] = {**meta, **content.get("_meta", {})}
         self.write({"id": number, "method": method, "params": content})
         return number
 

@@ -419,10 +419,13 @@ def test_what_cannot_be_carried_over_is_left_out_with_a_word(server: Any, words:
         ({"disabledTools": []}, "/disabledTools: is not carried over; all its tools can be called"),
         ({"envFile": 3}, "/envFile: must be the path of a file"),
         ({"environment": {"A_KEY": "abc"}}, "/environment/A_KEY: looks like a secret"),
-        ({"env": {"A": "${input:x}"}}, "/env/A: is asked for there: set X for the daemon"),
+        (
+            {"env": {"A": "${input:x}"}},
+            "/env/A: the client asks for ${input:x} when it",
+        ),
         (
             {"command": "npx", "args": ["x"]},
-            f"/command: may download its program first, so it has {FETCH_S:g} s",
+            f"/command: may download its program first, so by default it has {FETCH_S:g} s",
         ),
         ({"command": "docker", "args": ["ps"]}, "/command: is no `run`"),
         ({"command": "python3 x.py"}, "/command: is split at its blanks"),

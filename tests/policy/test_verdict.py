@@ -300,3 +300,32 @@ def test_every_end_but_exit_code_0_is_abnormal(end: Exit, abnormal: bool) -> Non
 def test_the_last_words_have_the_line_that_names_the_error(tail: list[str], words: str) -> None:
     assert last_words(tail).startswith(words)
     assert last_words(tail).endswith(tail[-1] if tail else "")
+
+
+NPM = [
+    "npm error code E404",
+    "npm error 404 Not Found - GET https://registry.example/nope - Not found",
+    "npm error 404",
+    "npm error 404  'nope@*' is not in this registry.",
+    "npm error 404",
+    "npm error 404 Note that you can also install from a",
+    "npm error 404 tarball, folder, http url, or git folder.",
+    "npm notice New version of npm available!",
+    "npm error A complete log of this run can be found in: /root/.npm/_logs/x.log",
+]
+
+
+@pytest.mark.parametrize(
+    ("tail", "words"),
+    [
+        (NPM, "npm error 404  'nope@*' is not in this registry."),
+        (NPM[-1:], NPM[-1]),
+        (
+            ["[4321] Fatal error: TypeError: fetch failed", "    at x {", "  code: 'E'", "}"],
+            "[4321] Fatal error: TypeError: fetch failed ...   code: 'E'",
+        ),
+    ],
+    ids=["npm", "nothing-else", "node"],
+)
+def test_the_last_words_pass_over_lines_that_say_nothing(tail: list[str], words: str) -> None:
+    assert last_words(tail) == words

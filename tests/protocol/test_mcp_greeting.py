@@ -151,6 +151,7 @@ def test_one_that_ends_on_discover_is_started_once_more_with_initialize(late: bo
         served.wait_over()
     events = served.take(served.connection.process_exited(1))
     assert [type(one) for one in events] == [StartAgain]
+    assert "so the next process is asked initialize" in str(events[0])
     second = Served(memory=memory)
     assert second.start()["method"] == "initialize"
     assert list(second.connection.process_exited(1)) == []

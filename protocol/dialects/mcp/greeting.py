@@ -125,7 +125,10 @@ class Greeting:
         if DISCOVER in self._open:
             # However late it was: it may have been slow to read what it could not bear.
             self._memory["initialize_next"] = True
-            return StartAgain(f"ended when it was asked {DISCOVER}")
+            words = (
+                f"ended when it was asked {DISCOVER}, with which the newer MCP begins; some older"
+            )
+            return StartAgain(f"{words} servers do, so the next process is asked {INITIALIZE}")
         if known is None:
             return None
         return StartAgain(f"ended when it was asked {INITIALIZE}, as those before it were")

@@ -71,7 +71,8 @@ def _examine(
         warn(
             AREA,
             f"transport.pass_env names {variable}, which the daemon has not set",
-            f"set {variable} where the daemon is started, or write {variable}?",
+            f"put {variable}=... into a file that transport.env_file names, or set it where the"
+            f' daemon is started; if it is optional, write "{variable}?" in pass_env',
             subject=name,
         )
         for variable in unset_variables(transport, given)

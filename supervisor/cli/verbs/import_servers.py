@@ -64,10 +64,15 @@ def import_servers(*, file: Path, into: Path, force: bool, dry_run: bool, as_jso
         told = [_write(one, into, force=force, dry_run=dry_run) for one in found]
     except OSError as error:
         raise click.ClickException(f"{one_line(str(into))}: {error.strerror}") from None
+    without = sum(one["enabled"] and one.pop("starts_without", False) for one in told)
     cannot = sum(one["enabled"] and not one["ok"] for one in told)
     written = sum(one["written"] is not None for one in told)
     kept = sum(one["ok"] and not one["written"] for one in told)
-    following = f"stdiod up {shlex.quote(str(into))}" if written and not dry_run else None
+    following, picked_up = None, ""
+    if written and not dry_run:
+        following = f"stdiod up {shlex.quote(str(into))}"
+        if _is_served(into):
+            following, picked_up = "stdiod status", "the running daemon picks them up; "
     if as_json:
         print_json({"ok": not cannot, "servers": told, "next": following})
     else:
@@ -78,11 +83,10 @@ def import_servers(*, file: Path, into: Path, force: bool, dry_run: bool, as_jso
             for words in one["remarks"]:
                 click.echo(f"  {one_line(f'{file}: {words}')}")
         verb = "would be imported" if dry_run else "imported"
-        more = f", {kept} there already" if kept else ""
-        more += f", {cannot} cannot start" if cannot else ""
+        more = _others(told, kept, without)
         click.echo(f"{written} of {count(len(told), 'server')} {verb}{more}", err=True)
         if following:
-            click.echo(f"next: {one_line(following)}")
+            click.echo(f"{picked_up}next: {one_line(following)}")
     if cannot:
         raise click.exceptions.Exit(NO)
 
@@ -150,23 +154,53 @@ def _write(one: Imported, into: Path, *, force: bool, dry_run: bool) -> dict[str
         folder.mkdir(parents=True, exist_ok=True)
         for file, text, mode in files:
             replace_whole(folder / file.name, text.encode(), mode)
-        problems = _problems(folder / path.name)
+        problems, lacking = _problems(folder / path.name)
     told["ok"] = not problems
+    told["starts_without"] = bool(lacking)
     told["remarks"] += [words.replace(scratch, str(into)) for words in problems]
     return told
 
 
-def _problems(path: Path) -> list[str]:
-    """Return why a server that was written would not start."""
-    from supervisor.cli.checked import check
+def _others(told: list[dict[str, Any]], kept: int, without: int) -> str:
+    """Say which servers were not imported or would not start as they should."""
+    wrong = [one_line(one["name"]) for one in told if one["enabled"] and not one["ok"]]
+    more = f", {kept} there already" if kept else ""
+    more += f", {len(wrong) - without} cannot start" if len(wrong) > without else ""
+    more += f", {without} without a variable" if without else ""
+    return f"{more}: {', '.join(wrong)}" if wrong else more
+
+
+def _is_served(into: Path) -> bool:
+    """Tell whether the daemon that verbs speak with here serves a directory."""
+    from supervisor.cli.client import DaemonClient
+    from supervisor.cli.exit_status import NoDaemonError
+    from supervisor.cli.locations import default_socket
+
+    try:
+        with DaemonClient(default_socket()) as client:
+            answer = client.known("status")
+    except NoDaemonError:
+        return False
+    return answer.ok and str(into.absolute()) in answer.result["daemon"]["directories"]
+
+
+def _problems(path: Path) -> tuple[list[str], list[str]]:
+    """Return why a server that was written would not start, and what it starts without."""
+    from supervisor.cli.checked import check, env_file_for
     from supervisor.runtime.files.directory import read_descriptor
     from supervisor.runtime.process.environment import resolved, unset_variables
 
     try:
         [checked] = check([path]).descriptors
     except OSError as error:  # an argument is longer than a name of a file can be
-        return [f"{path}: /transport/command: {error.strerror}"]
+        return [f"{path}: /transport/command: {error.strerror}"], []
     if checked.problems or not (descriptor := read_descriptor(path)).enabled:
-        return [f"{path}: {problem}" for problem in checked.problems]
+        return [f"{path}: {problem}" for problem in checked.problems], []
     unset = unset_variables(descriptor.transport, resolved(descriptor, os.environ, path.stem)[1])
-    return [f"needs {name}, which is not set: set it where the daemon is started" for name in unset]
+    put = env_file_for(descriptor)
+    remarks = [
+        f"needs {name}, which is not set, and starts without it: {put.format(name)}; if it is"
+        f' optional, write "{name}?" in pass_env'
+        for name in unset
+    ]
+    return remarks, unset

@@ -16,7 +16,17 @@ import click
 from supervisor.cli import configured
 from supervisor.cli.client import DaemonClient
 from supervisor.cli.exit_status import NoDaemonError, NoError
-from supervisor.cli.options import SOCKET_PASSED, TEXT, example, socket_option, with_socket
+from supervisor.cli.locations import runtime_folder
+from supervisor.cli.options import (
+    SOCKET_PASSED,
+    TEXT,
+    UnseenPath,
+    example,
+    socket_option,
+    with_socket,
+)
+from supervisor.cli.project import own_daemon, stand_in_trusted
+from supervisor.cli.quick_mcp import not_served
 from supervisor.cli.relay import DAEMON_ENDED, relay
 
 
@@ -36,6 +46,14 @@ from supervisor.cli.relay import DAEMON_ENDED, relay
     callback=configured.read,
     help="The configuration for a daemon that it starts; see docs/operating.md.",
 )
+@click.option(
+    "--project",
+    type=UnseenPath(file_okay=False),
+    metavar="FOLDER",
+    is_eager=True,
+    callback=stand_in_trusted,
+    help="Join the daemon of the trusted project in FOLDER, from wherever this is started.",
+)
 @with_socket
 @click.pass_context
 def mcp(
@@ -44,6 +62,7 @@ def mcp(
     directories: tuple[Path, ...],
     view: str | None,
     config: Path | None,
+    project: Path | None,
     socket: Path,
 ) -> None:
     """Serve all modules as one MCP server: the entry for an `mcpServers` file.
@@ -55,14 +74,26 @@ def mcp(
     """
     if sys.stdin is not None and sys.stdin.isatty():
         passed = socket if ctx.meta[SOCKET_PASSED] else None
-        given = {"--view": view, "--config": config, "--socket": passed}
+        here = None if passed else own_daemon()
+        # From wherever the client starts it, it is to lead to this project's daemon.
+        project = here.folder if here is not None and here.socket == socket else None
+        given = {"--view": view, "--config": config, "--project": project, "--socket": passed}
         options = (word for name, value in given.items() if value for word in (name, str(value)))
         _tell_person("mcp", *options, *(str(one.absolute()) for one in directories))
     client = _joined(ctx, socket, config, directories)
     with client:
         answer = client.known("mcp", {} if view is None else {"view": view})
         if not answer.ok:
-            raise NoError(str(answer.error.get("message")))
+            words = str(answer.error.get("message"))
+            file = configured.said(ctx)
+            if view is not None and file and file.mcp and view in file.mcp.views:
+                words += (
+                    f"; the configuration has {view}: `stdiod down`, and the next start reads it"
+                )
+            raise NoError(words)
+        known = json.dumps(answer.result, ensure_ascii=False, separators=(",", ":"))
+        if words := not_served([*map(str, directories)], known):
+            click.echo(words, err=True)
         with client.detach() as connection:
             ours = relay(connection)
     if not ours:
@@ -96,6 +127,11 @@ def _joined(
         for other in () if ctx.meta[SOCKET_PASSED] else control_sockets(data_dir):
             click.echo(f"stdiod: joins the daemon of {data_dir}, on {other}", err=True)
             return DaemonClient(other)
+        named = ctx.meta[SOCKET_PASSED] or os.environ.get("STDIOD_SOCKET") or config
+        chosen = named or own_daemon() or not directories
+        for other in () if chosen else _serving(directories):
+            click.echo(f"stdiod: joins the daemon that serves this already, on {other}", err=True)
+            return DaemonClient(other)
         configured.refuse_untrusted(ctx, directories_named=True)
         if not directories and not (file and file.directories):
             start = f"`stdiod {socket_option(socket)}mcp DIR`"
@@ -112,6 +148,18 @@ def _joined(
     ends = "`stdiod down`" if keep_s is None else f"{keep_s:g} s without a client"
     click.echo(f"stdiod: started a daemon (pid {pid}), which stays until {ends}", err=True)
     return DaemonClient(socket)
+
+
+def _serving(directories: tuple[Path, ...]) -> list[Path]:
+    """Return the sockets of this user's daemons that serve all these directories already."""
+    named = {str(one.absolute()) for one in directories}
+    folder, found = runtime_folder(), []
+    for socket in (folder / "stdiod.sock", *sorted(folder.glob("projects/*/stdiod.sock"))):
+        with contextlib.suppress(NoDaemonError), DaemonClient(socket) as client:
+            answer = client.known("status")
+            if named and answer.ok and named <= {*answer.result["daemon"]["directories"]}:
+                found.append(socket)
+    return found
 
 
 @contextlib.contextmanager

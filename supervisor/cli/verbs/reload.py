@@ -102,5 +102,8 @@ def _summary(plan: dict[str, Any]) -> str:
         f"{len(plan[what])} {what}" for what in ("removed", "changed", "added") if plan[what]
     ]
     untouched = f"{count(len(plan['unchanged']), 'module')} untouched"
+    if not numbers and plan["unchanged"]:
+        how = "a reload looks at descriptors, and at programs with supervision.watch; after another"
+        untouched += f" ({how} change, or one of an env file: `stdiod restart MODULE`)"
     done = "would be " if plan["dry_run"] and numbers else ""
     return f"{done}{', '.join(numbers)}; {untouched}" if numbers else f"no change; {untouched}"

@@ -12,9 +12,12 @@ from typing import Any
 
 import click
 
+from supervisor.cli import configured
 from supervisor.cli.daemon_options import http_exposure
 from supervisor.cli.exit_status import NoError
+from supervisor.cli.locations import absolute_socket, default_data_dir, default_socket
 from supervisor.cli.options import Subverbs, example
+from supervisor.cli.project import Project, own_daemon
 
 UNIT = """\
 [Unit]
@@ -57,7 +60,14 @@ def service() -> None:
     nargs=-1,
     type=click.Path(exists=True, file_okay=False, path_type=Path),
 )
-@click.option("--config", type=_FILE, metavar="FILE", help="The configuration of the daemon.")
+@click.option(
+    "--config",
+    type=_FILE,
+    metavar="FILE",
+    is_eager=True,
+    callback=configured.read,
+    help="The configuration of the daemon.",
+)
 @click.option("--policy", type=_FILE, metavar="FILE", help="What modules may ask of the daemon.")
 @click.option("--http", metavar="off|sock|HOST:PORT", help="Where HTTP is served.")
 @click.option("--print", "only_print", is_flag=True, help="Print the unit, and write nothing.")
@@ -68,18 +78,25 @@ def install(
 ) -> None:
     """Write a unit for `systemctl --user` that runs the daemon for the modules in each DIR.
 
+    In a trusted project it is the project's own daemon, as `up` starts it there.
+
     The unit is ~/.config/systemd/user/stdiod.service ($XDG_CONFIG_HOME instead of ~/.config).
     Its programs are looked for in the PATH of this shell. Nothing is started; the commands that
     start it are printed.
     """
+    project = own_daemon()
     if not directories and said["config"] is None:
-        raise click.UsageError("name a DIR with modules, or a --config that names it")
+        configured.refuse_untrusted(ctx, directories_named=False)
+        if project is None or not configured.directories(ctx):
+            hint = "name a DIR with modules, or a --config that names it, or run this in a project"
+            raise click.UsageError(hint)
     if said["http"] is not None:
         http_exposure(ctx, said["http"], None, None, http_insecure=False)
     words = [own_program(), "run"]
     for option in ("config", "policy", "http"):
         if (value := said[option]) is not None:
             words += [f"--{option}", value if option == "http" else str(value.absolute())]
+    words += [] if project is None else _place(ctx, project)
     words += ["--log-format", "json"]
     if directories:
         words += ["--", *(str(one.absolute()) for one in directories)]
@@ -138,6 +155,14 @@ def quoted(word: str) -> str:
     if _PLAIN.fullmatch(word):
         return word
     return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _place(ctx: click.Context, project: Project) -> list[str]:
+    """Return the options of a project's own daemon, as `up` starts it there."""
+    file = configured.said(ctx)
+    data_dir = ((file.data_dir if file else None) or default_data_dir()).absolute()
+    socket = absolute_socket(default_socket())
+    return ["--socket", str(socket), "--data-dir", str(data_dir), "--project", str(project.folder)]
 
 
 def _unit_path() -> Path:

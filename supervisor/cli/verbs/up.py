@@ -57,7 +57,7 @@ def up(
     Exits with 1 if a module has failed; the daemon stays up all the same.
     """
     http_exposure(ctx, http, http_cert, http_key, http_insecure=http_insecure)
-    _refuse_second(socket)
+    _refuse_second(socket, directories)
     began_s = time.monotonic()
     arguments = background.place(socket, data_dir, config)
     if policy is not None:
@@ -87,13 +87,22 @@ def up(
         raise click.exceptions.Exit(NO)
 
 
-def _refuse_second(socket: Path) -> None:
+def _refuse_second(socket: Path, directories: tuple[Path, ...]) -> None:
     try:
         with DaemonClient(socket) as client:
             pid = client.daemon_pid()
+            answer = client.known("status")
     except NoDaemonError:
         return  # nobody, or nobody who answers: then the new one finds the socket taken and says so
-    raise NoError(f"a daemon (pid {pid}) listens on {socket} already; {_way_out(socket)}")
+    words = f"a daemon (pid {pid}) listens on {socket} already"
+    served = answer.result["daemon"].get("directories") if answer.ok else None
+    other = [str(one) for one in absolute(directories) if served and str(one) not in served]
+    if other:
+        words += f", and does not serve {one_line(', '.join(other))}"
+    way_out = _way_out(socket)
+    if other:
+        way_out += ", and then `up` takes both; --socket and --data-dir start another one"
+    raise NoError(f"{words}; {way_out}")
 
 
 def _way_out(socket: Path) -> str:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import msgspec
 
+from protocol.dialects.mcp.inquiries import ASK
 from protocol.dialects.mcp.rpc import RpcError, RpcId
 from protocol.errors import Failure, Outcome, Reason
 from protocol.events import Log, Progress, UiEvent, built
 from protocol.host_events import ApprovalUiEvent, RegisteredAsset
 from protocol.mcp_server.client import McpClient
+from protocol.problem import EXCERPT_CHARS, printable
 from protocol.response import Response
 from supervisor.faces.mcp.questions import METHODS, outcome_of
 from supervisor.kernel.parties import DAEMON, Begin, Handle, Party
@@ -152,6 +155,8 @@ class McpCall:
                 self._assets[event.asset_id] = event
             case ApprovalUiEvent(event="approval.request", payload=dict(question)):
                 self._asking.ask_person(question)
+                if not self._asking.may_be_asked(ASK):
+                    self._say_who_answers(question)
             case ApprovalUiEvent(approval=approval):
                 self._asking.person_answered(approval)
             case UiEvent(event="progress"):
@@ -186,6 +191,20 @@ class McpCall:
         return self._asking.ask(
             key, METHODS[method], params, lambda answer: answered(outcome_of(answer))
         )
+
+    def _say_who_answers(self, question: Mapping[str, Any]) -> None:
+        """Tell a client that can't ask its person what the call waits for."""
+        words = printable(str(question.get("prompt", "a person is asked")), EXCERPT_CHARS)
+        words += f" (this client can't ask: type `stdiod approve {question['id']}`, or --deny with"
+        words += " it; `stdiod approvals` shows the whole question)"
+        level = self._client.wants("warn")
+        if self._token is not None:
+            done = max(self._done, 0)  # it has to grow, and the module's own to be told after it
+            done = done if done > self._done else math.nextafter(done, math.inf)
+            self._progress({"done": done, "message": words})
+        elif level is not None:
+            params = {"level": level, "logger": self._module, "data": words}
+            self._told.notify("notifications/message", params)
 
     def _log(self, event: Log) -> None:
         level = self._client.wants(event.level)

@@ -26,6 +26,7 @@ from protocol.host_call import UNENCODABLE
 from protocol.host_events import RegisteredAsset
 from protocol.mcp_server.client import REVISIONS
 from protocol.mcp_server.headers import param_problem
+from protocol.mcp_server.names import Op
 from protocol.mcp_server.older import definition_for
 from protocol.mcp_server.results import (
     ASSET_SCHEME,
@@ -100,6 +101,10 @@ def _lister(field: str) -> Method:
     def serve(request: McpRequest) -> None:
         def listed(table: Table) -> None:
             entries = request.asked.given[field] = LISTS[field](table)
+            level = request.asked.client.wants("warn")
+            if field == "tools" and table.missing is not None and level is not None:
+                told = {"level": level, "logger": SERVER["name"], "data": table.missing}
+                request.notify("notifications/message", told)
             request.finish(_page(field, entries, table, request.asked))
 
         request.with_table(listed)
@@ -159,10 +164,8 @@ def _call_tool(request: McpRequest) -> None:
         return
 
     def call(table: Table) -> None:
-        op = request.meaning(name)
+        op = request.meaning(name) or _down_module(request, name, table)
         if op is None:
-            words = f"there is no tool {quoted(name)}{did_you_mean(name, table.tools)}"
-            request.finish(RpcError(INVALID_PARAMS, words))
             return
         tool = table.tools.get(name, {})
         headers, schema = request.asked.headers, tool.get("inputSchema", {})
@@ -189,6 +192,22 @@ def _call_tool(request: McpRequest) -> None:
             request.with_table(call, look_again=table.may_have(name, request.asked.view))
 
     request.with_table(found)
+
+
+def _down_module(request: McpRequest, name: str, table: Table) -> Op | None:
+    """Return the op of a module that is down, of which nothing is known; else the answer is no.
+
+    The call starts the module, or says why not.
+    """
+    op = request.unlisted(name)
+    if op is not None and not request.server.serves(op[0]):
+        return op
+    near = [one for one in table.tools if op is None or table.names[one][0] == op[0]]
+    words = f"there is no tool {quoted(name)}{did_you_mean(name, near)}"
+    if table.missing is not None and not request.asked.view.prefix:
+        words += f"; {table.missing}"
+    request.finish(RpcError(INVALID_PARAMS, words))
+    return None
 
 
 def _taken(result: dict[str, Any], request: McpRequest) -> dict[str, Any]:

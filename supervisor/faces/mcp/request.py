@@ -314,6 +314,10 @@ class McpRequest:
         """Return the op that a tool's name means, or meant."""
         return self.server.meaning(self.asked.view, self.asked.party.principal, name)
 
+    def unlisted(self, name: str) -> tuple[str, str] | None:
+        """Return module and op of a name that no list has, if a module is called so."""
+        return self.server.unlisted(self.asked.view, self.asked.party.principal, name)
+
     def with_table(
         self,
         then: Callable[[Table], None],

@@ -11,7 +11,7 @@ from protocol.dialects.mcp.rpc import (
     METHOD_NOT_FOUND,
     RpcError,
 )
-from protocol.mcp_server.names import Names
+from protocol.mcp_server.names import Names, Op, op_of
 from protocol.problem import quoted
 from supervisor.faces.mcp.call import Channel
 from supervisor.faces.mcp.methods import METHODS
@@ -20,7 +20,7 @@ from supervisor.faces.mcp.questions import (
 )
 from supervisor.faces.mcp.request import ClientRequest, McpRequest
 from supervisor.faces.mcp.set_aside import SetAside
-from supervisor.faces.mcp.table import Table
+from supervisor.faces.mcp.table import TOOL, Table
 from supervisor.kernel.kernel import Kernel
 from supervisor.policy.mcp_views import View
 from supervisor.policy.principals import Principal
@@ -106,3 +106,18 @@ class McpServer:
         """Return the op that a tool's name means, or meant."""
         names = self._names.get((view, principal))
         return None if names is None else names.find(name)
+
+    def unlisted(self, view: View, principal: Principal, name: str) -> Op | None:
+        """Return module and op of a name that no list has, if a module of the view is called so."""
+        if not view.prefix:
+            return None
+        found = [
+            (one.name, op)
+            for one in self._catalogue.shown(principal)
+            if (view.modules is not None or one.kind == TOOL) and (op := op_of(name, one.name))
+        ]
+        return max(found, key=lambda each: len(each[0]), default=None)
+
+    def serves(self, module: str) -> bool:
+        """Tell whether a module is up."""
+        return self._catalogue.serves(module)

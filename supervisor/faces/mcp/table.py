@@ -63,6 +63,8 @@ class Table(msgspec.Struct, frozen=True):
     """The only module behind the view, if there is but one: what it adds to MCP is passed on."""
     extras: Mapping[str, Any] = {}
     """Its capabilities that MCP does not define."""
+    missing: str | None = None
+    """The modules that are not listed since their start failed, and why."""
 
     def readers_of(self, uri: str) -> list[str]:
         """Return the modules that know a URI, the likeliest first.
@@ -155,6 +157,7 @@ def laying_out(
         _unlisted(seen),
         seen[0].module if len(seen) == 1 else None,
         extras_of(seen[0].said or {}) if len(seen) == 1 else {},
+        _missing(seen),
     )
 
 
@@ -198,15 +201,22 @@ def _asked(seen: Iterable[Offer], op: str) -> list[str]:
     return [one.module for one in seen if one.said is not None and offers(one.said, op)]
 
 
+def _missing(seen: Iterable[Offer]) -> str | None:
+    reasons = [one.problem or "" for one in seen if one.is_missing]
+    return f"not listed: {'; '.join(reasons[:8])}" if reasons else None
+
+
 def _instructions(seen: list[Offer]) -> str | None:
-    found = {
+    found: dict[str, str] = {
         one.module: one.said["instructions"]
         for one in seen
         if one.said is not None and isinstance(one.said.get("instructions"), str)
     }
-    if len(seen) == 1:
-        return next(iter(found.values()), None)
-    return "\n\n".join(f"{name}: {text}" for name, text in found.items()) or None
+    if len(seen) == 1 and found:
+        return next(iter(found.values()))
+    texts = [f"{name}: {text}" for name, text in found.items()]
+    missing = _missing(seen)
+    return "\n\n".join(texts if missing is None else [*texts, missing]) or None
 
 
 def _unlisted(seen: Iterable[Offer]) -> dict[str, str]:

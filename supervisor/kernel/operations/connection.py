@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -53,6 +54,7 @@ class ConnectionOps:
     def __init__(self, parts: Parts) -> None:
         """Prepare to serve."""
         self._views = parts.mcp.views
+        self._facts = parts.facts
 
     def ops(self) -> Mapping[str, Op]:
         return {NARROW: self._narrow, MCP: self._mcp}
@@ -73,7 +75,8 @@ class ConnectionOps:
             raise RefusedError(Failure.because(Reason.INVALID_ARGS, view, pointer="/view"))
         party.principal = view.narrowed(party.principal)
         party.view = view
-        return {"view": view.name, **party.principal.document()}
+        served = {"pid": os.getpid(), "directories": self._facts.directories}
+        return {"view": view.name, **served, **party.principal.document()}
 
 
 def narrowed(principal: Principal, args: Mapping[str, Any]) -> Principal:

@@ -65,7 +65,7 @@ class HostVariables(dict[str, str]):
 class UnsetVariableError(Exception):
     """A descriptor refers to a variable, or an env file, that is not there or cannot be used."""
 
-    hint = "set it where the daemon is started"
+    hint = "put it into a file that transport.env_file names, or set it where the daemon is started"
 
 
 def resolved(
@@ -110,6 +110,26 @@ def unset_variables(transport: Transport, environment: Mapping[str, str]) -> lis
     """Return the names in `pass_env`, but those with a `?`, that a process does without."""
     named = transport.pass_env
     return [name for name in named if not name.endswith("?") and name not in environment]
+
+
+def unset_references(descriptor: Descriptor, host: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return each variable without a value that a descriptor uses, after the pointer to its field.
+
+    Raises `UnsetVariableError` for an env file.
+    """
+    transport = descriptor.transport
+    known = {CIDFILE: "", **known_variables(descriptor, host)}
+    fields = {f"/transport/env/{name}": text for name, text in transport.env.items()}
+    if transport.expand:
+        fields |= {f"/transport/command/{at}": one for at, one in enumerate(transport.command)}
+        fields["/transport/cwd"] = transport.cwd
+    pattern = _WITH_DEFAULT if transport.expand else _REFERENCE
+    return [
+        (pointer, found[1])
+        for pointer, text in fields.items()
+        for found in pattern.finditer(text)
+        if found[1] and found[1] not in known and (not transport.expand or found[2] is None)
+    ]
 
 
 def expanded_transport(transport: Transport, known: Mapping[str, str]) -> Transport:
