@@ -25,7 +25,6 @@ from supervisor.runtime.process.program import SpawnError
 from supervisor.transcripts.compare import differences, heard, recorded_lines
 from supervisor.transcripts.playback import Played, play
 
-
 STDERR_LINES = 4
 """So much of what a process said on stderr is shown if it did not answer as recorded."""
 

@@ -192,6 +192,22 @@ def test_a_record_needs_a_descriptor(run: Run, tmp_path: Path) -> None:
     assert "`stdiod record MODULE`" in ended.stderr
 
 
+def test_a_record_says_that_it_replaces_a_file_and_a_folder_is_a_descriptor(
+    run: Run, tmp_path: Path
+) -> None:
+    run("new", "m", "--lang", "python", "--into", str(tmp_path))
+    path, folder = tmp_path / "t.jsonl", str(tmp_path / "m")
+    said = []
+    for _ in range(2):
+        called = ("greet", "name=Ada", "--descriptor", folder, "--record", str(path))
+        ended = run("invoke", "m", *called)
+        assert ended.exit_code == 0, ended.stderr
+        said.append(f"stdiod: {path} (" in ended.stderr and "is replaced" in ended.stderr)
+    assert said == [False, True]
+    ended = run("replay", str(path), "--module", folder)
+    assert (ended.exit_code, ended.stdout) == (0, "m#1: 3 lines as recorded\n")
+
+
 def test_a_record_that_cannot_be_written_starts_nothing(run: Run, tmp_path: Path) -> None:
     made = descriptor(tmp_path, ["sh", "-c", f"touch {tmp_path}/started"])
     path = str(tmp_path / "none" / "t.jsonl")
