@@ -231,8 +231,8 @@ THREAD_DIED = Advice(
 IDLE = Advice(
     "it waited until its time was over",
     "Look at what it waits for: it has to print and flush its answer, end a stream with `done`, "
-    "and read the `host_result` of a call to the host. If it needs more time, --timeout allows it, or "
-    "supervision.timeouts.invoke_s in its descriptor; if it waits for another call, "
+    "and read the `host_result` of a call to the host. If it needs more time, --timeout allows it, "
+    "or supervision.timeouts.invoke_s in its descriptor; if it waits for another call, "
     "supervision.concurrency lets more of them run at a time.",
 )
 """A deadline that passed while its process did nothing."""
