@@ -11,7 +11,7 @@ from typing import Any
 
 from protocol.descriptor.model import Kind
 from protocol.descriptor.shape import DESCRIPTOR, HOOK, SUPERVISION, TRANSPORT
-from protocol.dialects.exec_template import input_names, no_holes
+from protocol.dialects.exec_template import input_names, no_holes, read
 from protocol.frames import encode
 from protocol.problem import Problem, nearest, step
 from protocol.shape import Fields
@@ -31,7 +31,8 @@ def near_misses(document: dict[str, Any]) -> list[Problem]:
     if isinstance(transport, dict):
         found += _misses(transport, "/transport", TRANSPORT, homes)
         if transport.get("protocol") == "exec":
-            found += _unfilled(transport["exec"]["ops"], document.get("inputs", {}))
+            ops, inputs = transport["exec"]["ops"], document.get("inputs", {})
+            found += (*_unfilled(ops, inputs), *_booleans(ops, inputs))
     return sorted(found)
 
 
@@ -44,6 +45,20 @@ def _unfilled(ops: dict[str, Any], inputs: dict[str, Any]) -> Iterator[Problem]:
             words = f"{one.written} is passed as it stands: {step('/inputs', op)} has no {name}"
             words += f'; add "inputs": {add}, or write {{{one.written}}} for the text'
             yield Problem(at, words)
+
+
+def _booleans(ops: dict[str, Any], inputs: dict[str, Any]) -> Iterator[Problem]:
+    """Warn of a boolean that is an argument by itself: the command gets the word `true`."""
+    for op, said in ops.items():
+        schema = inputs.get(op) or {}
+        names = input_names(schema)
+        for at, text in enumerate(said.get("args", ())):
+            only = read(text, names).only
+            of = None if only is None else schema["properties"][only.name]
+            if only is not None and isinstance(of, dict) and of.get("type") == "boolean":
+                words = f'passes the word "true" or "false"; for a flag, let {only.name} be '
+                words += 'the flag itself: {"enum": ["--FLAG"]}, with "options": true in the op'
+                yield Problem(f"{step('/transport/exec/ops', op)}/args/{at}", words)
 
 
 def _misses(

@@ -11,6 +11,7 @@ from protocol.problem import (
     described,
     did_you_mean,
     literal,
+    nearest,
     printable,
     shortened,
     step,
@@ -52,7 +53,11 @@ def _words(error: ValidationError) -> tuple[str | None, str]:
         case "const":
             return None, f"{described(value)} is not {literal(wanted)}"
         case "required":
-            return next(name for name in wanted if name not in value), "is missing"
+            missing = next(name for name in wanted if name not in value)
+            known = schema.get("properties", {})
+            given = nearest(missing, [name for name in value if name not in known])
+            hint = "" if given is None else f"; it has {literal(given)}, is that meant?"
+            return missing, f"is missing{hint}"
         case "additionalProperties" if not schema.get("patternProperties"):
             known = schema.get("properties", {})
             unknown = next(name for name in value if name not in known)

@@ -165,9 +165,16 @@ class Fields:
     want = "an object"
 
     def __init__(
-        self, fields: Mapping[str, Rule], *, required: tuple[str, ...] = (), closed: bool = False
+        self,
+        fields: Mapping[str, Rule],
+        *,
+        required: tuple[str, ...] = (),
+        closed: bool = False,
+        elsewhere: Mapping[str, str] = {},
     ) -> None:
+        """`elsewhere`: keys that are none here, and for each the field that is meant."""
         self.fields = fields
+        self._elsewhere = elsewhere
         self._required = required
         self._closed = closed
         self.schema = {
@@ -188,6 +195,8 @@ class Fields:
                 rule(member, f"{at}/{key}", found)
             elif self._closed:
                 hint = did_you_mean(key, self.fields) or f"; known are {', '.join(self.fields)}"
+                if key in self._elsewhere:
+                    hint = f"; did you mean {self._elsewhere[key]}?"
                 found.append(Problem(step(at, key), f"unknown key{hint}"))
         found += [self.missing(key, value, at) for key in self._required if key not in value]
 

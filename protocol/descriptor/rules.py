@@ -169,7 +169,9 @@ def _exec(transport: dict[str, Any], inputs: Any) -> Iterator[Problem]:
     ops = given.get("ops") if isinstance(given, dict) else None
     if "exec" not in transport:
         example = '{"ops":{"count":{"args":["-w"],"stdin":"{text}"}}}'
-        yield Problem("/transport/exec", f"is missing, must be an object such as {example}")
+        unknown = [one for one in transport if one not in TRANSPORT.fields]
+        hint = did_you_mean("exec", unknown).replace("did you mean", "is it meant by")
+        yield Problem("/transport/exec", f"is missing, must be an object such as {example}{hint}")
     if not isinstance(ops, dict) or not isinstance(inputs, dict):
         return
     if not ops:

@@ -96,6 +96,9 @@ EXEC_OP = Fields(
         ),
     },
     closed=True,
+    elsewhere=dict.fromkeys(
+        ("timeout", "timeout_s", "timeouts"), "/supervision/timeouts/invoke_s, for all ops"
+    ),
 )
 
 EXEC = Fields(

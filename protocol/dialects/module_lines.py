@@ -56,7 +56,7 @@ from protocol.events import (
 )
 from protocol.extended_event import decode_extended
 from protocol.framing import Outgoing
-from protocol.host_call import FEATURE, encode_result
+from protocol.host_call import FEATURE, encode_result, read_host_call
 from protocol.json_line import (
     LONE_SURROGATES,
     Fault,
@@ -190,6 +190,7 @@ class Lines:
                         self._receive_host_call(line, document, received)
                         return
                     event = unannounced(line, reads_results=not self._closes_stdin)
+                    self._refuse_unannounced(document, event)
                 self.reject(event, named, received, owned=True)
             else:
                 self.receive_event(event, line, None, received)
@@ -238,6 +239,21 @@ class Lines:
             self._outgoing.add(refusal)
         if call.stray:
             received.append(Stray(excerpt(line)))
+
+    def _refuse_unannounced(self, document: dict[str, Any], fault: Fault) -> None:
+        """Answer a call of a module that named no such feature.
+
+        The call has failed its request; the module still reads for a result, and would take the
+        next request for it.
+        """
+        call, named = read_host_call(document), document.get("requestId")
+        if call.call_id is None or self._closes_stdin:
+            return
+        failure = Failure.because(Reason.UNKNOWN_TYPE, fault.message)
+        request_id = named if isinstance(named, str) else None
+        refusal = encode_result(request_id, call.call_id, failure)
+        if refusal is not None:
+            self._outgoing.add(refusal)
 
     def receive_event(
         self, event: Event, line: bytes, told: bytes | None, received: list[Received]

@@ -75,7 +75,8 @@ class Handshake:
                 self.instead = Notice.of(fault).in_place_of_answer or self.instead
             case Stray(named=named) if named is not None and named not in self._asked:
                 reason = f"bad_{self.request.operation}"
-                return self._failed(reason, item.in_place_of_answer)
+                words = f"did not answer {self.request.operation}: {item.in_place_of_answer}"
+                return self._failed(reason, words)
             case Stray():
                 self.instead = item.in_place_of_answer or self.instead
             case _:

@@ -6,6 +6,7 @@ where a daemon runs. `{module}` is filled in. A test holds it to be complete.
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 from protocol.errors import Origin, Reason
@@ -168,7 +169,9 @@ ADVICE: dict[str, Advice] = {
         _LOGS,
     ),
     Reason.UNKNOWN_TYPE: Advice("it printed an event of an unknown type", _AUTHOR),
-    Reason.BAD_VERSION: Advice('it printed an event without "version":"0"', _AUTHOR),
+    Reason.BAD_VERSION: Advice(
+        'it printed an event without "version":"0"', 'Each event has to have "version":"0".'
+    ),
     Reason.MALFORMED_JSON: Advice("it printed a line that cannot be read", _STDOUT),
     Reason.UNREADABLE_OUTPUT: Advice(
         "its output is not what its descriptor says",
@@ -218,6 +221,22 @@ BUSY = Advice(
 )
 """A deadline that passed while its process computed: more time is no help to a loop."""
 
+THREAD_DIED = Advice(
+    "it did not answer, and something in it failed before",
+    "Look at what it wrote on stderr: a thread that ends with an error answers nobody.",
+    _LOGS,
+)
+"""A deadline that passed after a report of an error on stderr, of a process that did nothing."""
+
+IDLE = Advice(
+    "it waited until its time was over",
+    "Look at what it waits for: it has to print and flush its answer, end a stream with `done`, "
+    "and read the `host_result` of a call to the host. If it needs more time, --timeout allows it, "
+    "or supervision.timeouts.invoke_s in its descriptor; if it waits for another call, "
+    "supervision.concurrency lets more of them run at a time.",
+)
+"""A deadline that passed while its process did nothing."""
+
 NO_ANSWER = Advice(
     "what it printed is not an answer",
     "The answer to a request is one line of JSON; whatever else is to be read belongs on stderr.",
@@ -245,6 +264,10 @@ _OF_LIMITS = {
 }
 
 
+_REPORT = re.compile(r"Traceback \(most recent|Exception in thread|.*(Uncaught|panicked at)")
+"""What a line of stderr begins with that reports the end of a thread."""
+
+
 def advice(details: dict[str, Any], *, module: str, op: str = "") -> Advice:
     """Look up a failure by its details; there is advice for what the host itself has found.
 
@@ -266,6 +289,9 @@ def advice(details: dict[str, Any], *, module: str, op: str = "") -> Advice:
             return WAITED
         if details.get("busy"):
             return BUSY
+        if op and reason == Reason.DEADLINE and "cpu_s" in details:
+            reported = any(map(_REPORT.match, details.get("stderr_tail") or ()))
+            return THREAD_DIED if reported else IDLE
     if reason == Reason.DEADLINE and not op:
         return PROBE
     unknown = Advice("the daemon gives no reason that is known here")

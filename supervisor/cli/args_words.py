@@ -60,6 +60,8 @@ def _word(text: str) -> Word:
         why = "; ".join(str(one).removesuffix("; is the file still being written?")
                         for one in problems)  # fmt: skip
         hint = f"; for a text, write {key[:-1]}={rest}" if rest.strip() else ""
+        if rest.startswith("@"):
+            hint = "; --args @FILE reads all args from a file, as one JSON object"
         raise click.UsageError(f"{quoted(text)}: {why}{hint}")
     return Word(key[:-1], rest, is_json=True, value=value)
 

@@ -32,15 +32,18 @@ from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.loop_clock import run_timed
 from supervisor.runtime.supervision.deadlines import Deadlines
 
+WAIT_S = 5.0
+"""A step that takes longer is told of."""
+
 
 def examine_all(
     descriptors: Sequence[Descriptor],
     permission: Permission,
     policy: Policy,
-    progress: Callable[[str], None],
+    steps: Steps,
     tell: Callable[[Report], None],
 ) -> None:
-    """Examine modules, and tell of each as soon as it is over; of the progress before."""
+    """Examine modules, and tell of each as soon as it is over."""
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
@@ -52,7 +55,8 @@ def examine_all(
         try:
             async with holding(folder) as custody, trio.open_nursery() as nursery:
                 nursery.start_soon(deadlines.run)
-                place = Place(os.environ, custody, log_files, deadlines, host_call, progress)
+                nursery.start_soon(steps.tell_of_waits)
+                place = Place(os.environ, custody, log_files, deadlines, host_call, steps.begin)
                 for descriptor in descriptors:
                     tell(await examined(descriptor, place, permission))
                 nursery.cancel_scope.cancel()
@@ -61,6 +65,32 @@ def examine_all(
 
     with tempfile.TemporaryDirectory(prefix="stdiod-", ignore_cleanup_errors=True) as folder:
         run_timed(examine, Path(folder))
+
+
+class Steps:
+    """What is tried, one step after the other."""
+
+    def __init__(self, begins: Callable[[str], None], waits: Callable[[str], None]) -> None:
+        """Tell `begins` of each step, and `waits`, once, of each that takes long."""
+        self._begins = begins
+        self._waits = waits
+        self._begun = 0
+        self._words = ""
+
+    def begin(self, words: str) -> None:
+        self._begun += 1
+        self._words = words
+        self._begins(words)
+
+    async def tell_of_waits(self) -> None:
+        """Tell of each step that takes longer than `WAIT_S`, or up to twice that."""
+        told = 0
+        while True:
+            begun = self._begun
+            await trio.sleep(WAIT_S)
+            if told != begun == self._begun:
+                told = begun
+                self._waits(self._words)
 
 
 def answer(policy: Policy, descriptor: Descriptor, asked: HostCalled) -> Outcome:

@@ -129,7 +129,7 @@ class OpCompleter(Completer):
     def _candidates(self, op: str | None, word: str) -> Iterator[str]:
         inputs = self._inputs()
         if op is None:
-            yield from (*inputs, "/ops", "/restart")
+            yield from (*inputs, "/help", "/ops", "/quit", "/restart")
             return
         for name, schema in properties_of(inputs.get(op)).items():
             if not word.startswith(f"{name}="):

@@ -57,6 +57,14 @@ SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "target"})
 IDLE_S = 1e9
 """Between two probes of the health: they would be all that is seen."""
 
+HELP = (
+    "OP KEY=VALUE... or OP {JSON} calls an op; /ops lists them, /restart starts the module anew, "
+    "/quit or Ctrl-D ends"
+)
+
+ASKS_FOR_HELP = frozenset({"help", "?", "quit", "exit", "restart", "ops"})
+"""What is typed in the place of one of the words with a slash."""
+
 FileStamps = dict[str, tuple[int, int]]
 """Of each file its last change and its size."""
 
@@ -162,10 +170,18 @@ class Development:
         match line:
             case "/restart":
                 self._changed.set()
+            case "/help":
+                self._screen.tell(HELP)
+            case "/quit":
+                self._ending.set()
+                self._changed.set()
             case "/ops":
                 for op, schema in self.inputs.items():
                     self._screen.tell(f"{op} {compact(schema)}")
             case _:
+                if line in ASKS_FOR_HELP and line not in self.inputs:
+                    self._screen.tell(HELP)
+                    return
                 asker = self._call(line)
                 if asker is not None and wait:
                     await asker.answered.wait()

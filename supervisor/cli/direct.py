@@ -32,6 +32,7 @@ from protocol.readdress import Readdresser
 from protocol.replies import Operation
 from protocol.response import Response
 from supervisor.cli.exit_status import NoError
+from supervisor.cli.verbs.record import tell_of_replaced
 from supervisor.daemon.inherited import mend_signals
 from supervisor.faces.local_user import this_user
 from supervisor.faces.module_wire import event_line
@@ -56,6 +57,7 @@ ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def load(path: Path, module: str) -> Descriptor:
     """Read a descriptor that is to be invoked as `module`; raises `EndError` or `UsageError`."""
+    path = path / "module.json" if path.is_dir() else path
     try:
         descriptor = read_descriptor(path)
     except DescriptorError as error:
@@ -175,6 +177,7 @@ def _recorded(path: Path | None, descriptor: Descriptor) -> Iterator[Recording |
     if path is None:
         yield None
         return
+    tell_of_replaced(path)
     when = dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
     try:
         file = TranscriptFile(path, header_of(descriptor, when))

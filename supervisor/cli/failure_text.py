@@ -61,7 +61,8 @@ def failure_text(
     if not with_daemon:
         details = {key: value for key, value in details.items() if key not in _OF_A_DAEMON}
     code = str(error.get("code"))
-    told = advice(details, module=one_line(module), op=op)
+    tail = (error.get("details") or {}).get("stderr_tail")
+    told = advice({**details, "stderr_tail": tail}, module=one_line(module), op=op)
     title = one_line(f"{module}.{op} failed" if op else module)
     lines = [
         f"{click.style(title, fg='red', bold=True)}: {one_line(str(error.get('message')))}",

@@ -360,7 +360,7 @@ _README = """\
 
     stdiod check .                  does it keep to its protocol?
     stdiod invoke {word} {op} {arg}={who} --descriptor module.json
-{replay}    stdiod run .                    serve it
+{replay}    stdiod up .                     serve it
 
 `check` calls `{op}` because its schema has `examples`. Add them to each op that `check` may call.
 """
@@ -369,7 +369,7 @@ _REPLAY = f"    stdiod replay {TRANSCRIPT} --module module.json\n"
 
 _TEST = f"""
 `{TRANSCRIPT}` is its test: what it is told, and what it has to answer. When its answers
-are to change, record it again with `stdiod invoke ... --record {TRANSCRIPT}`.
+are to change, record another one with `stdiod invoke ... --record FILE`.
 """
 
 _BUILD = """

@@ -17,13 +17,16 @@ import trio
 from protocol.descriptor.model import Descriptor
 from protocol.transcript import Entry, Happened, Transcript
 from supervisor.cli.exit_status import NoError
-from supervisor.policy.verdict import Exit
+from supervisor.policy.verdict import Exit, telling_tail
 from supervisor.runtime.containment.custody import holding
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.process.prepare_once import prepare_once
 from supervisor.runtime.process.program import SpawnError
 from supervisor.transcripts.compare import differences, heard, recorded_lines
 from supervisor.transcripts.playback import Played, play
+
+STDERR_LINES = 4
+"""So much of what a process said on stderr is shown if it did not answer as recorded."""
 
 
 class Compared(msgspec.Struct, frozen=True):
@@ -98,7 +101,11 @@ def _compare(
             "it was stopped when the time was over, before it had printed all that was recorded"
         )
     notes += _exit_notes(entries, played.exit)
-    return Compared(instance, len(said), differences(recorded, said), notes)
+    diff = differences(recorded, said)
+    if diff or notes:
+        tail = telling_tail(played.exit.stderr_tail, STDERR_LINES)
+        notes += [f"stderr: {line}" for line in tail]
+    return Compared(instance, len(said), diff, notes)
 
 
 def _exit_notes(entries: Sequence[Entry], now: Exit) -> list[str]:

@@ -314,6 +314,8 @@ FIXES = {
     "silent": "answer each request, and flush what is printed; a bound in supervision.timeouts "
     "allows more time",
     "memory": "keep less in memory, or raise supervision.limits.memory_bytes",
+    f"exec {Reason.EXITED}": "name the exit codes that mean success in the op's ok_codes, such as "
+    "the 1 of grep; any other one is a failure of the command",
     Reason.LINE_TOO_LONG: "print less on a line, hand over what is large as an asset, or raise "
     "supervision.limits.line_bytes",
     "lone_surrogate": "print whole characters: a string was cut within a pair of \\u escapes",

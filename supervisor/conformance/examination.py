@@ -169,7 +169,9 @@ class Examination:
         self, reason: Reason, words: str, trial: Watched, *, of: str, op: str | None = None
     ) -> None:
         """Find a failure against the clause that a fault is against, else that of its request."""
-        self.find(OF_FAULT.get(reason, of), Status.FAILS, words, trial, op, fix=reason)
+        own = f"{self.descriptor.transport.protocol} {reason}"
+        fix = own if own in FIXES else reason
+        self.find(OF_FAULT.get(reason, of), Status.FAILS, words, trial, op, fix=fix)
 
     def judge(
         self, clause: str, trial: Trial, reply: Reply, op: str | None = None

@@ -17,6 +17,7 @@ from supervisor.conformance.trial import PATIENCE, Timing, Trial
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.process.incarnation import StopStep
 from supervisor.runtime.supervision.description import misfit_of
+from supervisor.runtime.supervision.start_attempt import SLOW
 
 LONG_BYTES = 1 << 20
 ODD_ID = 'check "é✓😀" \\ /'
@@ -157,7 +158,8 @@ async def _judge_failed_start(exam: Examination, trial: Trial, failed: StartFail
         trial.dialogue.close_stdin()
         heard = trial.until(lambda: trial.dialogue.times_heard, exam.timeouts.exit_s)
         if await heard is not Timing.NEVER:
-            words = "it answered nothing until its stdin was closed, and then at once"
+            words = "it answered nothing until its stdin was closed, and then at once; "
+            words += SLOW.format("start_s")
             exam.find("flush", Status.FAILS, words, trial)
             return
     trial.noise.clear()  # it is told in the words

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import assert_never
+from urllib.parse import unquote
 
 import msgspec
 
@@ -123,6 +124,8 @@ def unknown_capability(entry: str, *, misspelt: bool = False) -> str | None:
     A descriptor may name what its host does not grant, such as "fs.read": only a name that is
     `misspelt` is told then.
     """
+    if misspelt and entry.startswith(f"{EMIT}:") and (plain := unquote(entry)) != entry:
+        return f"{quoted(entry)}: the name of an event is written as it is: {quoted(plain)}"
     if is_about_a_method(entry):
         return None
     method = entry.partition(":")[0]
@@ -259,7 +262,7 @@ def remedy(policy: Policy, decision: Decision, descriptor: str) -> str | None:
     if rule.source is RulePlace.DENY:
         return f"take {quoted(rule.entry or '')} out of `deny` in line {rule.line} of {rule.file}"
     if policy.source is None:
-        return f"put `allow = [{quoted(capability)}]` in a file and start with `--policy FILE`"
+        return f"put `allow = [{quoted(capability)}]` in a file, then `stdiod up DIR --policy FILE`"
     where = f"`allow` of `[modules.{quoted(module)}]` in {policy.source}"
     return f"add {quoted(capability)} to {where}, then `stdiod reload`"
 

@@ -117,3 +117,21 @@ def test_advice_holds_for_all_that_can_lead_to_its_reason(reason: Reason, words:
 )
 def test_the_advice_on_a_limit_names_that_limit(limit: str, words: str) -> None:
     assert words in advised(Reason.MEMORY_LIMIT, limit={"limit": limit})
+
+
+@pytest.mark.parametrize(
+    ("evidence", "words"),
+    [
+        ({"cpu_s": 0.0}, "Look at what it waits for"),
+        ({"cpu_s": 0.0, "stderr_tail": ["Traceback (most recent call last):"]}, "a thread that"),
+        ({"cpu_s": 9.0, "busy": True, "stderr_tail": ["Traceback (most recent"]}, "a loop that"),
+        ({}, "Allow more with --timeout"),
+    ],
+)
+@pytest.mark.parametrize("with_daemon", [True, False])
+def test_the_advice_on_a_deadline_is_chosen_by_what_the_process_did(
+    evidence: dict[str, Any], words: str, *, with_daemon: bool
+) -> None:
+    error = {"code": "timeout", "message": "m", "details": {"reason": "deadline", **evidence}}
+    page = failure_text(error, module="dice", op="roll", with_daemon=with_daemon)
+    assert words in page

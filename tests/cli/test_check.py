@@ -9,8 +9,12 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
+import trio
+from trio.testing import MockClock
 
+from supervisor.cli.checking import Steps
 from tests.cli.conftest import Run
+from tests.factories import document
 
 TOOL = """read -r request
 echo '{"version":"0","type":"done","ok":true,"result":"text"}'
@@ -131,3 +135,25 @@ for line in sys.stdin:
     assert "may not log" not in granted.stdout
     policy.write_text("allow = 1")
     assert run("check", str(path), "--policy", str(policy)).exit_code == 2
+
+
+async def test_a_step_that_takes_long_is_told_once(autojump_clock: MockClock) -> None:
+    begun: list[str] = []
+    waits: list[str] = []
+    steps = Steps(begun.append, waits.append)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(steps.tell_of_waits)
+        for name, seconds in {"quick": 1, "slow": 60, "the last": 1}.items():
+            steps.begin(name)
+            await trio.sleep(seconds)
+        nursery.cancel_scope.cancel()
+    assert begun == ["quick", "slow", "the last"]
+    assert waits == ["slow"]
+
+
+def test_a_command_that_fails_is_advised_to_name_its_exit_codes(run: Run, tmp_path: Path) -> None:
+    transport = {"command": ["false"], "protocol": "exec", "exec": {"ops": {"go": {}}}}
+    path = tmp_path / "m.json"
+    path.write_text(json.dumps(document(["false"], transport=transport)))
+    said = run("check", str(path), "--op", "go").stdout
+    assert "fix   name the exit codes that mean success in the op's ok_codes" in said

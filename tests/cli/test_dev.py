@@ -56,6 +56,16 @@ def test_without_a_terminal_each_line_is_a_call(run: Run, tmp_path: Path) -> Non
     assert all(re.match(r"\d\d:\d\d:\d\d\.\d{3} [<>!=] ", one) for one in ended.stdout.splitlines())
 
 
+def test_words_that_newcomers_guess_lead_to_those_that_there_are(run: Run, tmp_path: Path) -> None:
+    folder = begun(run, tmp_path)
+    for typed in ("help", "?", "quit", "restart", "/help"):
+        said = run("dev", str(folder), input=f"{typed}\n").stdout
+        assert "/ops lists them, /restart starts the module anew" in said
+        assert "has no op" not in said
+    said = run("dev", str(folder), input="/quit\ngreet name=Ada\n").stdout
+    assert "hello Ada" not in said
+
+
 def test_a_descriptor_that_is_bad_is_told(run: Run, tmp_path: Path) -> None:
     folder = begun(run, tmp_path)
     (folder / "module.json").write_text("{")
@@ -160,9 +170,10 @@ def completed(typed: str) -> list[str]:
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
-        ("", ["roll", "reset", "/ops", "/restart"]),
+        ("", ["roll", "reset", "/help", "/ops", "/quit", "/restart"]),
         ("ro", ["roll"]),
         ("/r", ["/restart"]),
+        ("/q", ["/quit"]),
         ("roll ", ["dice=", "how="]),
         ("roll dice=d6 h", ["how="]),
         ("roll how=", ["how=up", "how=down"]),

@@ -75,6 +75,7 @@ def test_a_word_is_what_the_schema_says_and_a_text_otherwise(
         (("sizes=1", "sizes=x"), "sizes=x: sizes must be a number, such as 3 or 0.5"),
         (("place=x",), "place must be a JSON object"),
         (("count=1", "count=2"), "count is given 2 times, and takes one value"),
+        (("count:=@a.json",), "--args @FILE reads all args from a file, as one JSON object"),
         (("count:=one",), "is not JSON at line 1 column 1: expecting value; for a text, write"),
         (("count:=",), "the JSON ends in the middle"),
     ],

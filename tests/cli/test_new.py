@@ -187,6 +187,14 @@ def test_a_module_is_made_around_a_command(
     assert "not called" in run("check", str(file)).stdout  # what it does is not known
 
 
+def test_without_a_command_it_is_told_what_was_made_and_how_one_is_given(
+    run: Run, tmp_path: Path
+) -> None:
+    said = run("new", "m", "--lang", "exec", "--into", str(tmp_path)).stderr
+    assert "`stdiod new NAME --lang exec -- jq`" in said
+    assert "behind --" not in run("new", "n", "--lang", "py", "--into", str(tmp_path)).stderr
+
+
 def test_a_command_that_is_missing_is_told(run: Run, tmp_path: Path) -> None:
     ended = run("new", "m", "--lang", "exec", "--into", str(tmp_path), "--", "no-such", "x")
     assert "there is no no-such in your PATH" in ended.stderr

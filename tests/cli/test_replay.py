@@ -130,6 +130,38 @@ def test_a_module_that_never_answers_is_stopped_when_the_time_is_over(
     assert "! it was stopped when the time was over" in ended.stdout
 
 
+@pytest.mark.parametrize("given", [(), ("module.json",)], ids=["its own", "given"])
+def test_a_test_that_was_generated_runs_from_any_folder(
+    run: Run, tmp_path: Path, given: tuple[str, ...]
+) -> None:
+    assert run("new", "m", "--lang", "python", "--into", str(tmp_path)).exit_code == 0
+    chosen = [str(tmp_path / "m" / one) for one in given]
+    ended = run("replay", str(tmp_path / "m" / "test.jsonl"), "--module", *chosen)
+    assert (ended.exit_code, ended.stdout) == (0, "m#1: 4 lines as recorded\n")
+
+
+def test_a_transcript_without_outcomes_says_that_nothing_was_compared(
+    run: Run, tmp_path: Path
+) -> None:
+    run("new", "m", "--lang", "python", "--into", str(tmp_path))
+    path = tmp_path / "m" / "test.jsonl"
+    ended = run("replay", str(path))
+    assert ended.exit_code == 0
+    words = f"nothing was compared: {path} records no outcome; "
+    words += f"`stdiod replay {path} --module` runs the module"
+    assert ended.stdout.splitlines()[-1] == words
+
+
+def test_what_a_module_said_on_stderr_is_shown_if_it_did_not_answer_as_recorded(
+    run: Run, recorded: str, tmp_path: Path
+) -> None:
+    (tmp_path / "new").mkdir()
+    made = descriptor(tmp_path / "new", ["sh", "-c", "echo 'no such file' >&2; exit 4"])
+    ended = run("replay", recorded, "--module", made)
+    assert ended.exit_code == 1
+    assert "! stderr: no such file" in ended.stdout
+
+
 @pytest.mark.parametrize("name", ["torch", "tool_truncated_line"])
 def test_a_tool_runs_again_in_step(run: Run, tmp_path: Path, name: str) -> None:
     scripts = {
@@ -158,6 +190,22 @@ def test_a_record_needs_a_descriptor(run: Run, tmp_path: Path) -> None:
     ended = run("invoke", "m", "count", "--record", str(tmp_path / "t"))
     assert ended.exit_code == 2
     assert "`stdiod record MODULE`" in ended.stderr
+
+
+def test_a_record_says_that_it_replaces_a_file_and_a_folder_is_a_descriptor(
+    run: Run, tmp_path: Path
+) -> None:
+    run("new", "m", "--lang", "python", "--into", str(tmp_path))
+    path, folder = tmp_path / "t.jsonl", str(tmp_path / "m")
+    said = []
+    for _ in range(2):
+        called = ("greet", "name=Ada", "--descriptor", folder, "--record", str(path))
+        ended = run("invoke", "m", *called)
+        assert ended.exit_code == 0, ended.stderr
+        said.append(f"stdiod: {path} (" in ended.stderr and "is replaced" in ended.stderr)
+    assert said == [False, True]
+    ended = run("replay", str(path), "--module", folder)
+    assert (ended.exit_code, ended.stdout) == (0, "m#1: 3 lines as recorded\n")
 
 
 def test_a_record_that_cannot_be_written_starts_nothing(run: Run, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -325,3 +326,26 @@ def test_down_says_so_if_the_daemon_is_still_there(
     ended = run("down")
     assert ended.exit_code == 1
     assert ended.stderr == "stdiod: the daemon (pid 99) still runs after 0.1 s\n"
+
+
+@pytest.mark.parametrize("on_terminal", [True, False])
+def test_on_a_terminal_a_foreground_daemon_says_first_what_it_is(
+    tmp_path: Path, *, on_terminal: bool
+) -> None:
+    (tmp_path / "modules").mkdir()
+    places = [f"--{one}={tmp_path / one}" for one in ("socket", "data-dir")]
+    command = [sys.executable, "-m", "supervisor.cli", "run", str(tmp_path / "modules")]
+    reader, writer = pty.openpty() if on_terminal else os.pipe()
+    process = subprocess.Popen([*command, *places, "--http", "off"], stderr=writer)
+    os.close(writer)
+    try:
+        said = os.read(reader, 4096).decode()
+    finally:
+        process.send_signal(signal.SIGINT)
+        while process.poll() is None:
+            try:
+                os.read(reader, 4096)
+            except OSError:
+                process.wait()
+        os.close(reader)
+    assert said.startswith("stdiod: this is the daemon, in the foreground") is on_terminal

@@ -181,3 +181,41 @@ def test_a_program_whose_name_could_steer_a_terminal_is_shown_with_escapes(
     assert ended.exit_code == 1
     assert ended.stdout.replace("\n", "").isprintable()
     assert r"/a\x1b[31m\x9b\u202eb is not there" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("op", "flag", "says"),
+    [
+        ({"args": ["{flag?}"]}, {"type": "boolean"}, '/args/0: passes the word "true" or "false"'),
+        ({"args": ["--flag={flag?}"]}, {"type": "boolean"}, ""),
+        ({"args": ["{flag?}"], "options": True}, {"enum": ["--reverse"]}, ""),
+        (
+            {"args": [], "timeout": 4},
+            {},
+            "/timeout: unknown key; did you mean /supervision/timeouts/invoke_s, for all ops?",
+        ),
+    ],
+)
+def test_an_op_of_a_command_is_told_how_a_flag_and_a_bound_are_written(
+    run: Run, tmp_path: Path, op: dict[str, Any], flag: dict[str, Any], says: str
+) -> None:
+    transport = {
+        "type": "stdio",
+        "command": ["sort"],
+        "protocol": "exec",
+        "exec": {"ops": {"go": op}},
+    }
+    inputs = {"go": {"type": "object", "properties": {"flag": flag}}}
+    path = write(tmp_path / "a.json", "a", transport=transport, inputs=inputs)
+    said = run("validate", str(path)).stdout
+    assert says in said
+    assert bool(says) is (said != "1 descriptor is valid\n")
+
+
+def test_a_misspelt_exec_and_a_percent_encoded_event_are_told(run: Run, tmp_path: Path) -> None:
+    transport = {"type": "stdio", "command": ["sort"], "protocol": "exec", "exce": {"ops": {}}}
+    path = write(tmp_path / "a.json", "a", transport=transport)
+    assert "is it meant by 'exce'?" in run("validate", str(path)).stdout
+    path = write(tmp_path / "b.json", "b", capabilities=["event.emit:job%3Amade"])
+    said = run("validate", str(path)).stdout
+    assert 'the name of an event is written as it is: "event.emit:job:made"' in said

@@ -207,8 +207,8 @@ MISTAKES = (
     ),
     Mistake(
         "calls the host for something that no policy grants",
-        'm may not log: no policy grants it: put `allow = ["log"]` in a file and start with '
-        "`--policy FILE`",
+        'm may not log: no policy grants it: put `allow = ["log"]` in a file, then `stdiod up DIR '
+        "--policy FILE`",
         replies=(CALLS, CALLS, CALL, b'{"ok":true,"result":%s}\n'),
         echo=True,
     ),

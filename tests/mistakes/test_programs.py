@@ -47,6 +47,7 @@ LOOP = "s of CPU, printed nothing: an endless loop?"
 NO_FLUSH = (
     "it answered only when its stdin was closed: it does not flush its stdout after each line"
 )
+SLOW = "if it is only slow to begin, supervision.timeouts.start_s allows more"
 WELL = ""
 
 OWN = ("status", "logs")
@@ -81,7 +82,7 @@ class Program(NamedTuple):
 
 PROGRAMS = (
     Program(
-        "does not flush", NO_FLUSH, NO_FLUSH, ("until its stdin was closed", "flush stdout after"),
+        "does not flush", NO_FLUSH, NO_FLUSH, ("until its stdin was closed", SLOW, "flush stdout"),
         "print(json.dumps(answer))", start_s=0.5,
     ),
     Program(

@@ -63,6 +63,7 @@ def test_good_args_have_no_problem() -> None:
         ({"sides": 1.5}, "/sides: 1.5 is not an integer"),
         ({"sides": True}, "/sides: true is not an integer"),
         ({}, "/sides: is missing"),
+        ({"side": 6}, '/sides: is missing; it has "side", is that meant?'),
         ({"sides": 1}, "/sides: 1 is less than the minimum of 2"),
         ({"sides": 6, "labl": ""}, "/labl: is not known; did you mean 'label'?"),
         ({"sides": 6, "x/y~z": 1}, "/x~1y~0z: is not known"),

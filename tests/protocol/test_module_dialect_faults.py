@@ -139,11 +139,15 @@ def test_a_call_of_a_module_that_makes_none_is_told_what_is_missing(
     connection = asked(lifecycle=lifecycle)
     announce(connection, *features)
     connection.ask(invoke("r1"))
-    (answered,) = feed(connection, line(requestId="r1", version="0", type="host_call", payload={}))
+    connection.outgoing.take()
+    call = line(requestId="r1", version="0", type="host_call", payload={"call_id": "c"})
+    (answered,) = feed(connection, call)
     assert isinstance(answered, Answered)
     assert isinstance(answered.outcome, Failure)
     assert answered.outcome.details["reason"] == Reason.UNKNOWN_TYPE
     assert missing in answered.outcome.message
+    refusal = connection.outgoing.take()
+    assert (b'"is_error":true' in refusal) is (lifecycle is Lifecycle.PERSISTENT)
 
 
 @pytest.mark.parametrize("make", [strict, tolerant])

@@ -78,6 +78,7 @@ async def test_commands_are_ops_whose_ends_say_what_they_were(
     # The exit code has the last word, and nobody reported anything.
     failure = await (await asked("fail")).failure()
     assert (failure.details["reason"], failure.details["stderr_tail"]) == ("exited", ["why"])
+    assert failure.details["ran"] == "env -- sh -c 'echo why >&2; echo {; exit 3'"
     assert "reported" not in failure.details
 
     failure = await (await asked("flood")).failure()

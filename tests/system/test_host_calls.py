@@ -75,6 +75,28 @@ while True:
 """
 """Calls without end and never reads what comes of it."""
 
+SHY = """
+import json, sys
+def read():
+    return json.loads(sys.stdin.readline())
+def say(**fields):
+    print(json.dumps(fields), flush=True)
+while True:
+    frame = read()
+    named = {"requestId": frame["requestId"]}
+    if frame["operation"] == "health":
+        say(**named, status="ok")
+    elif frame["operation"] == "describe":
+        say(**named, ok=True, result={})
+    elif frame["input"]["op"] == "call":
+        call = {"call_id": "c", "method": "log", "params": {"message": "x"}}
+        say(**named, version="0", type="host_call", payload=call)
+        say(**named, ok=read()["payload"]["is_error"])
+    else:
+        say(**named, ok=True, result=frame["input"]["args"])
+"""
+"""Calls without saying that it does, and reads what comes of it."""
+
 
 def module(name: str, command: list[str], **supervision: Any) -> dict[str, Any]:
     settings = {"concurrency": 8, "timeouts": PATIENT, "backoff": AT_ONCE, **supervision}
@@ -113,6 +135,17 @@ def test_a_module_in_another_language_makes_two_calls_at_a_time(
     answer = daemon.invoke("node", "go")
     assert answer.ok, answer
     assert answer.result == [{"call_id": "x"}, {"call_id": "y"}]
+
+
+def test_a_module_that_calls_without_the_feature_spoils_no_other_call(
+    start_daemon: StartDaemon,
+) -> None:
+    daemon = start_daemon(module("shy", [sys.executable, "-I", "-S", "-c", SHY], concurrency=1))
+    answer = daemon.invoke("shy", "call")
+    assert answer.error["details"]["reason"] == "unknown_type"
+    for number in range(3):
+        assert daemon.invoke("shy", "echo", n=number).result == {"n": number}
+    assert daemon.status("shy")["restarts"] == 0
 
 
 def test_a_module_that_calls_and_does_not_read_holds_up_nobody_and_is_replaced(

@@ -128,7 +128,7 @@ def approvals(*, follow: bool, as_json: bool, socket: Path) -> None:
         click.echo("nothing waits for an approval", err=True)
 
 
-@click.command(epilog=example("approve 3", "approve 3 --deny"))
+@click.command(epilog=example("approve ap-123456", "approve ap-123456 --deny"))
 @click.argument("question", metavar="ID", type=TEXT)
 @click.option("--deny", is_flag=True, help="Answer no.")
 @click.option("--answer", type=TEXT, metavar="X", help="Answer with one of its options.")

@@ -97,7 +97,13 @@ def check(
     except PolicyError as error:
         raise click.UsageError(str(error)) from None
     with Ticker(silent=as_json) as ticker:
-        checking.examine_all(good, permission, rules, lambda one: ticker.show(one_line(one)), tell)
+
+        def wait(step: str) -> None:
+            if not ticker.live:  # a terminal shows each step
+                ticker.line(f"stdiod: {one_line(step.strip())}; no answer yet")
+
+        steps = checking.Steps(lambda one: ticker.show(one_line(one)), wait)
+        checking.examine_all(good, permission, rules, steps, tell)
     well = not bad and all(one.verdict != "fail" for one in reports)
     uncalled = [op for op in permission.args if not any(_called(one, op) for one in reports)]
     if as_json:

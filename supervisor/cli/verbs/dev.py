@@ -20,9 +20,10 @@ def dev(path: Path) -> None:
     DESCRIPTOR is a descriptor file, or the folder of a module. Each line that passes is shown with
     its time: `>` to the module, `<` from it, `!` what it writes to stderr, `=` what comes of it.
 
-    At the prompt, OP KEY=VALUE... or OP {JSON} calls an op, /ops lists them, and /restart starts
-    the module anew. Tab completes, the arrows go through what was typed before. Ctrl-C cancels what
-    is being done, or ends; Ctrl-D ends. Without a terminal, lines are read from stdin.
+    At the prompt, OP KEY=VALUE... or OP {JSON} calls an op, /ops lists them, /restart starts the
+    module anew, /help says so, and /quit ends. Tab completes, the arrows go through what was typed
+    before. Ctrl-C cancels what is being done, or ends; Ctrl-D ends. Without a terminal, lines are
+    read from stdin.
     """
     from supervisor.cli.dev_screen import LineScreen, Piped, Prompt, above_the_prompt
     from supervisor.cli.developing import develop
@@ -35,7 +36,7 @@ def dev(path: Path) -> None:
     with above_the_prompt(on_terminal=on_terminal):
         screen = LineScreen(colours=colours)
         if on_terminal:
-            screen.tell("Tab completes; Ctrl-D ends; /ops lists the ops")
+            screen.tell("Tab completes; Ctrl-D ends; /ops lists the ops, /restart starts it anew")
             develop(file, screen, lambda one: Prompt(lambda: one.name, lambda: one.inputs))
         else:
             develop(file, screen, lambda _: Piped())

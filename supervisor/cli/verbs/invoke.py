@@ -80,9 +80,9 @@ _DECODE = msgspec.json.Decoder(dict[str, Any]).decode
 )
 @click.option(
     "--descriptor",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=click.Path(exists=True, path_type=Path),
     metavar="FILE",
-    help="Run the module here, from its descriptor, without a daemon.",
+    help="Run the module here, from its descriptor (or its folder), without a daemon.",
 )
 @click.option(
     "--record",

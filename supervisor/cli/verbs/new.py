@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from supervisor.cli.module_templates import Choice
 
 LANGUAGES = ("bash", "c", "exec", "go", "java", "node", "perl", "python", "ruby", "rust")
-ALIASES = dict.fromkeys(("js", "javascript", "ts", "typescript"), "node")
+ALIASES = dict.fromkeys(("js", "javascript", "nodejs", "ts", "typescript"), "node")
 ALIASES |= {"py": "python", "python3": "python", "sh": "bash", "shell": "bash", "pl": "perl"}
 ALIASES |= {"rb": "ruby", "rs": "rust", "golang": "go"}
 KINDS = ("provider", "tool", "agent", "hook", "orchestrator", "context")
@@ -78,6 +78,7 @@ def new(
     """Create a module: the folder NAME with a descriptor, a source, a test of it, and a README.
 
     The source works as it is, with one op. The test is a transcript, for `stdiod replay`.
+    With --lang exec there is no source and no test, and with a COMMAND the descriptor alone.
     Downloads nothing, and overwrites nothing. As you change the source, `stdiod check` says
     whether it still keeps to its protocol.
     """
@@ -97,6 +98,10 @@ def new(
     shown = shell_word(str(folder))
     hint = f"`stdiod check {shown}` says whether it works"
     click.echo(f"{one_line(str(folder))} has been created; {hint}")
+    if choice.lang == "exec" and not command:
+        words = "it wraps `printf`, as an example; to wrap a command, put it behind --, as in "
+        words += "`stdiod new NAME --lang exec -- jq`"
+        click.echo(f"stdiod: {words}", err=True)
     needs = command[0] if command else choice.needs
     if shutil.which(needs) is None:
         words = f"there is no {one_line(needs)} in your PATH, and it needs that to run"

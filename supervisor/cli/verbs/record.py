@@ -17,6 +17,15 @@ from supervisor.cli.client import DaemonClient
 from supervisor.cli.exit_status import INTERRUPTED, NoDaemonError, NoError
 from supervisor.cli.options import MODULE, SECONDS, example, with_socket
 from supervisor.cli.results import echo_json, end_with_failure
+from supervisor.cli.terminal import one_line
+
+
+def tell_of_replaced(path: Path) -> None:
+    """Say on stderr that a file with something in it is replaced."""
+    with contextlib.suppress(OSError):
+        if path.is_file() and (size := path.stat().st_size):
+            words = f"{one_line(str(path))} ({size} bytes) is replaced"
+            click.echo(f"stdiod: {words}", err=True)
 
 
 class TranscriptWriter:
@@ -32,6 +41,7 @@ class TranscriptWriter:
         self._file: IO[bytes] | None = None
         self._began_at = time.monotonic()
         if path is not None:
+            tell_of_replaced(path)
             try:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
                 self._file = os.fdopen(os.open(path, flags, 0o600), "wb")

@@ -13,7 +13,7 @@ from protocol.transcript import Transcript, TranscriptError, descriptor_of, read
 from supervisor.cli.exit_status import NO, USAGE, EndError
 from supervisor.cli.options import SECONDS, example, with_json
 from supervisor.cli.results import print_json
-from supervisor.cli.terminal import one_line
+from supervisor.cli.terminal import one_line, shell_word
 
 if TYPE_CHECKING:
     from protocol.descriptor.model import Descriptor
@@ -84,6 +84,11 @@ def replay(
             words = f"--ignore {pointer!r} is not a JSON pointer such as /result/pid"
             raise click.UsageError(words)
     transcript = _read(file)
+    if transcript.header.source is None:
+        # Relative paths of its descriptor start from the folder that it lies in.
+        beside = str(file.absolute().with_name("module.json"))
+        header = msgspec.structs.replace(transcript.header, source=beside)
+        transcript = msgspec.structs.replace(transcript, header=header)
     try:
         recorded_by = descriptor_of(transcript.header, str(file))
     except TranscriptError as error:
@@ -136,17 +141,20 @@ def _through_dialect(
         document = msgspec.to_builtins(replayed)
         print_json({"form": "dialect", "same": same, **document, "flaws": transcript.flaws})
     else:
-        _show_replayed(replayed)
+        _show_replayed(replayed, file)
     return same
 
 
-def _show_replayed(replayed: Replayed) -> None:
+def _show_replayed(replayed: Replayed, file: Path) -> None:
     for step in replayed.steps:
         click.echo(f"{one_line(step.instance)} {one_line(step.words)}")
     for one in replayed.differences:
         _show_difference(one)
     differing = len(replayed.differences)
     words = f"{replayed.compared - differing} of {replayed.compared} outcomes as recorded"
+    if not replayed.compared:
+        words = f"nothing was compared: {one_line(str(file))} records no outcome; "
+        words += f"`stdiod replay {shell_word(str(file))} --module` runs the module"
     if replayed.by_host:
         words += f"; {replayed.by_host} more were the host's own decision"
     click.echo(words)
@@ -187,4 +195,4 @@ def _show_compared(compared: list[Compared]) -> None:
         for line in one.diff:
             click.echo(f"{line[:2]}{one_line(line[2:])}")
         for note in one.notes:
-            click.echo(f"! {note}")
+            click.echo(f"! {one_line(note)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -10,6 +11,7 @@ from supervisor.cli import configured
 from supervisor.cli.daemon_options import absolute, http_exposure, with_daemon_options
 from supervisor.cli.options import UNSEEN_PATH, example, with_socket
 from supervisor.cli.project import daemons_project, stand_in
+from supervisor.cli.terminal import is_terminal
 
 
 @click.command(epilog=example("run modules", "run modules --http 127.0.0.1:8700 --log-format json"))
@@ -92,4 +94,7 @@ def run(
         keep_s=mcp.keep_s if for_clients else None,
         project=None if for_project is None else for_project.folder,
     )
+    if is_terminal(sys.stderr) and log_file is None:
+        words = "this is the daemon, in the foreground; Ctrl-C ends it; `stdiod up` starts one in "
+        click.echo(f"stdiod: {words}the background", err=True)
     raise click.exceptions.Exit(serve(options))

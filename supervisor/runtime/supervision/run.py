@@ -6,6 +6,7 @@ then the caller is answered at once, and the process is seen to its end afterwar
 
 from __future__ import annotations
 
+import shlex
 from typing import Any, assert_never
 
 import trio
@@ -38,6 +39,7 @@ from protocol.connection import (
 from protocol.errors import Failure, Outcome, Reason
 from protocol.events import CallEvent, ErrorEvent
 from protocol.json_line import Fault
+from protocol.problem import without_password
 from protocol.replies import read_error
 from supervisor.policy.verdict import Exit, Said, Stopped, on_invocation
 from supervisor.runtime.files.module_log import NOTED
@@ -49,6 +51,9 @@ from supervisor.runtime.supervision.call import Call
 from supervisor.runtime.supervision.deadlines import Timer
 from supervisor.runtime.supervision.life import HELD, Ended, Instance, Setting
 from supervisor.runtime.supervision.warm_processes import WarmProcess, WarmProcesses
+
+RAN_CHARS = 500
+"""Of the command line that a failure shows."""
 
 
 class Run:
@@ -63,6 +68,8 @@ class Run:
         self._timeouts = setting.descriptor.supervision.timeouts
         self._what = f"{setting.descriptor.name}.{call.request.op or call.request.operation}"
         self._said = Said()
+        self._ran = ""
+        """The command line, if it is made of the request's args."""
         self._incarnation: Incarnation | None = None
         self._stopped: Stopped | None = None
         self._stop_at: StopStep | None = None
@@ -115,6 +122,9 @@ class Run:
             self.call.settle(self._said.answer)
             return None
         self._opening = dialogue.opening()
+        if setting.descriptor.transport.protocol == "exec":
+            ran = shlex.join((*setting.descriptor.transport.command, *dialogue.arguments))
+            self._ran = without_password(ran)[:RAN_CHARS]
         try:
             incarnation = await incarnate(
                 setting, dialogue, self._opening, self.call.request.traceparent
@@ -136,7 +146,10 @@ class Run:
         self._setting.taps.overhear(instance, self.call)
 
     def _judge(self, exit_: Exit) -> Exit:
-        self.call.settle(on_invocation(self._said, exit_, self._stopped, self._what))
+        outcome = on_invocation(self._said, exit_, self._stopped, self._what)
+        if isinstance(outcome, Failure) and self._ran:
+            outcome = replace(outcome, details={**outcome.details, "ran": self._ran})
+        self.call.settle(outcome)
         return exit_
 
     def stop(self, rung: StopStep) -> None:
