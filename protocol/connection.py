@@ -1,6 +1,6 @@
 """The dialect seam: what a process and the daemon say to each other, without I/O.
 
-A dialect implements `Connection` for one process. The host tells it what happens, and it has no
+A dialect is a `Connection` for one process. The host tells it what happens, and it has no
 other way to know:
 
     start()                   the process runs
@@ -40,7 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -352,34 +352,38 @@ Memory = dict[str, Any]
 Read from `start` on. It is JSON, and may be of an earlier daemon: it can be wrong by now."""
 
 
-class Connection(Protocol):
-    """What a dialect does for one process; none of it raises for the peer's fault."""
+class Connection:
+    """A dialect for one process; the defaults are of one that serves one invocation and ends.
 
-    @property
-    def outgoing(self) -> Outgoing:
-        """What is to be written, and where it can be taken back."""
+    No method raises for the fault of the process.
+    """
+
+    outgoing: Outgoing
+    """What is to be written, and where it can be taken back."""
+
+    closes_stdin = False
+    """Whether the process is to see the end of its input once the request is written."""
+
+    arguments: tuple[str, ...] = ()
+    """What is added to the command of a process per invocation, once that was asked."""
 
     @property
     def waits(self) -> tuple[Wait, ...]:
         """How long it waits, and for what; another tuple whenever that has changed."""
-
-    @property
-    def closes_stdin(self) -> bool:
-        """Whether the process is to see the end of its input once the request is written."""
-
-    @property
-    def arguments(self) -> tuple[str, ...]:
-        """What is added to the command of a process per invocation, once that was asked."""
+        return ()
 
     @property
     def unfinished_line(self) -> str | None:
         """The beginning of what was printed without a newline, if anything was."""
+        return None
 
     def start(self) -> Events:
         """Begin the handshake: the process runs."""
+        return NOTHING
 
     def ask(self, request: Request) -> Events:
         """Open a request; raises `LocalError` if it may not be asked now."""
+        raise LocalError(f"request {request.request_id} cannot be asked of this process")
 
     def cancel(self, request_id: str, written: Written) -> Events:
         """Forget a request that the host has settled, and tell the module if it can be told.
@@ -387,30 +391,43 @@ class Connection(Protocol):
         `written` is how much of it the process has got; of a part it makes nothing, and the host
         replaces it. Without an open request of that id, do nothing.
         """
+        del request_id, written
+        return NOTHING
 
     def flow(self, request_id: str, operation: Flow) -> Events:
         """Tell the module that the events of a request are not read for now, or are again.
 
         Do nothing if it can't be told, or the request is not open: it is ended if it goes on.
         """
+        del request_id, operation
+        return NOTHING
 
     def answer(self, asked: HostCalled, outcome: Outcome, chunk: Chunk | None = None) -> Events:
         """Answer a call; a result that cannot be told becomes the failure to tell it.
 
         `chunk` says which part it is of an answer in several.
         """
+        del outcome, chunk
+        raise LocalError(f"no call {asked.call.call_id!r} was made")
 
     def receive_data(self, data: bytes) -> Events:
         """Take bytes the process printed."""
+        del data
+        return NOTHING
 
     def receive_eof(self) -> Events:
         """Take the end of what the process prints; its last line may lack a newline."""
+        return NOTHING
 
     def process_exited(self, code: int | None) -> Events:
         """Take the end of the process, with its exit code if it has one: no request is open now."""
+        del code
+        return NOTHING
 
     def time_passed(self, wait: Wait) -> Events:
         """Take note that so much time has passed since `wait` began."""
+        del wait
+        return NOTHING
 
     def sent(self, line: bytes) -> Events:
         """Take a line that another connection of this dialect wrote, and do what led to it.
@@ -418,3 +435,5 @@ class Connection(Protocol):
         What is written because of that is no matter: it has been. A line that means nothing here
         is ignored.
         """
+        del line
+        return NOTHING

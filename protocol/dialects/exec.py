@@ -17,6 +17,7 @@ import msgspec
 from protocol.connection import (
     NOTHING,
     Answered,
+    Connection,
     EventReceived,
     Events,
     LocalError,
@@ -31,7 +32,6 @@ from protocol.connection import (
 )
 from protocol.descriptor.model import Descriptor, ExecOp, ExecOutput
 from protocol.dialects.exec_template import UnfitArgError, arguments, input_names, read, stdin
-from protocol.dialects.one_invocation import OneInvocation
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import AssetBytes, Log
 from protocol.framing import EXCERPT_BYTES, Outgoing, Written
@@ -59,8 +59,8 @@ class _State(Enum):
     OVER = auto()
 
 
-class ExecConnection(OneInvocation):
-    """One process serving one invocation."""
+class ExecConnection(Connection):
+    closes_stdin = True
 
     def __init__(self, descriptor: Descriptor, new_id: NewId, memory: Memory) -> None:
         del new_id, memory
@@ -69,7 +69,6 @@ class ExecConnection(OneInvocation):
         self._inputs = descriptor.inputs or {}
         self._limit = descriptor.supervision.limits.line_bytes
         self.outgoing = Outgoing()
-        self.arguments = ()
         self._state = _State.IDLE
         self._request_id = ""
         self._op = ExecOp()
@@ -81,7 +80,6 @@ class ExecConnection(OneInvocation):
 
     @property
     def unfinished_line(self) -> str | None:
-        """The beginning of what was printed, if anything was."""
         return self._shown if self._held else None
 
     # What the host wants.
@@ -123,15 +121,9 @@ class ExecConnection(OneInvocation):
             self._state = _State.OVER
         return NOTHING
 
-    def sent(self, line: bytes) -> Events:
-        """Do nothing: what is written to a command does not say which request it is of."""
-        del line
-        return NOTHING
-
     # What the process does.
 
     def receive_data(self, data: bytes) -> Events:
-        """Take what it printed."""
         if self._state is _State.IDLE:
             self._held += data
         if self._state is not _State.OPEN:

@@ -12,6 +12,7 @@ from protocol.connection import (
     NOTHING,
     Answered,
     Asked,
+    Connection,
     EventReceived,
     Events,
     Flow,
@@ -75,10 +76,10 @@ def _invoke_frame(tool: str) -> bytes:
     return shown.replace(b'""', b"%b", 1).replace(b'"input":{}', b'"input":%b')
 
 
-class ModuleConnection:
+class ModuleConnection(Connection):
     """One process that answers `health`, `describe` and `invoke`, any number of times."""
 
-    arguments: tuple[str, ...] = ()
+    waits: tuple[Wait, ...] = ()
 
     def __init__(self, descriptor: Descriptor, new_id: NewId, memory: Memory) -> None:
         del memory
@@ -87,7 +88,6 @@ class ModuleConnection:
         self._new_id = new_id
         self.closes_stdin = descriptor.transport.lifecycle is Lifecycle.PER_INVOCATION
         self.outgoing = Outgoing()
-        self.waits: tuple[Wait, ...] = ()
         self._splitter = LineSplitter(descriptor.supervision.limits.line_bytes)
         self._lines = Lines(descriptor, self.outgoing)
         self._open = self._lines.open
@@ -98,7 +98,6 @@ class ModuleConnection:
 
     @property
     def unfinished_line(self) -> str | None:
-        """The beginning of what was printed without a newline, if anything was."""
         return excerpt(self._splitter.pending) if self._splitter.pending else None
 
     # What the host wants.
@@ -111,7 +110,6 @@ class ModuleConnection:
         return self._take_step(self._handshake.ask_health())
 
     def ask(self, request: Request) -> Events:
-        """Queue a request frame."""
         if request.request_id in self._open:
             raise LocalError(f"request {request.request_id} is open already")
         # Encoded before it is noted as open: args that cannot be encoded leave nothing behind.
@@ -185,7 +183,6 @@ class ModuleConnection:
     # What the module says.
 
     def receive_data(self, data: bytes) -> Events:
-        """Take bytes from stdout."""
         if self._splitter.pending_bytes + len(data) > LONG_BYTES:
             with collector_paused():
                 received = self._receive_data(data)

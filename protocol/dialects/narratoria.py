@@ -20,6 +20,7 @@ from protocol.connection import (
     TOLERABLE,
     Answered,
     Asked,
+    Connection,
     EventReceived,
     Events,
     LocalError,
@@ -34,7 +35,6 @@ from protocol.connection import (
     Warned,
 )
 from protocol.descriptor.model import Descriptor, InputForm, StdoutPolicy
-from protocol.dialects.one_invocation import OneInvocation
 from protocol.errors import Reason
 from protocol.events import Asset, Done, ErrorEvent, Event, read_event
 from protocol.extended_event import decode_either
@@ -61,8 +61,8 @@ class _State(Enum):
     ABANDONED = auto()
 
 
-class NarratoriaConnection(OneInvocation):
-    """One process serving one invocation."""
+class NarratoriaConnection(Connection):
+    closes_stdin = True
 
     def __init__(self, descriptor: Descriptor, new_id: NewId, memory: Memory) -> None:
         del new_id, memory
@@ -78,7 +78,6 @@ class NarratoriaConnection(OneInvocation):
 
     @property
     def unfinished_line(self) -> str | None:
-        """The beginning of what was printed without a newline, if anything was."""
         return excerpt(self._splitter.pending) if self._splitter.pending else None
 
     def ask(self, request: Request) -> Events:

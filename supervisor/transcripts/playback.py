@@ -20,17 +20,10 @@ from protocol.connection import (
     Asked,
     Connection,
     Events,
-    Flow,
-    HostCalled,
-    LocalError,
-    Request,
-    Wait,
 )
 from protocol.descriptor.model import Descriptor, Lifecycle
 from protocol.dialects import DIALECTS
-from protocol.errors import Outcome
-from protocol.framing import UNCOUNTED, Line, LineSplitter, Outgoing, Written
-from protocol.host_call import Chunk
+from protocol.framing import UNCOUNTED, Line, LineSplitter, Outgoing
 from protocol.transcript import Entry, EntrySource, Happened
 from supervisor.policy.verdict import Exit
 from supervisor.runtime.containment.custody import Custody
@@ -64,13 +57,8 @@ class Played(msgspec.Struct, frozen=True):
     """Whether it had not said all that was recorded when the time was over."""
 
 
-class Script:
-    """A connection (protocol.connection.Connection) that says what was said."""
-
-    arguments: tuple[str, ...] = ()
-    waits: tuple[Wait, ...] = ()
-    unfinished_line: str | None = None
-    """Nobody is told of it."""
+class Script(Connection):
+    """Says what was said; no request is the host's own."""
 
     def __init__(
         self, entries: Sequence[Entry], connect: Connect, *, closes_stdin: bool, line_bytes: int
@@ -129,40 +117,6 @@ class Script:
 
     def _is_due(self, cue: Cue) -> bool:
         return self._answers >= cue.answers and len(self.lines) >= cue.lines
-
-    def ask(self, request: Request) -> Events:
-        """Refuse: what is said stands in the transcript."""
-        raise LocalError(f"{request.request_id} is not in the transcript")
-
-    def cancel(self, request_id: str, written: Written) -> Events:
-        """Do nothing: no request is the host's own."""
-        del request_id, written
-        return NOTHING
-
-    def flow(self, request_id: str, operation: Flow) -> Events:
-        """Do nothing: no request is the host's own."""
-        del request_id, operation
-        return NOTHING
-
-    def answer(self, asked: HostCalled, outcome: Outcome, chunk: Chunk | None = None) -> Events:
-        """Refuse, as `ask` does."""
-        del outcome, chunk
-        raise LocalError(f"the answer to {asked.call.call_id} is not in the transcript")
-
-    def process_exited(self, code: int | None) -> Events:
-        """Do nothing: no request is the host's own."""
-        del code
-        return NOTHING
-
-    def time_passed(self, wait: Wait) -> Events:
-        """Do nothing: it waits for nothing."""
-        del wait
-        return NOTHING
-
-    def sent(self, line: bytes) -> Events:
-        """Do nothing: it says what is in the transcript."""
-        del line
-        return NOTHING
 
 
 class _Player:

@@ -8,9 +8,8 @@ from __future__ import annotations
 from protocol.connection import (
     NOTHING,
     Answered,
+    Connection,
     Events,
-    Flow,
-    HostCalled,
     LocalError,
     Memory,
     NewId,
@@ -19,15 +18,13 @@ from protocol.connection import (
     Wait,
 )
 from protocol.descriptor.model import Descriptor
-from protocol.errors import Failure, Outcome, Reason, Success
+from protocol.errors import Failure, Reason, Success
 from protocol.framing import Outgoing, Written
-from protocol.host_call import Chunk
 
 
-class ArguedConnection:
+class ArguedConnection(Connection):
     closes_stdin = True
     waits: tuple[Wait, ...] = ()
-    unfinished_line: str | None = None
 
     def __init__(self, descriptor: Descriptor, new_id: NewId, memory: Memory) -> None:
         self.outgoing = Outgoing()
@@ -35,9 +32,6 @@ class ArguedConnection:
         self._limit = descriptor.supervision.limits.line_bytes
         self._open = ""
         self._printed = bytearray()
-
-    def start(self) -> Events:
-        return NOTHING
 
     def ask(self, request: Request) -> Events:
         if self._open:
@@ -56,12 +50,6 @@ class ArguedConnection:
             self._open = ""
         return NOTHING
 
-    def flow(self, request_id: str, operation: Flow) -> Events:
-        return NOTHING
-
-    def answer(self, asked: HostCalled, outcome: Outcome, chunk: Chunk | None = None) -> Events:
-        raise LocalError("a command makes no calls")
-
     def receive_data(self, data: bytes) -> Events:
         if len(self._printed) <= self._limit:
             self._printed += data
@@ -79,9 +67,3 @@ class ArguedConnection:
     def process_exited(self, code: int | None) -> Events:
         request_id, self._open = self._open, ""
         return [Unanswered(request_id)] if request_id else NOTHING
-
-    def time_passed(self, wait: Wait) -> Events:
-        return NOTHING
-
-    def sent(self, line: bytes) -> Events:
-        return NOTHING

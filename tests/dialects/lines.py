@@ -15,6 +15,7 @@ from protocol.connection import (
     NOTHING,
     Answered,
     Asked,
+    Connection,
     Events,
     Flow,
     HostCalled,
@@ -39,15 +40,13 @@ from protocol.json_line import Fault, excerpt, overlong_fault, read_object
 from protocol.replies import DescribeReply, Operation
 
 
-class LineConnection:
+class LineConnection(Connection):
     """A connection that greets, and is ready when it is greeted back."""
 
-    closes_stdin = False
-    arguments: tuple[str, ...] = ()
+    waits: tuple[Wait, ...] = ()
 
     def __init__(self, descriptor: Descriptor, new_id: NewId, memory: Memory) -> None:
         self.outgoing = Outgoing()
-        self.waits: tuple[Wait, ...] = ()
         self.memory = memory
         self.open: set[str] = set()
         self.ready = False

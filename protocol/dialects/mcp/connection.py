@@ -29,9 +29,9 @@ from protocol.connection import (
     NOTHING,
     Answered,
     Asked,
+    Connection,
     EventReceived,
     Events,
-    Flow,
     HostCalled,
     LocalError,
     Memory,
@@ -105,12 +105,7 @@ OPEN_INQUIRIES = 1024
 """Requests of the server's that wait for an answer; a further one is refused."""
 
 
-class McpConnection:
-    """One process of a server."""
-
-    closes_stdin = False
-    arguments: tuple[str, ...] = ()
-
+class McpConnection(Connection):
     def __init__(self, descriptor: Descriptor, new_id: NewId, memory: Memory) -> None:
         client = client_capabilities(descriptor)
         del new_id
@@ -139,7 +134,6 @@ class McpConnection:
 
     @property
     def unfinished_line(self) -> str | None:
-        """The beginning of what was printed without a newline, if anything was."""
         return excerpt(self._splitter.pending) if self._splitter.pending else None
 
     # What the host wants.
@@ -185,11 +179,6 @@ class McpConnection:
         self._calls.cancel(request_id, written)
         return NOTHING
 
-    def flow(self, request_id: str, operation: Flow) -> Events:
-        """Do nothing: MCP has no word for it."""
-        del request_id, operation
-        return NOTHING
-
     def answer(self, asked: HostCalled, outcome: Outcome, chunk: Chunk | None = None) -> Events:
         """Answer what the server asked: by a line, or by the next round of its request."""
         if chunk is not None and not chunk.is_last:
@@ -206,7 +195,6 @@ class McpConnection:
     # What the process does.
 
     def receive_data(self, data: bytes) -> Events:
-        """Take bytes from stdout."""
         if self._splitter.pending_bytes + len(data) > LONG_BYTES:
             with collector_paused():
                 return self._receive_data(data)

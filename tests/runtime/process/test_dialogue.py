@@ -13,6 +13,7 @@ import trio.testing
 from protocol.connection import (
     NOTHING,
     Alive,
+    Connection,
     Events,
     Flow,
     HostCalled,
@@ -35,16 +36,13 @@ Clock = trio.testing.MockClock
 REQUEST = Request("r1", Operation.HEALTH)
 
 
-class FakeConnection:
+class FakeConnection(Connection):
     """It writes what it is told down, and leads to the events that the test gives it."""
 
-    closes_stdin = False
-    arguments: tuple[str, ...] = ()
-    unfinished_line: str | None = None
+    waits: tuple[Wait, ...] = ()
 
     def __init__(self) -> None:
         self.outgoing = Outgoing()
-        self.waits: tuple[Wait, ...] = ()
         self.told: list[str] = []
         self.leads_to: dict[str, Events] = {}
 
@@ -79,9 +77,6 @@ class FakeConnection:
 
     def time_passed(self, wait: Wait) -> Events:
         return self._tell(f"time {wait.for_what}")
-
-    def sent(self, line: bytes) -> Events:
-        return NOTHING
 
 
 class FakeProcess:
