@@ -8,6 +8,7 @@ from typing import Any
 import click
 import msgspec
 
+from protocol.errors import Reason
 from supervisor.cli.advice import advice
 from supervisor.cli.quantities import duration, limit_text
 from supervisor.cli.terminal import dim, one_line, safe, shell_word
@@ -69,10 +70,24 @@ def failure_text(
         *(_fact(label, text) for label, text in _evidence(details)),
     ]
     hints = [told.hint, told.command] if with_daemon else [told.hint]
+    if with_daemon and details.get("reason") == Reason.UNKNOWN_MODULE:
+        hints = [_of_no_name(str(details.get("module", module))), told.command]
     if any(hints):
         words = " ".join(filter(None, hints)).format(module=shell_word(module))
         lines.append(_fact("try", words))
     return "\n".join(lines)
+
+
+def _of_no_name(word: str) -> str:
+    """Say what may have been meant by a word that is no module's name."""
+    if word == "all":
+        return "All modules are meant by --all."
+    if "/" in word:
+        return (
+            "A module is called by the name in its descriptor. A new folder is noticed by itself in"
+            " a directory that the daemon serves; `stdiod up DIR` serves others."
+        )
+    return ""
 
 
 def _name(code: str, details: dict[str, Any]) -> str:

@@ -73,12 +73,7 @@ class ModuleWire:
         """Take a line."""
         frame = decode_request(line)
         if type(frame) is Fault:  # `isinstance` of a msgspec type is slow to say no
-            if _HTTP.match(line):
-                words = (
-                    "this is not HTTP but lines of JSON; `stdiod up --http HOST:PORT` serves HTTP"
-                )
-                frame = msgspec.structs.replace(frame, message=words)
-            self._refuse_line(frame, self._closed(named_in(line)))
+            self._refuse_line(_told_where(frame, line), self._closed(named_in(line)))
             return
         SERVING.about = frame
         if frame.operation == "cancel":
@@ -258,6 +253,14 @@ class Exchange(msgspec.Struct, eq=False):
         # It may have read some of it meanwhile, and what it did not may be of other requests.
         unread = min(self.unread_bytes, self.outbox.waiting_bytes)
         return Congestion.FULL if unread > OVERRUN_BYTES else Congestion.SLOW
+
+
+def _told_where(fault: Fault, line: bytes) -> Fault:
+    """Say of a line of HTTP where that is spoken."""
+    if not _HTTP.match(line):
+        return fault
+    words = "this is not HTTP but lines of JSON; `stdiod up --http HOST:PORT` serves HTTP"
+    return msgspec.structs.replace(fault, message=words)
 
 
 def _unread(size: int, waiting: int, response: Response) -> Response:

@@ -26,7 +26,6 @@ from supervisor.kernel.operations.scopes import ALL_MODULES, SCOPES, WHOLE_MODUL
 from supervisor.kernel.parties import Client, Handle, Invoke, OutcomeOnly, Party, RefusedError
 from supervisor.kernel.prompts import PROMPT, Prompt, Prompts
 from supervisor.kernel.request_checks import (
-    INPUT_FIELDS,
     Doubt,
     misspelt_fields,
     module_refusal,
@@ -169,14 +168,15 @@ class OwnRequests:
         """Begin a request for `tool`, which is what the daemon is called there; as `Requests`."""
         asked: object = operation
         args: Any = content
+        notices: tuple[Notice, ...] = ()
         if asked == Operation.INVOKE:
             asked, args = content.get("op"), content.get("args", {})
+            notices = misspelt_fields(content)
         session_id = content.get("session_id")
         op = str(asked)
         session_id = session_id if isinstance(session_id, str) else None
         request = OwnRequest(party, client, f"{op:.80}", session_id)
-        if operation == Operation.INVOKE and not content.keys() <= INPUT_FIELDS:
-            request.notices = misspelt_fields(content)
+        request.notices = notices
         refusal = op_refusal("the daemon", asked) or self._refusal(party.principal, op)
         if refusal is not None:
             request.finish(refusal)

@@ -255,7 +255,7 @@ def op_refusal(asked: str, op: object) -> Failure | None:
 def misspelt_fields(content: Mapping[str, Any]) -> tuple[Notice, ...]:
     """Return warnings for ignored fields of an `input` that look like known ones that are absent.
 
-    Call it only where `content.keys() <= INPUT_FIELDS` is false.
+    Where each call counts, `content.keys() <= INPUT_FIELDS` says first that there are none.
     """
     unknown = [field for field in content if field not in INPUT_FIELDS]
     absent = INPUT_FIELDS.difference(content)

@@ -237,7 +237,7 @@ def test_up_with_json_prints_the_status_and_nothing_else(
 
 def pretend_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take the fake daemon for the one that was started."""
-    monkeypatch.setattr(up_verb, "_refuse_second", lambda socket: None)
+    monkeypatch.setattr(up_verb, "_refuse_second", lambda *_: None)
     monkeypatch.setattr(background, "start", lambda *arguments: 99)
 
 

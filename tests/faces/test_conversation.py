@@ -181,26 +181,30 @@ async def test_an_overlong_line_is_dropped_and_the_next_one_served(
 
 
 MISSPELT = [
-    ({"op": "echo", "arg": {"n": 1}}, ["'arg' is not a field of input; did you mean 'args'?"]),
-    ({"op": "echo", "session": "s"}, ["'session' is not a field of input; did you mean 'session_id'?"]),
-    ({"op": "echo", "args": {}, "timeout": 1}, ["'timeout' is not a field of input; did you mean 'timeout_s'?"]),
-    ({"ops": "echo"}, ["'ops' is not a field of input; did you mean 'op'?"]),
+    ({"op": "echo", "arg": {"n": 1}}, "'arg' is not a field of input; did you mean 'args'?"),
+    ({"op": "echo", "session": "s"},
+     "'session' is not a field of input; did you mean 'session_id'?"),
+    ({"op": "echo", "args": {}, "timeout": 1},
+     "'timeout' is not a field of input; did you mean 'timeout_s'?"),
+    ({"ops": "echo"}, "'ops' is not a field of input; did you mean 'op'?"),
     # Unknown fields are ignored (docs/protocol.md): a later version may know them.
-    ({"op": "echo", "args": {"arg": 1}, "priority": 1}, []),
-    ({"op": "echo", "args": {}, "arg": {}}, []),
-    ({"op": "echo", **{f"arg{n}": n for n in range(1000)}}, []),
+    ({"op": "echo", "args": {"arg": 1}, "priority": 1}, ""),
+    ({"op": "echo", "args": {}, "arg": {}}, ""),
+    ({"op": "echo", **{f"arg{n}": n for n in range(1000)}}, ""),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("content", "words"), MISSPELT)
 async def test_a_field_of_input_that_is_probably_misspelt_is_a_warning_in_the_answer(
-    tmp_path: Path, content: dict[str, Any], words: list[str]
+    tmp_path: Path, content: dict[str, Any], words: str
 ) -> None:
     async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
         await client.send(request("a", "m", **content))
         done = await client.done()
         assert done["ok"] == ("op" in content)
-        assert done["warnings"] == [{"reason": "unknown_field", "message": one} for one in words]
+        assert done["warnings"] == (
+            [{"reason": "unknown_field", "message": words}] if words else []
+        )
 
 
 async def test_an_op_of_the_daemon_itself_warns_of_misspelt_fields_too(tmp_path: Path) -> None:

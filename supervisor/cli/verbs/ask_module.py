@@ -54,6 +54,7 @@ def _ask(
 ) -> None:
     # The daemon bounds each itself, by the module's health_s and describe_s.
     failed = 0
+    owners: dict[str, str] = {}
     with DaemonClient(socket) as client:
         names = chosen(client, modules, every=every, wanted=True)
         answers = client.together([(one, operation, {}) for one in names])
@@ -63,12 +64,16 @@ def _ask(
             elif not answer.ok:
                 tell_failure(answer, as_json=as_json, module=name)
                 failed += 1
+                if name in owners and not as_json:
+                    click.echo(f"stdiod: {one_line(name)} is an op of {owners[name]}", err=True)
             elif as_json:
                 print_json(
                     answer.result if len(modules) == 1 else {"module": name, **answer.document}
                 )
             else:
                 click.echo(text(name, answer.result))
+            inputs = (answer.result or {}).get("inputs")
+            owners |= dict.fromkeys(inputs if isinstance(inputs, dict) else (), one_line(name))
     if failed:
         raise click.exceptions.Exit(NO)
 
