@@ -158,7 +158,9 @@ ADVICE: dict[str, Advice] = {
         "the module may not do that",
         "The message says which rule decided: the policy's, or the descriptor's own list.",
     ),
-    Reason.HOOK: Advice("a hook denied it", "The message says which one, and why."),
+    Reason.HOOK: Advice(
+        "a hook denied it", "The message names the hook, and says its reason if it gave one."
+    ),
     Reason.SCOPE: Advice(
         "the caller may not do that", "The message says what is missing; ask with more rights."
     ),
@@ -229,6 +231,9 @@ UNFINISHED = Advice(
 )
 """A deadline that passed after the beginning of a line."""
 
+OF_A_VALUE = Advice("one of the args cannot be used", "The message says which one, and why.")
+"""Args of an op of the daemon itself that its schema accepts."""
+
 WAITED = Advice(
     "it did not get its turn", command="`stdiod status {module}` shows what it waited for."
 )
@@ -245,14 +250,16 @@ _OF_LIMITS = {
 }
 
 
-def advice(details: dict[str, Any], *, module: str, op: str = "") -> Advice:
+def advice(details: dict[str, Any], *, module: str, op: str = "", of_schema: bool = True) -> Advice:
     """Look up a failure by its details; there is advice for what the host itself has found.
 
-    `op` is empty for a probe.
+    `op` is empty for a probe. `of_schema` says of wrong args that the op's schema refuses them.
     """
     if details.get("origin") == Origin.MODULE:
         return Advice(f"reported by {module}")
     limit, reason = details.get("limit"), details.get("reason")
+    if reason == Reason.INVALID_ARGS and module == "supervisor" and op and not of_schema:
+        return OF_A_VALUE
     if isinstance(limit, dict) and limit.get("limit") in _OF_LIMITS:
         return _OF_LIMITS[limit["limit"]]
     if reason in (Reason.DEADLINE, Reason.SILENCE):

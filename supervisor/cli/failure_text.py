@@ -45,10 +45,13 @@ _TOLD = frozenset(
         "stray_id",
         "cpu_s",
         "busy",
+        "hook_reason",
     }
 )
 """The details that have a line of their own, or stand in the message."""
 
+
+_LABELS = {"session_id": "session", "request_id": "request"}
 
 _OF_A_DAEMON = frozenset({"state", "retry_in_s", "stderr_tail"})
 """What means nothing where no daemon runs: nobody tries again, and stderr was shown as it came."""
@@ -62,7 +65,8 @@ def failure_text(
     if not with_daemon:
         details = {key: value for key, value in details.items() if key not in _OF_A_DAEMON}
     code = str(error.get("code"))
-    told = advice(details, module=one_line(module), op=op)
+    of_schema = str(error.get("message")).startswith("the args of ")
+    told = advice(details, module=one_line(module), op=op, of_schema=of_schema)
     title = one_line(f"{module}.{op} failed" if op else module)
     lines = [
         f"{click.style(title, fg='red', bold=True)}: {one_line(str(error.get('message')))}",
@@ -122,7 +126,7 @@ def _evidence(details: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "reported", _shown(details["reported"])
     others = {key: value for key, value in details.items() if key not in _TOLD}
     for key, value in others.items():
-        yield one_line(key), _shown(value)
+        yield one_line(_LABELS.get(key, key)), _shown(value)
 
 
 def _found(details: dict[str, Any]) -> Iterator[tuple[str, str]]:

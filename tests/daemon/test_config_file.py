@@ -82,6 +82,7 @@ def test_every_key_of_the_result_is_a_key_of_the_file(tmp_path: Path) -> None:
     ("text", "fault"),
     [
         ("directory = []", "directory: there is no such key; did you mean 'directories'?"),
+        ("modules.dice.command = []", "modules: there is no such key; a program is described by a"),
         ("Socket = ''", "Socket: there is no such key; did you mean 'socket'?"),
         ("data-dir = ''", "data-dir: there is no such key; did you mean 'data_dir'?"),
         (
