@@ -250,16 +250,14 @@ _OF_LIMITS = {
 }
 
 
-def advice(details: dict[str, Any], *, module: str, op: str = "", of_schema: bool = True) -> Advice:
+def advice(details: dict[str, Any], *, module: str, op: str = "") -> Advice:
     """Look up a failure by its details; there is advice for what the host itself has found.
 
-    `op` is empty for a probe. `of_schema` says of wrong args that the op's schema refuses them.
+    `op` is empty for a probe.
     """
     if details.get("origin") == Origin.MODULE:
         return Advice(f"reported by {module}")
     limit, reason = details.get("limit"), details.get("reason")
-    if reason == Reason.INVALID_ARGS and module == "supervisor" and op and not of_schema:
-        return OF_A_VALUE
     if isinstance(limit, dict) and limit.get("limit") in _OF_LIMITS:
         return _OF_LIMITS[limit["limit"]]
     if reason in (Reason.DEADLINE, Reason.SILENCE):

@@ -9,7 +9,8 @@ import click
 import msgspec
 
 from protocol.errors import Reason
-from supervisor.cli.advice import advice
+from supervisor.cli.advice import ADVICE, OF_A_VALUE, advice
+from supervisor.cli.client import SUPERVISOR
 from supervisor.cli.quantities import duration, limit_text
 from supervisor.cli.terminal import dim, one_line, safe, shell_word
 from supervisor.policy.verdict import signal_name, telling_tail
@@ -65,8 +66,10 @@ def failure_text(
     if not with_daemon:
         details = {key: value for key, value in details.items() if key not in _OF_A_DAEMON}
     code = str(error.get("code"))
-    of_schema = str(error.get("message")).startswith("the args of ")
-    told = advice(details, module=one_line(module), op=op, of_schema=of_schema)
+    told = advice(details, module=one_line(module), op=op)
+    is_of_schema = str(error.get("message")).startswith("the args of ")
+    if module == SUPERVISOR and told is ADVICE[Reason.INVALID_ARGS] and not is_of_schema:
+        told = OF_A_VALUE
     title = one_line(f"{module}.{op} failed" if op else module)
     lines = [
         f"{click.style(title, fg='red', bold=True)}: {one_line(str(error.get('message')))}",

@@ -112,6 +112,7 @@ def test_events_and_logs_are_shown_since_a_time(start_daemon: StartDaemon) -> No
     ago, later = now - dt.timedelta(hours=1), now + dt.timedelta(hours=1)
     past = ["600s", "60m", "1.5h", "2d", ago.isoformat(), f"{ago:%Y-%m-%dT%H:%M}Z"]
     past += [dt.datetime.fromtimestamp(time.time() - 3600).isoformat(" ")]  # noqa: DTZ006 - local
+    past += [f"{dt.datetime.fromtimestamp(time.time() - 3600):%H:%M}"]  # noqa: DTZ006 - local
     for verb in (("events",), ("logs", "a")):
         shown = stdiod(daemon, *verb).stdout
         assert shown

@@ -111,8 +111,8 @@ def enable(ctx: click.Context, *, modules: tuple[str, ...], as_json: bool, socke
     """Write `"enabled": true` into the descriptor of each MODULE, and start it.
 
     MODULE is a name, or the path of a descriptor. With --json, there is a line for each:
-    {"module","enabled","descriptor"}. Exits with 1 if a descriptor cannot be changed
-    (then none is), or a module does not get ready.
+    {"module","enabled","descriptor"}. Exits with 1 if a descriptor cannot be changed (then none
+    is), or a module does not get ready.
     """
     _set_enabled(ctx, modules, socket, enabled=True, as_json=as_json)
 
@@ -126,7 +126,8 @@ def disable(ctx: click.Context, *, modules: tuple[str, ...], as_json: bool, sock
     """Write `"enabled": false` into the descriptor of each MODULE, and stop it.
 
     Every daemon leaves it out until `stdiod enable`. MODULE is a name, or the path of a descriptor.
-    With --json, there is a line for each: {"module","enabled","descriptor"}. Exits with 1 if a descriptor cannot be changed (then none is).
+    With --json, there is a line for each: {"module","enabled","descriptor"}. Exits with 1 if a
+    descriptor cannot be changed (then none is).
     """
     _set_enabled(ctx, modules, socket, enabled=False, as_json=as_json)
 
@@ -161,11 +162,7 @@ def _set_enabled(
         raise NoError(f"{error}; nothing was changed") from None
     for name, (path, data) in edits.items():
         _write(path, data)
-        done = "enabled" if enabled else "disabled"
-        if as_json:
-            print_json({"module": name, "enabled": enabled, "descriptor": str(path)})
-        else:
-            click.echo(f"{one_line(name)}: {done} in {one_line(str(path))}")
+        _tell_written(name, path, enabled=enabled, as_json=as_json)
     if client is not None:
         client.own("reload")
         answer = client.own("wait", {"modules": [*edits], "for": "verdict" if enabled else "down"})
@@ -176,6 +173,14 @@ def _set_enabled(
             click.echo(_sentence(one))
         if enabled and any(map(in_trouble, now)):
             raise click.exceptions.Exit(NO)
+
+
+def _tell_written(name: str, path: Path, *, enabled: bool, as_json: bool) -> None:
+    if as_json:
+        print_json({"module": name, "enabled": enabled, "descriptor": str(path)})
+    else:
+        done = "enabled" if enabled else "disabled"
+        click.echo(f"{one_line(name)}: {done} in {one_line(str(path))}")
 
 
 def _with_enabled(data: bytes, *, enabled: bool) -> bytes:

@@ -199,7 +199,7 @@ class Api:
         place = self._root.find(head.segments)
         if place is None or not place.routes:
             words = "there is nothing under this path"
-            if head.method == "POST" and head.segments[:-2] == ("api", "v1", "modules"):
+            if head.method == "POST" and head.segments[-3:-2] == ("modules",):
                 words += "; an op is called by POST /api/v1/modules/MODULE/invoke"
             raise Refusal(ErrorCode.NOT_FOUND, words)
         if head.method == "OPTIONS":
