@@ -77,7 +77,7 @@ def test_describe_of_an_mcp_server_shows_its_tools_first_in_their_own_words(
     ]
 
 
-OF_SERVER = {
+OF_SERVER: dict[str, Any] = {
     "name": "files",
     "kind": "tool",
     "inputs": {
@@ -97,7 +97,7 @@ OF_SERVER = {
 
 def test_what_a_hook_denied_is_told_once_and_by_whom(run: Run, serve: Serve) -> None:
     words = "gate gate denied kv.put: not on a Sunday"
-    more = {"hook": "gate", "hook_reason": "not on a Sunday", "session_id": "walk"}
+    more: dict[str, Any] = {"hook": "gate", "hook_reason": "not on a Sunday", "session_id": "walk"}
     serve(lambda frame: [not_ok("forbidden", words, reason="hook", **more)])
     lines = [line.split(maxsplit=1) for line in run("start", "kv").stderr.splitlines()[1:]]
     assert [line[0] for line in lines] == ["why", "hook", "session", "try"]

@@ -48,7 +48,7 @@ _GOING = frozenset({"shutdown", "disconnect"})
     type=lambda text: int(text) if text.isdecimal() else moment(text),
     metavar="SEQ|TIME",
     help="Show all entries after the one with this number (0: all there are), or since 10m, 2h or"
-    " 3d ago, or since a time such as 2026-01-31T18:30.",
+    " 3d ago, or since 18:30 or 2026-01-31T18:30.",
 )
 @click.option("--event", type=TEXT, metavar="PATTERN", help="Only events such as 'module:*'.")
 @click.option("--module", type=TEXT, metavar="NAME", help="Only what is about this module.")
