@@ -293,12 +293,13 @@ async def _serve_fleet(begun: _Begun, signals: AsyncIterator[int]) -> None:
 async def end_unused(daemon: Kernel, admission: Admission, keep_s: float) -> None:
     """End a daemon to which nobody has been connected for `keep_s`.
 
-    However short that is: the first client has a while to come.
+    However short that is: the first client has a while to come, and until one has been there.
     """
     first_at = trio.current_time() + FIRST_CLIENT_S
     while True:
         parted = admission.parted
-        due_at = max(first_at, trio.current_time() + keep_s)
+        due_at = trio.current_time() + keep_s
+        due_at = due_at if parted else max(first_at, due_at)
         with trio.move_on_at(due_at):
             await admission.wait_parted()
         # One may have parted as the time was over.

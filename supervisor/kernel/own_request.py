@@ -13,6 +13,7 @@ from typing import Any
 import structlog
 import trio
 
+from protocol.connection import Notice
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import Progress
 from protocol.replies import Operation
@@ -26,6 +27,7 @@ from supervisor.kernel.parties import Client, Handle, Invoke, OutcomeOnly, Party
 from supervisor.kernel.prompts import PROMPT, Prompt, Prompts
 from supervisor.kernel.request_checks import (
     Doubt,
+    misspelt_fields,
     module_refusal,
     op_refusal,
     scope_refusal,
@@ -46,7 +48,17 @@ log = structlog.get_logger()
 class OwnRequest:
     """One request and its one answer (kernel.parties.Handle); what the op sees of who asked."""
 
-    __slots__ = ("_room", "_scope", "client", "ended", "party", "principal", "session_id", "what")
+    __slots__ = (
+        "_room",
+        "_scope",
+        "client",
+        "ended",
+        "notices",
+        "party",
+        "principal",
+        "session_id",
+        "what",
+    )
 
     def __init__(
         self, party: Party, client: Client, what: str, session_id: str | None = None
@@ -58,6 +70,8 @@ class OwnRequest:
         """As it was when it asked: its connection may be narrowed since."""
         self.session_id = session_id
         self.client = client
+        self.notices: tuple[Notice, ...] = ()
+        """What the response warns of."""
         self.ended = False
         self._scope = trio.CancelScope()
         self._room = trio.lowlevel.ParkingLot()
@@ -91,7 +105,7 @@ class OwnRequest:
             self.ended = True
             if isinstance(outcome, Failure):
                 outcome = without_unseen(outcome, self.principal)
-            self.client.finished(Response(outcome))
+            self.client.finished(Response(outcome, notices=self.notices))
 
     def cancel(self, stopped: Stopped) -> None:
         """End it; idempotent."""
@@ -154,12 +168,15 @@ class OwnRequests:
         """Begin a request for `tool`, which is what the daemon is called there; as `Requests`."""
         asked: object = operation
         args: Any = content
+        notices: tuple[Notice, ...] = ()
         if asked == Operation.INVOKE:
             asked, args = content.get("op"), content.get("args", {})
+            notices = misspelt_fields(content)
         session_id = content.get("session_id")
         op = str(asked)
         session_id = session_id if isinstance(session_id, str) else None
         request = OwnRequest(party, client, f"{op:.80}", session_id)
+        request.notices = notices
         refusal = op_refusal("the daemon", asked) or self._refusal(party.principal, op)
         if refusal is not None:
             request.finish(refusal)
