@@ -24,7 +24,7 @@ MEASURED = frozenset(
 )
 """Members whose numbers and times differ from run to run."""
 
-KEPT = frozenset({"limits", "payload", "inputs", "result"})
+KEPT = frozenset({"limits", "payload", "inputs"})
 """Below these the numbers are the module's or the descriptor's, unless they are `ts`."""
 
 IDS = (
@@ -32,13 +32,16 @@ IDS = (
     ("AP", re.compile(r"\bap-[0-9a-f]{6,}")),
     ("M", re.compile(r"\bm-[0-9a-f]{6,}")),
     ("TOKEN", re.compile(r"\bstd(?:io)?d?_[A-Za-z0-9_-]{20,}")),
+    ("SECRET", re.compile(r"(?<![\w-])[A-Za-z0-9_-]{43}(?![\w-])")),
     ("PAGE", re.compile(r"\bpage-[0-9a-f]{4,}")),
     ("UUID", re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")),
-    ("HEX", re.compile(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{12,64}\b")),
+    ("HEX", re.compile(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{12,64}\b|\b[0-9a-f]{8}\b")),
 )
 INSTANCE = re.compile(r"\b([a-z][a-z0-9_-]*)#(\d+)\b")
 
 WORDS = (
+    (re.compile(r'("duration_ms": ?)\d+'), r"\1#"),
+    (re.compile(r"it used (no|[\d.]+ s of) CPU"), "it used no CPU"),
     (re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z| UTC|[+-]\d\d:\d\d)?"), "TIME"),
     (re.compile(r"\b[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT"), "TIME"),
     (re.compile(r"\b\d\d:\d\d:\d\d(\.\d+)?\b"), "TIME"),
@@ -82,7 +85,7 @@ class Mask:
                     if name in MEASURED
                     and _varies(member)
                     and (not kept or name in ("ts", "duration_ms", "seq"))
-                    else self.value(member, kept=kept or name in KEPT)
+                    else self.value(member, kept=kept or _is_of_module(name, value))
                     for name, member in value.items()
                 }
         return value
@@ -111,6 +114,10 @@ class Mask:
         if (kind, found) not in self._ids:
             self._ids[kind, found] = str(len(of_kind) + 1)
         return int(self._ids[kind, found])
+
+
+def _is_of_module(name: str, beside: Mapping[str, Any]) -> bool:
+    return name in KEPT or (name == "result" and "module" in beside)
 
 
 def _varies(value: Any) -> bool:

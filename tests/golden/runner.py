@@ -11,6 +11,7 @@ played one after the other. What is not indented is input, what is indented is w
     $ COMMAND                       type it; stderr is marked with `2:`, then the exit status
     call MODULE OP [ARGS [INPUT]]   invoke over the control socket, and wait for `done`
     op OP [ARGS]                    one of the daemon's own ops, in the same way
+    ready MODULE...                 wait until they are ready, after a crash
     http METHOD PATH [| HEADER: VALUE]... [| BODY]   over http.sock; `tcp` is the address
     A = socket                      open a connection by the name A; or a process: `A = run COMMAND`,
                                     a stream: `A = http ...`, a WebSocket: `A = ws PATH [| HEADER: VALUE]`
@@ -54,8 +55,6 @@ ROOT = HERE.parents[1]
 INDENT = "    "
 HOP_HEADERS = frozenset({"connection", "transfer-encoding", "content-length", "date", "keep-alive"})
 """What belongs to a connection and not to an answer."""
-
-IGNORED = "STDIOD_", "XDG_", "PYTHON", "COVERAGE", "LC_", "OTEL_"
 
 
 @dataclass
@@ -169,15 +168,12 @@ class Group:
         self._requests = 0
         self._mask = Mask({})
         self._environment = {
-            name: value for name, value in os.environ.items() if not name.startswith(IGNORED)
-        } | {
             "HOME": str(self.home),
             "XDG_RUNTIME_DIR": str(self.home / "run"),
             "PATH": f"{self.home}/bin:{stdiod.parent}:{os.environ.get('PATH', os.defpath)}",
             "LANG": "C.UTF-8",
             "COLUMNS": "100",
             "TERM": "dumb",
-            "NO_COLOR": "1",
         }
         for name in ("bin", "run", "modules", "tmp"):
             (self.home / name).mkdir(mode=0o700)
@@ -231,7 +227,7 @@ class Group:
     def _shown(self, text: str) -> list[str]:
         """Do a step, and return what is written down of it."""
         modifiers: dict[str, str] = {}
-        while found := re.match(r"(raw|sorted|quiet|pick|grep|until)(?: (.*?))? :: (.*)", text):
+        while found := re.match(r"(raw|sorted|quiet|pick|grep|until)(?: (.*?))?? :: (.*)", text):
             modifiers[found[1]] = found[2]
             text = found[3]
         if "until" in modifiers:
@@ -259,6 +255,8 @@ class Group:
         except ValueError:
             yield from self._mask.line(line)
             return
+        if isinstance(value, dict) and value.get("type") == "done":
+            value = value.get("result", value)
         for path in paths:
             for name, member in _members(value, path.split("."), ""):
                 first, *rest = spread(member)
@@ -277,6 +275,9 @@ class Group:
             case "op":
                 op, _, args = rest.partition(" ")
                 return self._ask("supervisor", op, json.loads(args or "{}"))
+            case "ready":
+                lines = self._ask("supervisor", "wait", {"modules": rest.split(), "for": "ready"})
+                return [line for line in lines if '"ok":false' in line.replace(" ", "")]
             case "http" | "tcp":
                 with self._answer(word, rest) as answer:
                     body = answer.read().decode(errors="replace")

@@ -42,7 +42,7 @@ def line(request: dict[str, Any], **members: Any) -> None:
     write(json.dumps({**shown, **members}).encode() + b"\n")
 
 
-def event(request: dict[str, Any], kind: str, **members: Any) -> None:
+def event(request: dict[str, Any], kind: str, /, **members: Any) -> None:
     line(request, version="0", type=kind, **members)
 
 
