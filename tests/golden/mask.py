@@ -20,7 +20,7 @@ MEASURED = frozenset(
     " left_s longest_ms max ms most most_ms next next_retry_s open p50 p99 peak_bytes pid retry_in_s"
     " reaped_orphans rss_bytes seq since spawner_pid started started_ts started_at took_s total ts"
     " ts_ms uptime_s used at expires created updated ended since_ts timestamp mtime limit"
-    " created_at updated_at ended_at expires_at memory_bytes last_activity".split()
+    " mtime_ns created_at updated_at ended_at expires_at memory_bytes last_activity".split()
 )
 """Members whose numbers and times differ from run to run."""
 
@@ -32,6 +32,7 @@ IDS = (
     ("AP", re.compile(r"\bap-[0-9a-f]{6,}")),
     ("M", re.compile(r"\bm-[0-9a-f]{6,}")),
     ("TOKEN", re.compile(r"\bstd(?:io)?d?_[A-Za-z0-9_-]{20,}")),
+    ("SPAN", re.compile(r"\b[0-9a-f]{8,}-[a-z]*\d+\b")),
     ("SECRET", re.compile(r"(?<![\w-])[A-Za-z0-9_-]{43}(?![\w-])")),
     ("PAGE", re.compile(r"\bpage-[0-9a-f]{4,}")),
     ("UUID", re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")),
@@ -108,7 +109,7 @@ class Mask:
                 yield head + next(shown)
                 yield from shown
                 return
-        yield self.text(line)
+        yield self.text(line) if raw else re.sub(r"(?<=\S)   +", "  ", self.text(line))
 
     def _number(self, kind: str, found: str) -> int:
         of_kind = [name for name in self._ids if name[0] == kind]

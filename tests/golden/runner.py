@@ -149,6 +149,8 @@ class Channel:
         return taken
 
     def close(self) -> str:
+        if self.process and not self._ended:
+            self.process.terminate()
         said = self._close()
         self._thread.join(WAIT_S)
         return said
@@ -231,12 +233,16 @@ class Group:
             modifiers[found[1]] = found[2]
             text = found[3]
         if "until" in modifiers:
-            lines = until(lambda: self._matching(text, modifiers["until"]), text)
+            try:
+                lines = until(lambda: self._matching(text, modifiers["until"]), text)
+            except AssertionError as late:
+                lines = [f"({late})"]
         else:
             lines = self._do(text)
         self._last = "\n".join(lines)
         if "quiet" in modifiers:
             return []
+        lines = [line for line in lines if line]
         if "grep" in modifiers:
             lines = [line for line in lines if re.search(modifiers["grep"], line)]
         if "sorted" in modifiers:

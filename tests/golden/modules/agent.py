@@ -28,8 +28,7 @@ def execute(request: dict[str, Any]) -> None:
             os._exit(3)
         case ["wait"]:
             event("ui_event", event="message.chunk", payload={"content": "waiting"})
-            sys.stdin.readline()  # whatever comes next: a probe, after it was given up
-            probe = json.loads(sys.stdin.readline())
+            probe = json.loads(sys.stdin.readline())  # it comes once this was given up
             write(requestId=probe["requestId"], status="ok")
         case ["call", module]:
             params = {"module": module, "op": "say", "args": {"a": 1}}
