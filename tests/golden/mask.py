@@ -24,6 +24,8 @@ MEASURED = frozenset(
 )
 """Members whose numbers and times differ from run to run."""
 
+ALWAYS_MEASURED = frozenset("cpu_s duration_ms pid retry_in_s seq ts uptime_s".split())
+
 KEPT = frozenset({"limits", "payload", "inputs"})
 """Below these the numbers are the module's or the descriptor's, unless they are `ts`."""
 
@@ -86,7 +88,7 @@ class Mask:
                     self.text(name): "#"
                     if name in MEASURED
                     and _varies(member)
-                    and (not kept or name in ("ts", "duration_ms", "seq"))
+                    and (not kept or name in ALWAYS_MEASURED)
                     else self.value(member, kept=kept or _is_of_module(name, value))
                     for name, member in value.items()
                 }

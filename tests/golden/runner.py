@@ -252,8 +252,12 @@ class Group:
         return [one for line in lines for one in self._mask.line(line, raw="raw" in modifiers)]
 
     def _matching(self, text: str, pattern: str) -> list[str] | None:
+        before = self._requests
         lines = self._do(text)
-        return lines if re.search(pattern, "\n".join(lines)) else None
+        if re.search(pattern, "\n".join(lines)):
+            return lines
+        self._requests = before
+        return None
 
     def _picked(self, line: str, paths: list[str]) -> Iterator[str]:
         try:

@@ -12,7 +12,7 @@ A step is [WHAT, ...]; without steps the args come back as the result:
     ["done", RESULT]    answers as the dialect does; ["fail", CODE, MESSAGE] does so, too
     ["host", METHOD, PARAMS]  calls the host, and answers with what it said
     ["heard"]           reads a line, and logs it; ["wait"] serves it, and leaves this request
-    ["exit", N], ["kill", N], ["close", FD], ["hang"]
+    ["exit", N], ["kill", N], ["close", FD], ["hang"], ["spin"]
 
 Words on the command line say how it begins: `describe=JSON` adds members to its description,
 `health=JSON` is its health, `ids=no` leaves out the requestId, `narratoria` has events alone,
@@ -102,11 +102,12 @@ def step(request: dict[str, Any], what: str, *words: Any) -> bool:
             os.kill(os.getpid(), number)
         case "close", number:
             os.close(number)
+        case "spin",:
+            while True:
+                pass
         case "hang",:
             while True:
                 signal.pause()
-        case "term",:
-            signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
         case _:
             sys.exit(f"no step {what}")
     return what in ("done", "fail", "fill", "host")
