@@ -24,7 +24,7 @@ MEASURED = frozenset(
 )
 """Members whose numbers and times differ from run to run."""
 
-ALWAYS_MEASURED = frozenset("cpu_s duration_ms pid retry_in_s seq ts uptime_s".split())
+ALWAYS_MEASURED = frozenset("cpu_s duration_ms left_s pid retry_in_s seq ts uptime_s".split())
 
 KEPT = frozenset({"limits", "payload", "inputs"})
 """Below these the numbers are the module's or the descriptor's, unless they are `ts`."""
@@ -33,7 +33,7 @@ IDS = (
     ("R", re.compile(r"\br\d+(?:-[0-9a-f]{4,})?\b")),
     ("AP", re.compile(r"\bap-[0-9a-f]{6,}")),
     ("M", re.compile(r"\bm-[0-9a-f]{6,}")),
-    ("TOKEN", re.compile(r"\bstd(?:io)?d?_[A-Za-z0-9_-]{20,}")),
+    ("TOKEN", re.compile(r"\bstd(?:io)?d?_(?=\S*[A-Z])[A-Za-z0-9_-]{20,}")),
     ("SPAN", re.compile(r"\b[0-9a-f]{8,}-[a-z]*\d+\b")),
     ("SECRET", re.compile(r"(?<![\w-])[A-Za-z0-9_-]{43}(?![\w-])")),
     ("PAGE", re.compile(r"\bpage-[0-9a-f]{4,}")),
@@ -51,6 +51,9 @@ WORDS = (
     (re.compile(r"\b(pids?|process)([ =])\d+"), r"\1\2#"),
     (re.compile(r"\b(cgroup2|subreaper|bare)\b"), "CONTAINMENT"),
     (re.compile(r"\b(\d+(\.\d+)?(us|ms|s|m|h|d))+(?![\w])"), "#s"),
+    (re.compile(r"\bstdiod-\d+="), "stdiod-PORT="),
+    (re.compile(r"mcp-session-id: \S+"), "mcp-session-id: SESSION"),
+    (re.compile(r"\b\d+ bytes of memory"), "# bytes of memory"),
     (re.compile(r"entries up to \d+"), "entries up to #"),
     (re.compile(r"\b\d+(\.\d+)? (KiB|MiB|GiB|KB|MB|GB)\b"), "# MiB"),
     (re.compile(r"\b\d+\.\d+ ?%"), "#%"),

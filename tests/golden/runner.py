@@ -113,7 +113,8 @@ class Channel:
         self._thread.start()
 
     def _read(self) -> None:
-        with contextlib.suppress(OSError, ValueError, http.client.HTTPException):
+        # http.client stumbles over an answer that is closed while it is read.
+        with contextlib.suppress(OSError, ValueError, AttributeError, http.client.HTTPException):
             while line := self._read_line():
                 with self._changed:
                     self._lines.append(line.decode(errors="replace").rstrip("\r\n"))
@@ -245,11 +246,13 @@ class Group:
         lines = [line for line in lines if line]
         if "grep" in modifiers:
             lines = [line for line in lines if re.search(modifiers["grep"], line)]
-        if "sorted" in modifiers:
-            lines.sort()
         if "pick" in modifiers:
-            return [one for line in lines for one in self._picked(line, modifiers["pick"].split())]
-        return [one for line in lines for one in self._mask.line(line, raw="raw" in modifiers)]
+            shown = [list(self._picked(line, modifiers["pick"].split())) for line in lines]
+        else:
+            shown = [list(self._mask.line(line, raw="raw" in modifiers)) for line in lines]
+        if "sorted" in modifiers:
+            shown.sort()
+        return [one for several in shown for one in several]
 
     def _matching(self, text: str, pattern: str) -> list[str] | None:
         before = self._requests
