@@ -90,7 +90,8 @@ class Mask:
             case dict():
                 return {
                     self.text(name): "#"
-                    if name in MEASURED
+                    if name == "requestState"
+                    or name in MEASURED
                     and _varies(member)
                     and (not kept or name in ALWAYS_MEASURED)
                     else self.value(member, kept=kept or _is_of_module(name, value))

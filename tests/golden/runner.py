@@ -354,15 +354,18 @@ class Group:
         return self._channels["socket"].take(_answering(request), f"{tool} {operation}")
 
     def _typed(self, command: str) -> list[str]:
-        typed = subprocess.run(
-            ["bash", "-c", command],
-            cwd=self.home,
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=WAIT_S,
-            check=False,
-        )
+        try:
+            typed = subprocess.run(
+                ["bash", "-c", command],
+                cwd=self.home,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=WAIT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return [f"(not within {WAIT_S:g} s)"]
         shown = typed.stdout.decode(errors="replace").splitlines()
         shown += [f"2: {line}" for line in typed.stderr.decode(errors="replace").splitlines()]
         return [*shown, *([f"exit {typed.returncode}"] if typed.returncode else [])]
