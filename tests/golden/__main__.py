@@ -14,7 +14,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make golden", description=__doc__)
     parser.add_argument("group", nargs="*", help="only these, such as `calls`")
     parser.add_argument("--record", action="store_true", help="write down what comes out")
-    parser.add_argument("--stdiod", type=Path, help="another stdiod than the one beside this Python")
+    parser.add_argument(
+        "--stdiod", type=Path, help="another stdiod than the one beside this Python"
+    )
     parser.add_argument("--at-a-time", type=int, default=4)
     options = parser.parse_args()
     stdiod = (options.stdiod or Path(sys.executable).with_name("stdiod")).absolute()
@@ -28,7 +30,6 @@ def main() -> None:
 
     with ThreadPoolExecutor(options.at_a_time) as pool:
         shown = [diff for diff in pool.map(play, wanted) if diff]
-    print("\n\n".join([*shown, f"{len(wanted)} groups, {len(shown)} of them differ"]))
     sys.exit(bool(shown))
 
 

@@ -16,15 +16,70 @@ WIDTH = 120
 """A JSON value that fits into it stays on one line."""
 
 MEASURED = frozenset(
-    "at_s blank_pid bytes_used cpu_s duration_ms dur_ms eta first_seq for_s guardian_pid in_s last_seq"
-    " left_s longest_ms max ms most most_ms next next_retry_s open p50 p99 peak_bytes pid retry_in_s"
-    " reaped_orphans rss_bytes seq since spawner_pid started started_ts started_at took_s total ts"
-    " ts_ms uptime_s used at expires created updated ended since_ts timestamp mtime limit"
-    " mtime_ns created_at updated_at ended_at expires_at memory_bytes last_activity".split()
+    [
+        "at_s",
+        "blank_pid",
+        "bytes_used",
+        "cpu_s",
+        "duration_ms",
+        "dur_ms",
+        "eta",
+        "first_seq",
+        "for_s",
+        "guardian_pid",
+        "in_s",
+        "last_seq",
+        "left_s",
+        "longest_ms",
+        "max",
+        "ms",
+        "most",
+        "most_ms",
+        "next",
+        "next_retry_s",
+        "open",
+        "p50",
+        "p99",
+        "peak_bytes",
+        "pid",
+        "retry_in_s",
+        "reaped_orphans",
+        "rss_bytes",
+        "seq",
+        "since",
+        "spawner_pid",
+        "started",
+        "started_ts",
+        "started_at",
+        "took_s",
+        "total",
+        "ts",
+        "ts_ms",
+        "uptime_s",
+        "used",
+        "at",
+        "expires",
+        "created",
+        "updated",
+        "ended",
+        "since_ts",
+        "timestamp",
+        "mtime",
+        "limit",
+        "mtime_ns",
+        "created_at",
+        "updated_at",
+        "ended_at",
+        "expires_at",
+        "memory_bytes",
+        "last_activity",
+    ]
 )
 """Members whose numbers and times differ from run to run."""
 
-ALWAYS_MEASURED = frozenset("cpu_s duration_ms left_s pid retry_in_s seq ts uptime_s".split())
+ALWAYS_MEASURED = frozenset(
+    ["cpu_s", "duration_ms", "left_s", "pid", "retry_in_s", "seq", "ts", "uptime_s"]
+)
 
 KEPT = frozenset({"limits", "payload", "inputs"})
 """Below these the numbers are the module's or the descriptor's, unless they are `ts`."""
@@ -54,6 +109,7 @@ WORDS = (
     (re.compile(r"\bstdiod-\d+="), "stdiod-PORT="),
     (re.compile(r"mcp-session-id: \S+"), "mcp-session-id: SESSION"),
     (re.compile(r"\b\d+ bytes of memory"), "# bytes of memory"),
+    (re.compile(r"the request has id \d+"), "the request has id #"),
     (re.compile(r"entries up to \d+"), "entries up to #"),
     (re.compile(r"\b\d+(\.\d+)? (KiB|MiB|GiB|KB|MB|GB)\b"), "# MiB"),
     (re.compile(r"\b\d+\.\d+ ?%"), "#%"),
@@ -91,9 +147,11 @@ class Mask:
                 return {
                     self.text(name): "#"
                     if name == "requestState"
-                    or name in MEASURED
-                    and _varies(member)
-                    and (not kept or name in ALWAYS_MEASURED)
+                    or (
+                        name in MEASURED
+                        and _varies(member)
+                        and (not kept or name in ALWAYS_MEASURED)
+                    )
                     else self.value(member, kept=kept or _is_of_module(name, value))
                     for name, member in value.items()
                 }

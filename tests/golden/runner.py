@@ -12,9 +12,10 @@ played one after the other. What is not indented is input, what is indented is w
     call MODULE OP [ARGS [INPUT]]   invoke over the control socket, and wait for `done`
     op OP [ARGS]                    one of the daemon's own ops, in the same way
     ready MODULE...                 wait until they are ready, after a crash
-    http METHOD PATH [| HEADER: VALUE]... [| BODY]   over http.sock; `tcp` is the address
-    A = socket                      open a connection by the name A; or a process: `A = run COMMAND`,
-                                    a stream: `A = http ...`, a WebSocket: `A = ws PATH [| HEADER: VALUE]`
+    http METHOD PATH [| HEADER: VALUE]... [| BODY]
+                                    over http.sock; `tcp` is the address
+    A = socket                      open a connection by the name A; a process is `A = run COMMAND`,
+                                    a stream `A = http ...`, a WebSocket `A = ws PATH [| ...]`
     A > TEXT                        write a line
     A ? JSON                        write a request, and wait for its answer
     A < REGEX                       wait for such a line; without REGEX, for the end
@@ -22,13 +23,12 @@ played one after the other. What is not indented is input, what is indented is w
     let NAME REGEX                  from now on $NAME is what REGEX found in the last output
 
 Before any of them may stand, each followed by `::`: `raw` (as it came, not as JSON), `sorted`
-(lines in no order), `quiet` (nothing is written down), `pick PATH...` (members of JSON, `*` is each),
-`grep REGEX` (lines), `until REGEX` (again and again until the output has it).
+(lines in no order), `quiet` (nothing is written down), `pick PATH...` (members of JSON, `*` is
+each), `grep REGEX` (lines), `until REGEX` (again and again until the output has it).
 """
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import difflib
 import http.client
@@ -41,20 +41,27 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from tests.bounds import WAIT_S, until
+from tests.golden.channels import (
+    Channel,
+    answering,
+    begins,
+    closing,
+    head,
+    line_writer,
+    socket_channel,
+    upgraded,
+)
 from tests.golden.mask import Mask, spread
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 INDENT = "    "
-HOP_HEADERS = frozenset({"connection", "transfer-encoding", "content-length", "date", "keep-alive"})
-"""What belongs to a connection and not to an answer."""
 
 
 @dataclass
@@ -94,67 +101,6 @@ def read(path: Path) -> list[Scenario]:
         while step.block and not step.block[-1]:
             step.block.pop()
     return found
-
-
-class Channel:
-    """Lines to and from a connection, a process or a stream."""
-
-    def __init__(
-        self, read_line: Callable[[], bytes], write: Callable[[str], None], close: Callable[[], str]
-    ) -> None:
-        self.write = write
-        self.process: subprocess.Popen[bytes] | None = None
-        self._read_line = read_line
-        self._close = close
-        self._changed = threading.Condition()
-        self._lines: list[str] = []
-        self._ended = False
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
-
-    def _read(self) -> None:
-        # http.client stumbles over an answer that is closed while it is read.
-        with contextlib.suppress(OSError, ValueError, AttributeError, http.client.HTTPException):
-            while line := self._read_line():
-                with self._changed:
-                    self._lines.append(line.decode(errors="replace").rstrip("\r\n"))
-                    self._changed.notify_all()
-        with self._changed:
-            self._ended = True
-            self._changed.notify_all()
-
-    def take(self, wanted: Callable[[str], bool] | None, awaited: str) -> list[str]:
-        """Return the lines up to one that is wanted, or up to the end."""
-        seen = 0
-
-        def there() -> bool:
-            nonlocal seen
-            while wanted and seen < len(self._lines):
-                seen += 1
-                if wanted(self._lines[seen - 1]):
-                    return True
-            return self._ended
-
-        with self._changed:
-            held = self._changed.wait_for(there, WAIT_S)
-            if not held:
-                seen = len(self._lines)
-            taken = self._lines[: seen if wanted else None]
-            del self._lines[: len(taken)]
-            if not held:
-                taken.append(f"(not within {WAIT_S:g} s: {awaited})")
-            elif self._ended and not self._lines and not (wanted and taken and wanted(taken[-1])):
-                taken.append("(end)")
-        if taken[-1:] == ["(end)"] and (said := self.close()):
-            taken[-1] = said
-        return taken
-
-    def close(self) -> str:
-        if self.process and not self._ended:
-            self.process.terminate()
-        said = self._close()
-        self._thread.join(WAIT_S)
-        return said
 
 
 class Group:
@@ -294,7 +240,7 @@ class Group:
             case "http" | "tcp":
                 with self._answer(word, rest) as answer:
                     body = answer.read().decode(errors="replace")
-                    return [*_head(answer), *body.splitlines()]
+                    return [*head(answer), *body.splitlines()]
         verb, _, rest = rest.partition(" ")
         return self._channel(word, verb, rest)
 
@@ -303,13 +249,13 @@ class Group:
             case "=":
                 kind, _, words = rest.partition(" ")
                 self._channels[name] = self._open(kind, words)
-                return self._channels[name].take(_begins, "the head") if kind == "http" else []
+                return self._channels[name].take(begins, "the head") if kind == "http" else []
             case ">":
                 self._channels[name].write(rest)
                 return []
             case "?":
                 self._channels[name].write(rest)
-                return self._channels[name].take(_answering(json.loads(rest)), rest)
+                return self._channels[name].take(answering(json.loads(rest)), rest)
             case "<":
                 pattern = re.compile(rest)
                 wanted = (lambda line: bool(pattern.search(line))) if rest else None
@@ -327,14 +273,14 @@ class Group:
     def _open(self, kind: str, words: str) -> Channel:
         match kind:
             case "socket":
-                return _socket_channel(self._connect("stdiod.sock"))
+                return socket_channel(self._connect("stdiod.sock"))
             case "run":
                 return self._run(words)
             case "http" | "tcp":
                 answer = self._answer(kind, words)
-                head = iter([*(f"{line}\n".encode() for line in _head(answer)), b"(head)\n"])
+                shown = iter([*(f"{line}\n".encode() for line in head(answer)), b"(head)\n"])
                 return Channel(
-                    lambda: next(head, b"") or answer.readline(), lambda _: None, _closing(answer)
+                    lambda: next(shown, b"") or answer.readline(), lambda _: None, closing(answer)
                 )
             case "ws":
                 return self._web_socket(words)
@@ -351,7 +297,7 @@ class Group:
             "input": content,
         }
         self._channels["socket"].write(json.dumps(request))
-        return self._channels["socket"].take(_answering(request), f"{tool} {operation}")
+        return self._channels["socket"].take(answering(request), f"{tool} {operation}")
 
     def _typed(self, command: str) -> list[str]:
         try:
@@ -393,7 +339,7 @@ class Group:
             standard_out.close()
             return f"(end, exit {status})"
 
-        channel = Channel(standard_out.readline, _line_writer(standard_in), close)
+        channel = Channel(standard_out.readline, line_writer(standard_in), close)
         channel.process = process
         return channel
 
@@ -448,24 +394,24 @@ class Group:
         request = [f"GET {path}", *upgrade, f"Sec-WebSocket-Key: {key}", *headers]
         connection = self._send("http", " | ".join(request))
         source = connection.makefile("rb")
-        head = iter([line + b"\n" for line in _upgraded(source)])
+        shown = iter([line + b"\n" for line in upgraded(source)])
 
         def read_frame() -> bytes:
-            if line := next(head, b""):
+            if line := next(shown, b""):
                 return line
-            if len(start := source.read(2)) < 2:  # noqa: PLR2004 - the least that a frame has
+            if len(start := source.read(2)) < 2:
                 return b""
             kind, size = start[0] & 15, start[1]
-            if size > 125:  # noqa: PLR2004 - RFC 6455 5.2
-                size = int.from_bytes(source.read(2 if size == 126 else 8))  # noqa: PLR2004
+            if size > 125:
+                size = int.from_bytes(source.read(2 if size == 126 else 8))
             data = source.read(size)
-            if kind == 8:  # noqa: PLR2004 - a close, with its code
+            if kind == 8:
                 return f"(closed, {int.from_bytes(data[:2])} {data[2:].decode()})\n".encode()
             return data + b"\n"
 
         def write(text: str) -> None:
             data = text.encode()
-            size = bytes([128 | len(data)]) if len(data) < 126 else b"\xfe" + len(data).to_bytes(2)  # noqa: PLR2004
+            size = bytes([128 | len(data)]) if len(data) < 126 else b"\xfe" + len(data).to_bytes(2)
             connection.sendall(b"\x81" + size + bytes(4) + data)  # a mask of zeros
 
         def close() -> str:
@@ -526,40 +472,6 @@ def _two_documents(text: str) -> tuple[Any, dict[str, Any]]:
     return args, json.loads(text[end:] or "{}")
 
 
-def _answering(request: dict[str, Any]) -> Callable[[str], bool]:
-    """Return whether a line answers a request to the socket, or one of JSON-RPC."""
-
-    def answers(line: str) -> bool:
-        try:
-            said = json.loads(line)
-        except ValueError:
-            return False
-        if not isinstance(said, dict):
-            return True
-        if "requestId" in request:
-            return said.get("type") == "done" and said.get("requestId") == request["requestId"]
-        return "method" not in said and said.get("id") == request.get("id")
-
-    return answers
-
-
-def _begins(line: str) -> bool:
-    return line == "(head)"
-
-
-def _head(answer: http.client.HTTPResponse) -> list[str]:
-    headers = sorted((name.lower(), value) for name, value in answer.getheaders())
-    shown = [f"{name}: {value}" for name, value in headers if name not in HOP_HEADERS]
-    return [f"{answer.status} {answer.reason}", *shown]
-
-
-def _upgraded(source: IO[bytes]) -> Iterator[bytes]:
-    while line := source.readline().strip():
-        if line.lower().startswith((b"http/", b"sec-websocket-protocol")):
-            yield line.removeprefix(b"HTTP/1.1 ").strip()
-    yield b"(head)"
-
-
 def _members(value: Any, path: list[str], name: str) -> Iterator[tuple[str, Any]]:
     if not path:
         yield name, value
@@ -572,38 +484,6 @@ def _members(value: Any, path: list[str], name: str) -> Iterator[tuple[str, Any]
     for key in sorted(value) if first == "*" else [first]:
         if key in value:
             yield from _members(value[key], rest, f"{name}.{key}".lstrip("."))
-
-
-def _socket_channel(connection: socket.socket) -> Channel:
-    lines = connection.makefile("rb")
-
-    def close() -> str:
-        with contextlib.suppress(OSError):
-            connection.shutdown(socket.SHUT_RDWR)
-        lines.close()
-        connection.close()
-        return "(end)"
-
-    return Channel(lines.readline, lambda text: connection.sendall(text.encode() + b"\n"), close)
-
-
-def _line_writer(to: IO[bytes]) -> Callable[[str], None]:
-    def write(text: str) -> None:
-        to.write(text.encode() + b"\n")
-        to.flush()
-
-    return write
-
-
-def _closing(answer: http.client.HTTPResponse) -> Callable[[], str]:
-    def close() -> str:
-        with contextlib.suppress(OSError):
-            os.set_blocking(answer.fileno(), False)
-            socket.socket(fileno=os.dup(answer.fileno())).shutdown(socket.SHUT_RDWR)
-        answer.close()
-        return "(end)"
-
-    return close
 
 
 def play(path: Path, stdiod: Path) -> Iterator[tuple[Scenario, Scenario]]:

@@ -12,6 +12,7 @@ from tests.golden.runner import difference, groups
 STDIOD = Path(sys.executable).with_name("stdiod")
 
 
+@pytest.mark.bound(600)  # some start two hundred commands, which takes long on a busy machine
 @pytest.mark.parametrize("path", groups(), ids=lambda path: path.stem)
 def test_what_came_out_before_comes_out_now(path: Path) -> None:
     shown = difference(path, STDIOD)

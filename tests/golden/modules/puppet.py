@@ -57,7 +57,9 @@ def step(request: dict[str, Any], what: str, *words: Any) -> bool:
     """Do one step; return whether it answered."""
     match what, *words:
         case "out", dict() as document:
-            write(json.dumps(document).replace("$ID", str(request.get("requestId"))).encode() + b"\n")
+            write(
+                json.dumps(document).replace("$ID", str(request.get("requestId"))).encode() + b"\n"
+            )
         case "out", text:
             write(text.replace("$ID", str(request.get("requestId"))).encode() + b"\n")
         case "bare", text:
@@ -90,11 +92,11 @@ def step(request: dict[str, Any], what: str, *words: Any) -> bool:
                     break
                 event(request, "log", level="info", message=json.dumps(said["payload"]))
             done(request, ok=True, result=said["payload"])
-        case "heard",:
+        case ("heard",):
             heard = json.loads(sys.stdin.readline())
             heard.pop("requestId", None)
             event(request, "log", level="info", message=json.dumps(heard))
-        case "wait",:
+        case ("wait",):
             serve(json.loads(sys.stdin.readline()))
         case "exit", code:
             os._exit(code)
@@ -102,10 +104,10 @@ def step(request: dict[str, Any], what: str, *words: Any) -> bool:
             os.kill(os.getpid(), number)
         case "close", number:
             os.close(number)
-        case "spin",:
+        case ("spin",):
             while True:
                 pass
-        case "hang",:
+        case ("hang",):
             while True:
                 signal.pause()
         case _:

@@ -52,7 +52,7 @@ def step(identity: Any, token: Any, what: str, *words: Any) -> dict[str, Any] | 
             return {"result": result}
         case "error", code, message:
             return {"error": {"code": code, "message": message}}
-        case "grow",:
+        case ("grow",):
             TOOLS.append({"name": f"more{len(TOOLS)}", "inputSchema": {"type": "object"}})
             write({"method": "notifications/tools/list_changed"})
         case "ask", message:
@@ -63,7 +63,7 @@ def step(identity: Any, token: Any, what: str, *words: Any) -> dict[str, Any] | 
                 pass
             text = json.dumps(said.get("result", said.get("error")))
             return {"result": {"content": [{"type": "text", "text": text}]}}
-        case "wait",:
+        case ("wait",):
             heard = json.loads(sys.stdin.readline())
             print("heard", heard.get("method"), file=sys.stderr, flush=True)
         case "exit", code:
@@ -91,7 +91,9 @@ def answer(message: dict[str, Any]) -> dict[str, Any] | None:
         case "server/discover" if ERA != "legacy":
             versions = ["2026-07-28"] + (["2025-11-25"] if ERA == "both" else [])
             told = {"supportedVersions": versions, "capabilities": CAPABILITIES, "serverInfo": INFO}
-            return {"result": {**told, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}}
+            return {
+                "result": {**told, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+            }
         case "initialize" if ERA != "modern":
             told = {"protocolVersion": params["protocolVersion"], "capabilities": CAPABILITIES}
             return {"result": {**told, "serverInfo": INFO, "instructions": "Be kind."}}
