@@ -7,6 +7,7 @@ number in a scenario is the same id.
 
 from __future__ import annotations
 
+import getpass
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -95,6 +96,7 @@ IDS = (
     ("UUID", re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")),
     ("HEX", re.compile(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{12,64}\b|\b[0-9a-f]{8}\b")),
 )
+USER = re.compile(rf"\b{re.escape(getpass.getuser())}\b")
 INSTANCE = re.compile(r"\b([a-z][a-z0-9_-]*)#(\d+)\b")
 
 WORDS = (
@@ -130,6 +132,7 @@ class Mask:
     def text(self, text: str) -> str:
         for place, name in self._places:
             text = text.replace(place, name)
+        text = USER.sub("USER", text)
         text = INSTANCE.sub(lambda found: f"{found[1]}#{self._number(found[1], found[2])}", text)
         for kind, pattern in IDS:
             text = pattern.sub(lambda found: f"{kind}{self._number(kind, found[0])}", text)  # noqa: B023

@@ -146,7 +146,6 @@ class Group:
                     str(self._stdiod.parent): "BIN",
                     os.path.realpath(sys.executable): "PYTHON",
                     socket.gethostname(): "MACHINE",
-                    os.environ.get("USER", "root"): "USER",
                 }
             )
             self._requests = 0

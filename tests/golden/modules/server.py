@@ -1,4 +1,5 @@
 """An MCP server of the era that its first argument names: `modern`, `legacy`, or `both`.
+The second argument is its one resource, as in `note://one`.
 
 The tool `do` takes steps as the puppet does: ["say", MESSAGE] writes a message of JSON-RPC with
 the id in place of "$ID", ["progress", N], ["log", TEXT], ["text", TEXT], ["result", OBJECT],
@@ -14,6 +15,7 @@ import sys
 from typing import Any
 
 ERA = sys.argv[1]
+NOTE = f"note://{sys.argv[2]}"
 INFO = {"name": "server", "version": "1.0"}
 CAPABILITIES = {"tools": {"listChanged": True}, "prompts": {}, "resources": {}, "logging": {}}
 TOOLS: list[dict[str, Any]] = [
@@ -108,13 +110,13 @@ def answer(message: dict[str, Any]) -> dict[str, Any] | None:
             content = {"type": "text", "text": f"Hello, {params['arguments']['who']}"}
             return {"result": {"messages": [{"role": "user", "content": content}]}}
         case "resources/list":
-            return {"result": {"resources": [{"uri": "note://one", "name": "one"}]}}
+            return {"result": {"resources": [{"uri": NOTE, "name": "one"}]}}
         case "resources/templates/list":
             return {"result": {"resourceTemplates": []}}
         case "resources/read":
-            if params["uri"] != "note://one":
+            if params["uri"] != NOTE:
                 return {"error": {"code": -32002, "message": "Resource not found"}}
-            return {"result": {"contents": [{"uri": "note://one", "text": "a note"}]}}
+            return {"result": {"contents": [{"uri": NOTE, "text": "a note"}]}}
         case "tools/call":
             return call(message, params)
     return {"error": {"code": -32601, "message": "Method not found"}}
