@@ -59,6 +59,12 @@ test: $(READY) ## run the tests; PYTEST_ARGS is passed on
 	$(call heading,tests)
 	$(BIN)/python -m pytest --numprocesses $(PYTEST_WORKERS) --dist worksteal $(PYTEST_ARGS)
 
+GOLDEN_ARGS ?=
+
+.PHONY: golden
+golden: $(READY) ## play the scenarios of tests/golden; GOLDEN_ARGS="--record NAME" writes NAME down anew
+	@$(BIN)/python -m tests.golden $(GOLDEN_ARGS)
+
 .PHONY: test-mcp
 test-mcp: $(READY) ## MCP servers and clients of others on both sides; installs them into .mcp-servers
 	$(call heading,MCP servers)
