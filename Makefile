@@ -150,13 +150,9 @@ demo: $(RUNS) ## watch a small fleet being supervised
 run: $(RUNS) ## run the daemon on the sample modules, in the foreground
 	@$(BIN)/stdiod run modules
 
-.PHONY: compare-mcp
-compare-mcp: $(READY) ## play faults through stdiod, mcp-proxy and FastMCP as hosts of an MCP server
-	@$(BIN)/python -m scripts.compare_mcp $(COMPARE_ARGS)
-
 .PHONY: compare-clients
 compare-clients: $(READY) ## twenty MCP clients that share forty servers, and twenty that start their own
-	@$(BIN)/python -m scripts.compare_mcp.clients $(COMPARE_ARGS)
+	@$(BIN)/python -m scripts.compare_clients $(COMPARE_ARGS)
 
 .PHONY: bench
 bench: $(READY) ## measure, beside the peers that are there; BENCH_ARGS is passed on
