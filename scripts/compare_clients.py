@@ -24,10 +24,12 @@ from typing import Any, NamedTuple
 
 import psutil
 
-PAGE = Path(__file__).parents[1] / "docs" / "mcp-clients.md"
+from scripts.checkout import ROOT, STDIOD
+
+PAGE = ROOT / "docs" / "mcp-clients.md"
 BEGIN = "<!-- clients: written by make compare-clients -->"
 END = "<!-- /clients -->"
-SERVER = Path(__file__).parent / "bench" / "programs" / "small_mcp_server.py"
+SERVER = ROOT / "scripts" / "bench" / "programs" / "small_mcp_server.py"
 TOOLS = 3
 """Of each server."""
 
@@ -68,7 +70,7 @@ class Turn:
             for number in range(servers):
                 document = {"name": f"m{number}", "kind": "tool", "transport": transport}
                 (folder / f"m{number}.json").write_text(json.dumps(document), encoding="utf-8")
-            self.commands, self.tools = [[*_stdiod(), "mcp", str(folder)]], TOOLS * servers
+            self.commands, self.tools = [[*STDIOD, "mcp", str(folder)]], TOOLS * servers
 
     def start(self, clients: int) -> float:
         """Start clients, all at once; return how long it took until all were ready (s)."""
@@ -92,7 +94,7 @@ class Turn:
         pids = [process.pid for process in self.started]
         if self.shared:
             said = subprocess.run(
-                [*_stdiod(), "status", "--json"],
+                [*STDIOD, "status", "--json"],
                 env=self.environment,
                 check=True,
                 capture_output=True,
@@ -107,7 +109,7 @@ class Turn:
             process.kill()
             process.communicate()
         if self.shared:
-            down = [*_stdiod(), "down"]
+            down = [*STDIOD, "down"]
             subprocess.run(down, env=self.environment, check=True, capture_output=True)
 
     def _started(self, command: list[str]) -> subprocess.Popen[bytes]:
@@ -137,11 +139,6 @@ def _write(process: subprocess.Popen[bytes], message: dict[str, Any]) -> None:
     assert process.stdin is not None
     process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
     process.stdin.flush()
-
-
-def _stdiod() -> list[str]:
-    installed = Path(sys.executable).with_name("stdiod")
-    return [str(installed)] if installed.exists() else [sys.executable, "-m", "supervisor.cli"]
 
 
 def measured(clients: int, servers: int, *, shared: bool) -> Found:

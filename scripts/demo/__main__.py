@@ -34,9 +34,10 @@ from typing import Any, Final, NoReturn
 
 import psutil
 
+from scripts.checkout import ROOT, STDIOD, with_tmpdir
 from scripts.demo import story
 
-MODULES: Final = Path(__file__).resolve().parent.parent.parent / "modules"
+MODULES: Final = ROOT / "modules"
 COMPILED: Final = "primes"
 """This one is a shell script to look at, and needs a C compiler."""
 
@@ -91,9 +92,6 @@ class Player:
         self.coloured = not as_json and sys.stdout.isatty() and "NO_COLOR" not in os.environ
         utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
         self._marks = ("✓", "✗") if utf8 else ("ok:", "FAILED:")
-        installed = Path(sys.executable).with_name("stdiod")
-        module = [sys.executable, "-P", "-m", "supervisor.cli"]
-        self._stdiod = [str(installed)] if installed.exists() else module
         self._environment = {
             name: value
             for name, value in os.environ.items()
@@ -188,7 +186,7 @@ class Player:
     def start(self, line: str, stdout: int = subprocess.PIPE) -> subprocess.Popen[str]:
         """Start a command line."""
         words = shlex.split(line.removesuffix("&"))
-        stdiod = [*self._stdiod, *words[1:]]
+        stdiod = [*STDIOD, *words[1:]]
         return subprocess.Popen(
             stdiod if words[0] == "stdiod" else ["sh", "-c", line],
             cwd=self.folder,
@@ -230,21 +228,12 @@ class Player:
     def left(self, *, kill: bool = False) -> list[str]:
         """Wait until all processes of the demo are gone; return those that stay."""
         ends_at = time.monotonic() + GONE_WITHIN_S
-        while (left := list(filter(self._is_ours, psutil.process_iter()))) and (
-            time.monotonic() < ends_at
-        ):
+        while (left := with_tmpdir(self.scratch)) and time.monotonic() < ends_at:
             for process in left if kill else ():
                 with contextlib.suppress(psutil.Error):
                     process.kill()
             time.sleep(0.02)
         return list(map(str, left))
-
-    def _is_ours(self, process: psutil.Process) -> bool:
-        try:
-            # A zombie has no environment any more, and holds nothing.
-            return process.environ().get("TMPDIR") == str(self.scratch)
-        except (psutil.Error, OSError):
-            return False
 
     # What people see.
 
@@ -300,7 +289,7 @@ class Output:
     def write(self, text: str) -> None:
         """Take a piece; it may end anywhere."""
         self.text += text
-        for line in text.splitlines(keepends=True):
+        for line in re.findall(r"[^\n]*\n|[^\n]+", text):
             if self._limit is None or self._lines < self._limit:
                 self._show(line)
             self._at_start = line.endswith("\n")
