@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from pathlib import Path
 from typing import Final
@@ -17,12 +16,15 @@ STDIOD: Final = (
 """The command, installed or not."""
 
 
-def with_tmpdir(folder: Path) -> list[psutil.Process]:
-    """Return the processes that have inherited a TMPDIR, whoever started them."""
-    found = []
-    for process in psutil.process_iter():
+def has_tmpdir(process: psutil.Process, folder: Path) -> bool:
+    """Tell whether a process has inherited a TMPDIR, whoever started it."""
+    try:
         # A zombie has no environment any more, and holds nothing.
-        with contextlib.suppress(psutil.Error, OSError):
-            if process.environ().get("TMPDIR") == str(folder):
-                found.append(process)
-    return found
+        return process.environ().get("TMPDIR") == str(folder)
+    except (psutil.Error, OSError):
+        return False
+
+
+def with_tmpdir(folder: Path) -> list[psutil.Process]:
+    """Return all processes that have inherited a TMPDIR."""
+    return [process for process in psutil.process_iter() if has_tmpdir(process, folder)]
