@@ -160,7 +160,7 @@ bench: $(READY) ## measure, beside the peers that are there; BENCH_ARGS is passe
 
 .PHONY: bench-peers
 bench-peers: $(READY) ## install the peers into .venv-peers, then measure beside them
-	@$(BIN)/python -m scripts.peers.install
+	@$(BIN)/python -m scripts.bench.peers
 	@$(BIN)/python -m scripts.bench $(BENCH_ARGS)
 
 .PHONY: soak

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from scripts import own_environment
-from scripts.bench.workshop import ROOT, Stdiod, Workshop
+from scripts.bench.workshop import Stdiod, Workshop
+from scripts.checkout import ROOT
 
 FOLDER = ROOT / ".schemathesis"
 PACKAGES = ("schemathesis==4.32.5",)

@@ -33,6 +33,22 @@ def install_from_npm(folder: Path, packages: Sequence[str]) -> str | None:
     return _install(folder, packages, lambda: folder.mkdir(parents=True), npm)
 
 
+def run(command: Sequence[str]) -> str | None:
+    """Run an installer; return why it failed: the last line of what it said."""
+    # What it prints is no part of what our own program prints.
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=WITHIN_S,
+    )
+    said = [line for line in done.stdout.splitlines() if line.strip()]
+    return None if done.returncode == 0 else "\n".join(said[-1:]) or f"exit code {done.returncode}"
+
+
 def _install(
     folder: Path, packages: Sequence[str], begin: Callable[[], None], installer: list[str]
 ) -> str | None:
@@ -40,24 +56,17 @@ def _install(
         return None
     sys.stderr.write(f"installing {', '.join(packages)}\n")
     sys.stderr.flush()
-    why = ""
+    why: str | None = None
     for _ in range(TRIES):
         shutil.rmtree(folder, ignore_errors=True)
         try:
             begin()
-            # What it prints is no part of what our own program prints.
-            subprocess.run(
-                [*installer, *packages],
-                stdin=subprocess.DEVNULL,
-                stdout=sys.stderr,
-                check=True,
-                timeout=WITHIN_S,
-            )
+            why = run([*installer, *packages])
         except subprocess.TimeoutExpired as error:
             return str(error)
         except (OSError, subprocess.CalledProcessError) as error:
-            why = str(error)
-        else:
+            why = f"no environment could be made: {error}"
+        if why is None:
             (folder / "installed").write_text("\n".join(packages), encoding="utf-8")
             return None
     return why

@@ -1,38 +1,55 @@
-"""The scenes whose daemon runs in this very process: stream, invoke, per-invocation, crash."""
+"""The scenes whose daemon runs in this very process."""
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import json
 import os
 import signal
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from statistics import median
 from typing import Any
 
+import psutil
 import trio
 
 from protocol.events import Progress
 from protocol.response import Response
-from scripts.bench.cpus import cpus_for, pinned_to
-from scripts.bench.peer_programs import peer, with_sdk
+from scripts.bench.machine import cpu_ns, pinned
+from scripts.bench.peers import peer, with_sdk
 from scripts.bench.rows import (
     ASYNCIO,
     BARE,
     BELOW_CGROUPS,
+    COLD,
     CRASH,
     HOSTED_MANY,
     HOSTED_ONE,
     INVOKE_MANY,
     INVOKE_ONE,
+    JOURNAL_MEMORY,
+    JOURNAL_READ,
+    JOURNAL_SIZE,
+    JOURNAL_WRITE,
     LONE_TOOL,
     NODE,
     OURS,
+    PATCHES,
+    PATCHES_MEMORY,
+    PATCHES_READ,
+    PATCHES_SIZE,
     RAW,
     SHORT_WAY,
     STREAM,
     TOOL,
     TRIO,
+    WARM,
+    WARM_SHUTDOWN,
     C,
     Cost,
     Row,
@@ -43,10 +60,14 @@ from scripts.bench.rows import (
     since,
 )
 from scripts.bench.sizes import Sizes
-from scripts.bench.workshop import PROGRAMS, Workshop, daemon
+from scripts.bench.workshop import PROGRAM_WITHIN_S, PROGRAMS, READY_WITHIN_S, Workshop, daemon
 from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.event_feed import EventFeed
+from supervisor.kernel.journal import FILE, remembering
+from supervisor.kernel.store.settings import JournalOptions
 from supervisor.policy.lifecycle import SERVES
 from supervisor.policy.principals import SUPERVISOR
+from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.supervision.call import Congestion
 from supervisor.runtime.supervision.module import Module
 
@@ -126,7 +147,7 @@ async def invoke(workshop: Workshop, sizes: Sizes) -> list[Sample]:
         }
         if workshop.node is not None:
             commands[NODE] = [workshop.node, str(PROGRAMS / "pingpong.js"), *arguments]
-        with pinned_to(cpus_for(row)):
+        with pinned(row):
             for name, command in commands.items():
                 samples.append(await peer(row, name, count, command))
             async with daemon(workshop, workshop.primes()) as one:
@@ -145,7 +166,7 @@ async def hosted(workshop: Workshop, sizes: Sizes) -> list[Sample]:
         (HOSTED_ONE, 1, sizes.sequential),
         (HOSTED_MANY, WINDOW, sizes.concurrent),
     ):
-        with pinned_to(cpus_for(row)):
+        with pinned(row):
             async with daemon(workshop, workshop.mcp_server()) as one:
                 samples.append(await _echoed(one, "server", row, count, window))
             samples += await with_sdk(workshop, row, count, window)
@@ -242,3 +263,127 @@ def _pids(module: Module) -> list[int]:
 
 def _replaced(module: Module, victim: int) -> bool:
     return module.state in SERVES and _pids(module) not in ([], [victim])
+
+
+KEPT = 2
+LOOK_EVERY_S = 0.05
+
+
+async def warm(workshop: Workshop, sizes: Sizes) -> list[Sample]:
+    """Run a tool in Python cold and warm, with and without its interpreter's shutdown."""
+    samples = await _compared(workshop, sizes, WARM, "quick")
+    return samples + await _compared(workshop, sizes, WARM_SHUTDOWN)
+
+
+async def _compared(workshop: Workshop, sizes: Sizes, row: Row, *words: str) -> list[Sample]:
+    """Run the tool cold and warm in turn; each warm one once all are warm again."""
+    took_s: dict[str, list[float]] = {"warm": [], "cold": []}
+    documents = [workshop.python_tool(name, *words) for name in took_s]
+    documents[0]["supervision"] = {"warm": KEPT}
+    async with daemon(workshop, *documents) as one:
+        for _ in range(sizes.warm):
+            for name, figures in took_s.items():
+                # A replacement is to have started by now, and not to do so beside the cold one.
+                await _all_warm()
+                figures.append((await ask(one, name, "run", 1, 1)).wall_s)
+    middle_ms = {name: median(figures) * 1000 for name, figures in took_s.items()}
+    return [
+        Sample(row.title, OURS, middle_ms["warm"]),
+        Sample(row.title, COLD, middle_ms["cold"]),
+    ]
+
+
+async def _all_warm() -> None:
+    """Wait until there are so many processes, and all wait for their input."""
+    with trio.fail_after(READY_WITHIN_S):
+        before: Mapping[str, int] = {}
+        while True:
+            tools = _tools()
+            asleep = len(tools) >= KEPT and all(map(_sleeps, tools))
+            now = cpu_ns(tools) if asleep else {}
+            if now and now == before:
+                return
+            before = now
+            await trio.sleep(LOOK_EVERY_S)
+
+
+def _tools() -> list[psutil.Process]:
+    """Return the processes of the tool."""
+    program = str(PROGRAMS / "tool.py")
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if program in process.cmdline():
+                found.append(process)
+    return found
+
+
+def _sleeps(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() == psutil.STATUS_SLEEPING)
+    except psutil.NoSuchProcess:
+        return False
+
+
+MEGABYTE = 1_000_000
+
+
+async def patch(workshop: Workshop, sizes: Sizes) -> list[Sample]:
+    """Have a module send its patches twice: the first time warms up, the second one counts.
+
+    The answer comes when all of them are in the journal, so that is part of the time.
+    """
+    async with daemon(workshop, workshop.native()) as one:
+        session = one.sessions.new(SUPERVISOR, "bench")
+        await listen(one, sizes.patches, "patch", session_id="bench")
+        gc.collect()
+        before = psutil.Process().memory_info().rss
+        cost = await listen(one, sizes.patches, "patch", session_id="bench")
+        gc.collect()
+        grown = psutil.Process().memory_info().rss - before
+        assert session.kept.revision == 2 * sizes.patches, session.kept.revision
+        assert session.kept.state["step"] == sizes.patches - 1, session.kept.state
+        data_dir = Path(one.facts.data_dir)
+    read = await _read(data_dir, 2 * sizes.patches)
+    return [
+        rate(PATCHES, OURS, sizes.patches, cost),
+        Sample(PATCHES_MEMORY.title, OURS, max(0, grown) / MEGABYTE),
+        Sample(PATCHES_SIZE.title, OURS, (data_dir / FILE).stat().st_size / 2 / MEGABYTE),
+        rate(PATCHES_READ, OURS, 2 * sizes.patches, read),
+    ]
+
+
+async def _read(data_dir: Path, count: int) -> Cost:
+    """Read all patches back as `events` does; returns what it took."""
+    seen = -1  # the heading comes first
+
+    async def emit(event: Progress | None) -> None:
+        nonlocal seen
+        seen += event is not None
+
+    async with remembering(data_dir, JournalOptions()) as journal:
+        feed = EventFeed(journal, BlockingWork())
+        begun = now()
+        await feed.send({"since": 0, "last": 0, "event": "session:patch"}, emit, None)
+        cost = since(begun)
+        feed.close()
+    assert seen == count, seen
+    return cost
+
+
+async def journal(workshop: Workshop, sizes: Sizes) -> list[Sample]:
+    """Write entries and read all of them back."""
+    del workshop
+    with tempfile.TemporaryDirectory(prefix="stdiod-bench-") as folder:
+        command = [sys.executable, "-m", "scripts.bench.programs.journal"]
+        with trio.fail_after(PROGRAM_WITHIN_S):
+            done = await trio.run_process(
+                [*command, folder, str(sizes.entries)], capture_stdout=True
+            )
+    figures = json.loads(done.stdout)
+    return [
+        rate(JOURNAL_WRITE, OURS, sizes.entries, Cost(*figures["write"])),
+        rate(JOURNAL_READ, OURS, sizes.entries, Cost(*figures["read"])),
+        Sample(JOURNAL_SIZE.title, OURS, figures["bytes"] / sizes.entries * 1000 / 1e6),
+        Sample(JOURNAL_MEMORY.title, OURS, figures["grown_bytes"] / 1e6),
+    ]

@@ -18,10 +18,10 @@ from typing import Any
 import psutil
 import trio
 
-from scripts.bench import over_http, over_socket
-from scripts.bench.cpus import cpus_for, pinned_to
+from scripts.bench import outside
 from scripts.bench.in_process import WINDOW, ask, listen
-from scripts.bench.over_socket import Call, Served, measured, serving
+from scripts.bench.machine import cpu_ns, pinned
+from scripts.bench.outside import Call, Served, measured, serving
 from scripts.bench.rows import (
     FLEET_START,
     HOSTED_MANY,
@@ -38,7 +38,6 @@ from scripts.bench.rows import (
 )
 from scripts.bench.sampling import Spot, sampled
 from scripts.bench.sizes import Sizes
-from scripts.bench.supervised import cpu_ns
 from scripts.bench.workshop import PROGRAM_WITHIN_S, Stdiod, Workshop, daemon
 
 LONGER = 4
@@ -69,7 +68,7 @@ async def _in_process(workshop: Workshop, sizes: Sizes) -> list[Share]:
             (HOSTED_MANY, partial(ask, one, "server", "echo", window=WINDOW), sizes.concurrent),
             (TOOL, partial(ask, one, "done", "run", window=1), sizes.spawns),
         ):
-            with pinned_to(cpus_for(row)), sampled() as samples:
+            with pinned(row), sampled() as samples:
                 cost = await work(count * LONGER)
             found += _shares(row, samples, cost.cpu_s / (count * LONGER))
     return found
@@ -78,14 +77,14 @@ async def _in_process(workshop: Workshop, sizes: Sizes) -> list[Share]:
 async def _outside(workshop: Workshop, sizes: Sizes) -> list[Share]:
     found: list[Share] = []
     over_the_socket: list[tuple[Row, Call, int]] = [
-        (RELAYED, over_socket.listen, sizes.events),
-        (SOCKET_ONE, partial(over_socket.ask, window=1), sizes.sequential),
-        (SOCKET_MANY, partial(over_socket.ask, window=WINDOW), sizes.concurrent),
+        (RELAYED, outside.listen, sizes.events),
+        (SOCKET_ONE, partial(outside.ask, window=1), sizes.sequential),
+        (SOCKET_MANY, partial(outside.ask, window=WINDOW), sizes.concurrent),
     ]
     sampling = serving(Sampled(workshop, workshop.native(), workshop.primes()))
     for served, asked in (
         (sampling, over_the_socket),
-        (over_http.with_http(workshop, Sampled), over_http.calls(sizes)),
+        (outside.with_http(workshop, Sampled), outside.calls(sizes)),
     ):
         async with served as who:
             for row, call, count in asked:
@@ -94,7 +93,7 @@ async def _outside(workshop: Workshop, sizes: Sizes) -> list[Share]:
 
 
 def _of_call(row: Row, call: Call, who: Served, count: int) -> list[Share]:
-    with pinned_to(cpus_for(row), who.pid):
+    with pinned(row, who.pid):
         looked(who)
         done, cost = measured(call, who, count)
         return _shares(row, looked(who), cost.cpu_s / done)

@@ -18,7 +18,7 @@ from typing import Any, Final
 import trio
 
 from scripts.bench.rows import Cost
-from scripts.peers import environments
+from scripts.checkout import ROOT, STDIOD
 from supervisor.daemon import collector
 from supervisor.kernel.daemon import Daemon, running
 from supervisor.kernel.store.settings import JournalOptions
@@ -27,8 +27,8 @@ from supervisor.runtime.containment.procfs import rss_bytes
 from supervisor.runtime.files.sources import scan
 
 PROGRAMS: Final = Path(__file__).parent / "programs"
-ROOT: Final = Path(__file__).parents[2]
 PRIMES: Final = ROOT / "modules" / "primes" / "primes.c"
+PEERS: Final = ROOT / ".venv-peers"
 
 READY_WITHIN_S: Final = 60.0
 PROGRAM_WITHIN_S: Final = 300.0
@@ -39,18 +39,10 @@ class NoCompilerError(LookupError):
     """What has to be measured is a program in C, and there is no compiler."""
 
 
-class CommandFailedError(RuntimeError):
-    """A verb did not succeed; the words are what it said of it."""
-
-    def __init__(self, arguments: Sequence[str], done: subprocess.CompletedProcess[str]) -> None:
-        verb = shlex.join(("stdiod", *arguments))
-        super().__init__(f"`{verb}` ended with {done.returncode}: {done.stderr.strip()}")
-
-
 class Workshop:
     """A scratch folder with the programs that are measured, or measured against."""
 
-    def __init__(self, folder: Path, peers: Path = environments.FOLDER) -> None:
+    def __init__(self, folder: Path, peers: Path = PEERS) -> None:
         """Work in `folder`; nothing is compiled before it is needed.
 
         In `peers` are the environments of those that come from PyPI.
@@ -182,9 +174,6 @@ class Stdiod:
     def __init__(self, workshop: Workshop, *documents: Mapping[str, Any]) -> None:
         self.folder = workshop.descriptors(*documents)
         self.socket = self.folder / "socket"
-        installed = Path(sys.executable).with_name("stdiod")
-        module = [sys.executable, "-P", "-m", "supervisor.cli"]
-        self._command = [str(installed)] if installed.exists() else module
         paths = (str(ROOT), os.environ.get("PYTHONPATH", ""))
         python_path = os.pathsep.join(filter(None, paths))
         here = {"STDIOD_SOCKET": str(self.socket), "PYTHONPATH": python_path}
@@ -193,10 +182,11 @@ class Stdiod:
         self.environment.pop("PYTHONDONTWRITEBYTECODE", None)
 
     def run(self, *arguments: str) -> str:
-        """Run a verb and return what it printed; raises `CommandFailedError`."""
+        """Run a verb and return what it printed; raises `RuntimeError` with what it said."""
         done = self._run(*arguments)
         if done.returncode:
-            raise CommandFailedError(arguments, done)
+            verb = shlex.join(("stdiod", *arguments))
+            raise RuntimeError(f"`{verb}` ended with {done.returncode}: {done.stderr.strip()}")
         return done.stdout
 
     def cost(self, *arguments: str) -> Cost:
@@ -219,7 +209,7 @@ class Stdiod:
         begin = time.perf_counter()
         data = str(self.folder / "data")
         with subprocess.Popen(
-            [*self._command, "mcp", str(self.folder)],
+            [*STDIOD, "mcp", str(self.folder)],
             env={**self.environment, "STDIOD_DATA_DIR": data},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -244,7 +234,7 @@ class Stdiod:
 
     def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*self._command, *arguments],
+            [*STDIOD, *arguments],
             env=self.environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
