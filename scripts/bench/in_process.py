@@ -20,45 +20,10 @@ import trio
 
 from protocol.events import Progress
 from protocol.response import Response
+from scripts.bench import rows
 from scripts.bench.machine import cpu_ns, pinned
-from scripts.bench.peers import peer, with_sdk
-from scripts.bench.rows import (
-    ASYNCIO,
-    BARE,
-    BELOW_CGROUPS,
-    COLD,
-    CRASH,
-    HOSTED_MANY,
-    HOSTED_ONE,
-    INVOKE_MANY,
-    INVOKE_ONE,
-    JOURNAL_MEMORY,
-    JOURNAL_READ,
-    JOURNAL_SIZE,
-    JOURNAL_WRITE,
-    LONE_TOOL,
-    NODE,
-    OURS,
-    PATCHES,
-    PATCHES_MEMORY,
-    PATCHES_READ,
-    PATCHES_SIZE,
-    RAW,
-    SHORT_WAY,
-    STREAM,
-    TOOL,
-    TRIO,
-    WARM,
-    WARM_SHUTDOWN,
-    C,
-    Cost,
-    Row,
-    Sample,
-    each_ms,
-    now,
-    rate,
-    since,
-)
+from scripts.bench.peers import beside, with_sdk
+from scripts.bench.rows import OURS, Cost, Row, Sample, each_ms, now, rate, since
 from scripts.bench.sizes import Sizes
 from scripts.bench.workshop import PROGRAM_WITHIN_S, PROGRAMS, READY_WITHIN_S, Workshop, daemon
 from supervisor.kernel.daemon import Daemon
@@ -95,20 +60,12 @@ class Counting:
 
 async def stream(workshop: Workshop, sizes: Sizes) -> list[Sample]:
     """Let a module say as much as it can, here and to the peers."""
-    arguments = [str(sizes.events), workshop.program("native"), "native"]
-    commands = {
-        RAW: [sys.executable, str(PROGRAMS / "raw_stream.py"), *arguments],
-        ASYNCIO: [sys.executable, str(PROGRAMS / "asyncio_stream.py"), *arguments],
-    }
-    if workshop.node is not None:
-        commands[NODE] = [workshop.node, str(PROGRAMS / "stream.js"), *arguments]
-    samples = [
-        await peer(STREAM, name, sizes.events, command) for name, command in commands.items()
-    ]
+    native = workshop.program("native")
+    samples = await beside(workshop, rows.STREAM, sizes.events, native, "native")
     async with daemon(workshop, workshop.native()) as one:
         await listen(one, sizes.events // 4)
         cost = await listen(one, sizes.events)
-    return [*samples, rate(STREAM, OURS, sizes.events, cost)]
+    return [*samples, rate(rows.STREAM, OURS, sizes.events, cost)]
 
 
 async def listen(one: Daemon, count: int, op: str = "stream", **more: Any) -> Cost:
@@ -136,35 +93,27 @@ async def invoke(workshop: Workshop, sizes: Sizes) -> list[Sample]:
     samples: list[Sample] = []
     asked = long_ways = 0
     for row, window, count in (
-        (INVOKE_ONE, 1, sizes.sequential),
-        (INVOKE_MANY, WINDOW, sizes.concurrent),
+        (rows.INVOKE_ONE, 1, sizes.sequential),
+        (rows.INVOKE_MANY, WINDOW, sizes.concurrent),
     ):
-        arguments = [str(count), str(window), workshop.program("primes")]
-        commands = {
-            C: [workshop.program("pingpong"), *arguments],
-            BARE: [sys.executable, str(PROGRAMS / "trio_pingpong.py"), *arguments],
-            ASYNCIO: [sys.executable, str(PROGRAMS / "asyncio_pingpong.py"), *arguments],
-        }
-        if workshop.node is not None:
-            commands[NODE] = [workshop.node, str(PROGRAMS / "pingpong.js"), *arguments]
         with pinned(row):
-            for name, command in commands.items():
-                samples.append(await peer(row, name, count, command))
+            primes = workshop.program("primes")
+            samples += await beside(workshop, row, count, str(window), primes)
             async with daemon(workshop, workshop.primes()) as one:
                 samples.append(await _echoed(one, "primes", row, count, window))
                 asked += count // 4 + count
                 long_ways += one.requests.long_ways
             samples += await with_sdk(workshop, row, count, window)
             samples += await with_sdk(workshop, row, count, window, both_ends=True)
-    return [*samples, Sample(SHORT_WAY.title, OURS, 100 * (1 - long_ways / asked))]
+    return [*samples, Sample(rows.SHORT_WAY.title, OURS, 100 * (1 - long_ways / asked))]
 
 
 async def hosted(workshop: Workshop, sizes: Sizes) -> list[Sample]:
     """Call a tool of an MCP server, one at a time and 64 at a time."""
     samples: list[Sample] = []
     for row, window, count in (
-        (HOSTED_ONE, 1, sizes.sequential),
-        (HOSTED_MANY, WINDOW, sizes.concurrent),
+        (rows.HOSTED_ONE, 1, sizes.sequential),
+        (rows.HOSTED_MANY, WINDOW, sizes.concurrent),
     ):
         with pinned(row):
             async with daemon(workshop, workshop.mcp_server()) as one:
@@ -181,26 +130,18 @@ async def _echoed(one: Daemon, module: str, row: Row, count: int, window: int) -
 
 async def tool(workshop: Workshop, sizes: Sizes) -> list[Sample]:
     """Run a native tool again and again, one process per invocation, and then now and then."""
-    arguments = [str(sizes.spawns), workshop.program("done")]
-    commands = {
-        C: [workshop.program("spawn_loop"), *arguments],
-        TRIO: [sys.executable, str(PROGRAMS / "trio_spawn_loop.py"), *arguments],
-    }
-    if workshop.node is not None:
-        commands[NODE] = [workshop.node, str(PROGRAMS / "spawn_loop.js"), *arguments]
-    samples = [
-        await peer(TOOL, name, sizes.spawns, command, each_ms) for name, command in commands.items()
-    ]
+    done = workshop.program("done")
+    samples = await beside(workshop, rows.TOOL, sizes.spawns, done, figure=each_ms)
     async with daemon(workshop, workshop.tool()) as one:
         await ask(one, "done", "run", max(1, sizes.spawns // 4), 1)
         cost = await ask(one, "done", "run", sizes.spawns, 1)
-    samples.append(each_ms(TOOL, OURS, sizes.spawns, cost))
+    samples.append(each_ms(rows.TOOL, OURS, sizes.spawns, cost))
     return [*samples, *await _lone_tool(workshop, sizes)]
 
 
 async def _lone_tool(workshop: Workshop, sizes: Sizes) -> list[Sample]:
     samples: list[Sample] = []
-    for name, containment in ((OURS, None), (BELOW_CGROUPS, "subreaper")):
+    for name, containment in ((OURS, None), (rows.BELOW_CGROUPS, "subreaper")):
         costs: list[Cost] = []
         async with daemon(workshop, workshop.tool(), containment=containment) as one:
             await ask(one, "done", "run", 2, 1)
@@ -208,7 +149,7 @@ async def _lone_tool(workshop: Workshop, sizes: Sizes) -> list[Sample]:
                 await trio.sleep(APART_S)
                 costs.append(await ask(one, "done", "run", 1, 1))
         middle = Cost(*map(median, zip(*costs, strict=True)))
-        samples.append(each_ms(LONE_TOOL, name, 1, middle))
+        samples.append(each_ms(rows.LONE_TOOL, name, 1, middle))
     return samples
 
 
@@ -224,7 +165,7 @@ async def crash(workshop: Workshop, sizes: Sizes) -> Sample:
             os.kill(victim, signal.SIGKILL)
             await one.fleet.wait_until(lambda: _replaced(module, victim) or None)  # noqa: B023
             latencies.append(time.perf_counter() - begin)
-    return Sample(CRASH.title, OURS, median(latencies) * 1000)
+    return Sample(rows.CRASH.title, OURS, median(latencies) * 1000)
 
 
 async def ask(one: Daemon, module: str, op: str, count: int, window: int) -> Cost:
@@ -271,8 +212,8 @@ LOOK_EVERY_S = 0.05
 
 async def warm(workshop: Workshop, sizes: Sizes) -> list[Sample]:
     """Run a tool in Python cold and warm, with and without its interpreter's shutdown."""
-    samples = await _compared(workshop, sizes, WARM, "quick")
-    return samples + await _compared(workshop, sizes, WARM_SHUTDOWN)
+    samples = await _compared(workshop, sizes, rows.WARM, "quick")
+    return samples + await _compared(workshop, sizes, rows.WARM_SHUTDOWN)
 
 
 async def _compared(workshop: Workshop, sizes: Sizes, row: Row, *words: str) -> list[Sample]:
@@ -289,7 +230,7 @@ async def _compared(workshop: Workshop, sizes: Sizes, row: Row, *words: str) -> 
     middle_ms = {name: median(figures) * 1000 for name, figures in took_s.items()}
     return [
         Sample(row.title, OURS, middle_ms["warm"]),
-        Sample(row.title, COLD, middle_ms["cold"]),
+        Sample(row.title, rows.COLD, middle_ms["cold"]),
     ]
 
 
@@ -346,10 +287,10 @@ async def patch(workshop: Workshop, sizes: Sizes) -> list[Sample]:
         data_dir = Path(one.facts.data_dir)
     read = await _read(data_dir, 2 * sizes.patches)
     return [
-        rate(PATCHES, OURS, sizes.patches, cost),
-        Sample(PATCHES_MEMORY.title, OURS, max(0, grown) / MEGABYTE),
-        Sample(PATCHES_SIZE.title, OURS, (data_dir / FILE).stat().st_size / 2 / MEGABYTE),
-        rate(PATCHES_READ, OURS, 2 * sizes.patches, read),
+        rate(rows.PATCHES, OURS, sizes.patches, cost),
+        Sample(rows.PATCHES_MEMORY.title, OURS, max(0, grown) / MEGABYTE),
+        Sample(rows.PATCHES_SIZE.title, OURS, (data_dir / FILE).stat().st_size / 2 / MEGABYTE),
+        rate(rows.PATCHES_READ, OURS, 2 * sizes.patches, read),
     ]
 
 
@@ -382,8 +323,8 @@ async def journal(workshop: Workshop, sizes: Sizes) -> list[Sample]:
             )
     figures = json.loads(done.stdout)
     return [
-        rate(JOURNAL_WRITE, OURS, sizes.entries, Cost(*figures["write"])),
-        rate(JOURNAL_READ, OURS, sizes.entries, Cost(*figures["read"])),
-        Sample(JOURNAL_SIZE.title, OURS, figures["bytes"] / sizes.entries * 1000 / 1e6),
-        Sample(JOURNAL_MEMORY.title, OURS, figures["grown_bytes"] / 1e6),
+        rate(rows.JOURNAL_WRITE, OURS, sizes.entries, Cost(*figures["write"])),
+        rate(rows.JOURNAL_READ, OURS, sizes.entries, Cost(*figures["read"])),
+        Sample(rows.JOURNAL_SIZE.title, OURS, figures["bytes"] / sizes.entries * 1000 / 1e6),
+        Sample(rows.JOURNAL_MEMORY.title, OURS, figures["grown_bytes"] / 1e6),
     ]

@@ -18,25 +18,11 @@ import orjson
 import psutil
 import trio
 
+from scripts.bench import rows
 from scripts.bench.in_process import WINDOW
 from scripts.bench.machine import cpu_ns, pinned
-from scripts.bench.peers import with_sdk
-from scripts.bench.rows import (
-    HTTP_INVOKE,
-    NODE_RELAY,
-    OURS,
-    PLAIN,
-    RELAY,
-    RELAYED,
-    SOCKET_MANY,
-    SOCKET_ONE,
-    SSE_FAN_OUT,
-    WS_INVOKE,
-    Cost,
-    Row,
-    Sample,
-    rate,
-)
+from scripts.bench.peers import command, commands, with_sdk
+from scripts.bench.rows import OURS, Cost, Row, Sample, rate
 from scripts.bench.sizes import Sizes
 from scripts.bench.workshop import PROGRAM_WITHIN_S, PROGRAMS, Stdiod, Workshop, descriptor
 
@@ -46,17 +32,16 @@ READ_BYTES = 65536
 async def invoke(workshop: Workshop, sizes: Sizes) -> list[Sample]:
     """Echo through `primes`, one at a time and 64 at a time, from the outside."""
     samples: list[Sample] = []
-    relays = {RELAY: [sys.executable, str(PROGRAMS / "relay.py")], **_node_relay(workshop)}
     async with serving(Stdiod(workshop, workshop.primes())) as ours:
         for row, window, count in (
-            (SOCKET_ONE, 1, sizes.sequential),
-            (SOCKET_MANY, WINDOW, sizes.concurrent),
+            (rows.SOCKET_ONE, 1, sizes.sequential),
+            (rows.SOCKET_MANY, WINDOW, sizes.concurrent),
         ):
             call = partial(ask, window=window)
             with pinned(row, ours.pid):
                 samples.append(await sample(row, OURS, call, ours, count))
-                for name, command in relays.items():
-                    with _relaying(workshop, *command, workshop.program("primes")) as theirs:
+                for name, relay in commands(workshop, row).items():
+                    with _listening(workshop, relay, workshop.program("primes")) as theirs:
                         samples.append(await sample(row, name, call, theirs, count))
                 samples += await with_sdk(workshop, row, count, window)
     return samples
@@ -65,10 +50,10 @@ async def invoke(workshop: Workshop, sizes: Sizes) -> list[Sample]:
 async def stream(workshop: Workshop, sizes: Sizes) -> list[Sample]:
     """Let a module say as much as it can to a client outside, and to a relay's client."""
     async with serving(Stdiod(workshop, workshop.native())) as ours:
-        samples = [await sample(RELAYED, OURS, listen, ours, sizes.events)]
-    for name, command in _node_relay(workshop).items():
-        with _relaying(workshop, *command, workshop.program("native"), "native") as theirs:
-            samples.append(await sample(RELAYED, name, listen, theirs, sizes.events))
+        samples = [await sample(rows.RELAYED, OURS, listen, ours, sizes.events)]
+    for name, relay in commands(workshop, rows.RELAYED).items():
+        with _listening(workshop, relay, workshop.program("native"), "native") as theirs:
+            samples.append(await sample(rows.RELAYED, name, listen, theirs, sizes.events))
     return samples
 
 
@@ -89,19 +74,11 @@ async def serving(stdiod: Stdiod, *options: str) -> AsyncIterator[Served]:
         await trio.to_thread.run_sync(stdiod.end)
 
 
-def _node_relay(workshop: Workshop) -> dict[str, list[str]]:
-    node = workshop.node
-    return {} if node is None else {NODE_RELAY: [node, str(PROGRAMS / "relay.js")]}
-
-
 @contextmanager
-def _relaying(
-    workshop: Workshop, program: str, relay: str, *module: str
-) -> Iterator[Served | None]:
-    """Have a relay of a module around the block; None if it does not start."""
+def _listening(workshop: Workshop, words: list[str], *module: str) -> Iterator[Served | None]:
+    """Have a relay of a module, or an app, around the block; None if it does not start."""
     path, pipe = workshop.new_folder() / "socket", subprocess.PIPE
-    command = [program, relay, str(path), *module]
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as process:
+    with subprocess.Popen([*words, str(path), *module], stdin=pipe, stdout=pipe) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
@@ -218,21 +195,13 @@ _LAST = (b"event: message.complete", b"event: done")
 async def http(workshop: Workshop, sizes: Sizes) -> list[Sample]:
     """Invoke over REST and over WebSocket, one at a time; tell events to 100 clients."""
     samples: list[Sample] = []
-    path = workshop.new_folder() / "socket"
+    app = command(workshop, "plain_app.py")
     async with with_http(workshop) as ours:
-        parties = {OURS: ours}
-        plain = [sys.executable, str(PROGRAMS / "plain_app.py"), str(path)]
-        pipe = subprocess.PIPE
-        with subprocess.Popen(plain, stdin=pipe, stdout=pipe) as app:  # noqa: ASYNC220 - at once
-            assert app.stdin is not None
-            assert app.stdout is not None
-            app.stdout.readline()
-            parties[PLAIN] = Served(path, app.pid)
+        with _listening(workshop, app) as theirs:
             for row, call, count in calls(sizes):
-                for name, who in parties.items():
-                    with pinned(row, who.pid):
+                for name, who in ((OURS, ours), (rows.PLAIN, theirs)):
+                    with pinned(row, *([] if who is None else [who.pid])):
                         samples.append(await sample(row, name, call, who, count))
-            app.stdin.close()  # which ends it
     return samples
 
 
@@ -250,9 +219,9 @@ async def with_http(workshop: Workshop, command: type[Stdiod] = Stdiod) -> Async
 def calls(sizes: Sizes) -> list[tuple[Row, Call, int]]:
     """Return what is asked over HTTP, and how often."""
     return [
-        (HTTP_INVOKE, rest, sizes.sequential),
-        (WS_INVOKE, websocket, sizes.sequential),
-        (SSE_FAN_OUT, fan_out, max(2, sizes.sequential // 100)),
+        (rows.HTTP_INVOKE, rest, sizes.sequential),
+        (rows.WS_INVOKE, websocket, sizes.sequential),
+        (rows.SSE_FAN_OUT, fan_out, max(2, sizes.sequential // 100)),
     ]
 
 

@@ -19,12 +19,15 @@ from typing import Final
 import trio
 
 from scripts import own_environment
-from scripts.bench.rows import MCP, MCP_BOTH, Cost, Row, Sample, rate
+from scripts.bench import rows
+from scripts.bench.rows import Cost, Row, Sample, rate
 from scripts.bench.workshop import PEERS, PROGRAM_WITHIN_S, PROGRAMS, Workshop
 
 PACKAGES: Final = ("mcp", "supervisor", "circus")
 S6: Final = "s6"
 HOW: Final = "not installed; `make bench-peers` does that"
+
+Figure = Callable[[Row, str, int, Cost], Sample]
 
 SLOW_PEER: Final = 10
 """A peer that makes a tenth of our calls is given a tenth of them: the unit is calls per second."""
@@ -78,20 +81,68 @@ def _note(package: str, folder: Path) -> Path:
     return folder / f"{package}.missing"
 
 
-async def peer(
-    row: Row,
-    name: str,
-    count: int,
-    command: Sequence[str],
-    figure: Callable[[Row, str, int, Cost], Sample] = rate,
-) -> Sample:
-    """Have a peer do something `count` times, after a quarter as many.
+_PINGPONG: Final = {
+    rows.C: "pingpong",
+    rows.BARE: "trio_pingpong.py",
+    rows.ASYNCIO: "asyncio_pingpong.py",
+    rows.NODE: "pingpong.js",
+}
+_RELAYS: Final = {rows.RELAY: "relay.py", rows.NODE_RELAY: "relay.js"}
+BESIDE: Final[dict[Row, dict[str, str]]] = {
+    rows.STREAM: {
+        rows.RAW: "raw_stream.py",
+        rows.ASYNCIO: "asyncio_stream.py",
+        rows.NODE: "stream.js",
+    },
+    rows.INVOKE_ONE: _PINGPONG,
+    rows.INVOKE_MANY: _PINGPONG,
+    rows.TOOL: {
+        rows.C: "spawn_loop",
+        rows.TRIO: "trio_spawn_loop.py",
+        rows.NODE: "spawn_loop.js",
+    },
+    rows.SOCKET_ONE: _RELAYS,
+    rows.SOCKET_MANY: _RELAYS,
+    rows.RELAYED: {rows.NODE_RELAY: "relay.js"},
+}
+"""The programs that do the work of a row without us; those in C are named as they are compiled."""
 
-    It prints what that took (s), by the clock and of its own CPU.
+
+def command(workshop: Workshop, name: str) -> list[str]:
+    """Return what runs a program; empty if its language is missing."""
+    if name.endswith(".py"):
+        return [sys.executable, str(PROGRAMS / name)]
+    if name.endswith(".js"):
+        return [] if workshop.node is None else [workshop.node, str(PROGRAMS / name)]
+    return [workshop.program(name)]
+
+
+def commands(workshop: Workshop, row: Row) -> dict[str, list[str]]:
+    """Return what runs the peers of a row; one whose language is missing is left out."""
+    found = {name: command(workshop, program) for name, program in BESIDE[row].items()}
+    return {name: words for name, words in found.items() if words}
+
+
+async def beside(
+    workshop: Workshop, row: Row, count: int, *arguments: str, figure: Figure = rate
+) -> list[Sample]:
+    """Have the peers of a row do something `count` times."""
+    return [
+        await _peer(row, name, count, [*words, str(count), *arguments], figure)
+        for name, words in commands(workshop, row).items()
+    ]
+
+
+async def _peer(
+    row: Row, name: str, count: int, words: Sequence[str], figure: Figure = rate
+) -> Sample:
+    """Run a peer, which prints what it took (s), by the clock and of its own CPU.
+
+    It begins with a quarter as much, to warm up.
     """
     try:
         with trio.fail_after(PROGRAM_WITHIN_S):
-            done = await trio.run_process(command, capture_stdout=True, capture_stderr=True)
+            done = await trio.run_process(words, capture_stdout=True, capture_stderr=True)
     except subprocess.CalledProcessError as error:
         said = error.stderr.decode(errors="replace").split("\n")
         last = next((line for line in reversed(said) if line.strip()), "it said nothing")
@@ -111,8 +162,8 @@ async def with_sdk(
     native = [workshop.program("mcp_echo")]
     server = [python, str(PROGRAMS / "mcp_server.py")] if both_ends else native
     calls = max(count // (SLOW_PEERS if both_ends else SLOW_PEER), window)
-    command = [python, str(PROGRAMS / "mcp_host.py"), str(calls), str(window), *server]
-    return [await peer(row, MCP_BOTH if both_ends else MCP, calls, command)]
+    words = [python, str(PROGRAMS / "mcp_host.py"), str(calls), str(window), *server]
+    return [await _peer(row, rows.MCP_BOTH if both_ends else rows.MCP, calls, words)]
 
 
 if __name__ == "__main__":

@@ -18,24 +18,11 @@ from typing import Any
 import psutil
 import trio
 
-from scripts.bench import outside
+from scripts.bench import outside, rows
 from scripts.bench.in_process import WINDOW, ask, listen
 from scripts.bench.machine import cpu_ns, pinned
 from scripts.bench.outside import Call, Served, measured, serving
-from scripts.bench.rows import (
-    FLEET_START,
-    HOSTED_MANY,
-    HOSTED_ONE,
-    INVOKE_MANY,
-    INVOKE_ONE,
-    RELAYED,
-    SOCKET_MANY,
-    SOCKET_ONE,
-    STREAM,
-    TOOL,
-    Row,
-    Share,
-)
+from scripts.bench.rows import Row, Share
 from scripts.bench.sampling import Spot, sampled
 from scripts.bench.sizes import Sizes
 from scripts.bench.workshop import PROGRAM_WITHIN_S, Stdiod, Workshop, daemon
@@ -60,13 +47,14 @@ async def _in_process(workshop: Workshop, sizes: Sizes) -> list[Share]:
     found: list[Share] = []
     documents = (workshop.native(), workshop.primes(), workshop.mcp_server(), workshop.tool())
     async with daemon(workshop, *documents) as one:
+        primes, server = partial(ask, one, "primes", "echo"), partial(ask, one, "server", "echo")
         for row, work, count in (
-            (STREAM, partial(listen, one), sizes.events),
-            (INVOKE_ONE, partial(ask, one, "primes", "echo", window=1), sizes.sequential),
-            (INVOKE_MANY, partial(ask, one, "primes", "echo", window=WINDOW), sizes.concurrent),
-            (HOSTED_ONE, partial(ask, one, "server", "echo", window=1), sizes.sequential),
-            (HOSTED_MANY, partial(ask, one, "server", "echo", window=WINDOW), sizes.concurrent),
-            (TOOL, partial(ask, one, "done", "run", window=1), sizes.spawns),
+            (rows.STREAM, partial(listen, one), sizes.events),
+            (rows.INVOKE_ONE, partial(primes, window=1), sizes.sequential),
+            (rows.INVOKE_MANY, partial(primes, window=WINDOW), sizes.concurrent),
+            (rows.HOSTED_ONE, partial(server, window=1), sizes.sequential),
+            (rows.HOSTED_MANY, partial(server, window=WINDOW), sizes.concurrent),
+            (rows.TOOL, partial(ask, one, "done", "run", window=1), sizes.spawns),
         ):
             with pinned(row), sampled() as samples:
                 cost = await work(count * LONGER)
@@ -77,9 +65,9 @@ async def _in_process(workshop: Workshop, sizes: Sizes) -> list[Share]:
 async def _outside(workshop: Workshop, sizes: Sizes) -> list[Share]:
     found: list[Share] = []
     over_the_socket: list[tuple[Row, Call, int]] = [
-        (RELAYED, outside.listen, sizes.events),
-        (SOCKET_ONE, partial(outside.ask, window=1), sizes.sequential),
-        (SOCKET_MANY, partial(outside.ask, window=WINDOW), sizes.concurrent),
+        (rows.RELAYED, outside.listen, sizes.events),
+        (rows.SOCKET_ONE, partial(outside.ask, window=1), sizes.sequential),
+        (rows.SOCKET_MANY, partial(outside.ask, window=WINDOW), sizes.concurrent),
     ]
     sampling = serving(Sampled(workshop, workshop.native(), workshop.primes()))
     for served, asked in (
@@ -106,7 +94,7 @@ def _fleet(workshop: Workshop, sizes: Sizes) -> list[Share]:
         stdiod.up()
         who = Served(stdiod.socket, stdiod.status()["daemon"]["pid"])
         used_ns = sum(cpu_ns([psutil.Process(who.pid)]).values())
-        return _shares(FLEET_START, looked(who), used_ns / 1e9)
+        return _shares(rows.FLEET_START, looked(who), used_ns / 1e9)
     finally:
         stdiod.end()
 

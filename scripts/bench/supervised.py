@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import psutil
 import trio
 
-from scripts.bench import in_process
+from scripts.bench import in_process, rows
 from scripts.bench.findings import (
     FIRST,
     IDLE,
@@ -31,27 +31,13 @@ from scripts.bench.findings import (
 )
 from scripts.bench.machine import cpu_ns
 from scripts.bench.outside import connected, invoked
-from scripts.bench.rows import (
-    CRASH,
-    FLEET_IDLE,
-    FLEET_MEMORY,
-    FLEET_START,
-    FLEET_STOP,
-    MCP_ENTRY,
-    MCP_FIRST,
-    OURS,
-    STATUS,
-    STATUS_CPU,
-    VERSION,
-    VERSION_CPU,
-    Sample,
-)
+from scripts.bench.rows import OURS, Sample
 from scripts.bench.sizes import Sizes
 from scripts.bench.supervisors import OTHERS, Births, Supervisor, family, under
 from scripts.bench.workshop import Stdiod, Workshop
 
 ENDED_WITHIN_S = 20.0
-FLEET = (FLEET_START, FLEET_IDLE, FLEET_MEMORY, FLEET_STOP)
+FLEET = (rows.FLEET_START, rows.FLEET_IDLE, rows.FLEET_MEMORY, rows.FLEET_STOP)
 
 
 class Lived(NamedTuple):
@@ -75,9 +61,9 @@ async def crash(workshop: Workshop, sizes: Sizes) -> list[Sample]:
         try:
             took_s = await trio.to_thread.run_sync(_crash, kind, workshop, sizes)
         except (TimeoutError, subprocess.SubprocessError) as error:
-            samples.append(Sample(CRASH.title, name, None, str(error)))
+            samples.append(Sample(rows.CRASH.title, name, None, str(error)))
         else:
-            samples.append(Sample(CRASH.title, name, took_s * 1000))
+            samples.append(Sample(rows.CRASH.title, name, took_s * 1000))
     return samples
 
 
@@ -109,11 +95,11 @@ async def fleet(workshop: Workshop, sizes: Sizes) -> list[Sample]:
 
 
 def _samples(name: str, lived: Lived) -> Iterable[Sample]:
-    yield Sample(FLEET_START.title, name, lived.start_s)
-    yield Sample(FLEET_IDLE.title, name, lived.idle * 100)
-    yield Sample(FLEET_MEMORY.title, name, lived.pss_bytes / 1e6)
+    yield Sample(rows.FLEET_START.title, name, lived.start_s)
+    yield Sample(rows.FLEET_IDLE.title, name, lived.idle * 100)
+    yield Sample(rows.FLEET_MEMORY.title, name, lived.pss_bytes / 1e6)
     why = "" if lived.stop_s is not None else f"did not end in {ENDED_WITHIN_S:.0f} s"
-    yield Sample(FLEET_STOP.title, name, lived.stop_s, why)
+    yield Sample(rows.FLEET_STOP.title, name, lived.stop_s, why)
 
 
 def _fleet(workshop: Workshop, sizes: Sizes) -> Lived:
@@ -181,8 +167,8 @@ def _command(workshop: Workshop, sizes: Sizes) -> list[Sample]:
         first_s = stdiod.entry_s()
         stdiod.run("wait", "one", "two")
         for verb, wall, cpu in (
-            ("--version", VERSION, VERSION_CPU),
-            ("status", STATUS, STATUS_CPU),
+            ("--version", rows.VERSION, rows.VERSION_CPU),
+            ("status", rows.STATUS, rows.STATUS_CPU),
         ):
             costs = [stdiod.cost(verb) for _ in range(sizes.commands)]
             samples += [
@@ -194,8 +180,8 @@ def _command(workshop: Workshop, sizes: Sizes) -> list[Sample]:
         stdiod.end()
     return [
         *samples,
-        Sample(MCP_ENTRY.title, OURS, entry_s * 1000),
-        Sample(MCP_FIRST.title, OURS, first_s * 1000),
+        Sample(rows.MCP_ENTRY.title, OURS, entry_s * 1000),
+        Sample(rows.MCP_FIRST.title, OURS, first_s * 1000),
     ]
 
 
