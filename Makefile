@@ -62,7 +62,7 @@ test: $(READY) ## run the tests; PYTEST_ARGS is passed on
 .PHONY: test-mcp
 test-mcp: $(READY) ## MCP servers and clients of others on both sides; installs them into .mcp-servers
 	$(call heading,MCP servers)
-	@$(BIN)/python -m scripts.mcp_servers
+	@$(BIN)/python -m scripts.foreign mcp
 	STDIOD_TEST_MCP=1 $(BIN)/python -m pytest -n 0 -rs tests/mcp $(PYTEST_ARGS)
 
 .PHONY: test-languages
@@ -73,7 +73,7 @@ test-languages: $(READY) ## try what `stdiod new` begins in all ten languages, o
 .PHONY: test-typescript
 test-typescript: $(READY) ## compile and run clients with the TypeScript types; installs what that takes into .typescript
 	$(call heading,TypeScript)
-	@$(BIN)/python -m scripts.typescript
+	@$(BIN)/python -m scripts.foreign typescript
 	STDIOD_TEST_TYPESCRIPT=1 $(BIN)/python -m pytest -n 0 -rs tests/typescript $(PYTEST_ARGS)
 
 .PHONY: typescript
@@ -90,13 +90,13 @@ conformance: $(READY) ## hold /mcp to the official MCP suite; REQUIREMENTS=2025-
 .PHONY: test-amcp
 test-amcp: $(READY) ## serve AMCP's own clients; installs them into .amcp-clients
 	$(call heading,AMCP clients)
-	@$(BIN)/python -m scripts.amcp_clients
+	@$(BIN)/python -m scripts.foreign amcp
 	STDIOD_TEST_AMCP=1 $(BIN)/python -m pytest -n 0 -rs tests/amcp $(PYTEST_ARGS)
 
 .PHONY: test-page
 test-page: $(READY) ## try the page in a browser (chromium, chromium-driver); installs axe-core into .axe
 	$(call heading,page)
-	@$(BIN)/python -m scripts.axe
+	@$(BIN)/python -m scripts.foreign page
 	STDIOD_TEST_PAGE=1 $(BIN)/python -m pytest -n 0 -rs tests/page $(PYTEST_ARGS)
 
 .PHONY: fuzz-http

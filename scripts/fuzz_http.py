@@ -16,12 +16,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from scripts import own_environment
 from scripts.bench.workshop import Stdiod, Workshop
 from scripts.checkout import ROOT
+from scripts.foreign import SCHEMATHESIS
 
-FOLDER = ROOT / ".schemathesis"
-PACKAGES = ("schemathesis==4.32.5",)
+FOLDER = SCHEMATHESIS.folder
 STREAMS = r"^/ws$|^/api/v1/sessions/\{session_id\}/events$"
 ANSWERED_BY_200 = r"^/modules/"
 """Module Protocol v1 has no status: there, what is bad is answered, too."""
@@ -46,7 +45,7 @@ NO = 1
 
 def main() -> int:
     """Ask, and return the exit status."""
-    why = own_environment.install(FOLDER, PACKAGES)
+    why = SCHEMATHESIS.install()
     if why is not None:
         sys.stderr.write(f"schemathesis cannot be installed, and nothing is asked: {why}\n")
         return 0

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -18,13 +17,11 @@ import tempfile
 import threading
 from pathlib import Path
 
-from scripts import own_environment
+from scripts.checkout import ROOT
+from scripts.foreign import MCP_CONFORMANCE
 
-ROOT = Path(__file__).resolve().parents[1]
-FOLDER = ROOT / ".mcp-conformance"
 FIXTURES = ROOT / "tests" / "conformance" / "mcp"
 
-PACKAGES = ("node@22", "@modelcontextprotocol/conformance@0.2.0-alpha.12")
 REVISIONS = ("2026-07-28", "2025-11-25")
 
 WITHIN_S = 900.0
@@ -38,15 +35,6 @@ policy = "policy.toml"
 modules = ["conformance"]
 prefix = false
 """
-
-
-def install() -> None:
-    """Install the suite, unless it is there."""
-    if not own_environment.is_installed(FOLDER, PACKAGES) and shutil.which("npm") is None:
-        sys.exit("npm is missing, and with it the suite")
-    why = own_environment.install_from_npm(FOLDER, PACKAGES)
-    if why is not None:
-        sys.exit(f"{', '.join(PACKAGES)} cannot be installed: {why}")
 
 
 class Relay:
@@ -98,7 +86,8 @@ def main() -> None:
     parser.add_argument("--requirements", choices=REVISIONS, default=REVISIONS[0])
     parser.add_argument("--scenario", help="only this one")
     asked = parser.parse_args()
-    install()
+    if (why := MCP_CONFORMANCE.install()) is not None:
+        sys.exit(f"the suite cannot be installed: {why}")
     with tempfile.TemporaryDirectory(prefix="stdiod-") as named:
         folder = Path(named)
         (folder / "policy.toml").write_text(POLICY, encoding="utf-8")
@@ -124,7 +113,7 @@ def main() -> None:
             token = run("token", "new", "suite", "--scope", "read", "--scope", "invoke").split()[0]
             address = json.loads(run("status", "--json"))["daemon"]["http"]
             relay = Relay(int(address.rpartition(":")[2]), token)
-            node = FOLDER / "node_modules" / ".bin"
+            node = MCP_CONFORMANCE.bin
             path = f"{node}{os.pathsep}{os.environ['PATH']}"
             url = ["--url", f"http://127.0.0.1:{relay.port}/mcp"]
             suite = [str(node / "conformance"), "server", *url, "-o", str(folder / "results")]

@@ -18,7 +18,7 @@ from typing import Final
 
 import trio
 
-from scripts import own_environment
+from scripts import foreign
 from scripts.bench import rows
 from scripts.bench.rows import Cost, Row, Sample, rate
 from scripts.bench.workshop import PEERS, PROGRAM_WITHIN_S, PROGRAMS, Workshop
@@ -58,7 +58,7 @@ def install(folder: Path = PEERS) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for package in PACKAGES:
         if version(package, folder) is None:
-            why = own_environment.install(folder / package, (package,))
+            why = foreign.Environment(folder / package, (package,)).install()
             _note(package, folder).write_text(why or "", encoding="utf-8")
     if shutil.which("s6-svscan") is None:
         _note(S6, folder).write_text(_install_s6(), encoding="utf-8")
@@ -72,7 +72,7 @@ def _install_s6() -> str:
         return "no `s6-svscan` in PATH, and apt-get needs root"
     apt = ["apt-get", "install", "--yes", "--quiet", "--no-install-recommends", S6]
     try:
-        return own_environment.run(apt) or ""
+        return foreign.run(apt) or ""
     except subprocess.TimeoutExpired as error:
         return str(error)
 
