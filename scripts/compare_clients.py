@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from scripts.checkout import ROOT, STDIOD
+from scripts.checkout import ROOT, STDIOD, Stdiod
 
 PAGE = ROOT / "docs" / "mcp-clients.md"
 BEGIN = "<!-- clients: written by make compare-clients -->"
@@ -59,10 +59,7 @@ class Turn:
         """With `shared`, a client is one `stdiod mcp`; else it is a process for each server."""
         self.shared = shared
         self.started: list[subprocess.Popen[bytes]] = []
-        places = {"STDIOD_SOCKET": str(folder / "socket"), "STDIOD_DATA_DIR": str(folder / "data")}
-        self.environment = {**os.environ, **places}
-        # Without its bytecode, each command compiles all that it imports.
-        self.environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        self.stdiod = Stdiod(folder)
         server = [sys.executable, "-I", "-S", str(SERVER)]
         self.commands, self.tools = [server] * servers, TOOLS
         if shared:
@@ -93,13 +90,7 @@ class Turn:
         """Return all processes that live: of the clients, and of the daemon that they share."""
         pids = [process.pid for process in self.started]
         if self.shared:
-            said = subprocess.run(
-                [*STDIOD, "status", "--json"],
-                env=self.environment,
-                check=True,
-                capture_output=True,
-            )
-            pids.append(json.loads(said.stdout)["daemon"]["pid"])
+            pids.append(self.stdiod.status()["daemon"]["pid"])
         tops = [psutil.Process(pid) for pid in pids]
         return {one for top in tops for one in (top, *top.children(recursive=True))}
 
@@ -109,13 +100,12 @@ class Turn:
             process.kill()
             process.communicate()
         if self.shared:
-            down = [*STDIOD, "down"]
-            subprocess.run(down, env=self.environment, check=True, capture_output=True)
+            self.stdiod.end()
 
     def _started(self, command: list[str]) -> subprocess.Popen[bytes]:
         pipe, quiet = subprocess.PIPE, subprocess.DEVNULL
         process = subprocess.Popen(
-            command, env=self.environment, stdin=pipe, stdout=pipe, stderr=quiet
+            command, env=self.stdiod.environment, stdin=pipe, stdout=pipe, stderr=quiet
         )
         self.started.append(process)
         _write(process, {"id": "hello", "method": "initialize", "params": HELLO})

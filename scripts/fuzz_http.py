@@ -16,8 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from scripts.bench.workshop import Stdiod, Workshop
-from scripts.checkout import ROOT
+from scripts.checkout import ROOT, Stdiod
 from scripts.foreign import SCHEMATHESIS
 
 FOLDER = SCHEMATHESIS.folder
@@ -51,10 +50,11 @@ def main() -> int:
         return 0
     (FOLDER / "schemathesis.toml").write_text(CONFIGURATION, encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:
-        stdiod = Stdiod(Workshop(Path(folder)))
-        shutil.copytree(ROOT / "modules", stdiod.folder, dirs_exist_ok=True)
+        stdiod = Stdiod(Path(folder))
+        modules = shutil.copytree(ROOT / "modules", stdiod.folder / "modules")
         try:
-            stdiod.up("--http", "127.0.0.1:0", "--policy", str(stdiod.folder / "policy.toml"))
+            policy = str(modules / "policy.toml")
+            stdiod.run("up", str(modules), "--http", "127.0.0.1:0", "--policy", policy)
             scopes = [word for scope in ("read", "invoke", "admin") for word in ("--scope", scope)]
             token = stdiod.run("token", "new", "fuzz", *scopes).strip()
             address = stdiod.status()["daemon"]["http"]

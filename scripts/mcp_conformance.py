@@ -17,7 +17,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from scripts.checkout import ROOT
+from scripts.checkout import ROOT, Stdiod
 from scripts.foreign import MCP_CONFORMANCE
 
 FIXTURES = ROOT / "tests" / "conformance" / "mcp"
@@ -93,25 +93,12 @@ def main() -> None:
         (folder / "policy.toml").write_text(POLICY, encoding="utf-8")
         config = folder / "stdiod.toml"
         config.write_text(CONFIG.format(folder=json.dumps(str(FIXTURES.parent))), encoding="utf-8")
-        stdiod = [sys.executable, "-m", "supervisor.cli"]
-        places = {"STDIOD_SOCKET": str(folder / "s"), "STDIOD_DATA_DIR": str(folder / "data")}
-        environment = {**os.environ, **places}
-
-        def run(*arguments: str) -> str:
-            done = subprocess.run(
-                [*stdiod, *arguments],
-                env=environment,
-                cwd=ROOT,
-                stdout=subprocess.PIPE,
-                check=True,
-                timeout=WITHIN_S,
-            )
-            return done.stdout.decode()
-
-        run("up", "--config", str(config), "--http", "127.0.0.1:0")
+        stdiod = Stdiod(folder)
+        stdiod.run("up", "--config", str(config), "--http", "127.0.0.1:0")
         try:
-            token = run("token", "new", "suite", "--scope", "read", "--scope", "invoke").split()[0]
-            address = json.loads(run("status", "--json"))["daemon"]["http"]
+            new = ("token", "new", "suite", "--scope", "read", "--scope", "invoke")
+            token = stdiod.run(*new).split()[0]
+            address = stdiod.status()["daemon"]["http"]
             relay = Relay(int(address.rpartition(":")[2]), token)
             node = MCP_CONFORMANCE.bin
             path = f"{node}{os.pathsep}{os.environ['PATH']}"
@@ -124,7 +111,7 @@ def main() -> None:
                 suite, env={**os.environ, "PATH": path}, check=False, timeout=WITHIN_S
             )
         finally:
-            run("down")
+            stdiod.end()
     sys.exit(done.returncode)
 
 

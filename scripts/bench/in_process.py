@@ -25,7 +25,8 @@ from scripts.bench.machine import cpu_ns, pinned
 from scripts.bench.peers import beside, with_sdk
 from scripts.bench.rows import OURS, Cost, Row, Sample, each_ms, now, rate, since
 from scripts.bench.sizes import Sizes
-from scripts.bench.workshop import PROGRAM_WITHIN_S, PROGRAMS, READY_WITHIN_S, Workshop, daemon
+from scripts.bench.workshop import PROGRAMS, Workshop, daemon
+from scripts.checkout import COMMAND_WITHIN_S, READY_WITHIN_S
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.event_feed import EventFeed
 from supervisor.kernel.journal import FILE, remembering
@@ -317,7 +318,7 @@ async def journal(workshop: Workshop, sizes: Sizes) -> list[Sample]:
     del workshop
     with tempfile.TemporaryDirectory(prefix="stdiod-bench-") as folder:
         command = [sys.executable, "-m", "scripts.bench.programs.journal"]
-        with trio.fail_after(PROGRAM_WITHIN_S):
+        with trio.fail_after(COMMAND_WITHIN_S):
             done = await trio.run_process(
                 [*command, folder, str(sizes.entries)], capture_stdout=True
             )

@@ -24,7 +24,8 @@ from scripts.bench.machine import cpu_ns, pinned
 from scripts.bench.peers import command, commands, with_sdk
 from scripts.bench.rows import OURS, Cost, Row, Sample, rate
 from scripts.bench.sizes import Sizes
-from scripts.bench.workshop import PROGRAM_WITHIN_S, PROGRAMS, Stdiod, Workshop, descriptor
+from scripts.bench.workshop import PROGRAMS, Measured, Workshop, descriptor
+from scripts.checkout import COMMAND_WITHIN_S
 
 READ_BYTES = 65536
 
@@ -32,7 +33,7 @@ READ_BYTES = 65536
 async def invoke(workshop: Workshop, sizes: Sizes) -> list[Sample]:
     """Echo through `primes`, one at a time and 64 at a time, from the outside."""
     samples: list[Sample] = []
-    async with serving(Stdiod(workshop, workshop.primes())) as ours:
+    async with serving(Measured(workshop, workshop.primes())) as ours:
         for row, window, count in (
             (rows.SOCKET_ONE, 1, sizes.sequential),
             (rows.SOCKET_MANY, WINDOW, sizes.concurrent),
@@ -49,7 +50,7 @@ async def invoke(workshop: Workshop, sizes: Sizes) -> list[Sample]:
 
 async def stream(workshop: Workshop, sizes: Sizes) -> list[Sample]:
     """Let a module say as much as it can to a client outside, and to a relay's client."""
-    async with serving(Stdiod(workshop, workshop.native())) as ours:
+    async with serving(Measured(workshop, workshop.native())) as ours:
         samples = [await sample(rows.RELAYED, OURS, listen, ours, sizes.events)]
     for name, relay in commands(workshop, rows.RELAYED).items():
         with _listening(workshop, relay, workshop.program("native"), "native") as theirs:
@@ -65,7 +66,7 @@ class Served(NamedTuple):
 
 
 @asynccontextmanager
-async def serving(stdiod: Stdiod, *options: str) -> AsyncIterator[Served]:
+async def serving(stdiod: Measured, *options: str) -> AsyncIterator[Served]:
     """Have a daemon of its own around the block."""
     try:
         await trio.to_thread.run_sync(stdiod.up, *options)
@@ -126,7 +127,7 @@ def invoked(client: socket.socket, tool: str, op: str, **args: Any) -> float:
 def listen(path: Path, count: int) -> tuple[float, int]:
     """Have `native` tell `count` events; see `Call`."""
     request = {"requestId": "r", "tool": "native", "operation": "invoke"}
-    content = {"op": "stream", "args": {"n": count}, "timeout_s": PROGRAM_WITHIN_S}
+    content = {"op": "stream", "args": {"n": count}, "timeout_s": COMMAND_WITHIN_S}
     with connected(path) as client:
         begin = time.perf_counter()
         client.sendall(orjson.dumps({**request, "input": content}) + b"\n")
@@ -172,7 +173,7 @@ def ask(path: Path, count: int, window: int) -> tuple[float, int]:
 def connected(path: Path) -> socket.socket:
     """Return a connection to who listens at a path."""
     client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    client.settimeout(PROGRAM_WITHIN_S)
+    client.settimeout(COMMAND_WITHIN_S)
     client.connect(str(path))
     return client
 
@@ -206,7 +207,9 @@ async def http(workshop: Workshop, sizes: Sizes) -> list[Sample]:
 
 
 @asynccontextmanager
-async def with_http(workshop: Workshop, command: type[Stdiod] = Stdiod) -> AsyncIterator[Served]:
+async def with_http(
+    workshop: Workshop, command: type[Measured] = Measured
+) -> AsyncIterator[Served]:
     """Have a daemon that serves HTTP around the block; gives who listens for that."""
     chunks = [sys.executable, str(PROGRAMS / "chunks.py")]
     agent = {**descriptor("chunks", chunks), "kind": "agent"}
@@ -282,7 +285,7 @@ def _read_to_last(listening: list[socket.socket]) -> None:
         for one in listening:
             selector.register(one, selectors.EVENT_READ, bytearray())
         while selector.get_map():
-            for key, _ in selector.select(PROGRAM_WITHIN_S):
+            for key, _ in selector.select(COMMAND_WITHIN_S):
                 assert isinstance(key.fileobj, socket.socket)
                 key.data.extend(_read(key.fileobj))
                 if any(last in key.data for last in _LAST):

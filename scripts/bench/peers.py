@@ -21,7 +21,8 @@ import trio
 from scripts import foreign
 from scripts.bench import rows
 from scripts.bench.rows import Cost, Row, Sample, rate
-from scripts.bench.workshop import PEERS, PROGRAM_WITHIN_S, PROGRAMS, Workshop
+from scripts.bench.workshop import PEERS, PROGRAMS, Workshop
+from scripts.checkout import COMMAND_WITHIN_S
 
 PACKAGES: Final = ("mcp", "supervisor", "circus")
 S6: Final = "s6"
@@ -141,14 +142,14 @@ async def _peer(
     It begins with a quarter as much, to warm up.
     """
     try:
-        with trio.fail_after(PROGRAM_WITHIN_S):
+        with trio.fail_after(COMMAND_WITHIN_S):
             done = await trio.run_process(words, capture_stdout=True, capture_stderr=True)
     except subprocess.CalledProcessError as error:
         said = error.stderr.decode(errors="replace").split("\n")
         last = next((line for line in reversed(said) if line.strip()), "it said nothing")
         return Sample(row.title, name, None, f"ended with {error.returncode}: {last}")
     except trio.TooSlowError:
-        return Sample(row.title, name, None, f"did not end in {PROGRAM_WITHIN_S:.0f} s")
+        return Sample(row.title, name, None, f"did not end in {COMMAND_WITHIN_S:.0f} s")
     return figure(row, name, count, Cost(*map(float, done.stdout.split())))
 
 

@@ -7,13 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import psutil
 import trio
@@ -25,7 +23,8 @@ from scripts.bench.outside import Call, Served, measured, serving
 from scripts.bench.rows import Row, Share
 from scripts.bench.sampling import Spot, sampled
 from scripts.bench.sizes import Sizes
-from scripts.bench.workshop import PROGRAM_WITHIN_S, Stdiod, Workshop, daemon
+from scripts.bench.workshop import Measured, Workshop, daemon
+from scripts.checkout import COMMAND_WITHIN_S, started
 
 LONGER = 4
 """How often as much as for a figure is done here, to have samples enough."""
@@ -110,7 +109,7 @@ def _shares(row: Row, samples: Mapping[Spot, int], each_s: float) -> list[Share]
     ]
 
 
-class Sampled(Stdiod):
+class Sampled(Measured):
     """A daemon that counts where its time goes (programs/sampled.py), for `looked`."""
 
     _process: subprocess.Popen[bytes] | None = None
@@ -119,23 +118,8 @@ class Sampled(Stdiod):
         """Start it; returns how long it took until all was ready (s)."""
         begin = time.perf_counter()
         module = [sys.executable, "-P", "-m", "scripts.bench.programs.sampled"]
-        where = ["--socket", str(self.socket), "--data-dir", str(self.folder / "data")]
-        reading, writing = os.pipe()
-        with os.fdopen(reading, "rb") as ready, tempfile.TemporaryFile() as log:
-            try:
-                words = [str(self.folder), *where, "--ready-fd", str(writing), *options]
-                self._process = subprocess.Popen(
-                    [*module, str(_samples_of(self.socket)), "run", *words],
-                    env=self.environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    pass_fds=(writing,),
-                    start_new_session=True,
-                )
-            finally:
-                os.close(writing)
-            assert ready.read(1), f"it did not start: {_said(log)}"
+        words = [str(_samples_of(self.socket)), "run", str(self.folder), *options]
+        self._process = started([*module, *words], self.folder / "log", self.environment)
         self.run("wait", "--all")
         return time.perf_counter() - begin
 
@@ -143,12 +127,7 @@ class Sampled(Stdiod):
         """Stop it."""
         super().end()
         if self._process is not None:
-            self._process.wait(PROGRAM_WITHIN_S)
-
-
-def _said(log: Any) -> str:
-    log.seek(0)
-    return str(log.read().decode(errors="replace"))
+            self._process.wait(COMMAND_WITHIN_S)
 
 
 def looked(who: Served) -> Counter[Spot]:
@@ -159,7 +138,7 @@ def looked(who: Served) -> Counter[Spot]:
         number += 1
     os.kill(who.pid, signal.SIGRTMIN)
     found = Path(f"{folder}-{number}")
-    ends_at = time.monotonic() + PROGRAM_WITHIN_S
+    ends_at = time.monotonic() + COMMAND_WITHIN_S
     while not found.exists():
         assert time.monotonic() < ends_at, "the daemon does not say where its time went"
         time.sleep(0.01)

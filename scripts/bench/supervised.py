@@ -34,7 +34,7 @@ from scripts.bench.outside import connected, invoked
 from scripts.bench.rows import OURS, Sample
 from scripts.bench.sizes import Sizes
 from scripts.bench.supervisors import OTHERS, Births, Supervisor, family, under
-from scripts.bench.workshop import Stdiod, Workshop
+from scripts.bench.workshop import Measured, Workshop
 
 ENDED_WITHIN_S = 20.0
 FLEET = (rows.FLEET_START, rows.FLEET_IDLE, rows.FLEET_MEMORY, rows.FLEET_STOP)
@@ -107,7 +107,7 @@ def _fleet(workshop: Workshop, sizes: Sizes) -> Lived:
         births = Births(Path(folder, "births"))
         stack.callback(births.close)
         names = [f"idle-{number:03}" for number in range(sizes.fleet)]
-        stdiod = Stdiod(workshop, *(workshop.native(name, births=births.path) for name in names))
+        stdiod = Measured(workshop, *(workshop.native(name, births=births.path) for name in names))
         stack.callback(stdiod.end)
         start_s = stdiod.up()
         births.wait_for(sizes.fleet)
@@ -161,7 +161,7 @@ async def command(workshop: Workshop, sizes: Sizes) -> list[Sample]:
 
 
 def _command(workshop: Workshop, sizes: Sizes) -> list[Sample]:
-    stdiod = Stdiod(workshop, workshop.python_tool("one"), workshop.python_tool("two"))
+    stdiod = Measured(workshop, workshop.python_tool("one"), workshop.python_tool("two"))
     samples: list[Sample] = []
     try:
         first_s = stdiod.entry_s()
@@ -197,7 +197,7 @@ async def scale(workshop: Workshop, sizes: Sizes) -> list[Point]:
 def _measured(workshop: Workshop, sizes: Sizes, of: str, size: int) -> list[Point]:
     start = "lazy" if of == LAZY else "eager"
     documents = [workshop.native(f"m-{number:05}", start=start) for number in range(size)]
-    stdiod = Stdiod(workshop, *documents)
+    stdiod = Measured(workshop, *documents)
     try:
         start_s = stdiod.up()
         daemon = stdiod.status()["daemon"]["pid"]
@@ -219,7 +219,7 @@ def _measured(workshop: Workshop, sizes: Sizes, of: str, size: int) -> list[Poin
     return [Point(of, measure, size, value) for measure, value in values.items()]
 
 
-def _change(stdiod: Stdiod, document: Mapping[str, Any]) -> None:
+def _change(stdiod: Measured, document: Mapping[str, Any]) -> None:
     supervision = {**document["supervision"], "queue": 7}
     text = json.dumps({**document, "supervision": supervision})
     (stdiod.folder / f"{document['name']}.json").write_text(text)

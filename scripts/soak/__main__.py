@@ -47,7 +47,7 @@ def main() -> int:
 
 async def _soak(folder: Path, report: Report, options: argparse.Namespace) -> None:
     daemon = Daemon(folder, report)
-    modules = Modules(folder / "modules", random.Random(report.seed))  # noqa: S311 - no keys
+    modules = Modules(daemon.modules, random.Random(report.seed))  # noqa: S311 - no keys
     began_at = time.monotonic()
     interrupted = trio.Event()
     try:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ import psutil
 import trio
 from prometheus_client.parser import text_string_to_metric_families
 
-from scripts.checkout import with_tmpdir
+from scripts.checkout import started, with_tmpdir
 from scripts.soak.report import Report
 
 WITHIN_S: Final = 60.0
@@ -51,11 +52,11 @@ class Daemon:
     """One daemon at a time, in one folder. All its processes inherit a TMPDIR of their own."""
 
     def __init__(self, folder: Path, report: Report) -> None:
-        self.socket = folder / "socket"
+        self.modules, self.socket = folder / "modules", folder / "socket"
         self.data_dir = folder / "data"
         self.scratch = folder / "tmp"
         self.scratch.mkdir()
-        self._folder, self._report = folder, report
+        self._report = report
         self._log = folder / "log"
         self._files_at_start = 0
         self._process: subprocess.Popen[bytes]
@@ -64,26 +65,11 @@ class Daemon:
         """Start it; returns when clients can connect."""
         limited = ["sh", "-c", f'ulimit -n {OPEN_FILES}; exec "$@"', "sh"]
         where = ["--socket", str(self.socket), "--data-dir", str(self.data_dir), "--http", "sock"]
-        stdiod = [sys.executable, "-m", "scripts.soak.stalling", "run", "modules", *where]
-        paths = os.pathsep.join(sys.path)
-        reading, writing = os.pipe()
-        with os.fdopen(reading, "rb", buffering=0) as ready, self._log.open("ab") as log:
-            self._process = subprocess.Popen(  # noqa: ASYNC220 - at once
-                [*limited, *stdiod, "--log-format", "json", "--ready-fd", str(writing)],
-                cwd=self._folder,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "TMPDIR": str(self.scratch), "PYTHONPATH": paths},
-                pass_fds=[writing],
-                start_new_session=True,  # a Ctrl-C is for us
-            )
-            os.close(writing)
-            with trio.fail_after(WITHIN_S):
-                await trio.lowlevel.wait_readable(reading)
-            if not ready.read(16):
-                words = f"the daemon did not start: {self._log.read_text()[-2000:]}"
-                raise RuntimeError(words)
+        stdiod = [sys.executable, "-m", "scripts.soak.stalling", "run", str(self.modules)]
+        command = [*limited, *stdiod, *where, "--log-format", "json"]
+        environment = {**os.environ, "TMPDIR": str(self.scratch)}
+        starting = partial(started, command, self._log, environment)
+        self._process = await trio.to_thread.run_sync(starting)
         self._report.daemons += 1
         self._files_at_start = len(self._open_files())
 
