@@ -120,6 +120,8 @@ class Player:
                     self._play(part)
             except MismatchError as mismatch:
                 step.fault = str(mismatch)
+            except subprocess.TimeoutExpired as error:
+                step.fault = f"`{error.cmd}` did not end in {error.timeout:g} s"
             except (OSError, ValueError, LookupError, TypeError) as error:
                 # What was printed or answered has not even the form that was expected.
                 step.fault = f"{type(error).__name__}: {error}"
@@ -143,7 +145,7 @@ class Player:
             expected.pop()
         ends_at = time.monotonic() + UNTIL_S
         while remark == "until" and time.monotonic() < ends_at:
-            if self._differs(expected, self.start(line).communicate()[0]) is None:
+            if self._differs(expected, self.call(line)) is None:
                 break
             time.sleep(0.05)
         self.print(f"\n  {self._paint('1', f'$ {line}')}")
@@ -196,6 +198,14 @@ class Player:
             stderr=subprocess.STDOUT,
             text=True,
         )
+
+    def call(self, line: str) -> str:
+        """Run a command line that nobody sees; return what it printed."""
+        with self.start(line) as process:
+            try:
+                return process.communicate(timeout=COMMAND_WITHIN_S)[0]
+            finally:
+                process.kill()
 
     def _run(self, line: str, output: Output) -> int:
         """Run a command line and pass its output on; return its exit status."""
@@ -343,7 +353,7 @@ def main() -> int:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                player.start("stdiod down").communicate(timeout=COMMAND_WITHIN_S)
+                player.call("stdiod down")
             player.left(kill=True)
     failed = [step.step for step in player.steps if not step.ok]
     if failed:

@@ -330,7 +330,7 @@ def ask_all(player: Player) -> None:
 
 def read_journal(player: Player) -> None:
     """Hold each entry of the journal to its schema and to the registry."""
-    printed, _ = player.start("stdiod events --since 0 --json").communicate()
+    printed = player.call("stdiod events --since 0 --json")
     entries = [json.loads(line) for line in printed.splitlines()]
     numbers = [entry.pop("seq") for entry in entries]
     player.expect("its numbers have no gap", list(range(1, len(entries) + 1)), numbers)
