@@ -68,7 +68,7 @@ golden: $(READY) ## play the scenarios of tests/golden; GOLDEN_ARGS="--record NA
 .PHONY: test-mcp
 test-mcp: $(READY) ## MCP servers and clients of others on both sides; installs them into .mcp-servers
 	$(call heading,MCP servers)
-	@$(BIN)/python -m scripts.mcp_servers
+	@$(BIN)/python -m scripts.foreign mcp
 	STDIOD_TEST_MCP=1 $(BIN)/python -m pytest -n 0 -rs tests/mcp $(PYTEST_ARGS)
 
 .PHONY: test-languages
@@ -79,7 +79,7 @@ test-languages: $(READY) ## try what `stdiod new` begins in all ten languages, o
 .PHONY: test-typescript
 test-typescript: $(READY) ## compile and run clients with the TypeScript types; installs what that takes into .typescript
 	$(call heading,TypeScript)
-	@$(BIN)/python -m scripts.typescript
+	@$(BIN)/python -m scripts.foreign typescript
 	STDIOD_TEST_TYPESCRIPT=1 $(BIN)/python -m pytest -n 0 -rs tests/typescript $(PYTEST_ARGS)
 
 .PHONY: typescript
@@ -96,13 +96,13 @@ conformance: $(READY) ## hold /mcp to the official MCP suite; REQUIREMENTS=2025-
 .PHONY: test-amcp
 test-amcp: $(READY) ## serve AMCP's own clients; installs them into .amcp-clients
 	$(call heading,AMCP clients)
-	@$(BIN)/python -m scripts.amcp_clients
+	@$(BIN)/python -m scripts.foreign amcp
 	STDIOD_TEST_AMCP=1 $(BIN)/python -m pytest -n 0 -rs tests/amcp $(PYTEST_ARGS)
 
 .PHONY: test-page
 test-page: $(READY) ## try the page in a browser (chromium, chromium-driver); installs axe-core into .axe
 	$(call heading,page)
-	@$(BIN)/python -m scripts.axe
+	@$(BIN)/python -m scripts.foreign page
 	STDIOD_TEST_PAGE=1 $(BIN)/python -m pytest -n 0 -rs tests/page $(PYTEST_ARGS)
 
 .PHONY: fuzz-http
@@ -166,13 +166,9 @@ demo: $(RUNS) ## watch a small fleet being supervised
 run: $(RUNS) ## run the daemon on the sample modules, in the foreground
 	@$(BIN)/stdiod run modules
 
-.PHONY: compare-mcp
-compare-mcp: $(READY) ## play faults through stdiod, mcp-proxy and FastMCP as hosts of an MCP server
-	@$(BIN)/python -m scripts.compare_mcp $(COMPARE_ARGS)
-
 .PHONY: compare-clients
 compare-clients: $(READY) ## twenty MCP clients that share forty servers, and twenty that start their own
-	@$(BIN)/python -m scripts.compare_mcp.clients $(COMPARE_ARGS)
+	@$(BIN)/python -m scripts.compare_clients $(COMPARE_ARGS)
 
 .PHONY: bench
 bench: $(READY) ## measure, beside the peers that are there; BENCH_ARGS is passed on
@@ -180,7 +176,7 @@ bench: $(READY) ## measure, beside the peers that are there; BENCH_ARGS is passe
 
 .PHONY: bench-peers
 bench-peers: $(READY) ## install the peers into .venv-peers, then measure beside them
-	@$(BIN)/python -m scripts.peers.install
+	@$(BIN)/python -m scripts.bench.peers
 	@$(BIN)/python -m scripts.bench $(BENCH_ARGS)
 
 .PHONY: soak

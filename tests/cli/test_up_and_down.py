@@ -54,7 +54,7 @@ def test_a_second_daemon_on_a_socket_is_refused_with_the_pid_of_the_first(
     ended = run("up", str(tmp_path))
     assert ended.exit_code == 1
     assert f"a daemon (pid {os.getpid()}) listens on" in ended.stderr
-    assert f"and does not serve {tmp_path};" in ended.stderr
+    assert f"it does not serve {tmp_path};" in ended.stderr
     assert "does not serve" not in run("up", "/modules").stderr
     assert "down` ends it" in ended.stderr
 
