@@ -29,8 +29,11 @@ def main() -> None:
         return difference(path, stdiod)
 
     with ThreadPoolExecutor(options.at_a_time) as pool:
-        shown = [diff for diff in pool.map(play, wanted) if diff]
-    sys.exit(bool(shown))
+        differences = [found for found in pool.map(play, wanted) if found]
+    sys.stdout.write("\n".join(differences))
+    if not options.record:
+        sys.stdout.write(f"{len(wanted)} groups were played, {len(differences)} differ\n")
+    sys.exit(bool(differences))
 
 
 main()
