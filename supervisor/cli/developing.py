@@ -42,8 +42,9 @@ from supervisor.policy.findings import Found
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.files.directory import read_descriptor
 from supervisor.runtime.files.module_log import LogLine
+from supervisor.runtime.files.program_files import module_folder, program_files
 from supervisor.runtime.loop_clock import run_timed
-from supervisor.runtime.process.program import module_folder, of_prepare, program_files
+from supervisor.runtime.process.program import of_prepare
 from supervisor.runtime.supervision.call import Call, Congestion
 
 LOOK_S = 0.25

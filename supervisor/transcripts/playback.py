@@ -36,9 +36,9 @@ from supervisor.policy.verdict import Exit
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.files.module_log import ModuleLog
-from supervisor.runtime.process.containers import Containers
 from supervisor.runtime.process.dialogue import Dialogue
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
+from supervisor.runtime.supervision.containers import Containers
 from supervisor.runtime.supervision.deadlines import Deadlines
 from supervisor.runtime.taps import Taps
 

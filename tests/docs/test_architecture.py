@@ -43,7 +43,7 @@ def test_the_diagram_has_every_move_that_changes_something() -> None:
 
 def test_the_rings_are_those_of_the_import_contract() -> None:
     configuration = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    (layers,) = (
+    layers = next(
         one["layers"]
         for one in configuration["tool"]["importlinter"]["contracts"]
         if one["type"] == "layers"

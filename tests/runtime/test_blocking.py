@@ -12,7 +12,7 @@ import trio
 import trio.testing
 
 from supervisor.runtime.blocking import END_S, LEAST_S, STUCK_S, BlockingWork, Stuck
-from supervisor.runtime.process.spawn_threads import SpawnThreads
+from supervisor.runtime.containment.spawn_threads import SpawnThreads
 from tests.bounds import WAIT_S
 from tests.runtime.containment.lifelines import PATIENCE_S
 

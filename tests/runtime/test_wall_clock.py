@@ -16,7 +16,7 @@ WALL_CLOCKS = {
 
 STAMPS = {
     "supervisor/runtime/supervision/host.py",  # hands it down, for stamps
-    "supervisor/runtime/process/prepare_once.py",  # of what it logs, also without a daemon
+    "supervisor/runtime/supervision/prepare_once.py",  # of what it logs, also without a daemon
     "supervisor/runtime/stalls.py",  # the stamp of the longest stall, for people
     "supervisor/runtime/files/file_digest.py",  # compared with the stamps of files, no timer
     "supervisor/faces/http/connection.py",  # the Date of a response

@@ -20,7 +20,7 @@ from protocol.problem import Problem
 from supervisor.runtime.checking.contract import CPU_S, MEMORY_BYTES, SIZES, command
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.custody import Custody
-from supervisor.runtime.process.reaping import tracer_of
+from supervisor.runtime.containment.reaping import tracer_of
 
 WALL_S = 10.0
 """How long a check may take by the clock, the start of the process included. It has a bound in CPU

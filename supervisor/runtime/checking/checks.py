@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING
 
 import structlog
 import trio
@@ -18,8 +19,10 @@ from protocol.args_schema import OpSchema
 from protocol.problem import Problem
 from supervisor.runtime.checking.checker import Checker, Unchecked, checker
 from supervisor.runtime.containment.custody import Custody
-from supervisor.runtime.supervision.deadlines import Deadlines, Timer
 from supervisor.runtime.turns import in_turns
+
+if TYPE_CHECKING:
+    from supervisor.runtime.supervision.deadlines import Deadlines, Timer
 
 PROCESSES = 2
 

@@ -22,20 +22,20 @@ import trio
 
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment import ground, hunt, last_sweep, procfs
+from supervisor.runtime.containment.blanks import Blank, Blanks
 from supervisor.runtime.containment.cgroup2 import Cgroup, Cgroup2Rung
 from supervisor.runtime.containment.claim_keeper import ClaimKeeper
 from supervisor.runtime.containment.contained import Containment
+from supervisor.runtime.containment.file_limit import FileLimit
 from supervisor.runtime.containment.ground import Ground
 from supervisor.runtime.containment.guardianship import Guardianship
 from supervisor.runtime.containment.ledger import DAEMON_VARIABLE, Leader
 from supervisor.runtime.containment.orphans import Led
 from supervisor.runtime.containment.procfs import Stat
+from supervisor.runtime.containment.reaping import tracer_of, why_held
 from supervisor.runtime.containment.removals import Removals
+from supervisor.runtime.containment.spawn_threads import Late, SpawnThreads, SpawnTooSlowError
 from supervisor.runtime.containment.strays import Strays, Survey
-from supervisor.runtime.process.blanks import Blank, Blanks
-from supervisor.runtime.process.file_limit import FileLimit
-from supervisor.runtime.process.reaping import tracer_of, why_held
-from supervisor.runtime.process.spawn_threads import Late, SpawnThreads, SpawnTooSlowError
 from supervisor.runtime.turns import THE_DAEMON, SharedTurn
 
 LOOKED_WITHIN_S = 5.0

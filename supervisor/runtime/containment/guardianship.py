@@ -24,7 +24,7 @@ from supervisor.runtime.containment.guardian import command
 from supervisor.runtime.containment.ladder import ContainmentError
 from supervisor.runtime.containment.ledger import Adopted, Leader, Ledger
 from supervisor.runtime.containment.ledger_file import LedgerFile
-from supervisor.runtime.process.reaping import reap, tracer_of
+from supervisor.runtime.containment.reaping import reap, tracer_of
 
 RESPAWN_S = 0.1
 LAST_RESPAWN_S = 60.0

@@ -13,7 +13,7 @@ from supervisor.runtime.containment import hunt
 from supervisor.runtime.containment.ground import Ground
 from supervisor.runtime.containment.ledger import Adopted, Ledger
 from supervisor.runtime.containment.procfs import Stat
-from supervisor.runtime.process.reaping import tracer_of
+from supervisor.runtime.containment.reaping import tracer_of
 
 WITHIN_S = 5.0
 """How long it may take to kill them."""

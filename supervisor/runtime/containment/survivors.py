@@ -27,9 +27,9 @@ import structlog
 
 from supervisor.runtime.containment import guardian, procfs
 from supervisor.runtime.containment.ledger import Author, Ledger, mark_name
+from supervisor.runtime.containment.reaping import tracer_of
 from supervisor.runtime.files.lock_file import open_lock
 from supervisor.runtime.files.whole_file import UnreadableError, read_whole
-from supervisor.runtime.process.reaping import tracer_of
 
 LOCK_FD = 1000
 """The number of the mark's descriptor in each module's process; the next free one if taken."""

@@ -23,9 +23,9 @@ from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.files.directory import DescriptorFiles
 from supervisor.runtime.files.file_digest import FileDigests, Signature, signature_or_none
 from supervisor.runtime.files.looks import Looks, Unanswered
+from supervisor.runtime.files.program_files import program_files
 from supervisor.runtime.files.source import Source, UnansweredSourceError, UnreadableSourceError
 from supervisor.runtime.files.watched_paths import Interests
-from supervisor.runtime.process.program import program_files
 
 
 class Sources:

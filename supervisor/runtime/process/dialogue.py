@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import time
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
@@ -30,9 +30,11 @@ from supervisor.policy.verdict import Exit
 from supervisor.runtime.process.effort import Mark, cpu_clock, tree
 from supervisor.runtime.process.opening import Opening
 from supervisor.runtime.process.process import Process
-from supervisor.runtime.supervision.deadlines import Deadlines, Timer
 from supervisor.runtime.taps import Taps
 from supervisor.runtime.turns import SERVING
+
+if TYPE_CHECKING:
+    from supervisor.runtime.supervision.deadlines import Deadlines, Timer
 
 HIGH_BYTES = 1 << 20
 """What may wait while the pipe is full, before the process is not read from any more."""

@@ -31,11 +31,11 @@ import trio
 
 from protocol.transcript import EntrySource, Happened
 from supervisor.policy.verdict import Breach, Exit, unset_remark
+from supervisor.runtime.containment.reaping import REAP_AGAIN_S, End
 from supervisor.runtime.files.module_log import ModuleLog, Stderr
 from supervisor.runtime.process.dialogue import Dialogue
 from supervisor.runtime.process.pipes import Pump
 from supervisor.runtime.process.process import Process
-from supervisor.runtime.process.reaping import REAP_AGAIN_S, End
 from supervisor.runtime.taps import Taps
 
 UNKILLABLE_AFTER_S = 5.0

@@ -26,8 +26,8 @@ from supervisor.policy.verdict import Suspect, Tracer
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.contained import Containment, signal_group
 from supervisor.runtime.containment.custody import Custody
+from supervisor.runtime.containment.reaping import End, end_of_held, reap, reapable, tracer_of
 from supervisor.runtime.process.opening import Opening
-from supervisor.runtime.process.reaping import End, end_of_held, reap, reapable, tracer_of
 from supervisor.runtime.turns import SharedTurn
 
 KILLS = 8

@@ -19,9 +19,12 @@ from typing import NamedTuple
 import trio
 
 from protocol.descriptor.model import Descriptor, Limits
+from supervisor.runtime.containment.blanks import Blank
 from supervisor.runtime.containment.contained import Containment
 from supervisor.runtime.containment.custody import Custody
-from supervisor.runtime.process.blanks import Blank
+from supervisor.runtime.containment.reaping import why_held
+from supervisor.runtime.containment.spawn_threads import Late, SpawnTooSlowError
+from supervisor.runtime.files.program_files import module_folder
 from supervisor.runtime.process.environment import (
     UnsetVariableError,
     resolved,
@@ -35,12 +38,9 @@ from supervisor.runtime.process.program import (
     SpawnError,
     explain,
     find_program,
-    module_folder,
     named_program,
     working_folder,
 )
-from supervisor.runtime.process.reaping import why_held
-from supervisor.runtime.process.spawn_threads import Late, SpawnTooSlowError
 
 BUSY_RETRIES_S = (0.01, 0.02, 0.05, 0.1, 0.2)
 """ETXTBSY is over as soon as whoever writes the program closes it; so it is worth a little wait."""

@@ -7,7 +7,7 @@ same moment - an answer, a deadline, a cancel, the process's death - a request e
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import trio
@@ -21,6 +21,7 @@ from supervisor.runtime.process.effort import Mark
 
 if TYPE_CHECKING:
     from supervisor.runtime.process.dialogue import Dialogue
+    from supervisor.runtime.taps import Tap
 
 
 NOTICES_KEPT = 32
@@ -41,33 +42,45 @@ class Congestion(IntEnum):
     """More than `OVERRUN_BYTES` wait."""
 
 
-class Listener(Protocol):
-    """Whoever wants to know how a call goes; called by the reader of the module's output."""
+class Listener:
+    """Is told how a call goes, by the reader of the module's output; no method may block.
+
+    By default nothing but the outcome is wanted.
+    """
 
     def event(self, event: CallEvent, call: Call, line: bytes | None) -> None:
-        """Take an event with its line (`EventReceived.line`); must not block."""
+        """Take an event with its line (`EventReceived.line`)."""
 
     def host_call(self, asked: HostCalled, dialogue: Dialogue, call: Call) -> None:
-        """Take a call of the module to the host, answered through `dialogue`; must not block."""
+        """Take a call of the module to the host, answered through `dialogue`."""
+        del call
+        dialogue.refuse(asked, "host calls of this request are not served")
 
     def answered(self, outcome: Outcome, call: Call) -> None:
-        """Take the outcome; called once; must not block."""
+        """Take the outcome; called once."""
 
     def congested(self) -> Congestion:
         """Whether events should not come faster for now."""
+        return Congestion.NONE
 
 
-class Server(Protocol):
-    """What has a call in flight."""
+NOBODY = Listener()
+"""The listener of a call that has ended."""
+
+
+class Server:
+    """Has a call in flight."""
 
     def give_up(self, call: Call, stopped: Stopped) -> None:
         """See to what is left of a call that was settled for a reason of the host's own."""
 
     def refined(self, stopped: Stopped) -> Stopped:
-        """Say more exactly why a call of its is ended by the host, if it can."""
+        """Say more exactly why the host ends a call of its, if it can."""
+        return stopped
 
     def evidence(self) -> dict[str, Any]:
         """Return what is known about the process, for `details`."""
+        return {}
 
     def nudge(self) -> None:
         """Look again whether the listeners have room."""
@@ -132,33 +145,29 @@ class Call(msgspec.Struct, eq=False):
             self.server.nudge()
 
 
-class OutcomeOnly:
-    """What a listener is that only wants the outcome."""
+class Overheard(Listener):
+    """The listener of a call whose outcome a tap is told, too."""
+
+    def __init__(self, listener: Listener, tap: Tap, instance: str) -> None:
+        self._listener = listener
+        self._tap = tap
+        self._instance = instance
 
     def event(self, event: CallEvent, call: Call, line: bytes | None) -> None:
-        """Ignore it."""
+        self._listener.event(event, call, line)
 
     def host_call(self, asked: HostCalled, dialogue: Dialogue, call: Call) -> None:
-        """Refuse it: nobody is there to serve it."""
-        del call
-        dialogue.refuse(asked, "host calls of this request are not served")
-
-    def congested(self) -> Congestion:
-        """Return none: nothing is kept."""
-        return Congestion.NONE
-
-
-class _Nobody(OutcomeOnly):
-    """The listener of a call that has ended."""
+        self._listener.host_call(asked, dialogue, call)
 
     def answered(self, outcome: Outcome, call: Call) -> None:
-        """Ignore it."""
+        self._tap.answered(self._instance, call, outcome)
+        self._listener.answered(outcome, call)
+
+    def congested(self) -> Congestion:
+        return self._listener.congested()
 
 
-NOBODY = _Nobody()
-
-
-class Awaited(OutcomeOnly):
+class Awaited(Listener):
     """A listener for those who wait for the outcome."""
 
     def __init__(self) -> None:

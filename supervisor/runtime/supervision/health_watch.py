@@ -15,7 +15,7 @@ import trio
 
 from protocol.descriptor.model import HealthChecks
 from protocol.errors import Outcome, Success
-from supervisor.runtime.supervision.call import Call, OutcomeOnly
+from supervisor.runtime.supervision.call import Call, Listener
 from supervisor.runtime.supervision.deadlines import Deadlines, Timer
 
 TICKS = 20
@@ -41,7 +41,7 @@ class Checked(Protocol):
         """Replace it: it does not answer."""
 
 
-class HealthWatch(OutcomeOnly):
+class HealthWatch(Listener):
     """The checks of one process."""
 
     def __init__(

@@ -14,10 +14,10 @@ from supervisor.runtime.checking.checks import Checks
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.held_bytes import HeldBounds, HeldBytes
-from supervisor.runtime.process.containers import Containers
 from supervisor.runtime.process.dialogue import Dialogue
 from supervisor.runtime.process.environment import HostVariables
 from supervisor.runtime.process.memory import Sampler
+from supervisor.runtime.supervision.containers import Containers
 from supervisor.runtime.supervision.deadlines import Deadlines
 from supervisor.runtime.supervision.notes import Notes
 from supervisor.runtime.supervision.observer import Observer, Unobserved

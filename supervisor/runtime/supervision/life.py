@@ -28,7 +28,7 @@ from supervisor.policy.lifecycle import Input, State
 from supervisor.policy.verdict import Exit
 from supervisor.runtime.files.module_log import ModuleLog, log_text
 from supervisor.runtime.process.dialogue import Dialogue
-from supervisor.runtime.supervision.call import Call
+from supervisor.runtime.supervision.call import Call, Overheard
 from supervisor.runtime.supervision.description import Descriptions
 from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.preparation import Preparation
@@ -188,6 +188,13 @@ class Setting(msgspec.Struct, frozen=True):
     def dialect(self) -> Dialect:
         """The dialect of the descriptor."""
         return DIALECTS[self.descriptor.transport.protocol]
+
+    def overhear(self, instance: str, call: Call) -> None:
+        """Tell whoever listens in the outcome of a call that an instance is about to serve."""
+        tap = self.taps.tap
+        if tap is not None:
+            tap.asked(instance)
+            call.listener = Overheard(call.listener, tap, instance)
 
     def keep(
         self, instance: str, item: Stray | Quarantined | ModuleLogEvent | Warned | Violated

@@ -87,7 +87,7 @@ class PerInvocationLife:
         self._runs.add(run)
         call.server = run
         if self._warm is None:
-            self._setting.taps.overhear(run.id, call)
+            self._setting.overhear(run.id, call)
         call.heard_at = call.begun_at = trio.current_time()
         self._nursery.start_soon(self._serve, run)
 

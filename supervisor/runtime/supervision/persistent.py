@@ -57,11 +57,11 @@ from protocol.replies import Operation
 from supervisor.policy.lifecycle import Input
 from supervisor.policy.verdict import Exit, Stopped, on_death
 from supervisor.runtime.files.module_log import NOTED
-from supervisor.runtime.process.beginning import begin_dialogue, incarnate
-from supervisor.runtime.process.flow_control import FlowControl
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
 from supervisor.runtime.process.program import SpawnError
+from supervisor.runtime.supervision.beginning import begin_dialogue, incarnate
 from supervisor.runtime.supervision.call import Call
+from supervisor.runtime.supervision.flow_control import FlowControl
 from supervisor.runtime.supervision.life import Ended, Instance, Owner, Setting
 from supervisor.runtime.supervision.probing import Probing
 from supervisor.runtime.supervision.recollection import keep, recall
@@ -201,7 +201,7 @@ class PersistentLife:
         if call.heard_at:
             call.heard_at = call.begun_at = self._now()
         if self._setting.taps.tap is not None:
-            self._setting.taps.overhear(self.id, call)
+            self._setting.overhear(self.id, call)
         busy = len(self._calls) > 1
         if self._talked:
             self.nudge()  # those in flight may all be slow: it is read for this one

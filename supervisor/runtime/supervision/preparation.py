@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from protocol.descriptor.model import Descriptor
-from supervisor.runtime.process.program import module_folder
+from supervisor.runtime.files.program_files import module_folder
 from supervisor.runtime.supervision.notes import digest_of
 
 if TYPE_CHECKING:

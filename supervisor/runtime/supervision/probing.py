@@ -106,7 +106,7 @@ class Probing:
         """Take note of a request that its connection made itself."""
         call = Call(request, NOBODY)
         self._open[request.request_id] = call
-        self._setting.taps.overhear(self._probed.id, call)
+        self._setting.overhear(self._probed.id, call)
 
     def answered(self, item: Answered, outcome: Outcome) -> None:
         """Settle the probe that this answers, if it answers one."""
@@ -164,7 +164,7 @@ class Probing:
             return None
         call = Call(Request(self._setting.host.next_request_id(), operation, op), listener)
         self._open[call.request.request_id] = call
-        self._setting.taps.overhear(self._probed.id, call)
+        self._setting.overhear(self._probed.id, call)
         self._probed.send(call.request)
         return call
 

@@ -15,7 +15,7 @@ from protocol.connection import Memory
 from protocol.descriptor.model import Descriptor
 from protocol.dialects import DIALECTS
 from supervisor.runtime.files.file_digest import signature_or_none
-from supervisor.runtime.process.program import module_folder, program_files
+from supervisor.runtime.files.program_files import module_folder, program_files
 from supervisor.runtime.supervision.notes import digest_of
 
 if TYPE_CHECKING:

@@ -41,10 +41,10 @@ from protocol.json_line import Fault
 from protocol.replies import read_error
 from supervisor.policy.verdict import Exit, Said, Stopped, on_invocation
 from supervisor.runtime.files.module_log import NOTED
-from supervisor.runtime.process.beginning import begin_dialogue, incarnate
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
 from supervisor.runtime.process.opening import Opening
 from supervisor.runtime.process.program import SpawnError
+from supervisor.runtime.supervision.beginning import begin_dialogue, incarnate
 from supervisor.runtime.supervision.call import Call
 from supervisor.runtime.supervision.deadlines import Timer
 from supervisor.runtime.supervision.life import HELD, Ended, Instance, Setting
@@ -133,7 +133,7 @@ class Run:
 
     def _name(self, instance: str) -> None:
         self.id = instance
-        self._setting.taps.overhear(instance, self.call)
+        self._setting.overhear(instance, self.call)
 
     def _judge(self, exit_: Exit) -> Exit:
         self.call.settle(on_invocation(self._said, exit_, self._stopped, self._what))

@@ -48,7 +48,7 @@ from supervisor.runtime.supervision.start_attempt import SLOW
 from supervisor.runtime.turns import SERVING, pieces
 
 if TYPE_CHECKING:
-    from supervisor.runtime.service.client import Reply, ServiceClient
+    from supervisor.runtime.supervision.service_client import Reply, ServiceClient
 
 LINGER_S = 1.0
 LINGER_BYTES = 1 << 16
@@ -129,7 +129,7 @@ class ServiceLife:
 
     async def _make_client(self) -> ServiceClient:
         def make() -> ServiceClient:
-            from supervisor.runtime.service.client import ServiceClient  # noqa: PLC0415 - see there
+            from supervisor.runtime.supervision.service_client import ServiceClient  # noqa: PLC0415 - see there
 
             return ServiceClient(self._setting.descriptor, self._setting.host.environment)
 
@@ -322,7 +322,7 @@ class ServiceLife:
         self, request: Request, receive: Callable[[Received], None], opened: _Open
     ) -> None:
         """Post a request and have the answer received, which may be that there is none."""
-        from supervisor.runtime.service.client import UnreachableError  # noqa: PLC0415 - as above
+        from supervisor.runtime.supervision.service_client import UnreachableError  # noqa: PLC0415 - as above
 
         assert self._client is not None  # noqa: S101 - it is made before all else
         client, answer = self._client, None

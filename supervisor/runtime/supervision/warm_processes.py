@@ -20,10 +20,10 @@ import trio
 from protocol.connection import Events, ModuleLog, Quarantined, Stray, Violated, Warned
 from supervisor.policy.verdict import Exit
 from supervisor.runtime.files.file_digest import FileDigests
-from supervisor.runtime.process.beginning import begin_dialogue, incarnate
 from supervisor.runtime.process.dialogue import Receiver
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
 from supervisor.runtime.process.program import LoadedProgram, SpawnError, find_loaded
+from supervisor.runtime.supervision.beginning import begin_dialogue, incarnate
 from supervisor.runtime.supervision.call import Call
 from supervisor.runtime.supervision.life import HELD, Ended, Instance, Setting
 

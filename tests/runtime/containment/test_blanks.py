@@ -20,8 +20,8 @@ from protocol.errors import Failure, Success
 from supervisor.kernel.kernel import Kernel
 from supervisor.policy.lifecycle import State
 from supervisor.runtime.containment import cgroup_folder, procfs, spawner
+from supervisor.runtime.containment.blanks import Blank, Blanks
 from supervisor.runtime.files.sources import scan
-from supervisor.runtime.process.blanks import Blank, Blanks
 from tests.factories import open_files, opened_since
 from tests.runtime.containment.conftest import why_not
 from tests.runtime.containment.in_process import ask, until, until_removed

@@ -30,8 +30,8 @@ import trio
 
 from supervisor.runtime.containment import cgroup_folder, spawner
 from supervisor.runtime.containment.procfs import Stat
-from supervisor.runtime.process.reaping import why_held
-from supervisor.runtime.process.spawn_threads import SpawnTooSlowError
+from supervisor.runtime.containment.reaping import why_held
+from supervisor.runtime.containment.spawn_threads import SpawnTooSlowError
 
 if TYPE_CHECKING:
     from supervisor.runtime.containment.cgroup2 import Cgroup, Cgroup2Rung
