@@ -15,11 +15,14 @@ import errno
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 from weakref import WeakValueDictionary
 
 import msgspec
 import trio
+
+if TYPE_CHECKING:
+    from supervisor.runtime.containment.spawn_threads import SpawnThreads
 
 STUCK_S = 2.0
 """Work that takes longer is shown; most takes less than a millisecond."""
@@ -39,16 +42,6 @@ LOOK_S = 0.001
 T = TypeVar("T")
 
 
-class Spare(Protocol):
-    """Another's threads, which are there already."""
-
-    async def __call__(self, work: Callable[[], T], over: Callable[[], None]) -> T:
-        """Return what `work` returns, from one of them; raises `OSError` if there is none.
-
-        `over` is called when it is done, whether or not somebody still waits for it.
-        """
-
-
 class Stuck(msgspec.Struct, frozen=True):
     """Work that has taken long, and is not over."""
 
@@ -66,8 +59,8 @@ class BlockingWork:
         # A kind that nobody works at or waits for has no limiter.
         self._limiters: WeakValueDictionary[str, trio.CapacityLimiter] = WeakValueDictionary()
         self._at_work: dict[object, tuple[str, float]] = {}
-        self.spare: Spare | None = None
-        """What does the work if the system gives no further thread."""
+        self.spare: SpawnThreads | None = None
+        """Does the work if the system gives no further thread."""
         self._ends_at: float | None = None
 
     def begin_end(self, waited_s: float = 0.0) -> None:
@@ -124,7 +117,7 @@ class BlockingWork:
                 if self.spare is None:
                     raise OSError(errno.EAGAIN, f"no thread for {doing}: {error}") from None
                 await limiter.acquire_on_behalf_of(key)
-                done = await self.spare(work, partial(limiter.release_on_behalf_of, key))
+                done = await self.spare.lend(work, partial(limiter.release_on_behalf_of, key))
         except trio.Cancelled:
             # In this order: either it sees that nobody waits, or it is seen at work.
             gone = True

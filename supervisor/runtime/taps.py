@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from supervisor.runtime.supervision.call import Call
 
 
-class Tap(Protocol):
-    """Whoever listens in; none of its methods may block."""
+class Tap:
+    """Listens in on a module; none of its methods may block."""
 
     def said(self, instance: str, source: EntrySource, data: bytes) -> None:
         """Take bytes that passed through one of the process's pipes."""
@@ -103,7 +103,7 @@ class Taps:
         self.tap = _All(listeners) if listeners else None
 
 
-class _All:
+class _All(Tap):
     """Tells each of several; some are told only of processes spawned after they came."""
 
     def __init__(self, listeners: tuple[_Listening, ...]) -> None:

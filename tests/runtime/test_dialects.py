@@ -16,9 +16,9 @@ from protocol.errors import Failure, Outcome, Reason
 from protocol.transcript import EntrySource, Happened
 from supervisor.policy.lifecycle import State
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.supervision import containers
 from supervisor.runtime.process import dialogue as dialogue_module
 from supervisor.runtime.process.program import SpawnError
+from supervisor.runtime.supervision import containers
 from supervisor.runtime.supervision.call import Call, Listener
 from supervisor.runtime.supervision.module import Module
 from supervisor.transcripts.recording import Recording

@@ -23,7 +23,7 @@ import signal
 from urllib.parse import quote
 
 from supervisor.runtime.containment import cgroup_folder, procfs
-from supervisor.runtime.containment.contained import signal_each
+from supervisor.runtime.containment.contained import Containment, Rung, signal_each
 from supervisor.runtime.containment.orphans import Orphans
 from supervisor.runtime.containment.procfs import Stat
 from supervisor.runtime.containment.subreaper import SubreaperRung, Subtree
@@ -39,10 +39,11 @@ SWEEPS = 16
 """Rounds of looking for children forked before the move; a second one finds nobody, usually."""
 
 
-class Cgroup2Rung:
+class Cgroup2Rung(Rung):
     """Contain in cgroups below a folder of this daemon's own."""
 
     name = "cgroup2"
+    folder: str
 
     def __init__(self, parent: str, daemon: str, adopted: Orphans) -> None:
         """Make the folder below `parent`; raises `OSError` with words if it would not do."""
@@ -125,16 +126,13 @@ def _folder_name(instance: str) -> str:
     return quoted[:NAME_CHARS] + "~" + hashlib.sha256(instance.encode()).hexdigest()[:16]
 
 
-class Cgroup:
+class Cgroup(Containment):
     """The cgroup of one instance."""
 
     def __init__(self, folder: str, outside: Subtree, *, memory_counted: bool) -> None:
         """`outside` finds what the cgroup does not hold."""
-        self.instance = outside.instance
-        self.leader = outside.leader
-        self.brand = outside.brand
+        super().__init__(outside.instance, outside.leader, outside.brand)
         self.folder = folder
-        self.counts_memory = False
         self._memory_counted = memory_counted
         self._tree = outside
         self._emptied = False

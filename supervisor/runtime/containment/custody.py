@@ -74,7 +74,7 @@ class Custody:
         self.data_dir = None if on.holding is None else on.holding.data.data_dir
         self.blocking = blocking or BlockingWork()
         self.spawn_threads = SpawnThreads(self.blocking)
-        self.blocking.spare = self.spawn_threads.lend
+        self.blocking.spare = self.spawn_threads
         self.mark_fd: int | None = None
         self._ground = on
         self._rung = on.chosen.rung

@@ -12,9 +12,8 @@ import errno
 import os
 import signal
 import subprocess
-from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 import trio
@@ -25,6 +24,9 @@ from supervisor.runtime.containment.ladder import ContainmentError
 from supervisor.runtime.containment.ledger import Adopted, Leader, Ledger
 from supervisor.runtime.containment.ledger_file import LedgerFile
 from supervisor.runtime.containment.reaping import reap, tracer_of
+
+if TYPE_CHECKING:
+    from supervisor.runtime.containment.custody import Custody
 
 RESPAWN_S = 0.1
 LAST_RESPAWN_S = 60.0
@@ -39,32 +41,17 @@ BYE_S = 2.0
 log = structlog.get_logger()
 
 
-class Starter(Protocol):
-    """Who starts processes of the daemon's own (`containment.custody`)."""
-
-    async def spawn_own(
-        self, doing: str, start: Callable[[], subprocess.Popen[bytes]]
-    ) -> tuple[subprocess.Popen[bytes], procfs.Stat]:
-        """Start one, in a thread and within a bound; raises `OSError`."""
-
-    def reaped_own(self, process: procfs.Stat) -> None:
-        """Forget one that is gone."""
-
-    def leave(self, process: procfs.Stat) -> None:
-        """Have one reaped when it can be."""
-
-
 class Guardianship:
     """The ledger, and the two who are told of it."""
 
-    def __init__(self, ledger: Ledger, file: LedgerFile, starter: Starter) -> None:
+    def __init__(self, ledger: Ledger, file: LedgerFile, custody: Custody) -> None:
         """Tell of what is in the ledger from now on; the file was begun."""
         self.pid: int | None = None
         self.problem: str | None = None
         """Why there is none, and what that means; None while there is one."""
         self.file = file
         self._ledger = ledger
-        self._starter = starter
+        self._custody = custody
         self._pipe = -1
         self._behind = trio.Event()
         self._telling_anew = False
@@ -136,7 +123,7 @@ class Guardianship:
             await self._until_it_ends(process.pid, pidfd)
         finally:
             self.pid, self.problem = None, _missing("it died")
-            self._starter.reaped_own(process)
+            self._custody.reaped_own(process)
         log.warning("the guardian died", pid=process.pid)
 
     async def _begin(self) -> tuple[procfs.Stat, int]:
@@ -144,7 +131,7 @@ class Guardianship:
         reading, self._pipe = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self._pipe, False)
         try:
-            popen, process = await self._starter.spawn_own(
+            popen, process = await self._custody.spawn_own(
                 "starting the guardian", partial(_start, reading, str(self.file.path))
             )
             popen.returncode = 0  # it is reaped by its pidfd, and not by Popen, too
@@ -152,7 +139,7 @@ class Guardianship:
                 return process, os.pidfd_open(process.pid)
             except OSError:  # nobody would notice its end
                 os.kill(process.pid, signal.SIGKILL)
-                self._starter.leave(process)
+                self._custody.leave(process)
                 raise
         except (OSError, trio.Cancelled):
             self._drop_pipe()

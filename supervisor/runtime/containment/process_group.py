@@ -9,16 +9,15 @@ from __future__ import annotations
 import os
 
 from supervisor.runtime.containment import hunt, procfs
-from supervisor.runtime.containment.led_group import LedGroup
+from supervisor.runtime.containment.contained import Containment, Rung
 from supervisor.runtime.containment.ledger import DAEMON_VARIABLE, INSTANCE_VARIABLE
 from supervisor.runtime.containment.procfs import Stat
 
 
-class ProcessGroupRung:
+class ProcessGroupRung(Rung):
     """Contain by session and environment marker."""
 
     name = "process_group"
-    folder = None
 
     def __init__(self, daemon: str) -> None:
         self._daemon = daemon
@@ -26,18 +25,8 @@ class ProcessGroupRung:
     def contain(self, instance: str, leader: Stat, brand: int) -> ProcessGroup:
         return ProcessGroup(instance, leader, brand, self._daemon)
 
-    def holds(self, orphan: Stat) -> bool:  # noqa: ARG002 - there is nothing that could
-        """Return False: nothing holds it but what it shows."""
-        return False
 
-    def hold_stray(self, stray: Stat) -> None:
-        """Do nothing: strays are not even seen here."""
-
-    def close(self) -> None:
-        """Do nothing: nothing was done."""
-
-
-class ProcessGroup(LedGroup):
+class ProcessGroup(Containment):
     """The session of one leader."""
 
     def __init__(self, instance: str, leader: Stat, brand: int, daemon: str) -> None:
@@ -58,9 +47,6 @@ class ProcessGroup(LedGroup):
         # One that exits has no marks any more some time before it is gone.
         self._found = frozenset((one.pid, one.start) for one in found)
         return found
-
-    def remove(self) -> None:
-        """Do nothing: a session ends with its last process."""
 
     def _names(self, one: Stat) -> bool:
         leader = self.leader

@@ -8,16 +8,15 @@ it (`orphans` says how they are told).
 from __future__ import annotations
 
 from supervisor.runtime.containment import orphans, procfs
-from supervisor.runtime.containment.led_group import LedGroup
+from supervisor.runtime.containment.contained import Containment, Rung
 from supervisor.runtime.containment.orphans import Orphans
 from supervisor.runtime.containment.procfs import Stat
 
 
-class SubreaperRung:
+class SubreaperRung(Rung):
     """Contain by descent; makes this process a subreaper until `close`."""
 
     name = "subreaper"
-    folder = None
 
     def __init__(self, adopted: Orphans) -> None:
         """Raise `OSError` if the kernel refuses."""
@@ -28,19 +27,12 @@ class SubreaperRung:
     def contain(self, instance: str, leader: Stat, brand: int) -> Subtree:
         return Subtree(instance, leader, brand, self._orphans)
 
-    def holds(self, orphan: Stat) -> bool:  # noqa: ARG002 - there is nothing that could
-        """Return False: nothing holds it but what it shows."""
-        return False
-
-    def hold_stray(self, stray: Stat) -> None:
-        """Do nothing more: the guardian is told of each stray."""
-
     def close(self) -> None:
         """Leave orphans to whom they went before."""
         orphans.set_subreaper(on=self._was)
 
 
-class Subtree(LedGroup):
+class Subtree(Containment):
     """What descends from one leader."""
 
     def __init__(self, instance: str, leader: Stat, brand: int, adopted: Orphans) -> None:
@@ -74,6 +66,3 @@ class Subtree(LedGroup):
     def remember(self, processes: list[Stat]) -> None:
         """Take note that these are of this instance, in case they are adopted."""
         self._orphans.remember(processes, self.instance)
-
-    def remove(self) -> None:
-        """Do nothing: what it left is reaped with all orphans."""

@@ -25,6 +25,7 @@ import trio
 
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.files.inotify import Event, Inotify, Mask
+from supervisor.runtime.files.sources import Sources
 from supervisor.runtime.files.watched_paths import Interest, Interests
 
 QUIET_S = 0.1
@@ -66,21 +67,6 @@ class NoWatchError(Exception):
         super().__init__(f"the kernel gives no watch: {error.strerror} ({name})")
 
 
-class Files(Protocol):
-    """What is watched."""
-
-    @property
-    def interests(self) -> Interests:
-        """What to watch, as of the last reading."""
-
-    @property
-    def unanswered(self) -> bool:
-        """Whether something did not answer at the last reading."""
-
-    def signatures(self, current: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what a change would show in."""
-
-
 class Reload(Protocol):
     """What is done about a change."""
 
@@ -96,7 +82,7 @@ class Watch:
 
     def __init__(
         self,
-        files: Files,
+        files: Sources,
         current: Callable[[], Mapping[str, Any]],
         state: WatchState,
         blocking: BlockingWork,

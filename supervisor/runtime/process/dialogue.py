@@ -43,26 +43,27 @@ FULL_BYTES = 32 << 20
 """What may wait at all: of an answer beyond it only the failure to deliver it is sent."""
 
 
-class Receiver(Protocol):
-    """Whoever the process speaks to."""
+class Receiver:
+    """Is told what a process says, and what becomes of its pipes; no method may block."""
 
     def receive(self, events: Events) -> None:
-        """Take what it led to; must not block."""
+        """Take what it led to."""
 
     def congested(self) -> bool:
         """Whether reading should pause; asked after each chunk."""
+        return False
 
     def drained(self) -> None:
-        """Take note that the pipe took what it had no room for at first."""
+        """The pipe took what it had no room for at first."""
 
     def stdout_closed(self) -> None:
-        """Take note that the process closed its stdout and still runs."""
+        """The process closed its stdout and still runs."""
 
     def stdin_broken(self) -> None:
-        """Take note that it closed its stdin while something was to be written."""
+        """The process closed its stdin while something was to be written."""
 
     def held(self, end: Exit) -> None:
-        """Take note that it is dead and cannot be reaped yet; all it said has been received."""
+        """The process is dead and cannot be reaped yet; all it said has been received."""
 
 
 class Stream(Protocol):

@@ -18,7 +18,6 @@ import select
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import NamedTuple
 
 import trio
 
@@ -45,17 +44,6 @@ GONE_WITHIN_S = 2.0
 """Killed processes are gone within milliseconds, unless the kernel holds them in a driver."""
 
 
-class Held(NamedTuple):
-    """By whom a process is held, and how."""
-
-    custody: Custody
-    containment: Containment
-    since: int
-    """When it began to be what it is (clock ticks since boot)."""
-    unset_variables: Sequence[str]
-    """The names in `pass_env` for which it got no value."""
-
-
 class Process:
     """A spawned process; once it has ended, whoever holds it must call `reap` until that is so."""
 
@@ -64,20 +52,28 @@ class Process:
         pid: int,
         pidfd: int,
         pipes: list[int],
-        held: Held,
+        custody: Custody,
+        containment: Containment,
+        *,
+        since: int,
+        unset_variables: Sequence[str],
         opening: Opening | None = None,
     ) -> None:
-        """Take over the descriptors: the pidfd, and our ends of stdin, stdout and stderr."""
+        """Take over the descriptors: the pidfd, and our ends of stdin, stdout and stderr.
+
+        `since` is when it began to be what it is (clock ticks since boot).
+        """
         self.pid = pid
         self.opening = opening
         """What is written to it by `begin`."""
-        self.containment = held.containment
+        self.containment = containment
         self.remove_container: Callable[[], Awaitable[str]] | None = None
         self.possible_survivors: tuple[Suspect, ...] = ()
         """Who may be of it and is nobody's for certain; known once it is reaped."""
-        self.unset_variables = held.unset_variables
-        self._custody = held.custody
-        self._since = held.since
+        self.unset_variables = unset_variables
+        """The names in `pass_env` for which it got no value."""
+        self._custody = custody
+        self._since = since
         self.stdout, self.stderr = pipes[1], pipes[2]
         self.stdin: int | None = pipes[0]
         """Our end; None once it is closed."""

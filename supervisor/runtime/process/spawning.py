@@ -33,7 +33,7 @@ from supervisor.runtime.process.environment import (
 from supervisor.runtime.process.limits import LimitError, apply
 from supervisor.runtime.process.opening import Opening
 from supervisor.runtime.process.pipes import Pipes, close_all
-from supervisor.runtime.process.process import Held, Process
+from supervisor.runtime.process.process import Process
 from supervisor.runtime.process.program import (
     SpawnError,
     explain,
@@ -173,8 +173,17 @@ def _spawn(
         pidfd, containment = _take(popen.pid, program, instance, custody, limits, brand=brand)
         ours = pipes.keep()
     unset = unset_variables(descriptor.transport, environment)
-    held = Held(custody, containment, containment.leader.start, unset)
-    process = Process(popen.pid, pidfd, ours, held, opening)
+    since = containment.leader.start
+    process = Process(
+        popen.pid,
+        pidfd,
+        ours,
+        custody,
+        containment,
+        since=since,
+        unset_variables=unset,
+        opening=opening,
+    )
     if not custody.registers_each:
         process.begin_in_thread()
     return process
@@ -229,8 +238,16 @@ def _fill(
             raise SpawnError(str(error)) from None
         undone.pop_all()
     unset = unset_variables(descriptor.transport, environment)
-    held = Held(custody, containment, since, unset)
-    process = Process(blank.pid, blank.pidfd, ours, held, opening)
+    process = Process(
+        blank.pid,
+        blank.pidfd,
+        ours,
+        custody,
+        containment,
+        since=since,
+        unset_variables=unset,
+        opening=opening,
+    )
     process.begin_in_thread()
     return process
 

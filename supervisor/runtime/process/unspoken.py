@@ -6,7 +6,6 @@ from protocol.connection import NOTHING, Events, Flow, HostCalled, LocalError, R
 from protocol.errors import Outcome
 from protocol.framing import Outgoing, Written
 from protocol.host_call import Chunk
-from supervisor.policy.verdict import Exit
 
 
 class Unspoken:
@@ -66,25 +65,3 @@ class Unspoken:
         """Do nothing: nothing is ever written."""
         del line
         return NOTHING
-
-
-class Unheard:
-    """Takes what such a process says, which is nothing (dialogue.Receiver)."""
-
-    def receive(self, events: Events) -> None:
-        """Take nothing."""
-
-    def congested(self) -> bool:
-        """Whether reading should pause: never."""
-        return False
-
-    def drained(self) -> None: ...
-
-    def stdout_closed(self) -> None:
-        """Take no note: it was never open."""
-
-    def stdin_broken(self) -> None:
-        """Take no note: nothing is written."""
-
-    def held(self, end: Exit) -> None:
-        """Take no note: whoever runs it waits until it is reaped."""

@@ -48,6 +48,8 @@ class Listener:
     By default nothing but the outcome is wanted.
     """
 
+    __slots__ = ()
+
     def event(self, event: CallEvent, call: Call, line: bytes | None) -> None:
         """Take an event with its line (`EventReceived.line`)."""
 
@@ -147,6 +149,8 @@ class Call(msgspec.Struct, eq=False):
 
 class Overheard(Listener):
     """The listener of a call whose outcome a tap is told, too."""
+
+    __slots__ = ("_instance", "_listener", "_tap")
 
     def __init__(self, listener: Listener, tap: Tap, instance: str) -> None:
         self._listener = listener

@@ -191,7 +191,7 @@ class Fleet:
         """Return all modules that may have a process, those that were removed included."""
         return [*self.modules.values(), *self.leaving.values()]
 
-    # What a module tells (module.Peers).
+    # What a module tells, and asks.
 
     def module_changed(self, module: Module) -> None:
         """Wake those who wait for it, or depend on it."""

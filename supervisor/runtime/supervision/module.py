@@ -10,9 +10,9 @@ from __future__ import annotations
 import itertools
 import operator
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -53,21 +53,8 @@ from supervisor.runtime.supervision.worker import Wish, Worker
 from supervisor.runtime.taps import Taps
 from supervisor.runtime.turns import in_turns
 
-
-class Peers(Protocol):
-    """What a module tells its fleet, and asks it."""
-
-    def module_changed(self, module: Module) -> None:
-        """Take note that its state has changed, or what is wanted of it."""
-
-    def dependence_changed(self) -> None:
-        """Take note that another descriptor has taken effect."""
-
-    def verdict(self, module: Module) -> Failure | None:
-        """Return why it will not be ready soon, or None if it is, or may be."""
-
-    def dependants(self, name: str) -> Iterable[Module]:
-        """Return the modules that name this one in `depends_on`."""
+if TYPE_CHECKING:
+    from supervisor.runtime.supervision.fleet import Fleet
 
 
 class Module:
@@ -78,7 +65,7 @@ class Module:
         descriptor: Descriptor,
         host: Host,
         nursery: trio.Nursery,
-        fleet: Peers,
+        fleet: Fleet,
         generations: Iterator[int] | None = None,
     ) -> None:
         """Make the module, down; `generations` numbers its instances, from 1 if left out."""
@@ -285,7 +272,7 @@ class Module:
         self.descriptor = descriptor
         self.descriptions.relabel(descriptor)
 
-    # What a worker tells (worker.Employer).
+    # What a worker tells.
 
     def moved(self, worker: Worker, before: State, cause: str) -> None:
         """Do what follows from the new state of a worker."""

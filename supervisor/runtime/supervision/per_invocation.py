@@ -7,6 +7,7 @@ life, as a crash: no more calls are taken, those in flight keep their own deadli
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -19,15 +20,18 @@ from supervisor.policy.verdict import Exit, Stopped
 from supervisor.runtime.process.incarnation import StopStep
 from supervisor.runtime.process.preflight import obstacle
 from supervisor.runtime.supervision.call import Awaited, Call
-from supervisor.runtime.supervision.life import Ended, Instance, Owner, Setting
+from supervisor.runtime.supervision.life import Ended, Instance, Life, Setting
 from supervisor.runtime.supervision.run import Run
 from supervisor.runtime.supervision.warm_processes import WarmProcesses
 
+if TYPE_CHECKING:
+    from supervisor.runtime.supervision.worker import Worker
 
-class PerInvocationLife:
+
+class PerInvocationLife(Life):
     """The readiness of a per-invocation module, and the processes it runs at the moment."""
 
-    def __init__(self, setting: Setting, owner: Owner) -> None:
+    def __init__(self, setting: Setting, owner: Worker) -> None:
         self.id = setting.descriptor.name
         self._setting = setting
         self._owner = owner

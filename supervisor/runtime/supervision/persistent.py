@@ -18,7 +18,7 @@ What a call that the host gives up (deadline, cancel) leaves behind:
 from __future__ import annotations
 
 import math
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 import msgspec
 import trio
@@ -57,15 +57,19 @@ from protocol.replies import Operation
 from supervisor.policy.lifecycle import Input
 from supervisor.policy.verdict import Exit, Stopped, on_death
 from supervisor.runtime.files.module_log import NOTED
+from supervisor.runtime.process.dialogue import Receiver
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
 from supervisor.runtime.process.program import SpawnError
 from supervisor.runtime.supervision.beginning import begin_dialogue, incarnate
-from supervisor.runtime.supervision.call import Call
+from supervisor.runtime.supervision.call import Call, Server
 from supervisor.runtime.supervision.flow_control import FlowControl
-from supervisor.runtime.supervision.life import Ended, Instance, Owner, Setting
+from supervisor.runtime.supervision.life import Ended, Instance, Life, Setting
 from supervisor.runtime.supervision.probing import Probing
 from supervisor.runtime.supervision.recollection import keep, recall
 from supervisor.runtime.supervision.start_attempt import StartAttempt
+
+if TYPE_CHECKING:
+    from supervisor.runtime.supervision.worker import Worker
 
 LEFT = "; a persistent module has to keep reading after its first answer, until its stdin ends"
 MUTE = "; it answered nothing"
@@ -77,10 +81,10 @@ PER_INVOCATION = ', or to have "lifecycle":"per-invocation" in its transport'
 """What is said of a process that ends well by itself when it has served one request, or none."""
 
 
-class PersistentLife:
+class PersistentLife(Life, Receiver, Server):
     """One process of a persistent module."""
 
-    def __init__(self, setting: Setting, owner: Owner) -> None:
+    def __init__(self, setting: Setting, owner: Worker) -> None:
         self.id = setting.next_instance()
         self._setting = setting
         self._owner = owner
@@ -387,10 +391,6 @@ class PersistentLife:
         self.nudge()
         self._check_drained()
         self._owner.capacity_freed(self)
-
-    def refined(self, stopped: Stopped) -> Stopped:
-        """Return it as it is: without an answer there is no more to say."""
-        return stopped
 
     def _tell_flow(self, request_id: str, operation: Flow) -> None:
         self._dialogue.flow(request_id, operation)

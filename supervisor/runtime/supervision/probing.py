@@ -12,7 +12,7 @@ patient (`dialects.Dialect`), others wait behind that, so it has no longer than 
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -22,7 +22,11 @@ from protocol.replies import Operation
 from supervisor.policy.lifecycle import Input
 from supervisor.runtime.supervision.call import NOBODY, Awaited, Call, Listener
 from supervisor.runtime.supervision.health_watch import HealthWatch
-from supervisor.runtime.supervision.life import Life, Owner, Setting
+from supervisor.runtime.supervision.life import Setting
+
+if TYPE_CHECKING:
+    from supervisor.runtime.supervision.persistent import PersistentLife
+    from supervisor.runtime.supervision.worker import Worker
 
 UNANSWERED_PROBES = 8
 """Probes are not given up, to stay in step; so they are bounded in number."""
@@ -34,34 +38,10 @@ PROBED = {
 }
 
 
-class Probed(Life, Protocol):
-    """The life whose process is asked."""
-
-    times_heard: int
-    """How often the process said something, whatever it was."""
-
-    @property
-    def busy(self) -> bool:
-        """Whether a call is in flight."""
-
-    @property
-    def ending(self) -> bool:
-        """Whether it has begun to end."""
-
-    def send(self, request: Request) -> None:
-        """Have a request written."""
-
-    def evidence(self) -> dict[str, Any]:
-        """Return what is known about the process, for `details`."""
-
-    def replace(self, why: str) -> None:
-        """Replace it: it can no longer be spoken with."""
-
-
 class Probing:
     """The probes of one process."""
 
-    def __init__(self, setting: Setting, probed: Probed, owner: Owner) -> None:
+    def __init__(self, setting: Setting, probed: PersistentLife, owner: Worker) -> None:
         self.in_doubt = False
         """Whether a call was given up and nothing was heard that shows the process still serves."""
         self.holds_back = setting.descriptor.supervision.concurrency == 1 or setting.dialect.patient

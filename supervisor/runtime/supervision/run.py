@@ -41,17 +41,18 @@ from protocol.json_line import Fault
 from protocol.replies import read_error
 from supervisor.policy.verdict import Exit, Said, Stopped, on_invocation
 from supervisor.runtime.files.module_log import NOTED
+from supervisor.runtime.process.dialogue import Receiver
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
 from supervisor.runtime.process.opening import Opening
 from supervisor.runtime.process.program import SpawnError
 from supervisor.runtime.supervision.beginning import begin_dialogue, incarnate
-from supervisor.runtime.supervision.call import Call
+from supervisor.runtime.supervision.call import Call, Server
 from supervisor.runtime.supervision.deadlines import Timer
 from supervisor.runtime.supervision.life import HELD, Ended, Instance, Setting
 from supervisor.runtime.supervision.warm_processes import WarmProcess, WarmProcesses
 
 
-class Run:
+class Run(Receiver, Server):
     """One process serving one call."""
 
     def __init__(self, setting: Setting, call: Call, warm: WarmProcesses | None = None) -> None:
@@ -156,7 +157,8 @@ class Run:
         state = HELD if incarnation.is_held else None
         return Instance(self.id, incarnation.pid, incarnation.uptime_s, 1, state)
 
-    # What the process says (dialogue.Receiver).
+    # What the process says; that it closes its stdin says nothing: a tool need not read its input
+    # (Spec 001 section 6).
 
     def receive(self, events: Events) -> None:
         """Take what was read; all of it is this call's."""
@@ -227,9 +229,6 @@ class Run:
     def stdout_closed(self) -> None:
         """Its exit is what is left to wait for."""
         self._expect_exit(self._timeouts.exit_s)
-
-    def stdin_broken(self) -> None:
-        """Do nothing: a tool need not read its input (Spec 001 section 6)."""
 
     def held(self, end: Exit) -> None:
         """Answer the call: it is over, though its process's place is not free yet."""

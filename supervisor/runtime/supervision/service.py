@@ -41,14 +41,15 @@ from supervisor.policy.lifecycle import Input
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.files.module_log import NOTED
 from supervisor.runtime.process.environment import UnsetVariableError
-from supervisor.runtime.supervision.call import NOBODY, Call
+from supervisor.runtime.supervision.call import NOBODY, Call, Server
 from supervisor.runtime.supervision.health_watch import HealthWatch
-from supervisor.runtime.supervision.life import Ended, Instance, Owner, Setting
+from supervisor.runtime.supervision.life import Ended, Instance, Life, Setting
 from supervisor.runtime.supervision.start_attempt import SLOW
 from supervisor.runtime.turns import SERVING, pieces
 
 if TYPE_CHECKING:
     from supervisor.runtime.supervision.service_client import Reply, ServiceClient
+    from supervisor.runtime.supervision.worker import Worker
 
 LINGER_S = 1.0
 LINGER_BYTES = 1 << 16
@@ -72,10 +73,10 @@ class _Open(msgspec.Struct, eq=False):
     """Set when its listener may have room."""
 
 
-class ServiceLife:
+class ServiceLife(Life, Server):
     """The time in which a service is known to be there."""
 
-    def __init__(self, setting: Setting, owner: Owner) -> None:
+    def __init__(self, setting: Setting, owner: Worker) -> None:
         self.id = setting.next_instance()
         self._setting = setting
         self._owner = owner
@@ -173,10 +174,6 @@ class ServiceLife:
         if abrupt or not self._open:
             self._drained.set()
 
-    def hurry(self) -> None:
-        """End now."""
-        self.end(abrupt=True)
-
     def instances(self) -> list[Instance]:
         """Return it, without a process."""
         if self._client is None:
@@ -203,9 +200,6 @@ class ServiceLife:
             self._looking = True
             self._nursery.start_soon(self._look)
         self._freed()
-
-    def refined(self, stopped: Stopped) -> Stopped:
-        return stopped
 
     def evidence(self) -> dict[str, Any]:
         """Return what is known of it, for `details`."""

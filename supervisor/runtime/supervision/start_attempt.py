@@ -11,6 +11,7 @@ What is known of it goes into the words about its end.
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import trio
 from msgspec.structs import replace
@@ -23,7 +24,10 @@ from supervisor.runtime.process.dialogue import Dialogue
 from supervisor.runtime.process.effort import effort
 from supervisor.runtime.process.preflight import obstacle
 from supervisor.runtime.supervision.deadlines import Timer
-from supervisor.runtime.supervision.life import Ended, Life, Owner, Setting
+from supervisor.runtime.supervision.life import Ended, Life, Setting
+
+if TYPE_CHECKING:
+    from supervisor.runtime.supervision.worker import Worker
 
 START_DEADLINE = str(Reason.START_DEADLINE)
 
@@ -41,7 +45,7 @@ LOOK_S = 1.0
 class StartAttempt:
     """How far a start has got; no handshake is without an end, whatever its dialect does."""
 
-    def __init__(self, setting: Setting, life: Life, owner: Owner) -> None:
+    def __init__(self, setting: Setting, life: Life, owner: Worker) -> None:
         """Tell the owner, once, if it fails."""
         self.failure: Ended | None = None
         self.again: str | None = None

@@ -35,7 +35,7 @@ STATE = "warm"
 """What `status` calls an instance that waits."""
 
 
-class WarmProcess:
+class WarmProcess(Receiver):
     """A process that waits for its request; the receiver of what it says until it has one."""
 
     incarnation: Incarnation

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
@@ -28,6 +28,9 @@ from supervisor.runtime.supervision.life import Ended, Life, Setting
 from supervisor.runtime.supervision.lives import PREPARING, LifeKind, life_kind
 from supervisor.runtime.supervision.preparation import PREPARED, is_unprepared
 from supervisor.runtime.supervision.starts import StartTurn
+
+if TYPE_CHECKING:
+    from supervisor.runtime.supervision.module import Module
 
 log = structlog.get_logger()
 
@@ -45,26 +48,6 @@ class Wish(Enum):
     """Down until a request comes."""
     GONE = "gone"
     """It gets no more calls, ends when it has served those that it has, and does not come back."""
-
-
-class Employer(Protocol):
-    """What a worker tells its module, and asks it."""
-
-    @property
-    def queued(self) -> int:
-        """How many calls wait."""
-
-    def moved(self, worker: Worker, before: State, cause: str) -> None:
-        """Take note of a new state; told before it is acted upon."""
-
-    def died(self, worker: Worker) -> None:
-        """Take note of what is new in its `last_exit`."""
-
-    def freed(self, worker: Worker) -> None:
-        """Look whether a call waits: there is, or may be, room."""
-
-    def refuse(self, worker: Worker) -> None:
-        """Take note that this one will serve none of those that wait."""
 
 
 SLACK_S = 0.001
@@ -105,7 +88,7 @@ class Worker:
     """A module's place for one life at a time."""
 
     __slots__ = (
-        "_blamed", "_crashes", "_employer", "_inputs", "_moving", "_nursery", "_retry", "_turn",
+        "_blamed", "_crashes", "_inputs", "_module", "_moving", "_nursery", "_retry", "_turn",
         "follows", "instance", "last_exit", "life", "restarts", "retry_at", "service", "serving",
         "setting", "state", "wanted", "why_gone",
     )  # fmt: skip
@@ -114,7 +97,7 @@ class Worker:
         self,
         setting: Setting,
         nursery: trio.Nursery,
-        employer: Employer,
+        module: Module,
         follows: Worker | None = None,
     ) -> None:
         """Make it, down. It `follows` the one that goes once this one is ready."""
@@ -136,7 +119,7 @@ class Worker:
         self.why_gone = ""
         self._crashes = CrashRecord(setting.descriptor.supervision)
         self._nursery = nursery
-        self._employer = employer
+        self._module = module
         self._turn: StartTurn | None = None
         self._blamed: Ended | None = None
         """Why the host ends its life, if the life is to blame for it."""
@@ -231,10 +214,15 @@ class Worker:
             return None
         return max(0.0, round(self.retry_at - trio.current_time(), 3))
 
-    # What a life reports (life.Owner).
+    # What a life reports; ignored once there is another life.
 
     def happened(self, life: Life, news: Input, why: str, failure: Ended | None = None) -> None:
-        """Take one of the inputs that are about a life."""
+        """Take one of the inputs that are about a life.
+
+        STARTED: it is ready to serve; `why` is what shows it. START_FAILED: it will not get ready,
+        for this `failure`. HEALTHY, UNHEALTHY: what a probe found. REPLACE: it can no longer be
+        spoken with.
+        """
         if life is not self.life:
             return
         if news is Input.STARTED:
@@ -256,14 +244,14 @@ class Worker:
         self._feed(news, why)
 
     def run_failed(self, life: Life, ended: Ended) -> None:
-        """Remember the end of one process; a good one that follows does not undo it."""
+        """Remember the bad end of one process of several; the life goes on."""
         if life is self.life:
             self._remember(ended)
 
     def capacity_freed(self, life: Life) -> None:
-        """Have it handed what waits, if anything."""
+        """Hand out what waits: the life may have room."""
         if life is self.life and self.state in SERVES:
-            self._employer.freed(self)
+            self._module.freed(self)
 
     def _begin_service(self) -> None:
         instances, draw = self.setting.descriptor.supervision.instances, self.setting.host.draw
@@ -298,7 +286,7 @@ class Worker:
         self._look_whether_it_serves()
         # Told before it is acted upon: what ended is written down before what begins.
         if before is not following.state:
-            self._employer.moved(self, before, cause)
+            self._module.moved(self, before, cause)
         if before in _WAITS and following.state is not State.DOWN:
             assert self.last_exit is not None  # noqa: S101 - it waits since that
             self.restarts[self.last_exit.reason] += 1
@@ -324,9 +312,9 @@ class Worker:
                     self._retry.cancel()
                 self._retry = self.retry_at = None
             case Action.SERVE:
-                self._employer.freed(self)
+                self._module.freed(self)
             case Action.REFUSE:
-                self._employer.refuse(self)
+                self._module.refuse(self)
 
     def _retry_due(self) -> None:
         self._retry = self.retry_at = None
@@ -338,7 +326,7 @@ class Worker:
         self.life = kind.begin(self.setting, self)
         self.instance = self.life.id if kind.is_instance else None
         if kind.takes_turn:
-            urgent = bool(self.restarts) or self._employer.queued > 0
+            urgent = bool(self.restarts) or self._module.queued > 0
             self._turn = self.setting.host.starts.turn(urgent=urgent)
         self._nursery.start_soon(self._live, self.life)
 
@@ -371,7 +359,7 @@ class Worker:
             if decision.asleep:
                 ended = ended.as_idle()
                 cause = f"{ended.message}; its next request starts it"
-                if self._employer.queued:
+                if self._module.queued:
                     given = Input.GONE_AT_ONCE
                 else:
                     self.wanted = Wish.ASLEEP
@@ -405,4 +393,4 @@ class Worker:
 
     def _remember(self, ended: Ended, rule: str | None = None) -> None:
         self.last_exit = LastExit.of(ended, self.setting.host.wall_clock(), rule)
-        self._employer.died(self)
+        self._module.died(self)
