@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 class Stuck(msgspec.Struct, frozen=True):
-    """Work that has taken long, and is not over."""
+    """Work that has taken long and still runs."""
 
     doing: str
     for_s: float
@@ -52,8 +52,6 @@ class Stuck(msgspec.Struct, frozen=True):
 
 
 class BlockingWork:
-    """The work in threads of one daemon."""
-
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         # A kind that nobody works at or waits for has no limiter.
@@ -72,7 +70,7 @@ class BlockingWork:
             self._ends_at = self._clock() + END_S - waited_s
 
     def end_left_s(self) -> float:
-        """Return how long the daemon's end may wait for what it waits for next; it has begun."""
+        """Return how long the daemon's end may wait for the next thing (s); begins the end."""
         self.begin_end()
         assert self._ends_at is not None  # noqa: S101 - as of now
         return max(self._ends_at - self._clock(), LEAST_S)
@@ -161,7 +159,7 @@ class BlockingWork:
 
     @contextlib.contextmanager
     def naming(self, doing: str, key: object = None) -> Iterator[None]:
-        """Show the block as stuck, should it take long; for a thread of whatever kind."""
+        """Show the block as stuck if it takes long; for any thread."""
         key = key or object()
         self._at_work[key] = doing, self._clock()
         try:
@@ -170,7 +168,7 @@ class BlockingWork:
             del self._at_work[key]
 
     def stuck(self) -> list[Stuck]:
-        """Return what has taken long, the longest first."""
+        """Return the work that has taken long, the longest first."""
         now = self._clock()
         # A copy first, in one step: threads add and remove meanwhile.
         found = list(self._at_work.values())

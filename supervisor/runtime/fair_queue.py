@@ -28,8 +28,6 @@ NAMED = 1024
 
 
 class _Waiter:
-    """Somebody in the queue."""
-
     __slots__ = ("is_called", "is_first", "is_gone", "is_parked", "number", "place", "task")
 
     def __init__(self, place: float, number: int) -> None:
@@ -43,7 +41,7 @@ class _Waiter:
 
 
 class FairQueue:
-    """Those who wait to be served, by how much each was lately."""
+    """The parties that wait to be served, by how much each was lately."""
 
     def __init__(self) -> None:
         self.waiting = 0
@@ -65,7 +63,7 @@ class FairQueue:
         """How many of those that were called with them went."""
 
     def charge(self, who: str, took_s: float) -> None:
-        """Take note that a party was served; needed only while others wait."""
+        """Note that a party was served; needed only while others wait."""
         self._times[who] = self._place(who) + took_s
         if len(self._times) > self._look_at:
             since = self._now - CREDIT_S  # who had less has a whole credit, named or not
@@ -113,7 +111,6 @@ class FairQueue:
         self._come()
 
     async def _stand(self, waiter: _Waiter) -> None:
-        """Return when it has been called."""
         if waiter.is_called:  # by itself, in this turn of the loop
             await trio.lowlevel.cancel_shielded_checkpoint()
             return
@@ -127,7 +124,7 @@ class FairQueue:
         waiter.is_parked = False
 
     def _come(self) -> None:
-        """Take note that one came; the last one calls the next: of those who went, one more."""
+        """One that was called came; the last one calls the next: one more than went."""
         self._called -= 1
         if self._called:
             return

@@ -26,14 +26,13 @@ class Tap:
     def said(self, instance: str, source: EntrySource, data: bytes) -> None:
         """Take bytes that passed through one of the process's pipes."""
 
-    def happened(self, instance: str, event: Happened, **facts: Any) -> None:
-        """Take note of what became of the process."""
+    def happened(self, instance: str, event: Happened, **facts: Any) -> None: ...
 
     def asked(self, instance: str) -> None:
-        """Take note that a request has been handed to the process."""
+        """A request has been handed to the process."""
 
     def answered(self, instance: str, call: Call, outcome: Outcome) -> None:
-        """Take the outcome of a request."""
+        """A request has its outcome."""
 
 
 class _Listening(NamedTuple):
@@ -43,8 +42,6 @@ class _Listening(NamedTuple):
 
 
 class Taps:
-    """The recordings of one module, and its processes."""
-
     def __init__(self) -> None:
         self.tap: Tap | None = None
         """What to tell; None while nobody listens."""
@@ -66,7 +63,7 @@ class Taps:
 
     @contextlib.contextmanager
     def of_process(self, process: Incarnation) -> Iterator[None]:
-        """Have a process that was just spawned known within the block."""
+        """List a process that was just spawned within the block."""
         self._processes[process.instance] = process
         if self.tap is not None:
             self.tap.happened(process.instance, Happened.SPAWNED, pid=process.pid)
@@ -76,17 +73,14 @@ class Taps:
             del self._processes[process.instance]
 
     def said(self, instance: str, source: EntrySource, data: bytes | memoryview) -> None:
-        """Tell what was written or read, if anything was."""
         if self.tap is not None and data:
             self.tap.said(instance, source, bytes(data))
 
     def happened(self, instance: str, event: Happened) -> None:
-        """Tell what became of a pipe."""
         if self.tap is not None:
             self.tap.happened(instance, event)
 
     def exited(self, instance: str, exit_: Exit) -> None:
-        """Tell how a process ended."""
         if self.tap is None:
             return
         self.tap.happened(

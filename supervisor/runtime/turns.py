@@ -33,7 +33,7 @@ THE_DAEMON = "the daemon"
 
 
 class Serving:
-    """Who is served; to `begin` and `end` costs less than a microsecond."""
+    """The party that is served; `begin` and `end` take less than a microsecond."""
 
     __slots__ = (
         "_begun",
@@ -86,7 +86,7 @@ class Serving:
         self.queue = FairQueue()
 
     def begin(self, who: str, doing: str) -> None:
-        """Take note that a party is served from now on."""
+        """A party is served from now on."""
         if self._who:  # mostly nobody was served
             self.end()
         if who != self._last:
@@ -99,7 +99,7 @@ class Serving:
         self._since = self._clock()
 
     def end(self) -> None:
-        """Take note that it is nobody's turn any more."""
+        """No party is served any more."""
         if not self._who:
             return
         who, self._who = self._who, NOBODY
@@ -116,14 +116,14 @@ class Serving:
             self._longest = (who, self._doing, self.about)
 
     def afterwards(self, then: Callable[[], None]) -> bool:
-        """Have `then` called once this one has been served; False if nobody is."""
+        """Call `then` once the current party has been served; False if none is."""
         if not self._who:
             return False
         self._then.append(then)
         return True
 
     def collecting(self, phase: str, info: object) -> None:
-        """Take note that garbage is collected, in whatever thread (`gc.callbacks`)."""
+        """Garbage is collected, in whatever thread (`gc.callbacks`)."""
         del info
         if phase == "start":
             self._collecting_since = self._clock()
@@ -140,7 +140,7 @@ class Serving:
         self._begun, self._last = 0, NOBODY
 
     def turns_ended(self) -> None:
-        """Take note that nobody will tell of turns any more."""
+        """Nothing will tell of turns any more."""
         self.turn_ended()
         self.all_s = -math.inf
 
@@ -209,10 +209,8 @@ def length_s() -> float:
 
 
 class Turn:
-    """How much of a party's turn is left."""
-
     def __init__(self, clock: Callable[[], float] = time.perf_counter, who: str = NOBODY) -> None:
-        """`who` is the party, as for `SERVING`; nobody, for a part of what one is served."""
+        """`who` is the party, as for `SERVING`; `NOBODY` for a part of what a party is served."""
         self._clock = clock
         self._who = who
         self._until = -math.inf
@@ -220,7 +218,7 @@ class Turn:
 
     @property
     def may_begin(self) -> bool:
-        """Whether it is time: it has waited, or it is early and nobody waits who had less."""
+        """Whether it is time: it has waited, or it is early and no party waits that had less."""
         if self._has_waited or not self._who:
             return True
         queue = SERVING.queue
@@ -250,7 +248,6 @@ class Turn:
 
     @property
     def over(self) -> bool:
-        """Whether it is the neighbours' turn."""
         return self._clock() >= self._until
 
     async def go_on(self) -> None:
@@ -265,17 +262,14 @@ def _is_time_left() -> bool:
 
 
 class LineTurn(Turn):
-    """How much of a module's turn is left."""
-
     _pieces = 0
 
     def begin(self) -> bool:
-        """Begin a turn, unless it is over at once."""
         self._pieces = PIECES_A_TURN
         return super().begin()
 
     def took_piece(self) -> bool:
-        """Take note of a piece that was handled; return whether it is the neighbours' turn."""
+        """Count a piece that was handled; return whether it is the neighbours' turn."""
         self._pieces -= 1
         return self._pieces <= 0 or self.over
 
@@ -368,7 +362,7 @@ async def in_turns(who: str, doing: str, steps: Iterable[object]) -> None:
 
 
 async def each_in_turns(items: Iterable[T]) -> AsyncIterator[T]:
-    """Give one after the other; whoever takes them has a turn at a time for what that leads to."""
+    """Yield each item; what the consumer does with it counts as this party's turn."""
     turn = Turn()
     turn.begin()
     for one in items:

@@ -63,7 +63,7 @@ class Checker:
         return bool(poll.poll(0))
 
     async def check(self, schema: OpSchema, args: bytes) -> Problem | Unchecked | None:
-        """Return what is wrong with some args, if anything; if unchecked, it is of no more use."""
+        """Return what is wrong with some args, if anything; `Unchecked` is its last answer."""
         answer = b""
         with trio.move_on_after(WALL_S) as scope:
             try:

@@ -46,7 +46,7 @@ log = structlog.get_logger()
 
 
 class Check:
-    """One that was asked for; `drop` is idempotent."""
+    """Args to be checked."""
 
     __slots__ = ("args", "party", "schema", "told")
 
@@ -58,17 +58,14 @@ class Check:
 
     @property
     def size_bytes(self) -> int:
-        """What it holds."""
         return len(self.schema.json) + len(self.args)
 
     def drop(self) -> None:
-        """Make sure that nobody is told; if it has begun, it ends all the same."""
+        """Tell nobody of the outcome; a check that has begun runs to its end. Idempotent."""
         self.told = None
 
 
 class Checks:
-    """The checks of one daemon."""
-
     def __init__(self, custody: Custody, deadlines: Deadlines) -> None:
         self._custody = custody
         self._deadlines = deadlines
@@ -101,19 +98,19 @@ class Checks:
         return one
 
     def in_turns(self, party: str, doing: str, steps: Iterator[None]) -> None:
-        """Have steps of a party's taken in its turns: what waited for a check, and may be much."""
+        """Take steps of a party in its turns: requests that waited for a check may be many."""
         if self._nursery is None:  # the end has begun
             deque(steps, maxlen=0)
         else:
             self._nursery.start_soon(in_turns, party, doing, steps)
 
     def start_soon(self, task: Callable[[], Awaitable[None]]) -> None:
-        """Run what has to wait for something else than a process; not once all has ended."""
+        """Run a task that waits for something else than a process; not once all has ended."""
         if self._nursery is not None:
             self._nursery.start_soon(task)
 
     async def run(self) -> None:
-        """Serve until cancelled; who waits then is told that nobody will look."""
+        """Serve until cancelled; checks that wait then are given up."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             try:
@@ -126,7 +123,7 @@ class Checks:
                 self._give_up("the daemon is stopping")
 
     def _look(self) -> None:
-        """Have somebody see to what waits, if it can be begun."""
+        """Begin the next check that waits, if it may begin."""
         if self._nursery is not None and self._next_party() is not None:
             if self._idle:
                 self._idle.unpark()
@@ -174,7 +171,7 @@ class Checks:
             await trio.lowlevel.checkpoint()
 
     async def _take(self) -> Check | None:
-        """Return what is to be checked next; None if nothing came for a while."""
+        """Return the next check; None if none came for a while."""
         while True:
             while (party := self._next_party()) is not None:
                 one = self._pop(party)

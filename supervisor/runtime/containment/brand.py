@@ -40,15 +40,13 @@ FEWEST_RUNS = 1 << 32
 
 
 class _Turn(NamedTuple):
-    """Who forks at the moment; no two have the same brand."""
+    """The thread that forks at the moment, and its brand, which no other has."""
 
     thread: int
     brand: int
 
 
 class Brands:
-    """The brands of one run of a daemon."""
-
     def __init__(self, *, whole_process: bool) -> None:
         """`whole_process`: this process is nothing but the daemon, and may be branded itself."""
         _, hard = self._own = resource.getrlimit(RLIMIT_LOCKS)

@@ -40,8 +40,6 @@ SWEEPS = 16
 
 
 class Cgroup2Rung(Rung):
-    """Contain in cgroups below a folder of this daemon's own."""
-
     name = "cgroup2"
     folder: str
 
@@ -63,7 +61,6 @@ class Cgroup2Rung(Rung):
             raise
 
     def contain(self, instance: str, leader: Stat, brand: int) -> Cgroup:
-        """Move a process just spawned into a cgroup of its own."""
         folder = self.new_folder(instance)
         try:
             _move(leader.pid, folder)
@@ -89,12 +86,11 @@ class Cgroup2Rung(Rung):
         return folder
 
     def hold(self, folder: str, instance: str, leader: Stat, brand: int) -> Cgroup:
-        """Take hold of a process that is in a cgroup of its own."""
+        """Take hold of a process that is in a cgroup of its own already."""
         outside = Subtree(instance, leader, brand, self._orphans)
         return Cgroup(folder, outside, memory_counted=self._counts_memory)
 
     def holds(self, orphan: Stat) -> bool:
-        """Whether it is in an instance's cgroup."""
         below = os.path.basename(self.folder)  # noqa: PTH119
         with contextlib.suppress(OSError):
             _, _, inside = _path_of(str(orphan.pid)).partition(f"/{below}/")
@@ -127,8 +123,6 @@ def _folder_name(instance: str) -> str:
 
 
 class Cgroup(Containment):
-    """The cgroup of one instance."""
-
     def __init__(self, folder: str, outside: Subtree, *, memory_counted: bool) -> None:
         """`outside` finds what the cgroup does not hold."""
         super().__init__(outside.instance, outside.leader, outside.brand)
@@ -139,20 +133,18 @@ class Cgroup(Containment):
         self._breach: tuple[int, int] | None = None
 
     def rename(self, instance: str) -> None:
-        """Take note of which instance the process has become one; the folder keeps its name."""
+        """Note the instance that the process belongs to now; the folder keeps its name."""
         self.instance = self._tree.instance = instance
 
     def signal(self, *numbers: signal.Signals) -> None:
-        """Signal each process; a process forked meanwhile may miss it."""
         signal_each(self.find(), *numbers)
 
     @property
     def kills_at_once(self) -> bool:
-        """Whether nobody is in the cgroup any more."""
         return self._is_empty()
 
     def kill(self) -> None:
-        """Have the kernel kill all of it, and the group: a leader may not have been moved yet."""
+        """Kill all of the cgroup, and the group: a leader may not have been moved yet."""
         if not self._is_empty():
             # A zombie is in no list and has no environment: who they were is noted before.
             self._tree.remember(cgroup_folder.members([self.folder]))
@@ -177,16 +169,13 @@ class Cgroup(Containment):
         return limit, cgroup_folder.number(self.folder, "memory.peak") or limit
 
     def find(self) -> list[Stat]:
-        """Return who is in the cgroup, and who is outside of it and was forked by it."""
         return self._with_members(self._tree.find())
 
     @property
     def may_have_left(self) -> bool:
-        """Whether somebody is in the cgroup, or may be outside."""
         return not self._is_empty() or self._tree.may_have_left
 
     def left(self) -> list[Stat]:
-        """Return who is in the cgroup, and who is outside of it and outlived its leader."""
         return self._with_members(self._tree.left())
 
     def _with_members(self, outside: list[Stat]) -> list[Stat]:
@@ -198,7 +187,6 @@ class Cgroup(Containment):
         ]
 
     def remove(self) -> None:
-        """Remove the folder; for a thread, as `removals` says."""
         try:
             os.rmdir(self.folder)  # noqa: PTH106
         except FileNotFoundError:

@@ -37,8 +37,6 @@ log = structlog.get_logger()
 
 
 class ClaimKeeper:
-    """Keeps a claim valid for as long as the daemon runs."""
-
     def __init__(
         self,
         claim: Claim,
@@ -62,7 +60,6 @@ class ClaimKeeper:
         self._retry_s = retry_s
 
     async def run(self) -> None:
-        """Watch until cancelled."""
         while True:
             if await self._lost():
                 await trio.sleep(self._settle_s)

@@ -67,7 +67,7 @@ class Custody:
         *,
         whole_process: bool = False,
     ) -> None:
-        """Hold nobody yet; `in_force` is what keeps it up."""
+        """Nothing is held before `in_force`."""
         self.daemon = on.daemon
         self.file_limit = file_limit or FileLimit()
         self.why_not_higher = on.chosen.why_not_higher
@@ -112,12 +112,10 @@ class Custody:
 
     @property
     def containment(self) -> str:
-        """The rung in force, as `status` shows it."""
         return self._rung.name
 
     @property
     def guardian_pid(self) -> int | None:
-        """The guardian's pid, while there is one."""
         return None if self._guardianship is None else self._guardianship.pid
 
     @property
@@ -127,12 +125,10 @@ class Custody:
 
     @property
     def spawner_pid(self) -> int | None:
-        """The pid of the spawner (`blanks`), while there is one."""
         return None if self._blanks is None else self._blanks.spawner_pid
 
     @property
     def blank_pid(self) -> int | None:
-        """The pid of the process that waits for a lone call, while there is one."""
         return None if self._blanks is None else self._blanks.blank_pid
 
     @property
@@ -142,7 +138,7 @@ class Custody:
 
     @property
     def reaped_orphans(self) -> int:
-        """How many processes it has reaped that it never spawned."""
+        """How many processes were reaped that this one never spawned."""
         return self._orphans.reaped_count
 
     @property
@@ -240,7 +236,7 @@ class Custody:
         return since
 
     def take_helper(self, pid: int, brand: int) -> Stat:
-        """Take note of a process just spawned that is no module's; raises `OSError`."""
+        """Note a process just spawned that is no module's; raises `OSError`."""
         return self._told(pid, brand)
 
     def _told(self, pid: int, brand: int) -> Stat:
@@ -282,11 +278,11 @@ class Custody:
             procfs.send(one, signal.SIGKILL)
 
     def leave(self, process: Stat, reaped: Callable[[], None] = lambda: None) -> None:
-        """Have a child reaped when it can be: it has ended, or is about to."""
+        """Reap a child, which has ended or is about to, as soon as that is possible."""
         self._orphans.leave(process, reaped)
 
     def abandon(self, pid: int) -> None:
-        """Kill a child that nobody holds, and see it reaped; for a thread that spawns."""
+        """Kill and reap a child that has no owner; for a thread that spawns."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -313,7 +309,7 @@ class Custody:
         return self._guardianship is not None and self._rung.folder is None
 
     def register(self, containment: Containment) -> None:
-        """Have it killed should the daemon die; until then its marks are what it is found by."""
+        """From now on it is killed should the daemon die; until then only its marks tell."""
         if self._guardianship is not None and self.registers_each:
             leader = containment.leader
             self._guardianship.register(Leader(leader.pid, leader.start, containment.instance))
@@ -329,7 +325,7 @@ class Custody:
         containment.remove()
 
     def release_on_loop(self, containment: Containment) -> None:
-        """Do the same on the event loop, which does not wait until its cgroup is removed."""
+        """As `release`, on the event loop, which does not wait until its cgroup is removed."""
         self._orphans.reaped(containment.leader)
         if self._removals is not None:
             self._removals.add(containment)

@@ -49,7 +49,7 @@ class FileLimit:
         return raised
 
     def give_back(self, pid: int) -> None:
-        """Let a child just spawned have the limit that there was before."""
+        """Set the limit of a child just spawned to what it was before."""
         if self._given is not None:
             # It has ended, or has changed its user.
             with contextlib.suppress(OSError, ValueError):
@@ -75,6 +75,5 @@ class FileLimit:
 
     @property
     def used(self) -> int:
-        """How many descriptors this process has."""
         # Since Linux 6.2 the folder's size tells; to list tens of thousands takes milliseconds.
         return os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd"))  # noqa: PTH116, PTH208

@@ -37,8 +37,6 @@ log = structlog.get_logger()
 
 
 class Holding(NamedTuple):
-    """The data directory, and what is written there."""
-
     data: Claim
     author: Author
     ledger: Ledger
@@ -46,7 +44,7 @@ class Holding(NamedTuple):
 
 
 class Ground:
-    """What one run of a daemon stands on, until it is closed."""
+    """What one run of a daemon needs before it starts a process, until it is closed."""
 
     def __init__(
         self,
@@ -67,12 +65,11 @@ class Ground:
         self._owned = owned
 
     def close(self) -> None:
-        """Let go of all of it, and let the next daemon in; for threads."""
+        """Release all of it, and let the next daemon in; for threads."""
         self._owned.close()
 
 
 def bare() -> Ground:
-    """Stand on nothing but this process."""
     daemon = str(uuid.uuid4())
     chosen = Chosen(ProcessGroupRung(daemon), "nobody asked what this machine allows")
     orphans = Orphans(daemon, whole_process=False)
@@ -135,7 +132,7 @@ def _take(
 
 
 async def leave(ground: Ground, blocking: BlockingWork) -> None:
-    """Close it, in a thread, as far as the daemon's end waits for that; not cancelled."""
+    """Close it in a thread, within what is left of the daemon's end; not cancelled."""
     why = "it does not answer"
     with trio.move_on_after(blocking.end_left_s(), shield=True):
         try:

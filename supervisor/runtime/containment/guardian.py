@@ -85,7 +85,6 @@ def _listen(descriptor: int) -> Ledger:
 
 
 def command(descriptor: int, record: str) -> list[str]:
-    """Return the command that runs a guardian: isolated, without site-packages."""
     here = os.path.abspath(__file__)  # noqa: PTH100
     for _ in range(4):  # containment, runtime, supervisor, and the folder they are imported from
         here = os.path.dirname(here)  # noqa: PTH120

@@ -42,10 +42,8 @@ log = structlog.get_logger()
 
 
 class Guardianship:
-    """The ledger, and the two who are told of it."""
-
     def __init__(self, ledger: Ledger, file: LedgerFile, custody: Custody) -> None:
-        """Tell of what is in the ledger from now on; the file was begun."""
+        """The file was begun."""
         self.pid: int | None = None
         self.problem: str | None = None
         """Why there is none, and what that means; None while there is one."""
@@ -58,7 +56,6 @@ class Guardianship:
         """Whether the whole is being told: its head would make what comes meanwhile forgotten."""
 
     def register(self, leader: Leader) -> None:
-        """Tell of an instance; from now on it dies with the daemon."""
         self._ledger.leaders[leader.pid] = leader
         self._tell(leader.line())
 
@@ -68,12 +65,10 @@ class Guardianship:
             self._tell(f"-\t{pid}\n".encode())
 
     def register_stray(self, stray: Adopted) -> None:
-        """Tell of an orphan that may be any module's; from now on it dies with the daemon."""
         self._ledger.strays[stray.pid] = stray
         self._tell(stray.line())
 
     def unregister_stray(self, pid: int) -> None:
-        """Tell that a stray has ended."""
         if self._ledger.strays.pop(pid, None) is not None:
             self._tell(f"gone\t{pid}\n".encode())
 
@@ -127,7 +122,7 @@ class Guardianship:
         log.warning("the guardian died", pid=process.pid)
 
     async def _begin(self) -> tuple[procfs.Stat, int]:
-        """Start one that waits at our pipe; returns it with its pidfd, or raises `OSError`."""
+        """Start a guardian that waits at our pipe; returns it and its pidfd; raises `OSError`."""
         reading, self._pipe = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self._pipe, False)
         try:

@@ -27,7 +27,7 @@ LAST_PAUSE_S = 0.05
 
 
 class NotKnownError(OSError):
-    """Not all could be looked at, for want of descriptors or memory (`procfs.MISSED`)."""
+    """Not all processes could be looked at, for want of descriptors or memory (`procfs.MISSED`)."""
 
     def __init__(self) -> None:
         super().__init__(

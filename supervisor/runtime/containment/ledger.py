@@ -65,7 +65,6 @@ class Author(NamedTuple):
         return mark_name(self.daemon)
 
     def line(self) -> bytes:
-        """Return the first line of a ledger."""
         return ("daemon\t" + "\t".join(str(field) for field in self) + "\n").encode()
 
 
@@ -77,24 +76,20 @@ class Leader(NamedTuple):
     instance: str
 
     def line(self) -> bytes:
-        """Return the line that registers it."""
         return f"+\t{self.pid}\t{self.start}\t{self.instance}\n".encode(errors="replace")
 
 
 class Adopted(NamedTuple):
-    """An orphan of which nobody knows whose it is, only that it came of one of the modules."""
+    """An orphan of one of the modules; of which one is not known."""
 
     pid: int
     start: int
 
     def line(self) -> bytes:
-        """Return the line that registers it."""
         return f"stray\t{self.pid}\t{self.start}\n".encode()
 
 
 class Ledger:
-    """What the lines said so far."""
-
     def __init__(self) -> None:
         self.author: Author | None = None
         self.cgroups: list[str] = []

@@ -30,8 +30,6 @@ _DOING = "writing the record of instances"
 
 
 class LedgerFile:
-    """The file, and what has to be written to it."""
-
     def __init__(
         self, path: Path, lines: Callable[[], list[bytes]], blocking: BlockingWork
     ) -> None:
@@ -60,7 +58,7 @@ class LedgerFile:
             log.warning("no record of instances", record=str(self.path), words=words)
 
     def append(self, line: bytes) -> None:
-        """Have a line written soon, if there is a file."""
+        """Write a line soon, if there is a file."""
         if self._file < 0:
             return
         self._waiting += line
@@ -70,7 +68,6 @@ class LedgerFile:
         self._some.set()
 
     async def run(self) -> None:
-        """Write until cancelled."""
         while True:
             await self._some.wait()
             await trio.sleep(GROUP_S)

@@ -58,7 +58,6 @@ TURN_S = 2.0
 
 
 def is_subreaper() -> bool:
-    """Whether this process adopts orphans below it."""
     value = ctypes.c_int(0)
     _prctl(_PR_GET_CHILD_SUBREAPER, ctypes.addressof(value))
     return bool(value.value)
@@ -93,7 +92,7 @@ class Led(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """The children that one look was at, and those living that show nothing of whose they are."""
+    """The children at one look, and the living ones among them that show no owner."""
 
     at: set[int]
     strays: tuple[Stat, ...]
@@ -153,18 +152,16 @@ class Orphans:
                 self._spawning -= 1
 
     def spawned(self, process: Stat) -> None:
-        """Take note of a process that somebody else reaps."""
+        """Note a process that its spawner reaps."""
         with self._lock:
             self._spawned[process.pid] = process
             self._adopted.pop(process.pid, None)
 
     def leads(self, led: Led) -> None:
-        """Take note that a process that was spawned leads an instance."""
         with self._lock:
             self._leaders[led.process.pid] = led
 
     def reaped(self, process: Stat) -> None:
-        """Take note that it is gone."""
         with self._lock:
             self._spawned.pop(process.pid, None)
             self._leaders.pop(process.pid, None)
@@ -179,7 +176,7 @@ class Orphans:
         self.reaped(process)
 
     def untold(self, thread: int) -> list[Stat]:
-        """Return the children of a thread that spawns of which nobody has told yet."""
+        """Return the children of a thread that spawns of which `spawned` has not told yet."""
         listed = procfs.children_of_thread(os.getpid(), thread) or ()
         with self._lock:
             new = set(listed).difference(self._spawned)
@@ -276,7 +273,7 @@ class Orphans:
         return listed
 
     def _instance(self, one: Stat) -> str | None:
-        """Return of which instance an orphan is, if it shows that."""
+        """Return the instance that an orphan shows it is of, if it does."""
         seen = self._owner_seen(one)
         if seen is not None:
             return seen
@@ -331,7 +328,7 @@ class Orphans:
             self._known.update((one.pid, Known(one.start, instance)) for one in processes)
 
     def ownerless(self, strays: Iterable[Stat]) -> list[Stat]:
-        """Return those of whom no living instance can be the owner: all began after they did."""
+        """Return those that no living instance can own: all began after they did."""
         strays = tuple(strays)
         if not strays:
             return []

@@ -36,11 +36,9 @@ class ProcessGroup(Containment):
 
     @property
     def may_have_left(self) -> bool:
-        """Return True: only the search tells."""
         return True
 
     def find(self) -> list[Stat]:
-        """Search all of /proc."""
         everybody = [one for one in procfs.every_process() if one.pid != os.getpid()]
         chosen = [one for one in everybody if one.lives and self._names(one)]
         found = [one for one in hunt.with_descendants(chosen, everybody) if one.lives]

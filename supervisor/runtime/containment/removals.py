@@ -22,7 +22,7 @@ TOGETHER_S = 0.1
 
 
 class Removals:
-    """What is to be removed; of the event loop."""
+    """The cgroups to be removed; for the event loop."""
 
     def __init__(self, blocking: BlockingWork) -> None:
         self._blocking = blocking
@@ -30,12 +30,11 @@ class Removals:
         self._some = trio.Event()
 
     def add(self, containment: Containment) -> None:
-        """Have it removed."""
         self._ended.append(containment)
         self._some.set()
 
     async def run(self) -> None:
-        """Remove what is added, until cancelled; what is left goes with the rung's folder."""
+        """Remove until cancelled; what is left goes with the rung's folder."""
         while True:
             await self._some.wait()
             await trio.sleep(TOGETHER_S)

@@ -28,14 +28,12 @@ log = structlog.get_logger()
 
 
 class Stray(NamedTuple):
-    """An orphan that shows nothing of whose it is."""
-
     process: Stat
     command: str
 
 
 class Survey(NamedTuple):
-    """The strays that there were at a look."""
+    """The strays at one look."""
 
     number: float
     """That of the look (`orphans.Looked`); between two of them, of none but the short list."""
@@ -43,7 +41,7 @@ class Survey(NamedTuple):
 
 
 class Strays:
-    """Those that there were at the last look."""
+    """The strays at the last look."""
 
     def __init__(
         self,
@@ -54,7 +52,7 @@ class Strays:
         *,
         whole_process: bool,
     ) -> None:
-        """Know of none yet; `guardianship` kills them should the daemon die."""
+        """`guardianship` kills them should the daemon die."""
         self._orphans = orphans
         self._rung = rung
         self._guardianship = guardianship
@@ -68,7 +66,7 @@ class Strays:
 
     @property
     def may_be_any(self) -> bool:
-        """Whether `look` has anybody to look at; cheap."""
+        """Whether `look` has any process to look at; cheap."""
         return self._orphans.may_be_left()
 
     def possible_survivors(self, since: int = 0) -> tuple[Suspect, ...]:
@@ -99,14 +97,14 @@ class Strays:
         self.take_in(survey)
 
     async def run(self) -> None:
-        """Look again whenever some turn out to be of nobody any more; until cancelled."""
+        """Look again whenever no instance can own some any more; until cancelled."""
         while True:
             await self._ownerless.wait()
             self._ownerless = trio.Event()
             await self.look()
 
     def survey(self) -> Survey:
-        """Look at all, and kill whom no instance can own any more; for threads."""
+        """Look at all, and kill those that no instance can own any more; for threads."""
         missed = MISSED.count
         looked = self._orphans.look()
         strays = [one for one in looked.strays if not self._rung.holds(one)]
@@ -131,11 +129,11 @@ class Strays:
         return Survey(looked.number, found)
 
     def nobody(self) -> Survey:
-        """Return what a short list with nobody in it tells: it is newer than all looks so far."""
+        """Return the survey of a short list without orphans: it is newer than all looks so far."""
         return Survey(self._orphans.looks_begun + 0.5, {})
 
     def take_in(self, survey: Survey) -> None:
-        """Know of those of a survey, and of no others, unless a newer one was faster."""
+        """Replace what is known by a survey, unless a newer one was faster."""
         if survey.number <= self._number:
             return
         self._number, strays = survey

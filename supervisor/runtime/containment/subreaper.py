@@ -14,12 +14,12 @@ from supervisor.runtime.containment.procfs import Stat
 
 
 class SubreaperRung(Rung):
-    """Contain by descent; makes this process a subreaper until `close`."""
+    """Makes this process a subreaper until `close`."""
 
     name = "subreaper"
 
     def __init__(self, adopted: Orphans) -> None:
-        """Raise `OSError` if the kernel refuses."""
+        """Raises `OSError` if the kernel refuses."""
         self._orphans = adopted
         self._was = orphans.is_subreaper()
         orphans.set_subreaper(on=True)
@@ -28,7 +28,6 @@ class SubreaperRung(Rung):
         return Subtree(instance, leader, brand, self._orphans)
 
     def close(self) -> None:
-        """Leave orphans to whom they went before."""
         orphans.set_subreaper(on=self._was)
 
 
@@ -41,18 +40,16 @@ class Subtree(Containment):
 
     @property
     def may_have_left(self) -> bool:
-        """Whether somebody was adopted who is not another instance's for certain."""
+        """Whether an orphan was adopted that is not another instance's for certain."""
         return self._orphans.may_be_left(self.instance)
 
     def find(self) -> list[Stat]:
-        """Walk down from the leader and from the orphans it left."""
         leader = procfs.stat(self.leader.pid)
         if leader is not None and leader.start == self.leader.start and leader.lives:
             return self._below(leader)
         return self._below()
 
     def left(self) -> list[Stat]:
-        """Walk down from the orphans it left."""
         return self._below()
 
     def _below(self, *leader: Stat) -> list[Stat]:
@@ -64,5 +61,5 @@ class Subtree(Containment):
         return [one for one in (*roots.values(), *found) if one.lives]
 
     def remember(self, processes: list[Stat]) -> None:
-        """Take note that these are of this instance, in case they are adopted."""
+        """Note that these are of this instance, in case they are adopted."""
         self._orphans.remember(processes, self.instance)

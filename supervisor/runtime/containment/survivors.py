@@ -52,10 +52,7 @@ class DataInUseError(Exception):
 
 
 class Claim:
-    """The data directory, held alone."""
-
     def __init__(self, lock_fd: int, data_dir: Path) -> None:
-        """Own the descriptor of the lock file."""
         self.record = data_dir / RECORD_FILE
         """Where the ledger goes."""
         self.data_dir = data_dir
@@ -119,7 +116,7 @@ class Claim:
         os.close(self._lock_fd)
 
     def close(self) -> None:
-        """Let the next daemon in; whoever takes it again meanwhile lets go of it, too."""
+        """Let the next daemon in; a `retake` at the same time releases the lock, too."""
         with self._closing:
             self._closed = True
         self._owned.close()

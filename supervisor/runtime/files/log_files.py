@@ -55,12 +55,11 @@ class LogFiles:
 
     @property
     def last_error(self) -> str | None:
-        """Of the logs whose last write failed, why that failed which was tried last."""
+        """Why the newest write failed, among the logs whose last write did."""
         with self._lock:
             return next(reversed(self._errors.values()), None)
 
     def path(self, name: str) -> Path:
-        """Return the current file of a log."""
         return self.folder / f"{_file_name(name)}.log"
 
     def append(self, name: str, data: bytes) -> None:
@@ -106,12 +105,12 @@ class LogFiles:
         return give_up
 
     def forget(self, name: str) -> None:
-        """Let `last_error` name a log no more, once what waits for it was tried: it has ended."""
+        """Clear the error of a log that has ended, once what waits for it was tried."""
         if self._thread is not None:
             self._queue.put(lambda: self._forget_error(name))
 
     def close(self) -> None:
-        """Write what waits, as far as the daemon's end waits for that, then end the thread."""
+        """Write what waits, within what is left of the daemon's end, then end the thread."""
         self._have_thread()
         if self._thread is not None:
             self._queue.put(None)

@@ -37,15 +37,13 @@ T = TypeVar("T")
 
 
 class NoAnswerError(OSError):
-    """A place that somebody cannot do without does not answer; the text names it."""
+    """A needed place does not answer; the text names it."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(f"{printable(str(path))} {NO_ANSWER}")
 
 
 class Unanswered(Enum):
-    """What came of a look that did not answer."""
-
     UNANSWERED = "unanswered"
 
 
@@ -56,7 +54,6 @@ class Looks:
     """The looks of some sources; they may come from several threads."""
 
     def __init__(self, blocking: BlockingWork | None = None) -> None:
-        """`blocking` is told what is looked at."""
         self._naming = nullcontext if blocking is None else blocking.naming
         self._left: set[str] = set()
         """What the looks do that were left, and have not answered yet."""
@@ -89,7 +86,7 @@ class Looks:
         return row.seen
 
     def one(self, doing: str, look: Callable[[], T]) -> T | Unanswered:
-        """Return what comes of a single look; raises what it raises."""
+        """Return the outcome of a single look; raises what it raises."""
         (seen,) = self.each([(doing, look)])
         return seen
 
@@ -157,7 +154,7 @@ class _Row(Generic[T]):
             return None
 
     def end(self, error: Exception | None) -> None:
-        """Let whoever waits go on; within the lock."""
+        """Wake the waiting thread; within the lock."""
         self.error, self.over = self.error or error, True
         self._ahead.clear()
         self.changed.notify()

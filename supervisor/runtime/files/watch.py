@@ -68,8 +68,6 @@ class NoWatchError(Exception):
 
 
 class Reload(Protocol):
-    """What is done about a change."""
-
     async def __call__(self, *, if_needed: bool) -> None:
         """Read the files again; with `if_needed`, it is no event if nothing changed."""
 
@@ -78,8 +76,6 @@ OpenQueue = Callable[[], Inotify]
 
 
 class Watch:
-    """The watch over some files."""
-
     def __init__(
         self,
         files: Sources,
@@ -100,7 +96,7 @@ class Watch:
         self._waiting = trio.CancelScope()
 
     def follow_anew(self) -> None:
-        """Take note that the files were read, by whomever."""
+        """The files were read: other directories may matter now."""
         self._stale = True
         self._waiting.cancel()
 
@@ -185,7 +181,6 @@ class Watches:
 
     @property
     def count(self) -> int:
-        """How many directories are watched."""
         return len(self._interests)
 
     def follow(self, interests: Interests) -> bool:
@@ -210,7 +205,6 @@ class Watches:
         return bool(new)
 
     async def wait_changed(self) -> None:
-        """Wait for something that matters."""
         while True:
             # All of them are looked at: one may say that a watch is gone.
             matters = [self._matters(event) for event in await self._queue.events()]
@@ -218,7 +212,6 @@ class Watches:
                 return
 
     def close(self) -> None:
-        """Watch nothing any more."""
         self._queue.close()
 
     def _matters(self, event: Event) -> bool:

@@ -46,8 +46,7 @@ FULL_BYTES = 32 << 20
 class Receiver:
     """Is told what a process says, and what becomes of its pipes; no method may block."""
 
-    def receive(self, events: Events) -> None:
-        """Take what it led to."""
+    def receive(self, events: Events) -> None: ...
 
     def congested(self) -> bool:
         """Whether reading should pause; asked after each chunk."""
@@ -67,15 +66,13 @@ class Receiver:
 
 
 class Stream(Protocol):
-    """What sends to the process in pieces, and pauses while there is no room."""
+    """Sends to the process in pieces, and pauses while there is no room."""
 
     def resume(self) -> None:
-        """Go on: there may be room again."""
+        """There may be room again."""
 
 
 class Dialogue:
-    """The conversation with one process, from `begin` to `end`."""
-
     def __init__(
         self,
         instance: str,
@@ -112,7 +109,7 @@ class Dialogue:
     # What the connection is told.
 
     def opening(self) -> Opening:
-        """Take what is to be said to the process before it is there."""
+        """Take what is to be written before the process is there."""
         return Opening(self._outgoing.take(), closes_stdin=self._connection.closes_stdin)
 
     def begin(self, process: Process) -> None:
@@ -128,7 +125,7 @@ class Dialogue:
         self.write_now()
 
     def ask(self, request: Request, *, busy: bool = False) -> None:
-        """Ask something; of a `busy` process, with what else comes this moment in one write."""
+        """Write a request; to a `busy` process, together with what else comes at this moment."""
         # As `_follow` and `flush` would do it; but each request passes here.
         connection = self._connection
         if self.pid is not None:
@@ -177,12 +174,12 @@ class Dialogue:
         return written
 
     def flow(self, request_id: str, operation: Flow) -> None:
-        """Have what is streamed for a request pause, or go on, if the module can be told so."""
+        """Pause or resume what is streamed for a request, if the module can be told so."""
         self._follow(self._connection.flow(request_id, operation))
         self.flush()
 
     def answer(self, asked: HostCalled, outcome: Outcome, chunk: Chunk | None = None) -> None:
-        """Answer a call of the module; one that is gone needs no answer."""
+        """Answer a call of the module; a process that is gone needs no answer."""
         if self._process is not None:
             self._follow(self._connection.answer(asked, outcome, chunk))
             self.flush()
@@ -190,11 +187,10 @@ class Dialogue:
     def refuse(
         self, asked: HostCalled, words: str, reason: Reason = Reason.MALFORMED_REQUEST
     ) -> None:
-        """Answer a call that cannot be served."""
         self.answer(asked, Failure.because(reason, words))
 
     def receive_data(self, data: bytes) -> bool:
-        """Take what was read; returns whether that led to something that was written."""
+        """Take what was read; returns whether that led to a write."""
         # `_follow` would do; but here passes all that a module says.
         self.times_heard += 1
         events = self._connection.receive_data(data)
@@ -205,20 +201,18 @@ class Dialogue:
         return self.write_now()
 
     def receive_eof(self) -> None:
-        """Take the end of the output; idempotent."""
         if not self._eof:
             self._eof = True
             self._follow(self._connection.receive_eof())
             self.write_now()
 
     def exited(self, code: int | None) -> None:
-        """Take the end of the process."""
         self._process = None
         self._follow(self._connection.process_exited(code))
         self.end()
 
     def end(self) -> None:
-        """Wait for nothing any more, and answer nothing; idempotent."""
+        """Cancel all waits, and answer nothing; idempotent."""
         self._process = None
         for _, timer in self._timers:
             timer.cancel()
@@ -266,7 +260,7 @@ class Dialogue:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """What is added to the command of its process."""
+        """Arguments that are added to the command of its process."""
         return self._connection.arguments
 
     @property
@@ -295,17 +289,16 @@ class Dialogue:
         return self._outgoing.unasked_bytes > FULL_BYTES
 
     def begin_stream(self, stream: Stream) -> None:
-        """Have a stream told when there may be room again."""
+        """Resume a stream when there may be room again."""
         self._streams.add(stream)
 
     def end_stream(self, stream: Stream) -> None:
-        """Forget a stream; idempotent."""
         self._streams.discard(stream)
 
     # What is written.
 
     def flush(self) -> None:
-        """Have what the connection has to say written; many calls make one write."""
+        """Write, soon, what the connection has to say; many calls make one write."""
         if not self._receiving:
             self._to_write.set()
 
@@ -367,7 +360,6 @@ class Dialogue:
                 await self._to_write.wait()
 
     def close_stdin(self) -> None:
-        """Close stdin; idempotent."""
         if self._process is None:
             return
         if self._process.stdin is not None:

@@ -34,7 +34,7 @@ log = structlog.get_logger()
 
 
 class Sampler:
-    """Look at all instances that have to be looked at, from one task."""
+    """Looks at all instances that have limits, from one task."""
 
     def __init__(self, blocking: BlockingWork, ceiling_bytes: int | None = None) -> None:
         """`ceiling_bytes` bounds all modules together; the biggest is ended first."""
@@ -45,7 +45,7 @@ class Sampler:
 
     @contextlib.contextmanager
     def watching(self, instance: Incarnation, limits: Limits) -> Iterator[None]:
-        """Look at an instance within this block, if there is a reason to."""
+        """Look at an instance within this block, if a limit has to be sampled."""
         by_sampling = limits.memory_bytes is not None and not instance.containment.counts_memory
         if self._ceiling_bytes is None and not by_sampling and limits.processes is None:
             yield
@@ -58,7 +58,6 @@ class Sampler:
             del self._watched[instance]
 
     async def run(self) -> None:
-        """Look until cancelled."""
         while True:
             if not self._watched:
                 self._some = trio.Event()

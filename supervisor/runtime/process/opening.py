@@ -25,7 +25,6 @@ class Opening:
 
     @property
     def written(self) -> bytes:
-        """What the pipe has taken."""
         return self._data[: self._written]
 
     @property

@@ -105,7 +105,6 @@ class Process:
 
     @property
     def tracer(self) -> Tracer | None:
-        """Who traces it; nobody once it is reaped."""
         return None if self._let_go else tracer_of(self.pid)
 
     @property
@@ -128,14 +127,13 @@ class Process:
             _readable(self._pidfd, QUICK_S)
 
     async def begin_on_loop(self) -> None:
-        """Do the same on the event loop; not cancelled."""
+        """As `begin_in_thread`, on the event loop; not cancelled."""
         self.begin()
         if self.stdin is None:
             with trio.move_on_after(QUICK_S, shield=True):
                 await self.wait_exited()
 
     def close_stdin(self) -> None:
-        """Let the process see the end of its input."""
         if self.stdin is not None:
             trio.lowlevel.notify_closing(self.stdin)
             os.close(self.stdin)
@@ -143,7 +141,7 @@ class Process:
 
     @property
     def ends(self) -> SharedTurn:
-        """In which it is seen to once it has ended."""
+        """The turns in which ended processes are seen to."""
         return self._custody.ends
 
     async def wait_exited(self) -> None:
@@ -151,7 +149,6 @@ class Process:
         await trio.lowlevel.wait_readable(self._pidfd)
 
     async def signal(self, *signals: signal.Signals) -> None:
-        """Signal the whole containment; as `kill`."""
         if self._let_go:
             return
         await self._in_thread("signalling processes", partial(self.containment.signal, *signals))
@@ -173,7 +170,7 @@ class Process:
             signal_group(self.containment.leader, signal.SIGKILL)
 
     async def _in_thread(self, doing: str, work: Callable[[], None]) -> None:
-        """Have it done, and go on after `HELD_UP_S`; not cancelled."""
+        """Do it in a thread, and go on after `HELD_UP_S`; not cancelled."""
         await self._custody.blocking.run_or_leave(
             doing, work, self._at_work, leave_after_s=HELD_UP_S, at_once=KILLS
         )
@@ -203,7 +200,7 @@ class Process:
         return end
 
     def abandon(self) -> None:
-        """Let go of a dead leader that can't be reaped: who adopts it when the daemon ends will."""
+        """Let go of a dead leader that can't be reaped; its next parent will, after the daemon."""
         self._custody.about_to_reap(self.containment)
         self._release()
 

@@ -29,7 +29,6 @@ class SpawnError(Exception):
     """A process could not be started; the message says why, in words for a person."""
 
     def __init__(self, message: str, code: int | None = None) -> None:
-        """Keep the errno too, for those that are worth a second try."""
         super().__init__(without_password(message))
         self.code = code
 

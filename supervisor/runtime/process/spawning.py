@@ -49,8 +49,6 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Wanted(NamedTuple):
-    """What is to be spawned."""
-
     descriptor: Descriptor
     host: Mapping[str, str]
     instance: str
@@ -126,7 +124,7 @@ def _look(wanted: Wanted) -> tuple[Wanted, dict[str, str], str]:
 
 
 def _give_up(wanted: Wanted, blank: Blank | None, thread: int) -> None:
-    """End what waits for its program, so that the thread goes on."""
+    """End the child that waits for its program, so that the thread goes on."""
     wanted.custody.end_untold(thread, wanted.late)
     if blank is not None and blank.spent:
         wanted.late.held_by = why_held(blank.pid)
@@ -190,7 +188,7 @@ def _spawn(
 
 
 def _unspeakable(error: ValueError) -> SpawnError:
-    """Say that there is a NUL, or half a surrogate pair: arguments may come from a request."""
+    """There is a NUL, or half a surrogate pair: arguments may come from a request."""
     return SpawnError(f"its command or environment cannot be handed to a program: {error}")
 
 
@@ -205,7 +203,7 @@ def _refused(descriptor: Descriptor, program: str, step: str, error: OSError) ->
 def _fill(
     blank: Blank, wanted: Wanted, program: str, environment: Mapping[str, str]
 ) -> Process | None:
-    """Have a blank become the program; None if it hears nothing, and nothing is left of it."""
+    """Let a blank become the program; None if the blank is gone, of which nothing is left then."""
     descriptor, _, instance, custody, opening, late, *_ = wanted
     blank.spent = True
     containment, folder = blank.containment, module_folder(descriptor)

@@ -16,7 +16,6 @@ TRACEPARENT = "TRACEPARENT"
 
 
 def begin_dialogue(setting: Setting, instance: str, receiver: Receiver) -> Dialogue:
-    """Return the conversation with a process that is about to be spawned, in its dialect."""
     connect = DIALECTS[setting.descriptor.transport.protocol].connect
     host = setting.host
     connection = connect(setting.descriptor, host.next_request_id, setting.recollection.memory)

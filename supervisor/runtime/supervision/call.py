@@ -74,7 +74,7 @@ class Server:
     """Has a call in flight."""
 
     def give_up(self, call: Call, stopped: Stopped) -> None:
-        """See to what is left of a call that was settled for a reason of the host's own."""
+        """Clean up after a call that the host has settled for a reason of its own."""
 
     def refined(self, stopped: Stopped) -> Stopped:
         """Say more exactly why the host ends a call of its, if it can."""
@@ -116,7 +116,6 @@ class Call(msgspec.Struct, eq=False):
     """When its module got it (monotonic); 0 where nobody watches for silence."""
 
     def warn(self, notice: Notice) -> None:
-        """Add a warning to what the response will carry."""
         if notice.in_place_of_answer:
             self.instead = notice
         if len(self.notices) < NOTICES_KEPT:
@@ -179,7 +178,6 @@ class Awaited(Listener):
         self._outcome: Outcome | None = None
 
     def answered(self, outcome: Outcome, call: Call) -> None:
-        """Keep the outcome for `wait`."""
         del call
         self._outcome = outcome
         self._done.set()
@@ -204,11 +202,10 @@ class CallQueue(dict[str, tuple[Call, float]]):
         """Those whose clients do not read."""
 
     def add(self, call: Call) -> None:
-        """Let it wait behind all others."""
         self[call.request.request_id] = (call, trio.current_time())
 
     def take(self) -> Call | None:
-        """Take out the one that has waited longest, but for those whose clients do not read."""
+        """Take out the call that has waited longest, but for those whose clients do not read."""
         while self:
             call, _ = self.pop(next(iter(self)))
             if not call.listener.congested():
@@ -217,11 +214,11 @@ class CallQueue(dict[str, tuple[Call, float]]):
         return None
 
     def recall(self, call: Call) -> bool:
-        """Take this one out if it stands aside, and return whether it did."""
+        """Take a call out if it stands aside, and return whether it did."""
         return self.aside.pop(call.request.request_id, None) is not None
 
     def drop(self, call: Call) -> bool:
-        """Take this one out; False if it does not wait."""
+        """Take a call out; False if it does not wait."""
         return self.pop(call.request.request_id, None) is not None or self.recall(call)
 
     def take_all(self) -> list[Call]:

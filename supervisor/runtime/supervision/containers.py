@@ -63,8 +63,6 @@ class Remover(msgspec.Struct, frozen=True):
 
 
 class Containers:
-    """The containers that a daemon's modules run."""
-
     def __init__(self, custody: Custody, host: Mapping[str, str], log_files: LogFiles) -> None:
         self.left: dict[Path, str] = {}
         """The commands that remove those that are left over, by the folders of their records."""

@@ -28,10 +28,8 @@ T = TypeVar("T")
 
 
 class Fleet:
-    """The modules by name, and the quarantined descriptors."""
-
     def __init__(self, host: Host, nursery: trio.Nursery) -> None:
-        """Run all lives in `nursery`."""
+        """All lives run in `nursery`."""
         self.modules: dict[str, Module] = {}
         self._quarantined: tuple[Quarantined, ...] = ()
         self.quarantine_reasons: dict[str, str] = {}
@@ -115,7 +113,6 @@ class Fleet:
             yield
 
     def _offering(self, plan: Plan) -> Iterator[None]:
-        """Offer their new descriptors to those that changed."""
         concerned = {one.descriptor.name for one in plan.changed}
         concerned |= {one.name for one in plan.added}
         held: list[tuple[Changed, list[str]]] = []
@@ -131,7 +128,7 @@ class Fleet:
             self._nursery.start_soon(self._release_in_turn, one, needed)
 
     def notify(self) -> None:
-        """Have those who wait look again."""
+        """Let those who wait look again."""
         self._changes.tell_all()
 
     async def wait_until(self, verdict: Callable[[], T | None], of: Module | None = None) -> T:
@@ -146,7 +143,7 @@ class Fleet:
             await (self._changes.wait() if of is None else self._changes.wait_of(of.name))
 
     def changes(self) -> Noted:
-        """Note from now on who has changed, and those that depend on them."""
+        """Note from now on which modules change, and those that depend on them."""
         return Noted(self._changes)
 
     async def stop(self) -> None:
@@ -180,7 +177,6 @@ class Fleet:
                     yield
 
     def hurry(self) -> None:
-        """Kill whatever still runs."""
         for module in self.all():
             if module.is_down:
                 continue
@@ -188,17 +184,15 @@ class Fleet:
             module.hurry()
 
     def all(self) -> list[Module]:
-        """Return all modules that may have a process, those that were removed included."""
+        """Return all modules that may have a process, removed ones included."""
         return [*self.modules.values(), *self.leaving.values()]
 
     # What a module tells, and asks.
 
     def module_changed(self, module: Module) -> None:
-        """Wake those who wait for it, or depend on it."""
         self._changed(module.name)
 
     def dependence_changed(self) -> None:
-        """Look anew who depends on whom."""
         self._dependence = None
 
     def dependants(self, name: str) -> list[Module]:
@@ -214,7 +208,6 @@ class Fleet:
         return (*self._quarantined, *more)
 
     def eager(self) -> list[Module]:
-        """Return the modules that start with the daemon."""
         return [
             module
             for module in self.modules.values()
@@ -254,7 +247,7 @@ class Fleet:
         return self._dependence
 
     def _quarantining(self, quarantined: tuple[Quarantined, ...]) -> Iterator[None]:
-        """Take note of what is quarantined, and tell of each that is new, one with each step."""
+        """Take over what is quarantined, and tell of what is new, a step for each."""
         known = set(self._quarantined)
         self._quarantined = quarantined
         self.quarantine_reasons = {one.descriptor: one.reason for one in quarantined}
@@ -290,7 +283,7 @@ class Fleet:
         succession.offer(descriptor, words, anew=changed.is_anew, held_for=first)
 
     async def _release_in_turn(self, changed: Changed, needed: list[str]) -> None:
-        """Have a module begin once what it depends on, if that is new too, serves or cannot."""
+        """Let a module begin once what it depends on, if that is new too, serves or cannot."""
         module = self.modules[changed.descriptor.name]
         first = [self.modules[name] for name in needed]
         await self.wait_until(lambda: all(map(self._is_settled, first)) or None)

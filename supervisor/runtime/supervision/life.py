@@ -65,7 +65,7 @@ class Ended(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, reason=reason, message=message)
 
     def as_idle(self) -> Ended:
-        """Return it as what it is where an end while idle is no crash."""
+        """Return it as an end while idle, which is no crash where a request starts it again."""
         words = "exited with code 0 while nothing was asked of it"
         return msgspec.structs.replace(self, reason="idle", message=words)
 
@@ -90,7 +90,6 @@ class Life:
 
     @property
     def load(self) -> int:
-        """How many calls it has."""
         return 0
 
     @property
@@ -107,7 +106,6 @@ class Life:
         return False
 
     def take(self, call: Call) -> None:
-        """Serve a call."""
         raise NotImplementedError
 
     def end(self, *, abrupt: bool) -> None:
@@ -157,7 +155,7 @@ class Counters(msgspec.Struct):
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """What a life gets from its module: descriptor, surroundings, log, names for its processes."""
+    """What a life gets from its module."""
 
     descriptor: Descriptor
     host: Host
@@ -177,7 +175,6 @@ class Setting(msgspec.Struct, frozen=True):
 
     @property
     def dialect(self) -> Dialect:
-        """The dialect of the descriptor."""
         return DIALECTS[self.descriptor.transport.protocol]
 
     def overhear(self, instance: str, call: Call) -> None:

@@ -49,5 +49,4 @@ PREPARING = LifeKind(begin=PreparingLife, takes_turn=True, is_instance=True)
 
 
 def life_kind(transport: Transport) -> LifeKind:
-    """Return the kind of life that a module has over this transport."""
     return LIVES[transport.type, transport.lifecycle]

@@ -69,23 +69,19 @@ class PerInvocationLife(Life):
         return self._crashed is None
 
     def can_take(self) -> bool:
-        """Whether one more process may run."""
         concurrency = self._setting.descriptor.supervision.concurrency
         return self._nursery is not None and not self._closed and len(self._runs) < concurrency
 
     @property
     def load(self) -> int:
-        """How many calls it has."""
         return len(self._runs)
 
     @property
     def oldest(self) -> tuple[str, float] | None:
-        """The op of the call that runs for longest."""
         calls = sorted((run.call.begun_at, run.call.request.op) for run in self._runs)
         return (calls[0][1], calls[0][0]) if calls else None
 
     def take(self, call: Call) -> None:
-        """Run a process for a call."""
         assert self._nursery is not None  # noqa: S101 - can_take said so
         run = Run(self._setting, call, self._warm)
         self._runs.add(run)
@@ -96,7 +92,6 @@ class PerInvocationLife(Life):
         self._nursery.start_soon(self._serve, run)
 
     def end(self, *, abrupt: bool) -> None:
-        """Take no more calls; see `Life`."""
         self._close()
         self._retiring.set()
         if abrupt:
@@ -105,7 +100,6 @@ class PerInvocationLife(Life):
             self._drained.set()
 
     def hurry(self) -> None:
-        """Kill all processes."""
         self.end(abrupt=True)
         if self._warm is not None:
             self._warm.kill()
@@ -126,7 +120,7 @@ class PerInvocationLife(Life):
         return completed(operation, Success({}), descriptor)
 
     def instances(self) -> list[Instance]:
-        """Return the processes that run now, those that wait for a request last."""
+        """Return the running processes, then those that wait for a request."""
         running = [shown for run in self._runs if (shown := run.instance()) is not None]
         return running if self._warm is None else [*running, *self._warm.instances()]
 

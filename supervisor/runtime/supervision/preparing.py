@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 
 class PreparingLife(Life):
-    """The preparation of a module, as far as one worker is concerned."""
-
     def __init__(self, setting: Setting, owner: Worker) -> None:
         self.id = setting.next_instance()
         self._setting = setting
@@ -121,12 +119,10 @@ class PreparingLife(Life):
         )
 
     def end(self, *, abrupt: bool) -> None:
-        """Stop: nothing is left to be finished."""
         del abrupt
         self._stop(StopStep.TERMINATE)
 
     def hurry(self) -> None:
-        """Kill what there is."""
         self._stop(StopStep.KILL)
 
     def _stop(self, rung: StopStep) -> None:
@@ -137,12 +133,10 @@ class PreparingLife(Life):
             self._incarnation.stop(rung)
 
     async def ask(self, operation: Operation, timeout_s: float) -> Outcome:
-        """Say that it is not ready."""
         del operation, timeout_s
         return Failure.because(Reason.NOT_READY, f"{self.id} is being prepared")
 
     def instances(self) -> list[Instance]:
-        """Return the process, if this worker has it."""
         one = self._incarnation
         if one is None:
             return []

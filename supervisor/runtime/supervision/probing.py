@@ -39,8 +39,6 @@ PROBED = {
 
 
 class Probing:
-    """The probes of one process."""
-
     def __init__(self, setting: Setting, probed: PersistentLife, owner: Worker) -> None:
         self.in_doubt = False
         """Whether a call was given up and nothing was heard that shows the process still serves."""
@@ -79,11 +77,10 @@ class Probing:
                 return self._no_answer(operation, timeout_s)
 
     def alive(self) -> None:
-        """Take note that it showed by itself that it is not stuck."""
         self._watch.alive()
 
     def overhear(self, request: Request) -> None:
-        """Take note of a request that its connection made itself."""
+        """Note a request that its connection made itself."""
         call = Call(request, NOBODY)
         self._open[request.request_id] = call
         self._setting.overhear(self._probed.id, call)
@@ -96,24 +93,23 @@ class Probing:
             probe.settle(outcome)
 
     def given_up(self, *, written: bool) -> None:
-        """Take note that a call was given up, after its request was written whole or not at all."""
+        """A call was given up, after its request was written whole or not at all."""
         self.unproven = self.unproven or written
         if self.unproven and not self._probed.busy:  # another call's answer or deadline would tell
             self.unproven = False
             self.doubt()
 
     def doubt(self) -> None:
-        """Have it found out whether the process still answers."""
+        """Find out whether the process still answers."""
         self.in_doubt = True
         self._doubted.set()
 
     def take_open(self) -> dict[str, Call]:
-        """Return the probes that wait for an answer, by request id; they are the caller's then."""
+        """Return the probes without an answer, by request id; they are the caller's then."""
         taken, self._open = self._open, {}
         return taken
 
     def begin(self) -> None:
-        """Probe it while it is idle: it has started."""
         self._watch.begin(self._setting.host.draw())
 
     def end(self) -> None:
@@ -127,16 +123,13 @@ class Probing:
         return self._probed.busy or self.in_doubt or self._probed.ending
 
     def check(self, answered: HealthWatch) -> Call | None:
-        """Ask for its health; None if too many probes are unanswered."""
         return self._send(Operation.HEALTH, answered)
 
     def found(self, *, well: bool) -> None:
-        """Take note of what a check found."""
         news, words = PROBED[well]
         self._owner.happened(self._probed, news, words)
 
     def replace(self, why: str) -> None:
-        """Replace it: it does not answer."""
         self._probed.replace(why)
 
     def _send(self, operation: Operation, listener: Listener, op: str = "") -> Call | None:

@@ -36,7 +36,7 @@ class Recollection:
 
 
 async def recall(setting: Setting) -> None:
-    """Take over what was noted of the program, before the first process is greeted."""
+    """Take over what was noted of the program, before the first process is started."""
     recollection, descriptor = setting.recollection, setting.descriptor
     if recollection.was_looked_for or not DIALECTS[descriptor.transport.protocol].remembers:
         return

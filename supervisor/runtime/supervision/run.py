@@ -53,10 +53,8 @@ from supervisor.runtime.supervision.warm_processes import WarmProcess, WarmProce
 
 
 class Run(Receiver, Server):
-    """One process serving one call."""
-
     def __init__(self, setting: Setting, call: Call, warm: WarmProcesses | None = None) -> None:
-        """Serve a call with one of the `warm` processes if there is one, else with a new one."""
+        """With `warm`, one of these processes serves the call, if there is one."""
         self.id = setting.next_instance() if warm is None else setting.descriptor.name
         self.call = call
         self._setting = setting
@@ -150,7 +148,6 @@ class Run(Receiver, Server):
             self._incarnation.stop(rung)
 
     def instance(self) -> Instance | None:
-        """Return the process as `status` shows it, once there is one."""
         incarnation = self._incarnation
         if incarnation is None:
             return None
@@ -161,7 +158,6 @@ class Run(Receiver, Server):
     # (Spec 001 section 6).
 
     def receive(self, events: Events) -> None:
-        """Take what was read; all of it is this call's."""
         call = self.call
         call.heard_at = trio.current_time()
         noted: list[CallEvent] = []
@@ -219,19 +215,17 @@ class Run(Receiver, Server):
                 assert_never(item)
 
     def congested(self) -> bool:
-        """Whether the listener cannot keep up; nobody listens to a settled call."""
+        """Whether the listener cannot keep up; a settled call has none."""
         return not self.call.settled and bool(self.call.listener.congested())
 
     def drained(self) -> None:
-        """Have the reader look again."""
         self.nudge()
 
     def stdout_closed(self) -> None:
-        """Its exit is what is left to wait for."""
         self._expect_exit(self._timeouts.exit_s)
 
     def held(self, end: Exit) -> None:
-        """Answer the call: it is over, though its process's place is not free yet."""
+        """Settle the call: it is over, though its process's place is not free yet."""
         self._judge(end)
 
     # What becomes of the call (call.Server).
@@ -246,14 +240,12 @@ class Run(Receiver, Server):
         return Stopped(Reason.EXIT_DEADLINE, f"{self._what}: its process {words}")
 
     def give_up(self, call: Call, stopped: Stopped) -> None:
-        """Stop the process of a call that the host has settled itself."""
         del call
         self._stopped = stopped
         self.stop(StopStep.TERMINATE)
         self.nudge()
 
     def evidence(self) -> dict[str, Any]:
-        """Return what is known about the process, for `details`."""
         incarnation = self._incarnation
         if incarnation is not None:
             return {**incarnation.evidence(), "reported": self._said.carried}
@@ -261,7 +253,6 @@ class Run(Receiver, Server):
         return {"instance": self.id} if known else {}
 
     def nudge(self) -> None:
-        """Have a paused reader look again."""
         if self._incarnation is not None:
             self._incarnation.nudge()
 

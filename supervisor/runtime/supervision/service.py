@@ -65,8 +65,6 @@ _BROKEN_OFF = frozenset((Reason.DEADLINE, Reason.SILENCE))
 
 
 class _Open(msgspec.Struct, eq=False):
-    """A call in flight."""
-
     call: Call
     scope: trio.CancelScope
     room: trio.Event = msgspec.field(default_factory=trio.Event)
@@ -140,27 +138,22 @@ class ServiceLife(Life, Server):
     # What supervision asks of it (life.Life).
 
     def is_alive(self) -> bool:
-        """Whether it is, or is about to be, asked."""
         return not self._ending.is_set()
 
     def can_take(self) -> bool:
-        """Whether a call may be given to it now."""
         return len(self._open) < self._concurrency and not self._ending.is_set()
 
     @property
     def load(self) -> int:
-        """How many calls it has."""
         return len(self._open)
 
     @property
     def oldest(self) -> tuple[str, float] | None:
-        """The op of the call that was posted first."""
         for opened in self._open.values():
             return opened.call.request.op, opened.call.begun_at
         return None
 
     def take(self, call: Call) -> None:
-        """Post a call."""
         assert self._nursery is not None  # noqa: S101 - it is ready
         call.server = self
         if call.heard_at:
@@ -169,20 +162,17 @@ class ServiceLife(Life, Server):
         self._nursery.start_soon(self._serve, opened)
 
     def end(self, *, abrupt: bool) -> None:
-        """Begin to end; see `Life`."""
         self._ending.set()
         if abrupt or not self._open:
             self._drained.set()
 
     def instances(self) -> list[Instance]:
-        """Return it, without a process."""
         if self._client is None:
             return []
         uptime_s = trio.current_time() - self._began_at
         return [Instance(self.id, None, uptime_s, len(self._open), warning=self._warning)]
 
     async def ask(self, operation: Operation, timeout_s: float) -> Outcome:
-        """Ask `health` or `describe`, and wait for the answer so long."""
         with trio.move_on_after(timeout_s):
             return await self._probe(operation)
         words = f"{self.id} gave no answer to {operation} in {timeout_s:g} s"
@@ -191,7 +181,6 @@ class ServiceLife(Life, Server):
     # What becomes of a call (call.Server).
 
     def give_up(self, call: Call, stopped: Stopped) -> None:
-        """End the request of a call that the host has settled itself."""
         opened = self._open.pop(call.request.request_id, None)
         if opened is None:
             return
@@ -202,11 +191,9 @@ class ServiceLife(Life, Server):
         self._freed()
 
     def evidence(self) -> dict[str, Any]:
-        """Return what is known of it, for `details`."""
         return {"instance": self.id, "url": self._setting.descriptor.transport.url}
 
     def nudge(self) -> None:
-        """Have those go on whose listeners may have room."""
         for opened in self._open.values():
             opened.room.set()
 
@@ -214,11 +201,10 @@ class ServiceLife(Life, Server):
 
     @property
     def occupied(self) -> bool:
-        """Whether it is not to be asked now: what is in flight has bounds of its own."""
+        """What is in flight has bounds of its own."""
         return bool(self._open) or self._ending.is_set()
 
     def check(self, answered: HealthWatch) -> Call | None:
-        """Ask for its health."""
         if self._nursery is None:
             return None
         request = Request(self._setting.host.next_request_id(), Operation.HEALTH)
@@ -227,14 +213,12 @@ class ServiceLife(Life, Server):
         return call
 
     def found(self, *, well: bool) -> None:
-        """Take note of what a check found."""
         self._is_well = well
         news = Input.HEALTHY if well else Input.UNHEALTHY
         words = "answered a health probe" if well else f"missed a health probe{self._because()}"
         self._owner.happened(self, news, words)
 
     def replace(self, why: str) -> None:
-        """Part from it: it does not answer."""
         self._replaced_for = f"{why}{self._because()}"
         self._owner.happened(self, Input.REPLACE, self._replaced_for)
 
@@ -264,7 +248,7 @@ class ServiceLife(Life, Server):
         self._owner.happened(self, Input.STARTED, "answered health and describe")
 
     async def _failed_start(self) -> Ended | None:
-        """Ask how it is until it is well, and then what; return what came in the way."""
+        """Ask for health until it is well, then for its description; return why that failed."""
         start_s, describe_s = self._timeouts.start_s, self._timeouts.describe_s
         outcome: Outcome | None = None
         with trio.move_on_after(start_s):
@@ -315,7 +299,7 @@ class ServiceLife(Life, Server):
     async def _converse(
         self, request: Request, receive: Callable[[Received], None], opened: _Open
     ) -> None:
-        """Post a request and have the answer received, which may be that there is none."""
+        """Post a request and take in the answer, which may be that there is none."""
         from supervisor.runtime.supervision.service_client import UnreachableError  # noqa: PLC0415 - as above
 
         assert self._client is not None  # noqa: S101 - it is made before all else
@@ -358,7 +342,7 @@ class ServiceLife(Life, Server):
         receive: Callable[[Received], None],
         opened: _Open,
     ) -> None:
-        """Take a body to its end, or not much further than its answer."""
+        """Read a body to its end, or not much further than its answer."""
         left = LINGER_BYTES
         with trio.CancelScope() as scope:
             async for chunk in reply.chunks:
@@ -443,7 +427,7 @@ class ServiceLife(Life, Server):
 
 
 def _may_get_well(failure: Failure) -> bool:
-    """Tell whether a service that answers like this may be about to begin."""
+    """Whether a service that answers like this may be about to begin."""
     if failure.details["origin"] == Origin.MODULE:
         return failure.code not in _FOR_GOOD
     return bool(failure.details["reason"] == Reason.NOT_READY)

@@ -46,10 +46,10 @@ _SHOWN_CHARS = 200
 
 
 class UnreachableError(Exception):
-    """A service cannot be asked, or its answer cannot be had; `message` is a clause about it."""
+    """A service cannot be asked, or does not answer; `message` is a clause about it."""
 
     def __init__(self, reason: Reason, message: str, shown: str | None = None) -> None:
-        """Quote, as `shown`, the beginning of what came instead."""
+        """`shown` quotes the beginning of what came instead."""
         super().__init__(reason, message)
         self.reason = reason
         self.message = message
@@ -64,8 +64,6 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class ServiceClient:
-    """The connections to one service."""
-
     def __init__(self, descriptor: Descriptor, host: Mapping[str, str]) -> None:
         """Make it, unconnected; raises `UnsetVariableError`. It may block, to read certificates.
 
@@ -92,7 +90,6 @@ class ServiceClient:
         each request: at 64 at a time, a call took more than twice the CPU.)"""
 
     async def close(self) -> None:
-        """Close all connections; nothing is asked any more."""
         with trio.move_on_after(PART_S, shield=True):
             while self._idle:
                 await self._idle.pop().aclose()

@@ -46,7 +46,6 @@ class StartAttempt:
     """How far a start has got; no handshake is without an end, whatever its dialect does."""
 
     def __init__(self, setting: Setting, life: Life, owner: Worker) -> None:
-        """Tell the owner, once, if it fails."""
         self.failure: Ended | None = None
         self.again: str | None = None
         """Why it needs a second process, until that is there."""
@@ -69,7 +68,7 @@ class StartAttempt:
 
     @property
     def is_open(self) -> bool:
-        """Whether it is still to be seen what becomes of it."""
+        """Whether its outcome is still open."""
         return not self._is_over and self.again is None
 
     @property
@@ -91,7 +90,7 @@ class StartAttempt:
             self._timer = self._setting.host.deadlines.after(self._bound_s, overdue)
 
     def note_instead(self, item: Stray | Quarantined | ModuleLog | Warned | Violated) -> None:
-        """Take note of what may have been meant as an answer."""
+        """Note what may have been meant as an answer."""
         match item:
             case Stray():
                 self.instead = item.in_place_of_answer or self.instead
@@ -108,19 +107,18 @@ class StartAttempt:
         self.warning = notice.words
 
     def succeed(self, why: str) -> None:
-        """Take note that the module is ready."""
         self.end()
         self.was_ready = True
         self._owner.happened(self._life, Input.STARTED, why)
 
     def end(self) -> None:
-        """Take note that it is over: the module is ready, or not wanted any more; idempotent."""
+        """The module is ready, or not wanted any more; idempotent."""
         self._is_over = True
         if self._timer is not None:
             self._timer.cancel()
 
     def fail(self, ended: Ended, bound: str = "") -> None:
-        """Take note of why it will come to nothing, and of a `bound` that it passed, what for."""
+        """Fail, for this reason, which may be a `bound` that was passed."""
         if not self._is_over:
             self._bare_failure, self._passed_bound = ended.message, bound
             if bound and self.instead:
@@ -134,7 +132,7 @@ class StartAttempt:
             self._owner.happened(self._life, Input.START_FAILED, ended.message, ended)
 
     def ask_again(self, why: str) -> bool:
-        """Take note that it needs a second process; False if it does not get one."""
+        """It needs a second process; False if it does not get one."""
         if self._is_second:
             self.fail(Ended("bad_start", f"{why}, for the second time"))
         elif self.is_open:
@@ -166,7 +164,7 @@ class StartAttempt:
 
     @property
     def _late_answer(self) -> str:
-        """Why it failed, of a process that answered once its stdin was closed: no loop, no wait."""
+        """Why a process failed that answered once its stdin was closed: no loop, no wait."""
         bound = self._passed_bound
         return self._bare_failure + LATE + (f"; {SLOW.format(bound)}" if bound else "")
 

@@ -73,12 +73,11 @@ class Service(msgspec.Struct):
         return max(self.spared_until, 0.0 if self.served >= self.most else self.old_at)
 
     def is_due(self, now: float) -> bool:
-        """Whether it is to be renewed."""
         return now >= self.due_at - SLACK_S
 
     @property
     def why_due(self) -> str:
-        """Say why it is to be renewed, as a clause."""
+        """A clause."""
         if self.served >= self.most:
             return f"has served {self.served} requests"
         return f"is {self.age_s:.3g} s old"
@@ -100,7 +99,7 @@ class Worker:
         module: Module,
         follows: Worker | None = None,
     ) -> None:
-        """Make it, down. It `follows` the one that goes once this one is ready."""
+        """It `follows` the worker that goes once this one is ready."""
         self.setting = setting
         self.state = State.DOWN
         self.wanted = Wish.DOWN
@@ -130,7 +129,6 @@ class Worker:
     # Commands.
 
     def start(self, cause: str) -> None:
-        """Want it up."""
         if self.wanted is not Wish.ANEW:
             self.wanted = Wish.UP
         self._look_whether_it_serves()
@@ -138,31 +136,29 @@ class Worker:
         self._feed(Input.START, cause)
 
     def stop(self, cause: str) -> None:
-        """Want it down."""
         self.want_down()
         self._feed(Input.STOP, cause)
 
     def restart(self, cause: str) -> None:
-        """Have the current life replaced by a new one."""
+        """Replace the current life by a new one."""
         self.wanted = Wish.UP if self.life is None else Wish.ANEW
         self._look_whether_it_serves()
         self._forgive()
         self._feed(Input.RESTART, cause)
 
     def leave(self, cause: str) -> None:
-        """Want it gone: at once, or when it has served the calls that it has."""
+        """End for good: at once, or when it has served the calls that it has."""
         self.wanted, self.why_gone = Wish.GONE, cause
         self._look_whether_it_serves()
         if not self.serves or not self.load:
             self._feed(Input.STOP, cause)
 
     def want_down(self) -> None:
-        """Have nothing follow the end of its life."""
+        """Let nothing follow the end of its life."""
         if self.wanted is not Wish.GONE:
             self.wanted = Wish.DOWN
 
     def hurry(self) -> None:
-        """Kill what there is."""
         if self.life is not None:
             self.life.hurry()
             if self._turn is not None:
@@ -177,12 +173,10 @@ class Worker:
 
     @property
     def serves(self) -> bool:
-        """Whether calls may be given to the life now."""
         return self.state in SERVES
 
     @property
     def leaves(self) -> bool:
-        """Whether it is on its way out, for good."""
         return self.wanted is Wish.GONE
 
     @property
@@ -191,16 +185,14 @@ class Worker:
 
     @property
     def is_gone(self) -> bool:
-        """Whether it is down, and not wanted up."""
         return self.state is State.DOWN and not self.is_wanted
 
     @property
     def load(self) -> int:
-        """How many calls it has."""
         return 0 if self.life is None else self.life.load
 
     def free(self) -> Life | None:
-        """Return the life if that may be given one more call now."""
+        """Return the life if it takes a further call now."""
         life = self.serving
         return None if life is None or not life.can_take() else life
 
@@ -331,7 +323,7 @@ class Worker:
         self._nursery.start_soon(self._live, self.life)
 
     async def _live(self, life: Life) -> None:
-        """See a life to its end; then decide what follows from that, here and nowhere else."""
+        """Run a life to its end; then decide what follows from that, here and nowhere else."""
         ended = await self._in_turn(life)
         self._give_turn_back()
         self.life = self.serving = None

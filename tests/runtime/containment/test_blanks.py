@@ -61,7 +61,7 @@ With = Callable[..., AbstractAsyncContextManager[Kernel]]
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have nobody given up because the machine is slow."""
     for bound in ("blanks.ANSWERS_WITHIN_S", "spawn_threads.SPAWN_S"):
-        monkeypatch.setattr(f"supervisor.runtime.process.{bound}", 3600.0)
+        monkeypatch.setattr(f"supervisor.runtime.containment.{bound}", 3600.0)
 
 
 @pytest.fixture
