@@ -1,4 +1,4 @@
-"""Have what may block done in threads: each kind within a bound of its own, all of it named.
+"""Threads for work that may block: each kind within a bound of its own, all of it named.
 
 A file system that does not answer (a dead mount, a stalled disk) keeps every thread that looks at
 it, for as long as it likes. So no two kinds of work wait for each other's threads, and where
@@ -28,7 +28,7 @@ STUCK_S = 2.0
 """Work that takes longer is shown; most takes less than a millisecond."""
 
 ABANDON_AFTER_S = 5.0
-"""Whoever is cancelled leaves no thread at work behind, unless it is stuck."""
+"""A cancelled caller waits so long for its thread, which is stuck after that."""
 
 END_S = 5.0
 """How long the daemon's end waits for what does not answer: for all of it together."""
@@ -62,9 +62,9 @@ class BlockingWork:
         self._ends_at: float | None = None
 
     def begin_end(self, waited_s: float = 0.0) -> None:
-        """Have the daemon's end wait for no thread longer than `END_S` from now, or `LEAST_S`.
+        """Let the daemon's end wait for no thread longer than `END_S` from now, or `LEAST_S`.
 
-        It has waited for `waited_s` of that already, for what did not answer.
+        It has waited for `waited_s` of that already.
         """
         if self._ends_at is None:
             self._ends_at = self._clock() + END_S - waited_s

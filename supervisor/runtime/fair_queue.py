@@ -1,10 +1,11 @@
-"""Who is served next, where more want to be than a turn of the event loop has time for.
+"""Which party is served next, where more want to be than a turn of the event loop has time for.
 
-It is whoever has had least lately (start-time fair queueing, Goyal, Vin and Cheng, 1996). Each
-party has a time of its own, which goes on by what it is served, and all have one together: that of
-the last one that was called. Who comes stands where its own time would be once it is served what it
-comes with; but that begins no more than `CREDIT_S` before the time of all. So who asks little is
-called before all those who ask much, and nobody saves up the right to keep them all waiting.
+It is the party that has had least lately (start-time fair queueing, Goyal, Vin and Cheng, 1996).
+Each party has a time of its own, which goes on by what it is served, and all have one together:
+that of the last party that was called. A party stands where its own time would be once it is served
+what it comes with; but that begins no more than `CREDIT_S` before the time of all. So a party that
+asks little is called before all those that ask much, and none saves up the right to keep them all
+waiting.
 
 In each turn of the loop some are called, as long as any wait; when all of them have come, the last
 one calls the next. The first one goes whatever the others had, so that all get on; the others look
@@ -20,7 +21,7 @@ from collections.abc import Callable
 import trio
 
 CREDIT_S = 0.02
-"""What somebody may be served at once, after it has asked for little: some fifty plain calls."""
+"""What a party may be served at once, after it has asked for little: some fifty plain calls."""
 
 
 NAMED = 1024
@@ -51,12 +52,12 @@ class FairQueue:
         self._now = 0.0
         """The time of all together (s of service)."""
         self._times: dict[str, float] = {}
-        """Each party's own, of those that were served since somebody has been waiting; who is not
-        named has a whole credit."""
+        """Each party's own, of those that were served since one has been waiting; a party that is
+        not named has a whole credit."""
         self._look_at = NAMED
-        """How many may be named before it is looked who need not be."""
+        """How many may be named before those are dropped that need not be."""
         self._called = 0
-        """How many were called and have not come yet: none only if nobody waits."""
+        """How many were called and have not come yet: none only if none waits."""
         self._expected: set[trio.lowlevel.Task] = set()
         """The tasks of these."""
         self._went = 0
@@ -73,7 +74,7 @@ class FairQueue:
     def expects(self, task: trio.lowlevel.Task) -> bool:
         """Whether a task was called and has not come yet.
 
-        It must come before it waits for anything else, or nobody would be called any more.
+        It must come before it waits for anything else, or no other would be called any more.
         """
         return task in self._expected
 

@@ -5,13 +5,13 @@ what keeps something for many: a log that is followed, a hook's queue, the daemo
 held for it has a name (`HELD`), and two bounds:
 
     PARTY_BYTES  of its own: then it is not read from, until it has less
-    ALL_BYTES    all together: nobody may have more than is left of that. So whoever comes late
-                 finds room, though less than those before, and what is full is never quite full
+    ALL_BYTES    all together: no party may have more than is left of that. So a late party finds
+                 room, though less than those before, and what is full is never quite full
                  (dynamic thresholds, Choudhury and Hahne, 1998). What finds no room is refused
 
-`FREE_BYTES` of each party are free: who asks little notices nothing of those who ask much. Once all
-have `ALL_BYTES`, only `LEAST_FREE_BYTES` are, so that not even many such parties have much more.
-Lines are on top of all that: what a party writes is refused when it has been read, and not before.
+`FREE_BYTES` of each party are free: one that asks little notices nothing of those that ask much.
+Once all have `ALL_BYTES`, only `LEAST_FREE_BYTES` are, so that not even many such parties have much
+more. Lines are on top of all that: what a party writes is refused when it has been read, and not before.
 So the total is at most
 
     ALL_BYTES + FREE_BYTES + UNFINISHED_BYTES
@@ -38,8 +38,8 @@ ALL_BYTES = 256 << 20
 """Eight parties at their bound; a small machine has that."""
 
 UNFINISHED_BYTES = 64 << 20
-"""Of lines without an end: they may never have one. Beyond it the longest is dropped, and whoever
-wrote it is told so: one request is lost, and no connection."""
+"""Of lines without an end: they may never have one. Beyond it the longest is dropped, and its
+writer is told so: one request is lost, and no connection."""
 
 LINES = "lines"
 """Written by the party, and not begun."""

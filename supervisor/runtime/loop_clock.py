@@ -43,7 +43,7 @@ class LoopClock(trio.abc.Clock, trio.abc.Instrument):
         turn_ended: Callable[[float, float], None] = lambda _began, _ended: None,
         woke_late: Callable[[float, float], None] = lambda _late_s, _at: None,
     ) -> None:
-        """Make one; `clock` is the monotonic time (s), whoever sleeps.
+        """`clock` is the monotonic time (s), sleeping or not.
 
         `turn_ended` is told when each turn of the loop began and ended, by `clock`; `woke_late` how
         many seconds too late the loop woke up, and when.

@@ -1,4 +1,4 @@
-"""How long the event loop did not come round, and who was served then.
+"""How long the event loop did not come round, and which party was served then.
 
 What counts is a turn's time on the wall, less what was not our own doing: the time in which the
 thread could have run and was not let (`/proc/self/task/TID/schedstat`, its run delay), and that in

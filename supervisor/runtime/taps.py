@@ -1,6 +1,6 @@
-"""Who listens in on a module: recordings, attached while it runs and detached again.
+"""What listens in on a module: recordings, attached while it runs and detached again.
 
-While nobody does, `tap` is None, and that is all a chunk of output costs: one look at it.
+While there is none, `tap` is None, and that is all a chunk of output costs: one look at it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Listening(NamedTuple):
 class Taps:
     def __init__(self) -> None:
         self.tap: Tap | None = None
-        """What to tell; None while nobody listens."""
+        """Tells them all; None while there is none."""
         self._listeners: tuple[_Listening, ...] = ()
         self._processes: dict[str, Incarnation] = {}
 

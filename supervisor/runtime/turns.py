@@ -8,10 +8,10 @@ follows from them later, in tasks of their own, is timed together (`SharedTurn`)
 requests may all go on in the same moment.
 
 What all parties have together in one turn of the loop is bounded, however many they are: once that
-is spent, they wait, and who has had least lately comes next (`runtime.fair_queue`).
+is spent, they wait, and the one that has had least lately comes next (`runtime.fair_queue`).
 
-Who has a turn is noted (`SERVING`): so a turn of the loop that took long can be laid at somebody's
-door (`runtime.stalls`), and what a turn led to is done together at its end.
+The party that has a turn is noted (`SERVING`): so the cause of a long turn of the loop is known
+(`runtime.stalls`), and what a turn led to is done together at its end.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Serving:
         self._cpu_clock = cpu_clock
         self._cpu_since: float | None = None
         """Since when one is served while others wait, by the CPU time of the event loop: for what
-        a busy machine keeps from us, nobody is to wait longer for the next turn."""
+        a busy machine keeps from us, no party is to wait longer for the next turn."""
         self._who = NOBODY
         self._doing = ""
         self.about: object = None
@@ -73,15 +73,15 @@ class Serving:
         self._longest: tuple[str, str, object] = (NOBODY, "", None)
         self._longest_s = 0.0
         self.all_s = -math.inf
-        """How long parties were served in this turn of the loop; not known where nobody tells of
-        turns (`turn_ended`)."""
+        """How long parties were served in this turn of the loop; infinitely little where no clock
+        tells of turns (`turn_ended`)."""
         self._collecting_since = 0.0
         self._collected_s = 0.0
         self._then: list[Callable[[], None]] = []
         self._begun = 0
         self._last = NOBODY
         self.served = 0
-        """How many parties that was in the last turn of the loop, or would have been; who came
+        """How many parties that was in the last turn of the loop, or would have been; one that came
         again counts again."""
         self.queue = FairQueue()
 
@@ -145,9 +145,9 @@ class Serving:
         self.all_s = -math.inf
 
     def culprit(self, turn_s: float) -> tuple[str, str]:
-        """Return who was served for most of a turn, and what was done, or nobody.
+        """Return the party that was served for most of a turn, and what was done, or `NOBODY`.
 
-        Where it was a crowd, each of which took little, it is told how many they were.
+        Of a crowd, each of which took little, the number is told.
         """
         self.end()
         if self._collected_s > turn_s / 2:
@@ -175,10 +175,10 @@ others were called, and its own. Those six, with what the last one of a turn tak
 should, have to be well below 50 ms."""
 
 LEAST_S = 0.0005
-"""But no less than that, or nobody would get on."""
+"""But no less than that, or none would get on."""
 
 WHOLE_BYTES = 1 << 10
-"""Who comes with so much has work for a turn of that length, or more: some ten short requests."""
+"""So much is work for a turn of that length, or more: some ten short requests."""
 
 LINES_AT_ONCE = 128
 """Between two looks at the clock, and two writes to the module. One line may cost 0.1 ms where as
@@ -278,8 +278,8 @@ class SharedTurn:
     """The turns of all tasks that serve one party: together they have what one party may have.
 
     A step of a task is what it does from one wait to the next. It begins within a turn, or waits
-    for the next one, while the neighbours have theirs. Who waits first begins that, and wakes
-    others; each of them that finds something left wakes one more.
+    for the next one, while the neighbours have theirs. The first task that waits begins that, and
+    wakes others; each of them that finds something left wakes one more.
     """
 
     def __init__(self, who: str, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -305,7 +305,7 @@ class SharedTurn:
         this = trio.lowlevel.current_task()
         go_on, told = task.send, None
         while True:
-            # Who was called in a queue that the task itself waited in, goes on at once.
+            # A task that was called in a queue that it waited in itself goes on at once.
             if self.is_over and not SERVING.queue.expects(this):
                 yield from self.wait().__await__()
             SERVING.begin(who, doing)

@@ -105,7 +105,7 @@ class Checker:
 
 @asynccontextmanager
 async def checker(custody: Custody) -> AsyncIterator[Checker]:
-    """Have a process that checks within the block; raises `OSError` if none can be started."""
+    """Run a checker within the block; raises `OSError` if none can be started."""
     theirs, ours = os.pipe2(os.O_CLOEXEC)
     with contextlib.ExitStack() as open_pipes:
         open_pipes.callback(os.close, ours)

@@ -1,4 +1,4 @@
-"""Who has args to be checked, in which order, and by how many processes.
+"""Which args are checked next, and by how many processes.
 
 Each party has its turn, and one check at a time; what it has more of waits. A party whose check was
 killed for taking too long is suspect: all suspects together never have the last process, so that
@@ -80,12 +80,12 @@ class Checks:
         self._idle = trio.lowlevel.ParkingLot()
         self._patience: Timer | None = None
         self.ended = False
-        """Whether nobody looks any more: the daemon is stopping."""
+        """Whether the daemon is stopping."""
 
     def ask(self, party: str, schema: OpSchema, args: bytes, told: Told) -> Check | None:
-        """Have args checked in the party's turn, and `told` called later.
+        """Check args (JSON) in the party's turn, and call `told` later.
 
-        `args` are JSON. None is returned if too much waits, or all has ended.
+        None is returned if too much waits, or all has ended.
         """
         one = Check(party, schema, args, told)
         too_many = self._waiting_count >= WAITING

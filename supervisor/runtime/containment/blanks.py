@@ -44,7 +44,7 @@ ANSWERS_WITHIN_S = 5.0
 """A spawner answers in a millisecond, and in some 50 when it has just been started."""
 
 LOOK_S = 0.25
-"""How often it is looked meanwhile whether it is held."""
+"""How often it is checked meanwhile whether a signal or a tracer holds it."""
 
 CLOSES_WITHIN_S = 2 * ANSWERS_WITHIN_S
 """How long the daemon's end waits for a blank that is just being made."""
@@ -71,7 +71,7 @@ class Blank:
         self.pidfd = pidfd
         self.containment = containment
         self.spent = False
-        """Whether somebody has tried to make something of it."""
+        """Whether it was told to become a program."""
         self._channel = channel
 
     @property
@@ -86,7 +86,7 @@ class Blank:
         folder: str,
         streams: Sequence[int],
     ) -> int:
-        """Have it become a program; returns where it complains, for `refusal`.
+        """Make it become a program; returns the pipe of its complaint, for `refusal`.
 
         `streams` are its stdin, stdout and stderr. Raises `OSError` if it could not be told.
         """
@@ -299,8 +299,8 @@ class Blanks:
             return Blank(pidfd, containment, ours)
 
     def _undo(self, folder: str, ours: socket.socket) -> None:
-        # Looked for before the socket at which it waits is closed. The spawner may have died with
-        # its answer: then nobody has told of one that is there.
+        # Before the socket at which it waits is closed. The spawner may have died with its answer,
+        # so that a blank is there of which nothing was told.
         for pid in cgroup_folder.pids(folder):
             self._custody.abandon(pid)
         ours.close()

@@ -29,7 +29,7 @@ from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.ledger import NO_BRAND, SERIAL_BITS
 
 LOOK_S = 0.005
-"""How often a thread looks whether the one before it has forked; most are done sooner."""
+"""How often a thread checks whether the one before it has forked; most have sooner."""
 
 RLIMIT_LOCKS = 10
 """The same on all of Linux (include/uapi/asm-generic/resource.h); Python has no name for it."""

@@ -5,11 +5,11 @@
 A lone call's process was born in its cgroup (`spawner`). Any other is moved in right after its
 spawn, so there is a window: what it forks before the move stays outside. Four things close it:
 
-1. after the move its children are moved too, and theirs, until there is nobody new outside;
-2. who was forked in the window *and* orphaned in it is adopted by the daemon, which is a subreaper
-   on this rung as well, and is told by brand, session or marker when the instance ends;
+1. after the move its children are moved too, and theirs, until no new one is outside;
+2. a process that was forked in the window *and* orphaned in it is adopted by the daemon, which is a
+   subreaper on this rung as well, and is told by brand, session or marker when the instance ends;
 3. when the daemon is killed, the guardian looks for brand, marker and lock file besides the cgroup;
-4. who shows none of these is moved to a cgroup of its own, `stray`, once it is seen.
+4. a process that shows none of these is moved to a cgroup of its own, `stray`, once it is seen.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class Cgroup(Containment):
     def kill(self) -> None:
         """Kill all of the cgroup, and the group: a leader may not have been moved yet."""
         if not self._is_empty():
-            # A zombie is in no list and has no environment: who they were is noted before.
+            # A zombie is in no list and has no environment: the members are noted before.
             self._tree.remember(cgroup_folder.members([self.folder]))
             cgroup_folder.kill(self.folder)
         self._tree.kill()
@@ -195,8 +195,8 @@ class Cgroup(Containment):
             cgroup_folder.remove_tree(self.folder)
 
     def _is_empty(self) -> bool:
-        # Most instances end with nobody else in there or below, and then nobody can be forked into
-        # it. To read that takes no lock for which others could make us wait (`removals`).
+        # Most instances end with no other process in there, and then none can be forked into it. To
+        # read that takes no lock for which others could make us wait (`removals`).
         if not self._emptied and cgroup_folder.is_empty(self.folder):
             self._breach = self.memory_breach()  # as long as the folder is there
             self._emptied = True
@@ -281,7 +281,7 @@ def _make_locked(folder: str) -> int:
         os.makedirs(folder, exist_ok=True)  # noqa: PTH103
         with contextlib.suppress(FileNotFoundError):
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            # Who has it is removing the folder, which has no processes yet: a matter of moments.
+            # Another daemon that has it is removing the empty folder: a matter of moments.
             fcntl.flock(lock, fcntl.LOCK_EX)
             if os.path.exists(folder):  # noqa: PTH110
                 return lock
@@ -292,7 +292,7 @@ def remove_stale(parent: str) -> None:
     """Remove the empty folders of daemons that are no more.
 
     A daemon that lives holds the lock of its folder. Its pid would not do: it may be in another PID
-    namespace, and nobody here.
+    namespace.
     """
     for name in os.listdir(parent):  # noqa: PTH208
         if not name.startswith(PREFIX):

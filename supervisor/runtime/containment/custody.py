@@ -225,7 +225,7 @@ class Custody:
         return self._rung.hold(folder, name, leader, brand)
 
     def employ(self, containment: Cgroup, instance: str) -> int:
-        """Have such a process lead an instance; returns since when (clock ticks since boot).
+        """Make such a process lead an instance; returns since when (clock ticks since boot).
 
         What began before that did not come of it, whenever the process itself began.
         """
@@ -251,10 +251,7 @@ class Custody:
 
     @contextlib.contextmanager
     def blank(self) -> Iterator[Blank | None]:
-        """Give a process that waits in a cgroup of its own to be told what to run, if there is one.
-
-        If nothing was made of it within the block, it goes on waiting.
-        """
+        """Give a blank, if there is one; if it is not used within the block, it goes on waiting."""
         if self._blanks is None:
             yield None
             return
@@ -268,8 +265,7 @@ class Custody:
     def end_untold(self, thread: int, late: Late) -> None:
         """Kill a child that a thread has just forked, and that waits for its program.
 
-        Nobody has been told of it: its thread waits with it. That finds it `late`, and by whom it
-        was held.
+        Only its thread knows of it, and waits; that finds it `late`, and by what it was held.
         """
         untold = self._orphans.untold(thread)
         late.held_by = next(filter(None, (why_held(one.pid) for one in untold)), None)
@@ -333,7 +329,7 @@ class Custody:
     async def end_the_rest(
         self, containment: Containment, within_s: float, at_work: set[object]
     ) -> tuple[int, ...]:
-        """Kill whoever an ended leader left, and reap them; returns who is not gone in time.
+        """Kill and reap what an ended leader left; returns the pids that are not gone in time.
 
         Not cancelled. If a look is held up, it goes on after `LOOKED_WITHIN_S` more, and the thread
         is `at_work` until it is done.
@@ -363,8 +359,8 @@ class Custody:
     async def _attend_children(self) -> None:
         while True:
             with trio.open_signal_receiver(signal.SIGCHLD) as signals:
-                # Who was passed over, in a spawn or by the kernel's list, or ended while nobody
-                # received signals, is told of by no further one.
+                # A child that was passed over, in a spawn or by the kernel's list, or ended while
+                # no signals were received, is told of by no further one.
                 await self._look_at_children()
                 if not self._orphans.put_off:
                     await anext(signals)

@@ -1,6 +1,6 @@
-"""How many files the daemon may have open, who gets the last descriptors, and what modules get.
+"""How many files the daemon may have open, what the last ones are for, and what modules get.
 
-The kernel gives the lowest number that is free. So whoever takes no number from some bound on
+The kernel gives the lowest number that is free. So a use that takes no number from some bound on
 leaves all above it to others, and nothing has to be counted:
 
     0 ...   clients   ... | ... spawns ... | ... an operator's command, and our own files ... limit

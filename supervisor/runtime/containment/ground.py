@@ -1,7 +1,7 @@
-"""What a daemon stands on before it starts a process: its data directory, rung, mark and record.
+"""What a daemon takes before it starts a process: its data directory, rung, mark and record.
 
 All of it is files, of which any may be on a disk that does not answer: so it is taken in one go in
-a thread, and let go of in another, each within a bound.
+a thread, and released in another, each within a bound.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Ground:
         self.holding = holding
         """None of one that leaves no trace on disk."""
         self.since = procfs.now_ticks()
-        """Who began before came of no module (clock ticks since boot)."""
+        """Processes that began before came of no module (clock ticks since boot)."""
         self._owned = owned
 
     def close(self) -> None:
@@ -81,8 +81,8 @@ async def take(
 ) -> Ground:
     """Take it all; see `custody.holding`.
 
-    Whoever is last, the thread or who gave it up, closes what nobody has. Nobody has what a thread
-    makes while, or just before, who waits for it is cancelled.
+    The caller may be cancelled, or give up, while the thread is at work. The later of the two
+    closes what was made then.
     """
     given_up, handing_over = False, threading.Lock()
     made: list[Ground] = []

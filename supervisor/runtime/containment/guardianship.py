@@ -73,7 +73,7 @@ class Guardianship:
             self._tell(f"gone\t{pid}\n".encode())
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Have a guardian until cancelled; started once there is one, or its start is held up.
+        """Keep a guardian until cancelled; started once there is one, or its start is held up.
 
         Raises `ContainmentError` if the first cannot be started; later ones are tried again.
         """
@@ -132,7 +132,7 @@ class Guardianship:
             popen.returncode = 0  # it is reaped by its pidfd, and not by Popen, too
             try:
                 return process, os.pidfd_open(process.pid)
-            except OSError:  # nobody would notice its end
+            except OSError:  # its end would not be noticed
                 os.kill(process.pid, signal.SIGKILL)
                 self._custody.leave(process)
                 raise

@@ -2,7 +2,7 @@ r"""What has to be killed should the daemon die: written as lines, read back as 
 
 The same lines go to the guardian's pipe and to a file for the next daemon:
 
-    daemon\tUUID\tPID\tSTART\tBOOT\tMARK_FD\tBRAND    who writes
+    daemon\tUUID\tPID\tSTART\tBOOT\tMARK_FD\tBRAND    the writer
     cgroup\tPATH                                       all its cgroups are below this one
     +\tPID\tSTART\tINSTANCE                            a leader of a session
     -\tPID
@@ -26,10 +26,10 @@ from supervisor.runtime.containment.named_tuple import NamedTuple
 from supervisor.runtime.containment.procfs import Stat
 
 DAEMON_VARIABLE = "STDIOD_DAEMON"
-"""Names the daemon (a UUID per run) to whoever finds one of its modules' processes."""
+"""Names the daemon (a UUID per run) in the environment of its modules' processes."""
 
 INSTANCE_VARIABLE = "STDIOD_INSTANCE"
-"""Names the instance (`name#generation`) to the module and to whoever finds its processes."""
+"""Names the instance (`name#generation`) in the environment of its processes."""
 
 
 SERIAL_BITS = 22

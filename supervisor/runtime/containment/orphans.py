@@ -1,4 +1,4 @@
-"""The processes this one adopts as child subreaper, and whose they were.
+"""The processes this one adopts as child subreaper, and the instances that they came of.
 
 With PR_SET_CHILD_SUBREAPER (prctl(2)), a descendant that loses its parent becomes the daemon's
 child instead of init's: whatever a module's processes do - setsid, double fork - they stay below
@@ -45,7 +45,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _PR_GET_CHILD_SUBREAPER = 37
 
 NOBODY = ""
-"""Whose a child is that came of no module."""
+"""The instance of a child that came of no module."""
 
 KNOWN = 64
 """Fewer processes that are known to be an instance's are not worth looking through."""
@@ -128,7 +128,7 @@ class Orphans:
         self._leaders: dict[int, Led] = {}
         self._known: dict[int, Known] = {}
         self._adopted: dict[int, Known] = {}
-        """The orphans that were looked at, of whom it is known whose they are; until reaped."""
+        """The orphans whose instance is known; until reaped."""
         self._left: dict[int, Callable[[], None]] = {}
         self.put_off = False
         """Whether the last `collect` left a zombie for later: it must be called again."""
@@ -167,10 +167,7 @@ class Orphans:
             self._leaders.pop(process.pid, None)
 
     def leave(self, process: Stat, reaped: Callable[[], None]) -> None:
-        """Reap a child with the orphans, whoever spawned it: it has ended, or is about to.
-
-        `reaped` is called then.
-        """
+        """Reap a child that has ended, or is about to, with the orphans; calls `reaped` then."""
         with self._lock:
             self._left[process.pid] = reaped
         self.reaped(process)
@@ -185,7 +182,7 @@ class Orphans:
     def may_be_left(self, instance: str | None = None) -> bool:
         """Whether an orphan may be of this instance, or of any; costs one short file.
 
-        On the event loop, so nobody is looked at: who was not before may be anybody's.
+        On the event loop, so no process is looked at: an orphan not seen before may be anything's.
         """
         missed = MISSED.count
         listed = self._listed()
@@ -198,10 +195,10 @@ class Orphans:
             return any(one is None or one.instance == instance for one in whose)
 
     def look(self) -> Looked:
-        """Look at those who were not looked at yet.
+        """Look at the orphans that were not looked at yet; for threads.
 
-        For threads. One that asks while another looks waits for a look that began after it asked,
-        which all who wait have in common.
+        A caller that comes during a look waits for one that began after it came, which all that
+        wait have in common.
         """
         asked = self.looks_begun
         with self._in_turn() as own_turn:
@@ -215,7 +212,7 @@ class Orphans:
 
     @contextlib.contextmanager
     def _in_turn(self) -> Iterator[bool]:
-        # The kernel may hold up a look at a process; whoever waits for that one goes on without.
+        # The kernel may hold up a look at a process; others do not wait for that one.
         own_turn = self._looking.acquire(timeout=TURN_S)
         try:
             yield own_turn
@@ -234,9 +231,9 @@ class Orphans:
             one = procfs.stat(pid)
             if one is None or one.ppid != me:
                 continue
-            # Nobody gets into a session from outside: who is in the daemon's own came of no module,
-            # and is left alone while it lives. As PID 1 of a container, the daemon reaps it all
-            # the same.
+            # No process gets into a session from outside: one in the daemon's own came of no
+            # module, and is left alone while it lives. As PID 1 of a container, the daemon reaps
+            # it all the same.
             instance = NOBODY if one.sid == own and one.lives else self._instance(one)
             with self._lock:
                 # A child of which nobody has told yet shows its brand, if there is one.
@@ -319,7 +316,7 @@ class Orphans:
         return found
 
     def remember(self, processes: Iterable[Stat], instance: str) -> None:
-        """Take note whose these are, so that they are told and reaped if they are adopted.
+        """Note that these are of the instance, so that they are told and reaped if adopted.
 
         And that they are its own to the end: one that exits loses its environment (exit_mm) some
         time before its files (exit_files), and is a zombie only then (exit_notify).

@@ -1,4 +1,4 @@
-"""The lowest rung: the leader's session and group, and a search of /proc for who has left them.
+"""The lowest rung: the leader's session and group, and a search of /proc for what has left them.
 
 Works everywhere. What it cannot find is a process that left the session, wiped its environment,
 lost its parent and set its RLIMIT_LOCKS anew (`brand`), all four.

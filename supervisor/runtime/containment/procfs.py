@@ -9,7 +9,7 @@ run (pthread_exit) shows `Z`, has no memory, no environment and no files in /pro
 all of it is to be seen through a thread that runs. /proc/TID is one, too, though no list has it.
 
 What cannot be read because no descriptor or memory is left is not gone: it is not known. It is
-nothing here as well, and counted (`MISSED`), for whoever must not take the one for the other.
+nothing here as well, and counted (`MISSED`), for callers that must tell the two apart.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ COMMAND_CHARS = 200
 """A command is shown to be recognized, and some are long."""
 
 THREADS = 64
-"""Of a process with more threads than this, not all are asked who traces them: one who traces them
+"""Of a process with more threads than this, not all are asked for a tracer: one that traces them
 all is found by any."""
 
 ENDED = frozenset("ZXx")
@@ -48,7 +48,7 @@ ENDED = frozenset("ZXx")
 class Missed:
     """What could not be read for want of descriptors or memory, in whatever thread.
 
-    Who compares `count` before and after a look knows whether the look was at all there is.
+    If `count` is the same before and after a look, the look was at all there is.
     """
 
     count = 0

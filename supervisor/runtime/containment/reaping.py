@@ -4,7 +4,7 @@ A process that has ended can't be reaped while a tracer (gdb, strace: ptrace(2))
 kernel shows the zombie to the tracer alone until that lets go (wait_consider_task in
 kernel/exit.c). If it holds threads of the process, the pidfd says nothing either: only the last
 thread that is released makes it readable. Both may last for as long as somebody sits before a
-debugger, so each call here returns at once, and who is held says by whom.
+debugger, so each call here returns at once, and the tracer is named.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _HELD = ("T", "t")
 """Stopped by a signal, and by a tracer (proc(5))."""
 
 REAP_AGAIN_S = 0.25
-"""How often one who is held is tried again: nobody tells a parent that a tracer has let go."""
+"""How often a held process is tried again: a parent is not told that a tracer has let go."""
 
 
 class End(NamedTuple):

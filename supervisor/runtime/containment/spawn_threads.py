@@ -5,8 +5,8 @@ ends (kernel: find_new_reaper). The main thread's list is where orphans are look
 again (`containment.orphans`): it stays short, whatever the number of modules, as long as threads
 that have forked do not end. A thread that waits for work costs no wake-up.
 
-A program on a file system that does not answer holds up who looks for it, or executes it. Whoever
-takes long does not count among `AT_ONCE` any more: another thread takes its place.
+A program on a file system that does not answer holds up the thread that looks for it, or executes
+it. A thread that takes long does not count among `AT_ONCE` any more: another takes its place.
 
     look  --SPAWN_S-->  given up: nothing is made of it any more
     make  --SPAWN_S-->  `late` ends the child that waits for its program; make sees to the rest
@@ -32,7 +32,7 @@ AT_ONCE = 8
 """Spawning happens in threads, since `exec` may wait for a slow disk; this many at a time."""
 
 SLOW_S = 0.5
-"""What takes longer has nobody wait for its place."""
+"""A thread that takes longer gives its place up."""
 
 SPAWN_S = 10.0
 """What takes longer is given up."""
@@ -73,7 +73,7 @@ class SpawnThreads:
         self._limiter = trio.CapacityLimiter(AT_ONCE)
         self._threads = 0
         self._held_up = 0
-        # Nobody closes what a `Host` without a daemon has.
+        # Those of a `Host` without a daemon are never closed.
         self.close = weakref.finalize(self, self._work.put, None)
 
     async def run(

@@ -1,6 +1,6 @@
 """Strays: orphans that show nothing of whose they are.
 
-Nobody can say which instance one of them came of, so each is named as a possible survivor of all
+It is not known which instance one of them came of, so each is named as a possible survivor of all
 that may have started it. It dies with the daemon; or before, once no instance can own it any more.
 """
 
@@ -70,10 +70,10 @@ class Strays:
         return self._orphans.may_be_left()
 
     def possible_survivors(self, since: int = 0) -> tuple[Suspect, ...]:
-        """Return who lived at the last look, and came of a module.
+        """Return the strays that lived at the last look.
 
-        `since` leaves out those that started before (clock ticks since boot), and nobody is named
-        who is about to be killed.
+        `since` leaves out those that started before (clock ticks since boot); left out are also
+        those that are about to be killed.
         """
         if not self._strays:
             return ()
@@ -87,7 +87,7 @@ class Strays:
         )
 
     async def look(self) -> None:
-        """Look whose the orphans are, and reap those that have ended; if there are any.
+        """Find the instances of the orphans, and reap those that have ended; if there are any.
 
         There is no event for an adoption: called whenever a child has ended, and by status.
         """

@@ -53,7 +53,7 @@ class Subtree(Containment):
         return self._below()
 
     def _below(self, *leader: Stat) -> list[Stat]:
-        # Whoever came of a leader that has ended is adopted, or below somebody who is.
+        # What came of a leader that has ended is adopted, or below an adopted process.
         roots = {one.pid: one for one in (*self._orphans.of(self), *leader)}
         below = [pid for root in roots for pid in procfs.descendants(root)]
         found = [one for pid in below if (one := procfs.stat(pid)) is not None]

@@ -3,8 +3,8 @@
 Three files in the data directory:
 
 - `instances.lock`: locked (flock(2)) by the daemon for as long as it lives. No module inherits it:
-  the lock belongs to the open file, and whoever has that could let go of it.
-- `instances`: the ledger (`containment.ledger`), which says who is to be killed should the daemon
+  the lock belongs to the open file, and any process that has it could release the lock.
+- `instances`: the ledger (`containment.ledger`), which says what is to be killed should the daemon
   die: pids with start times, marks.
 - `instances.UUID`: the mark of this run, open in each process of its modules, and removed at an
   orderly end. A process may drop all else by which it could be told; few think of a descriptor.

@@ -84,9 +84,9 @@ class LogFiles:
     def tail(
         self, name: str, lines: int, reply: Callable[[list[bytes]], None]
     ) -> Callable[[], None]:
-        """Have `reply` called, in the writing thread, with the last lines of a log.
+        """Call `reply`, in the writing thread, with the last lines of a log.
 
-        Returns what gives that up: what was not begun is not read then, and nobody is called.
+        Returns a function that gives that up: `reply` is not called then.
         """
         key = object()
         with self._lock:

@@ -74,8 +74,8 @@ class Looks:
             try:
                 thread.start()
             except RuntimeError:  # the system gives no further thread
-                # In this one, however long that takes: it is never the event loop's. Whoever has
-                # one comes from a thread of `BlockingWork`, or looks before the loop begins.
+                # In this one, however long that takes: it is never the event loop's. Callers are
+                # in a thread of `BlockingWork`, or look before the loop begins.
                 self._run(row)
             while not row.wait(patience_s):
                 if self._leave(row, patience_s):

@@ -3,7 +3,7 @@
     look which directories matter -> watch them -> (more than before? read again) -> wait for an
     event that matters -> wait until it is quiet -> reload -> look which directories matter ...
 
-Whoever else has the files read says so (`follow_anew`): other directories may matter then.
+A reload for another reason tells of itself (`follow_anew`): other directories may matter then.
 
 A watch that is set after the files were read may have missed a change between the two; so whenever
 a directory is newly watched, the files are read once more. Where the kernel gives no watch (its

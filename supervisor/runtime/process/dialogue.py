@@ -1,15 +1,14 @@
 """What is said to one process, and heard of it: the one place that drives its connection.
 
-Whatever the connection is told, by the pumps, by a life or by the kernel, goes through here; then
+All that the connection is told, by the pumps, by a life or by the kernel, goes through here; then
 its events are received, all that it has to say is written, and its waits are kept
 (protocol.connection). What it is told while events are received leads to events that are received
-after those, so that nobody is called while it is being called.
+after those: no receiver is called while it is being called.
 
-Written is at once where the pipe has room, and what one client asks in its turn at the end of that;
-else as soon as there is room. A process that is told much and
-does not read is not read from either, once `HIGH_BYTES` wait for it: it gets no further with its
-request, and the deadline of that ends it. What it streams from other modules pauses those
-meanwhile, as a slow client does.
+Bytes are written at once where the pipe has room, those of one client's turn together at its end;
+else as soon as there is room. A process that is told much and does not read is not read from
+either, once `HIGH_BYTES` wait for it: it gets no further with its request, whose deadline ends it.
+What it streams from other modules pauses those meanwhile, as a slow client does.
 """
 
 from __future__ import annotations
@@ -348,7 +347,7 @@ class Dialogue:
                     return False
                 if not self._outgoing.empty:
                     await trio.lowlevel.checkpoint()  # a piece, then the neighbours' turn
-            elif not drained:  # whoever wrote the last piece
+            elif not drained:  # `write_now` may have written the last piece
                 drained = True
                 self.receiver.drained()
                 for stream in tuple(self._streams):

@@ -21,7 +21,7 @@ class Opening:
         self._begun = False
         self._written = 0
         self.withheld = False
-        """Set by whoever has thought better of it; without effect once it was begun."""
+        """Set when it is not to be written; without effect once it was begun."""
 
     @property
     def written(self) -> bytes:

@@ -25,7 +25,7 @@ READ_BYTES = 65536
 """One read takes at most what a pipe holds by default."""
 
 FEW_BYTES = 512
-"""Who says no more than this at a time, may well have answered what it was asked a moment ago."""
+"""A piece no longer than this may well be the answer to what was asked a moment ago."""
 
 
 class Pipes:

@@ -37,15 +37,15 @@ QUICK_S = 0.001
 most tools in a compiled language end within it, and what they said is read in one go."""
 
 HELD_UP_S = 5.0
-"""A signal takes a thread no longer than that, unless the kernel holds it up. Nobody waits for it
-then, but its process is not reaped before it is done: it knows that one by its number."""
+"""A signal takes a thread no longer than that, unless the kernel holds it up. It is not waited for
+then, but its process is not reaped before it is done: the thread knows that one by its number."""
 
 GONE_WITHIN_S = 2.0
 """Killed processes are gone within milliseconds, unless the kernel holds them in a driver."""
 
 
 class Process:
-    """A spawned process; once it has ended, whoever holds it must call `reap` until that is so."""
+    """A spawned process; once it has ended, `reap` has to be called until it returns an end."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Process:
         self.containment = containment
         self.remove_container: Callable[[], Awaitable[str]] | None = None
         self.possible_survivors: tuple[Suspect, ...] = ()
-        """Who may be of it and is nobody's for certain; known once it is reaped."""
+        """Processes that it may have started, or another module; known once it is reaped."""
         self.unset_variables = unset_variables
         """The names in `pass_env` for which it got no value."""
         self._custody = custody
@@ -156,7 +156,7 @@ class Process:
     async def kill(self) -> None:
         """Kill the whole containment; without effect once `reap` was called, and not cancelled.
 
-        Whoever calls it sees to it that nobody reaps the leader meanwhile.
+        The leader must not be reaped meanwhile.
         """
         if self._let_go:
             return
@@ -176,7 +176,7 @@ class Process:
         )
 
     async def kill_the_rest(self) -> tuple[int, ...]:
-        """Kill whoever the ended leader left, wherever they went, and see them gone.
+        """Kill what the ended leader left, wherever it went, and wait until it is gone.
 
         Returns the pids of those that are not gone `GONE_WITHIN_S` later. Not to be cancelled: it
         is how a cancelled instance ends, and it is bounded.

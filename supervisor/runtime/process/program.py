@@ -1,7 +1,7 @@
 """Find the program a descriptor names, and say in words why one cannot be run.
 
 `exec` answers with one errno for many causes: ENOENT is a missing file, a missing interpreter, or
-an interpreter whose name ends in a carriage return. Whoever reads the message wants the cause.
+an interpreter whose name ends in a carriage return. The reader of the message wants the cause.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def explain(error: OSError, program: str) -> str:
 def explain_interpreter(path: Path, search: str | None = None) -> str | None:
     """Say what is wrong with the `#!` line of a program, or None if nothing is, or it has none.
 
-    `search` is the PATH of whoever runs it, in which `env` looks.
+    `search` is the PATH of the process that runs it, in which `env` looks.
     """
     try:
         with path.open("rb") as file:

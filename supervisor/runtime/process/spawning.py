@@ -43,7 +43,7 @@ from supervisor.runtime.process.program import (
 )
 
 BUSY_RETRIES_S = (0.01, 0.02, 0.05, 0.1, 0.2)
-"""ETXTBSY is over as soon as whoever writes the program closes it; so it is worth a little wait."""
+"""ETXTBSY is over as soon as the writer of the program closes it; so it is worth a little wait."""
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 

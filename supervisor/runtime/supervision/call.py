@@ -33,7 +33,7 @@ OVERRUN_BYTES = 8 << 20
 
 
 class Congestion(IntEnum):
-    """Whether somebody keeps up with what they are told."""
+    """Whether a listener keeps up with the events."""
 
     NONE = 0
     SLOW = 1
@@ -89,7 +89,7 @@ class Server:
 
 
 class Call(msgspec.Struct, eq=False):
-    """A request, who waits for it, and where it is; whoever is called back may add to it.
+    """A request, its listener, and the process that serves it.
 
     A struct is made in half the time that `__init__` takes.
     """
@@ -100,7 +100,7 @@ class Call(msgspec.Struct, eq=False):
     settled: bool = False
     fault: Fault | None = None
     error: Failure | None = None
-    """What its module told of last before its process ended."""
+    """The last error that its module told of before its process ended."""
     notices: tuple[Notice, ...] = ()
     dropped_notices: int = 0
     instead: Notice | Stray | None = None
@@ -108,12 +108,12 @@ class Call(msgspec.Struct, eq=False):
     heard_at: float = 0.0
     """When its module last said something, or got it (monotonic).
 
-    Only where somebody watches for silence is it set before the module says something.
+    Before the module says something it is set only where silence is watched for.
     """
     mark: Mark | None = None
     """Where its process stood when it got it."""
     begun_at: float = 0.0
-    """When its module got it (monotonic); 0 where nobody watches for silence."""
+    """When its module got it (monotonic); 0 where silence is not watched for."""
 
     def warn(self, notice: Notice) -> None:
         if notice.in_place_of_answer:
@@ -135,7 +135,7 @@ class Call(msgspec.Struct, eq=False):
         if self.settled:
             return False
         self.settled = True
-        # Whoever listens holds the call: a cycle, which only the garbage collector would end.
+        # The listener holds the call: a cycle, which only the garbage collector would end.
         listener, self.listener = self.listener, NOBODY
         listener.answered(outcome, self)
         return True
@@ -189,7 +189,7 @@ class Awaited(Listener):
 
 
 class CallQueue(dict[str, tuple[Call, float]]):
-    """Calls by their request id, and since when each waits. Whoever adds looks at the bound.
+    """Calls by their request id, and since when each waits. The caller of `add` keeps the bound.
 
     A dictionary itself: whether it is empty is asked once for every call there is.
     """

@@ -9,13 +9,13 @@ from itertools import islice
 import trio
 
 KEPT = 10_000
-"""So many changes are kept for those who note them; who has missed some is to look at all."""
+"""So many changes are kept; a reader that has missed some has to look at all modules."""
 
 
 class Changes:
-    """Who waits for modules to change; each change wakes those it is for, and nobody else.
+    """Wakes the tasks that wait for a module to change, and no others.
 
-    To tell of one costs the same however many note it.
+    To tell of a change costs the same however many note it.
     """
 
     def __init__(self) -> None:

@@ -40,9 +40,9 @@ class CrashRecord:
             self._healthy_since = trio.current_time()
 
     def ended(self, ended: Ended, *, replaced: bool, draw: float) -> RestartDecision:
-        """Take note that it is gone though it was wanted; decide. `draw` is random in [0, 1).
+        """Decide what follows, as it was wanted; `draw` is random in [0, 1).
 
-        `replaced` tells that the host ended it, since it could no longer be spoken with.
+        `replaced`: the host ended it, since it could no longer be spoken with.
         """
         self._forget_if_healthy()
         decision = after_end(

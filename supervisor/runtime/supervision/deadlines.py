@@ -43,7 +43,7 @@ class Bounded(Protocol):
 
 
 Queue = dict[Bounded, float]
-"""When each is due, the first one first; who has ended takes himself out."""
+"""When each is due, the first one first; one that has ended removes itself."""
 
 
 class Timer:
@@ -116,9 +116,9 @@ class Deadlines:
             SERVING.end()
 
     def _tell_who_is_due(self, now: float) -> None:
-        # Apart from `run`, whose variables would hold who was looked at last until it wakes again.
-        # Whoever is added meanwhile waits for the next turn, even if the clock stands still, and
-        # so does who is due when many are.
+        # Apart from `run`, whose variables would hold the last one until it wakes again. What is
+        # added meanwhile waits for the next turn, even if the clock stands still, and so does the
+        # rest when many are due.
         first_added = next(self._order)
         bounded = (
             (queue, one)

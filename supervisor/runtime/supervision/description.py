@@ -1,9 +1,9 @@
 """What a module says that it is: what its newest process that is ready says, at any time.
 
 A description counts from the end of its process's start to the end of the process. What it may say
-of name and kind is looked at when the process starts, and refused then; whoever says something else
-later, or than its newer sibling, is named in `misfits`. A change costs no more than to take note of
-it: a validator is made when args are next looked at, and what changed is told at most once in
+of name and kind is looked at when the process starts, and refused then; a process that says
+something else later, or than its newer sibling, is named in `misfits`. A change only sets a flag: a
+validator is made when args are next looked at, and what changed is told at most once in
 `TELL_EVERY_S`, however often it did.
 """
 

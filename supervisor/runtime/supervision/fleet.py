@@ -68,7 +68,7 @@ class Fleet:
         """Do it, a little with each step. What others may see in between holds by itself.
 
         A module is there or not, and goes on by its former descriptor until it is offered the new
-        one. Nobody is started before all are there, nor released before all were offered theirs.
+        one. None is started before all are there, nor released before all were offered theirs.
         """
         yield from self._quarantining(plan.quarantined)
         back: set[str] = set()
@@ -86,7 +86,7 @@ class Fleet:
             elif descriptor.supervision.start is Start.EAGER:
                 module.start("its descriptor was added")
             yield
-        # Who was removed, or came back, is waited for too.
+        # Those that were removed, or came back, are waited for too.
         self._changed(*self.modules, *self.leaving)
 
     def _exchanging(self, plan: Plan, back: set[str]) -> Iterator[None]:
@@ -159,9 +159,9 @@ class Fleet:
                     nursery.start_soon(self._stop_in_turn, module, first)
 
     async def abandon(self) -> None:
-        """Answer all requests that wait: whatever the daemon ends by, nobody will serve them.
+        """Answer all requests that wait: the daemon ends, and none of them will be served.
 
-        In turns, since there may be many, and not cancelled; who comes meanwhile is answered, too.
+        In turns, since there may be many, and not cancelled; late ones are answered, too.
         """
         self._host.shutting_down = True
         await in_turns(THE_DAEMON, "refusing what waits", self._abandoning())

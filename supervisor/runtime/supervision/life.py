@@ -178,7 +178,7 @@ class Setting(msgspec.Struct, frozen=True):
         return DIALECTS[self.descriptor.transport.protocol]
 
     def overhear(self, instance: str, call: Call) -> None:
-        """Tell whoever listens in the outcome of a call that an instance is about to serve."""
+        """Tell the taps the outcome of a call that an instance is about to serve."""
         tap = self.taps.tap
         if tap is not None:
             tap.asked(instance)

@@ -94,7 +94,7 @@ class Module:
         """Of workers that are gone."""
         self._nursery = nursery
         self._looked: trio.Event | None = None
-        """Set once what its server has by now is known, while that is asked."""
+        """Set once its server has answered `look_again`, while that is asked."""
         self._generations = itertools.count(1) if generations is None else generations
         self.queue = CallQueue()
         self.descriptor = descriptor
@@ -233,7 +233,7 @@ class Module:
             group[-1].start(cause)
 
     def install(self, group: list[Worker], descriptor: Descriptor) -> list[Worker]:
-        """Have other workers serve, by their descriptor; return those that did.
+        """Put other workers, and their descriptor, into effect; return the former ones.
 
         Generations, counters, the log and the requests that wait are the module's, and stay.
         """
@@ -445,9 +445,9 @@ class Module:
         return is_server and self.state in SERVES
 
     async def look_again(self) -> None:
-        """Have its server asked once more what tools it has; return when that is known.
+        """Ask its server once more what tools it has; return when that is known.
 
-        It takes `describe_s` at the most. It is asked once for all who come before it has answered.
+        It takes `describe_s` at the most. Callers that come before the answer share one question.
         """
         if self._looked is None:
             self._looked = trio.Event()

@@ -185,7 +185,7 @@ class Run(Receiver, Server):
             case Violated():
                 self._violated(item.fault)
             case HostCalled():
-                # Nobody serves the calls of a process that can be told nothing after its request.
+                # A process that can be told nothing after its request cannot be answered.
                 self._setting.counters.late_lines += 1
             case Asked() | Unanswered():
                 pass  # it serves this call and no other, and its exit says how

@@ -6,9 +6,9 @@ r"""A service elsewhere: it is asked who it is, serves calls over HTTP, and noth
 Each call has a connection to itself, and what is given up (deadline, cancel) ends with that: no
 answer can be taken for another's. A client that does not read leaves its own connection unread.
 
-That it cannot be reached is told to whoever asks, at once, and shows as `degraded`. It is asked
-all the same, so it is back as soon as it answers; only when checks go unanswered is it parted from,
-and looked for again as a process is started again.
+That it cannot be reached is told to every caller at once, and shows as `degraded`. It is asked all
+the same, so it is back as soon as it answers; only when checks go unanswered does this life end,
+and the next one looks for it again, as a process is started again.
 """
 
 from __future__ import annotations

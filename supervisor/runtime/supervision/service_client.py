@@ -2,7 +2,7 @@
 
 It is httpcore that speaks, whose connections are those of httpx: what httpx has beside them would
 all have to be turned off here (redirects, proxies from the environment, cookies, unpacking). This
-file is imported when the first service of a daemon starts, and by nobody else.
+file is imported when the first service of a daemon starts, and not before.
 
 Whatever a service, or the way to it, does wrong is an `UnreachableError` with its reason. None of
 them has a value of a header in it.
@@ -206,7 +206,7 @@ class ServiceClient:
 
 @asynccontextmanager
 async def _unwound(chunks: AsyncIterator[bytes]) -> AsyncIterator[AsyncIterator[bytes]]:
-    """Have a body that is not read to its end be parted from at the end of the block.
+    """Let go of a body that is not read to its end, at the end of the block.
 
     It is a generator around others, and `aclose` ends the outermost only: the inner ones would be
     left to the garbage collector. A cancel in the next wait for bytes ends them all.

@@ -92,7 +92,7 @@ class Succession:
     def offer(
         self, descriptor: Descriptor, cause: str, *, anew: bool, held_for: object = None
     ) -> None:
-        """Have a descriptor take effect, if it can; `anew` if its program is a new one.
+        """Put a descriptor into effect, if it gets ready; `anew` if its program is a new one.
 
         With `held_for`, nothing is begun before that is released.
         """

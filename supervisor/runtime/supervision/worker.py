@@ -165,7 +165,7 @@ class Worker:
                 self._turn.give_up()
 
     def _forgive(self) -> None:
-        # Whoever starts what had failed has mended something: it gets its whole budget again.
+        # A start of what had failed follows a repair: it gets its whole budget again.
         if self.state in _WAITS:
             self._crashes.forgive()
 
