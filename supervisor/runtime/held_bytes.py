@@ -11,8 +11,8 @@ held for it has a name (`HELD`), and two bounds:
 
 `FREE_BYTES` of each party are free: one that asks little notices nothing of those that ask much.
 Once all have `ALL_BYTES`, only `LEAST_FREE_BYTES` are, so that not even many such parties have much
-more. Lines are on top of all that: what a party writes is refused when it has been read, and not before.
-So the total is at most
+more. Lines are on top of all that: what a party writes is refused when it has been read, and not
+before. So the total is at most
 
     ALL_BYTES + FREE_BYTES + UNFINISHED_BYTES
               + what each party has free, and what may wait of its lines (`faces.conversation`)
