@@ -34,7 +34,7 @@ END_S = 5.0
 """How long the daemon's end waits for what does not answer: for all of it together."""
 
 LEAST_S = 0.5
-"""What each has of the end all the same, when others have kept it for so long: it may answer."""
+"""What each has of the end all the same, when others have used that up: it may answer."""
 
 LOOK_S = 0.001
 """Between two looks whether it is done."""
@@ -54,7 +54,7 @@ class Stuck(msgspec.Struct, frozen=True):
 class BlockingWork:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        # A kind that nobody works at or waits for has no limiter.
+        # A kind without work has no limiter.
         self._limiters: WeakValueDictionary[str, trio.CapacityLimiter] = WeakValueDictionary()
         self._at_work: dict[object, tuple[str, float]] = {}
         self.spare: SpawnThreads | None = None
@@ -117,7 +117,7 @@ class BlockingWork:
                 await limiter.acquire_on_behalf_of(key)
                 done = await self.spare.lend(work, partial(limiter.release_on_behalf_of, key))
         except trio.Cancelled:
-            # In this order: either it sees that nobody waits, or it is seen at work.
+            # In this order: either it sees that it was left, or it is seen at work.
             gone = True
             if self._ends_at is not None:
                 abandon_after_s = min(abandon_after_s, self.end_left_s())

@@ -67,7 +67,7 @@ class FairQueue:
         """Note that a party was served; needed only while others wait."""
         self._times[who] = self._place(who) + took_s
         if len(self._times) > self._look_at:
-            since = self._now - CREDIT_S  # who had less has a whole credit, named or not
+            since = self._now - CREDIT_S  # one with less has a whole credit, named or not
             self._times = {one: time for one, time in self._times.items() if time > since}
             self._look_at = max(2 * len(self._times), NAMED)
 
@@ -140,7 +140,7 @@ class FairQueue:
             self._expected.add(waiter.task)
             if waiter.is_parked:
                 trio.lowlevel.reschedule(waiter.task)
-        if not self._called:  # nobody waits: what was is nothing to those who come next
+        if not self._called:  # none waits: what was is nothing to those that come next
             self._times.clear()
 
     def _drop_gone(self) -> None:

@@ -86,7 +86,7 @@ class LoopClock(trio.abc.Clock, trio.abc.Instrument):
         at = self._clock()
         since = self._sleeps_since
         if since is None:
-            # There is more to do: nobody slept, the pipes were only looked at.
+            # There is more to do: the loop did not sleep, the pipes were only looked at.
             if at - self._looked_at > LATE_S:
                 self._lose(self._looked_at, at)
             self._turn_ended(self._turn_began_at, at)

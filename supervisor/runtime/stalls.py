@@ -54,7 +54,7 @@ MOST_THREADS = 32
 """So many of the other threads are looked at: what one beyond them was kept from counts as ours."""
 
 UNKNOWN_S = 0.0005
-"""With less CPU time than that between two looks, nobody else lived meanwhile."""
+"""With less CPU time than that between two looks, no other thread has ended meanwhile."""
 
 log = structlog.get_logger()
 
@@ -251,7 +251,7 @@ class Stalls:
         own_s, busiest = self._of_our_own(took_s)
         if culprit == NOBODY and busiest:
             culprit, doing = THE_DAEMON, f"waiting for its thread {busiest}"
-        if self._continued():  # nobody knows how much of the turn it was stopped for
+        if self._continued():  # it is not known how much of the turn it was stopped for
             if not self._take_back(ended) and own_s > STOPPED_S:
                 self._stopped(own_s)
             return

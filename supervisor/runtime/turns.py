@@ -87,7 +87,7 @@ class Serving:
 
     def begin(self, who: str, doing: str) -> None:
         """A party is served from now on."""
-        if self._who:  # mostly nobody was served
+        if self._who:  # mostly none was served
             self.end()
         if who != self._last:
             self._last = who

@@ -37,7 +37,6 @@ WAITING_BYTES = 64 << 20
 """How many checks may wait, and how much their args and schemas may take together."""
 
 SUSPECTS = 256
-"""As many are remembered."""
 
 Verdict = Problem | Unchecked | None
 Told = Callable[[Verdict], None]
@@ -117,7 +116,7 @@ class Checks:
                 self._look()
                 await trio.sleep_forever()
             finally:
-                # Before those who serve look for more.
+                # Before the tasks that serve look for more.
                 self._nursery = None
                 self.ended = True
                 self._give_up("the daemon is stopping")
@@ -155,7 +154,7 @@ class Checks:
 
     async def _serve_with(self, process: Checker) -> None:
         while (one := await self._take()) is not None:
-            if process.ended:  # somebody killed it while it had nothing to do
+            if process.ended:  # it was killed while it had nothing to do
                 self._put_back(one)
                 return
             self._busy.add(one.party)
@@ -176,7 +175,7 @@ class Checks:
             while (party := self._next_party()) is not None:
                 one = self._pop(party)
                 if one.told is not None:
-                    self._look()  # somebody else may have a turn too
+                    self._look()  # another party may have a turn too
                     return one
             with trio.move_on_after(IDLE_S) as scope:
                 await self._idle.park()

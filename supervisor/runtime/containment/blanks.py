@@ -50,7 +50,7 @@ CLOSES_WITHIN_S = 2 * ANSWERS_WITHIN_S
 """How long the daemon's end waits for a blank that is just being made."""
 
 FAILURES = 5
-"""So many in a row, and nothing is tried any more."""
+"""After so many failures in a row no blank is made any more."""
 
 log = structlog.get_logger()
 

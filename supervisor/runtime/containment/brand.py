@@ -97,7 +97,7 @@ class Brands:
             resource.prlimit(pid, RLIMIT_LOCKS, (brand, hard))
 
     def _limit(self, soft: int) -> None:
-        # Refused if somebody lowered the hard limit since: the other marks have to do.
+        # Refused if the hard limit was lowered since: the other marks have to do.
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(RLIMIT_LOCKS, (soft, self._own[1]))
 

@@ -33,10 +33,10 @@ NAME_CHARS = 200
 """Folders may have names of 255 bytes; the rest is for what tells long ones apart."""
 
 STRAYS = "stray"
-"""The cgroup of orphans that nobody can tell whose they are; an instance's name has a `#`."""
+"""The cgroup of strays; an instance's name has a `#`."""
 
 SWEEPS = 16
-"""Rounds of looking for children forked before the move; a second one finds nobody, usually."""
+"""Rounds of looking for children forked before the move; a second one finds none, usually."""
 
 
 class Cgroup2Rung(Rung):
@@ -79,7 +79,7 @@ class Cgroup2Rung(Rung):
                 # Of a former instance of that name, and about to be removed.
                 folder = f"{wanted}~{number}"
             except FileNotFoundError:
-                os.makedirs(folder)  # noqa: PTH103 - somebody else removed ours
+                os.makedirs(folder)  # noqa: PTH103 - ours was removed
                 break
             else:
                 break

@@ -48,7 +48,7 @@ GONE_WITHIN_S = 2.0
 """How long a thread that spawns waits for a child that it killed."""
 
 LOOK_S = 0.001
-"""Between two looks whether it is gone."""
+"""Between two checks whether it is gone."""
 
 FIRST_LOOK_S = 2.0
 """So long a start waits for the first look at the data directory; `status` names it then."""
@@ -91,12 +91,12 @@ class Custody:
         if isinstance(self._rung, Cgroup2Rung):
             self._removals = Removals(self.blocking)
         self._blanks: Blanks | None = None
-        # Only where each child that nobody told of is reaped (`_attend_children`): a spawner that
+        # Only where each unknown child is reaped (`_attend_children`): a spawner that
         # dies in the midst of its work leaves one.
         if whole_process and isinstance(self._rung, Cgroup2Rung):
             self._blanks = Blanks(self, self._rung)
         self.ends = SharedTurn(THE_DAEMON)
-        """In which processes that have ended are seen to: all modules may end in one moment."""
+        """The turns in which ended processes are seen to: all modules may end in one moment."""
         self.strays = Strays(
             self._orphans,
             self._rung,
@@ -242,7 +242,7 @@ class Custody:
     def _told(self, pid: int, brand: int) -> Stat:
         found = procfs.stat(pid)
         if found is None:
-            # Of a child that nobody reaped, /proc always tells; unless it is not mounted.
+            # Of a child that was not reaped, /proc always tells; unless it is not mounted.
             raise OSError("/proc does not show the processes of this machine")
         self.file_limit.give_back(pid)
         self._orphans.brands.put(pid, brand)

@@ -59,7 +59,7 @@ class Ground:
         self.orphans = orphans
         self.chosen = chosen
         self.holding = holding
-        """None of one that leaves no trace on disk."""
+        """None if no trace is left on disk."""
         self.since = procfs.now_ticks()
         """Processes that began before came of no module (clock ticks since boot)."""
         self._owned = owned

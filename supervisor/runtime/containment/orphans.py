@@ -51,7 +51,7 @@ KNOWN = 64
 """Fewer processes that are known to be an instance's are not worth looking through."""
 
 LOOKS = 64
-"""So often is looked for those whose parents die meanwhile."""
+"""So often the search is repeated for those whose parents die meanwhile."""
 
 TURN_S = 2.0
 """How long one look waits for another, which the kernel may hold up, before it goes without."""
@@ -121,7 +121,7 @@ class Orphans:
         self._looking = threading.Lock()
         self.looks_begun = 0
         self._saw_all = True
-        """Whether the last look missed nothing (`procfs.MISSED`), so that others can do with it."""
+        """Whether the last look missed nothing (`procfs.MISSED`), so that others can use it."""
         self._last = Looked(set(), (), 0)
         self._spawning = 0
         self._spawned: dict[int, Stat] = {}
@@ -140,8 +140,8 @@ class Orphans:
     def spawning(self) -> Iterator[None]:
         """Spawn within this block, and call `spawned` before its end.
 
-        In between there is a child that nobody has told of yet; nothing may be taken for an orphan
-        then that carries no evidence.
+        In between there is a child of which nothing was told yet; what carries no evidence may not
+        be taken for an orphan then.
         """
         with self._lock:
             self._spawning += 1
@@ -236,7 +236,7 @@ class Orphans:
             # it all the same.
             instance = NOBODY if one.sid == own and one.lives else self._instance(one)
             with self._lock:
-                # A child of which nobody has told yet shows its brand, if there is one.
+                # A child of which `spawned` has not told yet shows its brand, if there is one.
                 untold = self._spawning and self.brands.run == NO_BRAND
                 if instance is not None and pid not in self._spawned:
                     self._adopted[pid] = known = Known(one.start, instance)
@@ -281,7 +281,7 @@ class Orphans:
         if led is not None and one.start >= led.process.start:
             return led.instance
         if same_run(brand, self.brands.run):
-            # One of an instance that has ended, or a child of which nobody has told yet.
+            # One of an instance that has ended, or a child of which `spawned` has not told yet.
             return next((led.instance for led in leaders if led.brand == brand), None)
         if procfs.has_variables(one.thread, self._daemon):
             name = procfs.variable(one.thread, INSTANCE_VARIABLE)
@@ -295,8 +295,8 @@ class Orphans:
     def of(self, held: Containment) -> list[Stat]:
         """Return the living orphans that came of an instance; for threads.
 
-        None only if there are none: one that dies hands over its children before it shows that it
-        is dead, so somebody new is listed then, and looked at.
+        Empty only if there are none: a process that dies hands over its children before it shows
+        that it is dead, so that new ones are listed then, and looked at.
         """
         leader, found = held.leader, list[Stat]()
         for _ in range(LOOKS):
@@ -338,8 +338,8 @@ class Orphans:
     def collect(self) -> None:
         """Reap the orphans that have ended, one by one; for threads, after a `look`.
 
-        During a spawn, one that shows no evidence may be the child nobody has told of yet: it is
-        put off, and there will be no further signal for it.
+        During a spawn, one that shows no evidence may be the new child: it is put off, and there
+        will be no further signal for it.
         """
         with self._in_turn() as own_turn:
             # Else its number may be another's while it is still thought to be its own.

@@ -92,7 +92,7 @@ class SpawnThreads:
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         try:
-            self._limiter.acquire_nowait()  # no turn of the loop where nobody has to wait
+            self._limiter.acquire_nowait()  # no turn of the loop where there is room
         except trio.WouldBlock:
             await self._limiter.acquire()
         job = _Job(make, look, partial(self._blocking.naming, doing))

@@ -22,7 +22,7 @@ from supervisor.runtime.containment.orphans import Orphans
 from supervisor.runtime.containment.procfs import MISSED, Stat
 
 TOLD = 10
-"""So many new ones of one look have a line each in the log."""
+"""So many new strays of one look have a line each in the log."""
 
 log = structlog.get_logger()
 
@@ -36,7 +36,7 @@ class Survey(NamedTuple):
     """The strays at one look."""
 
     number: float
-    """That of the look (`orphans.Looked`); between two of them, of none but the short list."""
+    """That of the look (`orphans.Looked`); a half more for a look at the short list alone."""
     strays: dict[int, Stray]
 
 
@@ -60,7 +60,7 @@ class Strays:
         self._whole_process = whole_process
         self._strays: dict[int, Stray] = {}
         self._number = -1.0
-        """That of the survey that these are of."""
+        """That of the newest survey."""
         self._ownerless = trio.Event()
         """Set when some have to be ended, since no instance can own them any more."""
 
@@ -123,7 +123,7 @@ class Strays:
                 known = Stray(one, procfs.command(one.thread))
                 self._rung.hold_stray(one)
             found[one.pid] = known
-        if MISSED.count != missed:  # who was not seen is not gone
+        if MISSED.count != missed:  # a process that was not seen is not gone
             self._orphans.put_off = self._whole_process
             found = {**held, **found}
         return Survey(looked.number, found)

@@ -39,7 +39,7 @@ KILLED_WITHIN_S = 10.0
 
 RETRY_S = 0.05
 LEDGER_BYTES = 256 << 20
-"""A larger one is none that a daemon left: it is written anew when it has grown."""
+"""No daemon leaves a larger one: it is written anew when it has grown."""
 
 LOCK_FILE = "instances.lock"
 RECORD_FILE = "instances"
@@ -145,7 +145,7 @@ def claim(data_dir: Path) -> Claim:
 
 def _take(lock_fd: int, data_dir: Path) -> Ledger:
     # A daemon that was killed while it forked leaves its lock to the child until that has become
-    # its module: so a lock that nobody living is known to hold is waited for.
+    # its module: so a lock that no living process is known to hold is waited for.
     until = time.monotonic() + KILLED_WITHIN_S
     while not _try_lock(lock_fd):
         if time.monotonic() > until:
@@ -153,7 +153,7 @@ def _take(lock_fd: int, data_dir: Path) -> Ledger:
         _refuse_if_alive(_read(data_dir / RECORD_FILE), data_dir)
         time.sleep(RETRY_S)
     former = _read(data_dir / RECORD_FILE)
-    # Free though its daemon lives: somebody replaced the lock file. Unless that daemon was run by
+    # Free though its daemon lives: the lock file was replaced. Unless that daemon was run by
     # this very process, and cut off before it could say goodbye.
     if not former.closed and not (former.author and former.author.pid == os.getpid()):
         _refuse_if_alive(former, data_dir)

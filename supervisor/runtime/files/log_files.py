@@ -47,9 +47,9 @@ class LogFiles:
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._waiting = 0
         self._batches: dict[str, bytearray] = {}
-        """What more lines of a log are added to: nothing was asked for after it."""
+        """The batch of a log to which lines are still added: no tail was asked for after it."""
         self._reads: dict[str, dict[object, Callable[[], None]]] = {}
-        """What more tails of a log are read with: no line came after it."""
+        """The tails of a log that are read together: no line came after the first."""
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
@@ -149,7 +149,7 @@ class LogFiles:
         path = self.path(name)
         failed: str | None = None
         try:
-            # Anew if somebody deleted it.
+            # Anew if it was deleted.
             self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.folder.mkdir(mode=0o700, exist_ok=True)
             # A pipe in its place is an error, and not waited for: all modules share the thread.

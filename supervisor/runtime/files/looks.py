@@ -56,7 +56,7 @@ class Looks:
     def __init__(self, blocking: BlockingWork | None = None) -> None:
         self._naming = nullcontext if blocking is None else blocking.naming
         self._left: set[str] = set()
-        """What the looks do that were left, and have not answered yet."""
+        """The looks that were left and have not answered yet."""
 
     def each(
         self, looks: Iterable[tuple[str, Callable[[], T]]], patience_s: float | None = None
@@ -138,7 +138,7 @@ class _Row(Generic[T]):
         self.over = not self._ahead
         self.changed = threading.Condition()
         self.turn = 0
-        """Which thread's turn it is: each that is left is followed by another."""
+        """The number of the thread at work: one that is left is followed by another."""
         self.doing = ""
         self.since = time.monotonic()
 

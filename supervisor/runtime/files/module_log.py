@@ -136,9 +136,9 @@ class ModuleLog:
         self._write(instance, "log", [text])
 
     def events(self, instance: str, events: Sequence[CallEvent]) -> None:
-        """Keep what a module said in the course of requests, of `NOTED`, that arrived together.
+        """Keep events of requests, of `NOTED`, that arrived together.
 
-        Of a million nobody makes a text that could not be written anyway.
+        Of a flood no text is made that could not be written anyway.
         """
         kept = events
         if not self._followers:

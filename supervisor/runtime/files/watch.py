@@ -38,7 +38,7 @@ POLL_S = 2.0
 """How often signatures are compared where there are no watches."""
 
 UNANSWERED_S = 5.0
-"""How often it is looked whether what did not answer does now."""
+"""How often the files are read again where something did not answer."""
 
 log = structlog.get_logger()
 
@@ -92,7 +92,7 @@ class Watch:
         self._open_queue = open_queue
         self._task_status: trio.TaskStatus[None] | None = None
         self._stale = False
-        """Whether the files have been read since it was looked which directories matter."""
+        """Whether the files have been read since the directories to watch were chosen."""
         self._waiting = trio.CancelScope()
 
     def follow_anew(self) -> None:

@@ -37,7 +37,7 @@ class Opening:
         if self.withheld or self._begun:
             return False
         self._begun = True
-        # Whatever is wrong with the pipe, who writes the rest will meet it too.
+        # Whatever is wrong with the pipe, the writer of the rest will meet it too.
         with contextlib.suppress(OSError):
             self._written = os.write(stdin, self._data)
         return self._closes_stdin and not self.left

@@ -55,7 +55,7 @@ class Wanted(NamedTuple):
     custody: Custody
     opening: Opening | None
     late: Late
-    """Set when nobody waits for it any more: what is made from then on is undone."""
+    """Set when it was given up: what is made from then on is undone."""
     one_output: bool = False
     """Whether what it writes to stdout comes on stderr."""
     variables: Mapping[str, str] = NOTHING
@@ -78,7 +78,7 @@ async def spawn(
     `variables` are of its one request.
     """
     wanted = Wanted(descriptor, host, instance, custody, opening, Late(), one_output, variables)
-    if opening is None or one_output:  # nobody waits for its answer
+    if opening is None or one_output:  # no call waits for its answer
         return await _spawn_in_thread(wanted, None)
     with custody.blank() as blank:
         return await _spawn_in_thread(wanted, blank)
@@ -88,7 +88,7 @@ async def _spawn_in_thread(wanted: Wanted, blank: Blank | None) -> Process:
     custody = wanted.custody
     for pause_s in (*BUSY_RETRIES_S, None):
         try:
-            # Not cancelled: a process that nobody holds would be a leak.
+            # Not cancelled: a process without a holder would be a leak.
             process = await custody.spawn_threads.run(
                 f"spawning {wanted.instance}",
                 partial(_spawn, blank),

@@ -32,7 +32,7 @@ some 50 us. What takes longer, such as to lay out a part of a table, has no more
 
 SHARE_S = TURN_S / 2
 """How long timers are called in a turn of the loop, and how long those with a bound are told; the
-last one is finished. Not what others leave over: who waits for a time was promised that."""
+last one is finished. Not what others leave over: a time is a promise."""
 
 
 class Bounded(Protocol):

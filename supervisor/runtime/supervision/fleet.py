@@ -65,7 +65,7 @@ class Fleet:
         await in_turns(THE_DAEMON, "a reload", self._applying(plan))
 
     def _applying(self, plan: Plan) -> Iterator[None]:
-        """Do it, a little with each step. What others may see in between holds by itself.
+        """Do it, a little with each step. What others see in between is consistent.
 
         A module is there or not, and goes on by its former descriptor until it is offered the new
         one. None is started before all are there, nor released before all were offered theirs.
@@ -90,10 +90,7 @@ class Fleet:
         self._changed(*self.modules, *self.leaving)
 
     def _exchanging(self, plan: Plan, back: set[str]) -> Iterator[None]:
-        """Let go of the modules that were removed, and have those that were added.
-
-        Names those that were still leaving in `back`.
-        """
+        """Remove and add modules; those among the added that were still leaving go into `back`."""
         for descriptor in plan.removed:
             self._host.observer.unmounted(descriptor)
             self.leaving[descriptor.name] = self.modules.pop(descriptor.name)
@@ -341,7 +338,7 @@ class Fleet:
             module.start(got_ready if needed else "it no longer depends on anything")
         elif wanted:
             self._want(module.waits_for, module.name)
-        # Only now: what it waits for may have been down because nobody had wanted it yet.
+        # Only now: what it waits for may have been down because it had not been wanted yet.
         if module.queued and module.waits_for and (stuck := self.verdict(module)) is not None:
             module.refuse_waiting(stuck)
 

@@ -71,8 +71,6 @@ class HealthWatch(Listener):
         if self._timer is not None:
             self._timer.cancel()
 
-    # What the one who is asked tells (call.Listener).
-
     def answered(self, outcome: Outcome, call: Call) -> None:
         if call is not self._asked:
             return

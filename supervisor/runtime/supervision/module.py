@@ -108,7 +108,7 @@ class Module:
         self.state = State.DOWN
         """That of its workers together."""
         self.only = workers.only(self.workers)
-        """The worker where there is but one, and nothing to be done beside its calls."""
+        """The worker, where there is but one and it is only given calls."""
         self.sizing = Sizing(self)
         self.succession = Succession(self)
 
@@ -117,7 +117,7 @@ class Module:
     def start(self, cause: str) -> None:
         """Want it up; a module that waits for others is started when they are ready.
 
-        Without effect when the daemon is stopping: nobody would tell it to stop again.
+        Without effect when the daemon is stopping: it would not be told to stop again.
         """
         if self.host.shutting_down:
             return
@@ -250,7 +250,7 @@ class Module:
         self.only = workers.only(group)
         self.state = workers.state(group)
         if self.state is State.DOWN:
-            self.missing = descriptor.supervision.depends_on  # the fleet looks who serves
+            self.missing = descriptor.supervision.depends_on  # the fleet finds those that serve
         self.host.observer.mounted(descriptor, again=True)
         if descriptor.supervision.depends_on != needed:
             self.fleet.dependence_changed()
@@ -344,7 +344,7 @@ class Module:
         worker.leave(cause)
         self._enter(worker.instance, cause)
 
-    # Its own state, and who is told of it.
+    # Its own state.
 
     def _enter(self, instance: str | None, cause: str) -> None:
         """Take the state that its workers come to together, and tell of it if it is another."""
@@ -489,7 +489,7 @@ class Module:
 
     @property
     def restarts(self) -> int:
-        """How often one of its processes came back after an end nobody asked for."""
+        """How often one of its processes came back after an unasked end."""
         return self.restarts_by_cause.total()
 
     @property

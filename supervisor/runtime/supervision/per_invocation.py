@@ -145,7 +145,7 @@ class PerInvocationLife(Life):
             with trio.move_on_after(timeout_s):
                 return await awaited.wait()
         finally:
-            # Also if nobody waits any more: a probe's process has no other bound.
+            # Also if the caller is cancelled: a probe's process has no other bound.
             if call.server is not None and not call.settled:
                 call.settle(Failure.because(Reason.DEADLINE, words, **call.server.evidence()))
                 call.server.give_up(call, Stopped(Reason.DEADLINE, words))

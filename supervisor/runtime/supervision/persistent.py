@@ -78,7 +78,7 @@ A_LOOP = (
     "line with one of its own"
 )
 PER_INVOCATION = ', or to have "lifecycle":"per-invocation" in its transport'
-"""What is said of a process that ends well by itself when it has served one request, or none."""
+"""Words for a process that ends well by itself after one request, or none."""
 
 
 class PersistentLife(Life, Receiver, Server):
@@ -94,7 +94,7 @@ class PersistentLife(Life, Receiver, Server):
         self.times_heard = 0
         self._calls: dict[str, Call] = {}
         self._talked: list[Call] = []
-        """Those that the newest piece of output had events of."""
+        """The calls of which the newest piece of output had events."""
         self._now = trio.lowlevel.current_clock().current_time
         self._probing = Probing(setting, self, owner)
         self._flow = FlowControl(self._calls, self._tell_flow, self._end_slow)

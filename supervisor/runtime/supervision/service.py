@@ -56,10 +56,10 @@ LINGER_BYTES = 1 << 16
 """What may follow an answer, in bytes and in time, for its connection to be used again."""
 
 _NOT_THERE = frozenset((Reason.REFUSED, Reason.NO_CONNECTION, Reason.TLS))
-"""What no service could make happen: it shows that none is there."""
+"""Reasons that no service can cause: none is there."""
 
 _FOR_GOOD = frozenset((Code.FORBIDDEN, Code.BAD_REQUEST))
-"""What a service may say of a question how it is that waiting does not change."""
+"""Codes in an answer to `health` that waiting does not change."""
 
 _BROKEN_OFF = frozenset((Reason.DEADLINE, Reason.SILENCE))
 
@@ -91,7 +91,7 @@ class ServiceLife(Life, Server):
         self._is_well = True
         self._why_unwell = ""
         self._looking = False
-        """Whether it is being found out how it is, after a call that it did not answer."""
+        """Whether it is asked for its health after a call that it did not answer."""
         self._replaced_for: str | None = None
         self._warning: str | None = None
         self._watch = HealthWatch(

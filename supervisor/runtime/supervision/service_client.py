@@ -82,7 +82,7 @@ class ServiceClient:
         spelled = [msgspec.json.encode(one)[1:-1] for one in header_secrets(transport, host)]
         plain = [one.encode() for one in header_secrets(transport, host)]
         self.secrets = tuple(dict.fromkeys([*plain, *spelled]))
-        """What is not to be told of what it says."""
+        """Header values that are hidden in what it says."""
         self._origin = httpcore.URL(self.url).origin
         self._tls = ssl.create_default_context() if self.url.startswith("https:") else None
         self._idle: list[_Connection] = []

@@ -41,7 +41,7 @@ class Demand(msgspec.Struct, frozen=True):
     settled_at: float
     """When the module began to serve, or was given another worker last."""
     may_add: bool
-    """Whether processes may be started that nobody asked for."""
+    """Whether processes may be started without being asked for."""
     is_needed: bool
     """Whether modules that run depend on it."""
 

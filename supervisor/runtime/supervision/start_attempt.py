@@ -39,7 +39,7 @@ LATE = (
 SLOW = "if it is only slow to begin, supervision.timeouts.{} allows more"
 
 LOOK_S = 1.0
-"""How long the end of a start waits to hear what its program is like."""
+"""How long the end of a start waits for a look at its program."""
 
 
 class StartAttempt:

@@ -46,26 +46,26 @@ class Succession:
 
     def __init__(self, module: Module) -> None:
         self.offered = module.descriptor
-        """The newest, in use or not."""
+        """The newest descriptor, in use or not."""
         self.refused: Quarantined | None = None
-        """That it failed, and why."""
+        """Why the newest one failed, if it did."""
         self.beside: list[Worker] = []
         """The workers of another descriptor than the one in effect."""
         self._is_trial = False
-        """Whether those are to take over once they are ready; else they go."""
+        """Whether the workers beside take over once they are ready; else they go."""
         self._module = module
         self._due: str | None = None
-        """Why the one that is offered is to be tried, until it is."""
+        """Why the offered one is to be tried, until it is."""
         self._held_for: object = None
-        """What it is not to be tried before."""
+        """It is not tried before this is released."""
         self._next: Descriptor | None = None
-        """What follows once the workers that serve are down, which they were told to be."""
+        """The descriptor that follows once the workers in effect are down; they were told to stop."""
         self._next_cause: str | None = None
-        """Why it is started then, if it is."""
+        """Why that is started then, if it is."""
         self._proven = False
         """Whether the one in use has been ready."""
         self._fallback: Descriptor | None = None
-        """Else the last one that was, if there is one."""
+        """Else the last descriptor that has been ready, if there is one."""
 
     @property
     def undecided(self) -> bool:

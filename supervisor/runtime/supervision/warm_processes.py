@@ -116,10 +116,7 @@ class WarmProcess(Receiver):
 
 class WarmProcesses:
     def __init__(self, setting: Setting, crashed: Callable[[Ended], None]) -> None:
-        """Keep as many as the descriptor says; tell `crashed` of the end of one nobody asked for.
-
-        May be told several times.
-        """
+        """Tell `crashed` of each end that was not asked for."""
         self._setting = setting
         self._crashed = crashed
         self._count = setting.descriptor.supervision.warm
@@ -222,4 +219,4 @@ class WarmProcesses:
 
 
 WHILE_WAITING = "while it waited for a request (supervision.warm)"
-"""What the end of a process that nobody had asked anything of is told with."""
+"""Words for the end of a process that had no request."""

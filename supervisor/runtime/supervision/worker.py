@@ -51,7 +51,7 @@ class Wish(Enum):
 
 
 SLACK_S = 0.001
-"""What a time may be short by when its timer fires: it is a sum of floats."""
+"""A timer may fire so much early: its time is a sum of floats."""
 
 
 class Service(msgspec.Struct):
@@ -64,7 +64,7 @@ class Service(msgspec.Struct):
     """How many calls it serves."""
     age_s: float = math.inf
     old_at: float = math.inf
-    """When it is so old."""
+    """When it has that age."""
     spared_until: float = 0.0
 
     @property
@@ -109,7 +109,7 @@ class Worker:
         self.instance: str | None = None
         """The newest instance it has had; None if its lives are none."""
         self.restarts: Counter[str] = Counter()
-        """How often it came back after an end nobody asked for, by the reason of that."""
+        """How often it came back after an unasked end, by the reason of that end."""
         self.last_exit: LastExit | None = None
         self.retry_at: float | None = None
         """When it is tried again, in `backoff` and `failed` (monotonic)."""
