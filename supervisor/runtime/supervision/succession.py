@@ -59,7 +59,7 @@ class Succession:
         self._held_for: object = None
         """It is not tried before this is released."""
         self._next: Descriptor | None = None
-        """The descriptor that follows once the workers in effect are down; they were told to stop."""
+        """The descriptor that follows once the workers in effect, told to stop, are down."""
         self._next_cause: str | None = None
         """Why that is started then, if it is."""
         self._proven = False
