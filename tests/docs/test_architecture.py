@@ -54,7 +54,7 @@ def test_the_rings_are_those_of_the_import_contract() -> None:
 
 
 def told_upwards(told: type) -> set[str]:
-    label = re.search(rf'"{told.__name__}: ([\w, ]+)"', read("docs/architecture.md"))
+    label = re.search(rf'-\. "{told.__name__}: ([\w, ]+)"', read("docs/architecture.md"))
     assert label is not None
     return set(label[1].split(", "))
 
