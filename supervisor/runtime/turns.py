@@ -73,8 +73,8 @@ class Serving:
         self._longest: tuple[str, str, object] = (NOBODY, "", None)
         self._longest_s = 0.0
         self.all_s = -math.inf
-        """How long parties were served in this turn of the loop; infinitely little where no clock
-        tells of turns (`turn_ended`)."""
+        """How long parties were served in this turn of the loop; -inf where no clock tells of turns
+        (`turn_ended`)."""
         self._collecting_since = 0.0
         self._collected_s = 0.0
         self._then: list[Callable[[], None]] = []
@@ -362,7 +362,7 @@ async def in_turns(who: str, doing: str, steps: Iterable[object]) -> None:
 
 
 async def each_in_turns(items: Iterable[T]) -> AsyncIterator[T]:
-    """Yield each item; what the consumer does with it counts as this party's turn."""
+    """Yield each item; what the consumer does with them is cut into turns."""
     turn = Turn()
     turn.begin()
     for one in items:
