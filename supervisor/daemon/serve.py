@@ -53,6 +53,7 @@ from supervisor.policy.mcp_views import McpOptions
 from supervisor.policy.policy_file import PolicyError
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment import procfs
+from supervisor.runtime.containment.file_limit import FileLimit
 from supervisor.runtime.containment.ladder import ContainmentError
 from supervisor.runtime.containment.survivors import DataInUseError
 from supervisor.runtime.files.directory import MissingDirectoryError, shown
@@ -61,7 +62,6 @@ from supervisor.runtime.files.sources import Sources
 from supervisor.runtime.held_bytes import Account
 from supervisor.runtime.loop_clock import run_timed
 from supervisor.runtime.process.environment import HostVariables
-from supervisor.runtime.process.file_limit import FileLimit
 from supervisor.runtime.stalls import Stalls, Threads
 from supervisor.runtime.turns import SERVING
 

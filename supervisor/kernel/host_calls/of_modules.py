@@ -15,6 +15,7 @@ from supervisor.kernel.parties import Origin
 from supervisor.policy.principals import Principal, Scope, module_name
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.process.dialogue import Dialogue
+from supervisor.runtime.supervision.host import ModuleCalls
 from supervisor.runtime.supervision.module import Module
 
 
@@ -37,8 +38,8 @@ class ModuleItself:
         """Do nothing: nobody began this."""
 
 
-class CallsOfModules:
-    """The calls of no request of all processes (runtime.supervision.host)."""
+class CallsOfModules(ModuleCalls):
+    """The calls of no request of all processes."""
 
     def __init__(self, host: Host) -> None:
         self._host = host

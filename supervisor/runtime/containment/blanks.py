@@ -30,8 +30,8 @@ import trio
 
 from supervisor.runtime.containment import cgroup_folder, spawner
 from supervisor.runtime.containment.procfs import Stat
-from supervisor.runtime.process.reaping import why_held
-from supervisor.runtime.process.spawn_threads import SpawnTooSlowError
+from supervisor.runtime.containment.reaping import why_held
+from supervisor.runtime.containment.spawn_threads import SpawnTooSlowError
 
 if TYPE_CHECKING:
     from supervisor.runtime.containment.cgroup2 import Cgroup, Cgroup2Rung
@@ -44,13 +44,13 @@ ANSWERS_WITHIN_S = 5.0
 """A spawner answers in a millisecond, and in some 50 when it has just been started."""
 
 LOOK_S = 0.25
-"""How often it is looked meanwhile whether it is held."""
+"""How often it is checked meanwhile whether a signal or a tracer holds it."""
 
 CLOSES_WITHIN_S = 2 * ANSWERS_WITHIN_S
 """How long the daemon's end waits for a blank that is just being made."""
 
 FAILURES = 5
-"""So many in a row, and nothing is tried any more."""
+"""After so many failures in a row no blank is made any more."""
 
 log = structlog.get_logger()
 
@@ -71,12 +71,11 @@ class Blank:
         self.pidfd = pidfd
         self.containment = containment
         self.spent = False
-        """Whether somebody has tried to make something of it."""
+        """Whether it was told to become a program."""
         self._channel = channel
 
     @property
     def exited(self) -> bool:
-        """Whether it is gone, of whatever."""
         return bool(_ready(self.pidfd))
 
     def become(
@@ -87,7 +86,7 @@ class Blank:
         folder: str,
         streams: Sequence[int],
     ) -> int:
-        """Have it become a program; returns where it complains, for `refusal`.
+        """Make it become a program; returns the pipe of its complaint, for `refusal`.
 
         `streams` are its stdin, stdout and stderr. Raises `OSError` if it could not be told.
         """
@@ -105,7 +104,7 @@ class Blank:
         return complaint
 
     def refusal(self, complaint: int) -> Refusal | None:
-        """Return when it has become the program, or why it has not."""
+        """Return None once it has become the program, or why it has not."""
         try:
             # Closed by `execve`; so its end says that there is nothing to complain about.
             said = os.read(complaint, 100).split()
@@ -115,7 +114,7 @@ class Blank:
         return Refusal(said[0].decode(), int(said[1])) if said else None
 
     def undo(self, custody: Custody) -> None:
-        """Leave nothing of it; for a thread that spawns."""
+        """Kill and release it; for a thread that spawns."""
         self.let_go()
         self.containment.kill()
         custody.abandon(self.pid)
@@ -123,7 +122,7 @@ class Blank:
         os.close(self.pidfd)
 
     def let_go(self) -> None:
-        """Close the socket at which it waits, which ends one that still does."""
+        """Close the socket at which it waits, which ends a blank that still does."""
         self._channel.close()
 
 
@@ -137,7 +136,7 @@ class _Spawner:
         channel.settimeout(LOOK_S)
 
     def bear(self, brand: int, folder: str, its_end: socket.socket) -> int:
-        """Have a blank made in a cgroup; returns its pid, or raises `OSError`."""
+        """Make a blank in a cgroup; returns its pid, or raises `OSError`."""
         cgroup = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             told = spawner.BRAND.pack(brand)
@@ -163,7 +162,6 @@ class _Spawner:
         raise TimeoutError(f"it did not answer within {ANSWERS_WITHIN_S:g} s")
 
     def close(self) -> None:
-        """End it."""
         self._channel.close()
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)  # it may be stopped
@@ -175,10 +173,9 @@ class UnbornError(OSError):
 
 
 class Blanks:
-    """The spawner and the blank of one daemon; but for what makes them, of the event loop only."""
+    """The spawner and the blank of one daemon; for the event loop, but for `_make` and below."""
 
     def __init__(self, custody: Custody, rung: Cgroup2Rung) -> None:
-        """Do nothing yet."""
         self._custody = custody
         self._rung = rung
         self._spawner: _Spawner | None = None
@@ -192,16 +189,14 @@ class Blanks:
 
     @property
     def spawner_pid(self) -> int | None:
-        """The spawner's pid, while there is one."""
         return None if self._spawner is None else self._spawner.process.pid
 
     @property
     def blank_pid(self) -> int | None:
-        """The blank's pid, while there is one."""
         return None if self._blank is None else self._blank.pid
 
     def take(self) -> Blank | None:
-        """Return the blank, if there is one, to be made something of; another one will come."""
+        """Return the blank, if there is one; the next one is made later."""
         self._spawned_at = trio.current_time()
         self._needed.set()
         self.look()
@@ -215,14 +210,14 @@ class Blanks:
         return None
 
     def give_back(self, blank: Blank) -> None:
-        """Keep one that was taken in vain for the next call."""
+        """Keep an unused blank for the next call."""
         if self._blank is None and not self._over.is_set():
             self._blank = blank
         else:
             self._discard(blank)
 
     def look(self) -> None:
-        """Let go of a blank and a spawner that are dead; called when some child has ended."""
+        """Drop a blank and a spawner that are dead; called when some child has ended."""
         if self._blank is not None and self._blank.exited:
             blank, self._blank = self._blank, None
             self._discard(blank)
@@ -262,7 +257,7 @@ class Blanks:
             self._failures = 0
 
     async def close(self) -> None:
-        """Have both end, in a moment; called once, and not to be cancelled."""
+        """End spawner and blank; called once, and not to be cancelled."""
         self._running.cancel()
         with trio.move_on_after(CLOSES_WITHIN_S, shield=True):
             await self._over.wait()
@@ -304,8 +299,8 @@ class Blanks:
             return Blank(pidfd, containment, ours)
 
     def _undo(self, folder: str, ours: socket.socket) -> None:
-        # Looked for before the socket at which it waits is closed. The spawner may have died with
-        # its answer: then nobody has told of one that is there.
+        # Before the socket at which it waits is closed. The spawner may have died with its answer,
+        # so that a blank is there of which nothing was told.
         for pid in cgroup_folder.pids(folder):
             self._custody.abandon(pid)
         ours.close()

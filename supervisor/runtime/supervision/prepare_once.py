@@ -16,12 +16,12 @@ from protocol.descriptor.model import Descriptor
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.files.module_log import ModuleLog
-from supervisor.runtime.process.dialogue import Dialogue
+from supervisor.runtime.process.dialogue import Dialogue, Receiver
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
 from supervisor.runtime.process.opening import Opening
 from supervisor.runtime.process.program import SpawnError, of_prepare
 from supervisor.runtime.process.spawning import spawn
-from supervisor.runtime.process.unspoken import Unheard, Unspoken
+from supervisor.runtime.process.unspoken import Unspoken
 from supervisor.runtime.supervision.deadlines import Deadlines
 from supervisor.runtime.taps import Taps
 
@@ -49,7 +49,7 @@ async def prepare_once(
     incarnation = Incarnation(
         instance,
         process,
-        Dialogue(instance, Unspoken(), Unheard(), Deadlines(), Taps()),
+        Dialogue(instance, Unspoken(), Receiver(), Deadlines(), Taps()),
         ModuleLog(descriptor.name, log_files, time.time),
         exit_s=timeouts.exit_s,
         stop_s=timeouts.stop_s,

@@ -19,7 +19,7 @@ from supervisor.runtime.supervision.call import OVERRUN_BYTES, Call, Congestion
 
 
 class FlowControl:
-    """Who of the calls of a process is to pause."""
+    """Decides which calls of a process are to pause."""
 
     def __init__(
         self,
@@ -27,18 +27,18 @@ class FlowControl:
         tell: Callable[[str, Flow], None],
         end: Callable[[Call, Stopped], None],
     ) -> None:
-        """Watch the calls in flight, by their ids; `tell` has the module told."""
+        """`calls` are those in flight, by their ids; `tell` tells the module."""
         self._calls = calls
         self._tell = tell
         self._end = end
         self._paused: set[str] = set()
 
     def pauses_all(self, talked: Iterable[Call]) -> bool:
-        """Whether the process is not to be read: somebody it talked to is slow, as all others."""
+        """Whether the process is not to be read: a client it talked to is slow, and all others."""
         return any(call.listener.congested() for call in talked) and not self._serves_others()
 
     def heard(self, talked: Iterable[Call]) -> None:
-        """Take note of whom the process has just talked to."""
+        """Pause, or end, the slow ones among the calls that the process has just talked to."""
         slow = [call for call in talked if call.listener.congested()]
         if not slow or not self._serves_others():
             return
@@ -51,7 +51,7 @@ class FlowControl:
                 self._tell(request_id, Flow.PAUSE)
 
     def look(self) -> None:
-        """Have those go on whose clients have read."""
+        """Resume those whose clients have read."""
         for request_id in tuple(self._paused):
             call = self._calls.get(request_id)
             if call is None or not call.listener.congested():

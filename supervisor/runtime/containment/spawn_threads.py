@@ -5,8 +5,8 @@ ends (kernel: find_new_reaper). The main thread's list is where orphans are look
 again (`containment.orphans`): it stays short, whatever the number of modules, as long as threads
 that have forked do not end. A thread that waits for work costs no wake-up.
 
-A program on a file system that does not answer holds up who looks for it, or executes it. Whoever
-takes long does not count among `AT_ONCE` any more: another thread takes its place.
+A program on a file system that does not answer holds up the thread that looks for it, or executes
+it. A thread that takes long does not count among `AT_ONCE` any more: another takes its place.
 
     look  --SPAWN_S-->  given up: nothing is made of it any more
     make  --SPAWN_S-->  `late` ends the child that waits for its program; make sees to the rest
@@ -32,7 +32,7 @@ AT_ONCE = 8
 """Spawning happens in threads, since `exec` may wait for a slow disk; this many at a time."""
 
 SLOW_S = 0.5
-"""What takes longer has nobody wait for its place."""
+"""A thread that takes longer gives its place up."""
 
 SPAWN_S = 10.0
 """What takes longer is given up."""
@@ -48,7 +48,7 @@ class SpawnTooSlowError(Exception):
     """It took longer than `SPAWN_S`."""
 
     def __init__(self, held_by: str | None = None) -> None:
-        """`held_by` says who or what holds the process that was to become it, if anything does."""
+        """`held_by` says what holds the process that was to become it, if anything does."""
         why = "a disk or a network file system that it is on, or that is searched for it, does not"
         why += " answer"
         if held_by is not None:
@@ -57,7 +57,7 @@ class SpawnTooSlowError(Exception):
 
 
 class Late(threading.Event):
-    """Set when nobody waits any more for what a thread makes."""
+    """Set when the spawn was given up for which a thread works."""
 
     held_by: str | None = None
     """What holds the child that the thread waits for, if anything does (`reaping.why_held`)."""
@@ -67,13 +67,13 @@ class SpawnThreads:
     """At most `AT_ONCE` threads beside those that are held up; they end by `close`."""
 
     def __init__(self, blocking: BlockingWork) -> None:
-        """Name those that are held up in `blocking`."""
+        """Threads that are held up are named in `blocking`."""
         self._blocking = blocking
         self._work: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._limiter = trio.CapacityLimiter(AT_ONCE)
         self._threads = 0
         self._held_up = 0
-        # Nobody closes what a `Host` without a daemon has.
+        # Those of a `Host` without a daemon are never closed.
         self.close = weakref.finalize(self, self._work.put, None)
 
     async def run(
@@ -92,7 +92,7 @@ class SpawnThreads:
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         try:
-            self._limiter.acquire_nowait()  # no turn of the loop where nobody has to wait
+            self._limiter.acquire_nowait()  # no turn of the loop where there is room
         except trio.WouldBlock:
             await self._limiter.acquire()
         job = _Job(make, look, partial(self._blocking.naming, doing))
@@ -164,8 +164,6 @@ async def _patience(job: _Job[Made], late: Callable[[int], None]) -> None:
 
 
 class _Job(Generic[Made]):
-    """Something to do, and what came of it."""
-
     def __init__(
         self,
         make: Callable[..., Made],
@@ -186,7 +184,7 @@ class _Job(Generic[Made]):
         self._given_up = self._begun = False
 
     def run(self) -> None:
-        """Do it, in one of the threads, and have the task go on that waits for it."""
+        """Do it, in one of the threads, and wake the task that waits for it."""
         self.thread = threading.get_native_id()
         try:
             with self._naming():
@@ -201,13 +199,12 @@ class _Job(Generic[Made]):
             self._token.run_sync_soon(self._end)
 
     def give_up(self) -> bool:
-        """Have nothing made, unless that has begun; returns whether it has not."""
+        """Make nothing, unless that has begun; returns whether it has not."""
         with self._lock:
             self._given_up = True
             return not self._begun
 
     def result(self) -> Made:
-        """Return what was made, or raise what was raised."""
         if self._error is not None:
             raise self._error
         return self._made[0]

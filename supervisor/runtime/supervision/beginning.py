@@ -16,7 +16,6 @@ TRACEPARENT = "TRACEPARENT"
 
 
 def begin_dialogue(setting: Setting, instance: str, receiver: Receiver) -> Dialogue:
-    """Return the conversation with a process that is about to be spawned, in its dialect."""
     connect = DIALECTS[setting.descriptor.transport.protocol].connect
     host = setting.host
     connection = connect(setting.descriptor, host.next_request_id, setting.recollection.memory)
@@ -31,9 +30,7 @@ async def incarnate(
 ) -> Incarnation:
     """Start a process for a dialogue, which gave the `opening`; raises `SpawnError`.
 
-    The `traceparent` is that of its one request.
-
-    It is to be run: until then nobody reads it, and nobody sees it end.
+    The `traceparent` is that of its one request. Until it is run it is not read, nor seen to end.
     """
     host, timeouts = setting.host, setting.descriptor.supervision.timeouts
     descriptor = _with_arguments(setting.descriptor, dialogue.arguments)

@@ -10,8 +10,8 @@ import trio.testing
 from protocol.connection import Flow
 from protocol.errors import Reason
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.process.flow_control import FlowControl
 from supervisor.runtime.supervision.call import Call, Congestion
+from supervisor.runtime.supervision.flow_control import FlowControl
 from tests.factories import Heard, actor, call
 from tests.runtime.conftest import Running
 

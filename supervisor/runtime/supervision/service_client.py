@@ -2,7 +2,7 @@
 
 It is httpcore that speaks, whose connections are those of httpx: what httpx has beside them would
 all have to be turned off here (redirects, proxies from the environment, cookies, unpacking). This
-file is imported when the first service of a daemon starts, and by nobody else.
+file is imported when the first service of a daemon starts, and not before.
 
 Whatever a service, or the way to it, does wrong is an `UnreachableError` with its reason. None of
 them has a value of a header in it.
@@ -28,7 +28,7 @@ from protocol.problem import printable
 from protocol.service_answer import HIDDEN, JSON, MEDIA, NDJSON, SSE
 from protocol.version import VERSION
 from supervisor.runtime.process.environment import known_variables
-from supervisor.runtime.service.headers import header_secrets, service_headers
+from supervisor.runtime.process.service_headers import header_secrets, service_headers
 
 KEPT_S = 4.0
 """How long an idle connection is used again. Servers part from theirs after 5 s and more, and a
@@ -46,10 +46,10 @@ _SHOWN_CHARS = 200
 
 
 class UnreachableError(Exception):
-    """A service cannot be asked, or its answer cannot be had; `message` is a clause about it."""
+    """A service cannot be asked, or does not answer; `message` is a clause about it."""
 
     def __init__(self, reason: Reason, message: str, shown: str | None = None) -> None:
-        """Quote, as `shown`, the beginning of what came instead."""
+        """`shown` quotes the beginning of what came instead."""
         super().__init__(reason, message)
         self.reason = reason
         self.message = message
@@ -64,8 +64,6 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class ServiceClient:
-    """The connections to one service."""
-
     def __init__(self, descriptor: Descriptor, host: Mapping[str, str]) -> None:
         """Make it, unconnected; raises `UnsetVariableError`. It may block, to read certificates.
 
@@ -84,7 +82,7 @@ class ServiceClient:
         spelled = [msgspec.json.encode(one)[1:-1] for one in header_secrets(transport, host)]
         plain = [one.encode() for one in header_secrets(transport, host)]
         self.secrets = tuple(dict.fromkeys([*plain, *spelled]))
-        """What is not to be told of what it says."""
+        """Header values that are hidden in what it says."""
         self._origin = httpcore.URL(self.url).origin
         self._tls = ssl.create_default_context() if self.url.startswith("https:") else None
         self._idle: list[_Connection] = []
@@ -92,7 +90,6 @@ class ServiceClient:
         each request: at 64 at a time, a call took more than twice the CPU.)"""
 
     async def close(self) -> None:
-        """Close all connections; nothing is asked any more."""
         with trio.move_on_after(PART_S, shield=True):
             while self._idle:
                 await self._idle.pop().aclose()
@@ -209,7 +206,7 @@ class ServiceClient:
 
 @asynccontextmanager
 async def _unwound(chunks: AsyncIterator[bytes]) -> AsyncIterator[AsyncIterator[bytes]]:
-    """Have a body that is not read to its end be parted from at the end of the block.
+    """Let go of a body that is not read to its end, at the end of the block.
 
     It is a generator around others, and `aclose` ends the outermost only: the inner ones would be
     left to the garbage collector. A cancel in the next wait for bytes ends them all.

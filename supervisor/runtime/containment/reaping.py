@@ -4,7 +4,7 @@ A process that has ended can't be reaped while a tracer (gdb, strace: ptrace(2))
 kernel shows the zombie to the tracer alone until that lets go (wait_consider_task in
 kernel/exit.c). If it holds threads of the process, the pidfd says nothing either: only the last
 thread that is released makes it readable. Both may last for as long as somebody sits before a
-debugger, so each call here returns at once, and who is held says by whom.
+debugger, so each call here returns at once, and the tracer is named.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _HELD = ("T", "t")
 """Stopped by a signal, and by a tracer (proc(5))."""
 
 REAP_AGAIN_S = 0.25
-"""How often one who is held is tried again: nobody tells a parent that a tracer has let go."""
+"""How often a held process is tried again: a parent is not told that a tracer has let go."""
 
 
 class End(NamedTuple):
-    """How a process ended; neither is known of one whose status somebody else took."""
+    """How a process ended; neither is known of a child that another part of the program reaped."""
 
     exit_code: int | None = None
     signal: int | None = None
@@ -61,7 +61,7 @@ def end_of_held(pid: int) -> End:
 
 
 def why_held(pid: int) -> str | None:
-    """Return what keeps a living process from running: a signal, or a tracer; None if nothing."""
+    """Return what keeps a living process from running, a signal or a tracer, if anything does."""
     found = procfs.stat(pid)
     if found is None or found.state not in _HELD:
         return None
@@ -70,6 +70,6 @@ def why_held(pid: int) -> str | None:
 
 
 def tracer_of(pid: int | None) -> Tracer | None:
-    """Return who traces a process, or one of its threads; nobody what is no process of ours."""
+    """Return the tracer of a process, or of one of its threads, if there is one."""
     tracer = None if pid is None else procfs.tracer(pid)
     return None if tracer is None else Tracer(tracer, procfs.name(tracer))

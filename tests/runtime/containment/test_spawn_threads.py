@@ -13,7 +13,7 @@ import trio.testing
 
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment import procfs
-from supervisor.runtime.process.spawn_threads import (
+from supervisor.runtime.containment.spawn_threads import (
     AT_ONCE,
     ENDED_S,
     SLOW_S,

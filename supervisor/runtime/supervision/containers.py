@@ -34,10 +34,10 @@ from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.process.environment import CIDFILE, UnsetVariableError, resolved
 from supervisor.runtime.process.opening import Opening
-from supervisor.runtime.process.prepare_once import Unprepared, prepare_once
 from supervisor.runtime.process.process import Process
 from supervisor.runtime.process.program import SpawnError, named_program
 from supervisor.runtime.process.spawning import NOTHING, spawn
+from supervisor.runtime.supervision.prepare_once import Unprepared, prepare_once
 
 BOUNDS = Supervision(timeouts=Timeouts(prepare_s=4.0, stop_s=0.5))
 """Of each run of the client, which may wait for a daemon that does not answer."""
@@ -63,8 +63,6 @@ class Remover(msgspec.Struct, frozen=True):
 
 
 class Containers:
-    """The containers that a daemon's modules run."""
-
     def __init__(self, custody: Custody, host: Mapping[str, str], log_files: LogFiles) -> None:
         self.left: dict[Path, str] = {}
         """The commands that remove those that are left over, by the folders of their records."""

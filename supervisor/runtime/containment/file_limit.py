@@ -1,6 +1,6 @@
-"""How many files the daemon may have open, who gets the last descriptors, and what modules get.
+"""How many files the daemon may have open, what the last ones are for, and what modules get.
 
-The kernel gives the lowest number that is free. So whoever takes no number from some bound on
+The kernel gives the lowest number that is free. So a use that takes no number from some bound on
 leaves all above it to others, and nothing has to be counted:
 
     0 ...   clients   ... | ... spawns ... | ... an operator's command, and our own files ... limit
@@ -49,7 +49,7 @@ class FileLimit:
         return raised
 
     def give_back(self, pid: int) -> None:
-        """Let a child just spawned have the limit that there was before."""
+        """Set the limit of a child just spawned to what it was before."""
         if self._given is not None:
             # It has ended, or has changed its user.
             with contextlib.suppress(OSError, ValueError):
@@ -75,6 +75,5 @@ class FileLimit:
 
     @property
     def used(self) -> int:
-        """How many descriptors this process has."""
         # Since Linux 6.2 the folder's size tells; to list tens of thousands takes milliseconds.
         return os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd"))  # noqa: PTH116, PTH208
