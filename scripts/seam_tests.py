@@ -1,7 +1,8 @@
 """Which tests know the product from outside only, and so stay when what is inside is rebuilt.
 
 A seam test is a test file that, with the helpers that it uses, imports no more of the product than
-`SEAMS`; it reaches for no private name of others and patches nothing of the product.
+`SEAMS`, but for a figure (`BURST_BYTES`), to know how much to ask for; it reaches for no private
+name of others and patches nothing of the product.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ FROM_OUTSIDE = (
     "tests.conftest",
     "tests.cli.conftest",  # runs the command line in the process of the test
     "tests.docs.sandbox",
+    "tests.kernel.hooks.parties",  # of it, others use the descriptors of hooks
     "tests.factories",  # writes descriptors; the calls that it makes are for others
     "tests.runtime.containment.conftest",  # asks what the machine can hold
 )
@@ -32,6 +34,10 @@ class Look:
     reaches: bool
     """It reaches for a private name, or patches the product."""
     tests: set[str]
+
+
+def _is_figure(name: str) -> bool:
+    return name.rpartition(".")[2].isupper()
 
 
 def _root(node: ast.expr) -> str:
@@ -63,7 +69,9 @@ def look(text: str) -> Look:
             top = name.split(".")[0]
             if top in {"protocol", "schemas", "supervisor"}:
                 product.add(bound)
-                inner |= not any(f"{name}.".startswith(f"{seam}.") for seam in SEAMS)
+                inner |= not _is_figure(name) and not any(
+                    f"{name}.".startswith(f"{seam}.") for seam in SEAMS
+                )
             elif top == "tests":
                 tests.add(name)
             else:
@@ -85,27 +93,26 @@ def seam_tests(checkout: Path) -> tuple[list[str], int]:
         module = ".".join(path.relative_to(checkout).with_suffix("").parts)
         looks[module.removesuffix(".__init__")] = look(path.read_text())
 
+    def helpers(module: str) -> set[str]:
+        names = {name if name in looks else name.rpartition(".")[0] for name in looks[module].tests}
+        return {name for name in names if name in looks}
+
     def wires(module: str) -> bool:
-        """Whether a file, or a helper that it uses, knows more of the product than the seams."""
-        known, left = {module}, [module]
+        """Whether a test, or a helper that it uses, knows more of the product than the seams."""
+        parts = module.split(".")[:-1]
+        folders = {".".join([*parts[:depth], "conftest"]) for depth in range(1, len(parts) + 1)}
+        left = [module, *(folders & looks.keys())]
+        known = {*left}
         while left:
             other = left.pop()
             if other in FROM_OUTSIDE:
                 continue
             if looks[other].inner:
                 return True
-            further = used(other) - known
+            further = helpers(other) - known
             known |= further
             left += further
         return False
-
-    def used(module: str) -> set[str]:
-        others = {
-            name if name in looks else name.rpartition(".")[0] for name in looks[module].tests
-        }
-        parts = module.split(".")[:-1]
-        folders = (".".join([*parts[:depth], "conftest"]) for depth in range(1, len(parts) + 1))
-        return {name for name in (*others, *folders) if name in looks and name != module}
 
     tests = [module for module in looks if module.rpartition(".")[2].startswith("test_")]
     outside = [

@@ -83,6 +83,7 @@ def test_a_seed_draws_the_same_mutants_again_and_none_twice() -> None:
         ("from protocol.errors import Failure\nimport os\nos._exit(0)", False, False),
         ("from supervisor.policy import restart", False, False),
         ("class A:\n    def f(self, other):\n        return self._x + other._x", False, False),
+        ("from supervisor.runtime.call import OVERRUN_BYTES", False, False),
         ("from supervisor.policies import restart", True, False),
         ("import supervisor.runtime.turns", True, False),
         ("def f(module):\n    return module._state", False, True),
