@@ -56,6 +56,17 @@ MUTATED = (
     "supervisor/faces",
 )
 
+BARE = {
+    "supervisor/runtime/checking/": ("supervisor/runtime/checking/contract.py",),
+    "supervisor/runtime/containment/": (
+        "supervisor/runtime/containment/guardian.py",
+        "supervisor/runtime/containment/spawner.py",
+    ),
+}
+"""Programs there run in a Python that coverage does not see; what starts them is seen."""
+
+STARTS_BARE = b'"-I", "-S", "-c", program'
+
 SLOTS = 2
 TESTS_S = 150.0
 """Of tests for one mutant, by the time that they took when they were measured."""
@@ -216,6 +227,8 @@ class Map:
 
     def __init__(self, path: Path, product: str) -> None:
         self.tests: dict[str, Reached] = {}
+        self.asked: set[str] = set()
+        """Those of them that mutants are run against."""
         self._path = path
         self._product = product
         with contextlib.suppress(FileNotFoundError):
@@ -229,8 +242,7 @@ class Map:
         self._path.write_text(json.dumps({"product": self._product, "tests": tests}))
 
     def missing(self, tests: Sequence[str]) -> list[str]:
-        """Return those that have to be measured, and forget those that are gone."""
-        self.tests = {test: known for test, known in self.tests.items() if test in tests}
+        """Return those that have to be measured."""
         return [
             test
             for test in tests
@@ -242,14 +254,22 @@ class Map:
 
         def order(test: str) -> float:
             known = self.tests[test]
-            return (known.seconds + 0.5) / math.sqrt(len(known.lines[mutant.file]))
+            return (known.seconds + 0.5) / math.sqrt(1 + len(known.lines.get(mutant.file, ())))
 
-        reaching = [
+        reaching = self._reaching(mutant.file, mutant.own_lines())
+        for folder, starters in BARE.items():
+            if not reaching and mutant.file.startswith(folder):
+                for starter in starters:
+                    before, _, _ = (CHECKOUT / starter).read_bytes().partition(STARTS_BARE)
+                    reaching |= self._reaching(starter, {before.count(b"\n") + 1})
+        return sorted(sorted(reaching), key=order)
+
+    def _reaching(self, file: str, lines: set[int]) -> set[str]:
+        return {
             test
             for test, known in self.tests.items()
-            if not mutant.own_lines().isdisjoint(known.lines.get(mutant.file, ()))
-        ]
-        return sorted(reaching, key=order)
+            if test in self.asked and not lines.isdisjoint(known.lines.get(file, ()))
+        }
 
     def deselected(self, tests: Sequence[str]) -> list[str]:
         """Return the options that leave out what fails in an unchanged tree."""
@@ -410,6 +430,7 @@ def say(words: str) -> None:
 
 async def measure_all(reached: Map, tests: list[str], made: list[Copy]) -> None:
     """Measure what is not known yet, and keep it."""
+    reached.asked = set(tests)
     missing = reached.missing(tests)
     left = list(missing)
 
@@ -475,7 +496,10 @@ async def run(options: argparse.Namespace) -> int:
     files = sorted(path for folder in MUTATED for path in (CHECKOUT / folder).glob("**/*.py"))
     sources = {str(path.relative_to(CHECKOUT)): path.read_bytes() for path in files}
     tests, total = seam_tests(CHECKOUT)
-    say(f"{len(tests)} of {total} test files are seam tests")
+    seams = len(tests)
+    say(f"{seams} of {total} test files are seam tests")
+    others = (path for folder in options.also for path in CHECKOUT.glob(f"{folder}/**/test_*.py"))
+    tests = sorted({*tests, *(str(path.relative_to(CHECKOUT)) for path in others)})
     reached = Map(KEPT / "reached.json", digest_of(*files))
     async with copies(SLOTS) as made:
         for copy in made:
@@ -493,7 +517,8 @@ async def run(options: argparse.Namespace) -> int:
         report = {
             "seed": options.seed,
             "test_files": total,
-            "seam_test_files": len(tests),
+            "seam_test_files": seams,
+            "also": options.also,
             "number": len(verdicts),
             "noticed": noticed,
             "by_bound": sum("passed its bound" in one.noticed_by for one in verdicts),
@@ -522,6 +547,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10_000))
     parser.add_argument("--number", type=int, default=60, help="how many mutants")
     parser.add_argument("--at", metavar="FILE:LINE", help="all mutants of a line instead")
+    parser.add_argument(
+        "--also", metavar="FOLDER", nargs="*", default=[], help="tests that are not at a seam yet"
+    )
     parser.add_argument("--json", action="store_true", help="print a document with each mutant")
     return trio.run(run, parser.parse_args())
 

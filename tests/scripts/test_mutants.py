@@ -118,9 +118,10 @@ def test_what_reaches_a_line_is_asked_soonest_first_and_within_bounds(tmp_path: 
     assert again.tests == reached.tests
     assert Map(tmp_path / "reached.json", "another product").tests == {}
     mutant = Mutant("a.py", "f", 3, "if", 0, 1, b"True", range(3, 4))
+    again.asked = {"slow", "broad", "quick", "elsewhere"}
     tests = again.reaching(mutant)
-    assert tests == ["broad", "quick", "slow"]
-    assert list(batches(tests, again)) == [["broad", "quick"], ["slow"]]
+    assert tests == ["quick", "broad", "slow"]
+    assert list(batches(tests, again)) == [["quick", "broad"], ["slow"]]
     assert again.deselected(tests) == ["--deselect", "quick::fails"]
 
 
