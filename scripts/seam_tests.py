@@ -14,6 +14,9 @@ from pathlib import Path
 SEAMS = ("protocol", "schemas", "supervisor.policy", "supervisor.kernel.kernel")
 """Of the product, a seam test may import these; else it speaks to a process or a socket."""
 
+ELSEWHERE = ("tests.scripts.", "tests.budget.")
+"""Tests of other programs, and of what something costs, say nothing of what it does."""
+
 FROM_OUTSIDE = (
     "tests.conftest",
     "tests.cli.conftest",  # runs the command line in the process of the test
@@ -118,6 +121,6 @@ def seam_tests(checkout: Path) -> tuple[list[str], int]:
     outside = [
         f"{module.replace('.', '/')}.py"
         for module in tests
-        if not (looks[module].reaches or wires(module))
+        if not (module.startswith(ELSEWHERE) or looks[module].reaches or wires(module))
     ]
     return outside, len(tests)
