@@ -8,7 +8,7 @@ from protocol.dialects.mcp.content import failure_of
 from protocol.dialects.mcp.rpc import RpcError
 from protocol.errors import Code, Failure, Reason, Success
 from protocol.host_events import RegisteredAsset, Registration
-from protocol.mcp_server.results import ERROR_META, embedded, own_error, tool_result
+from protocol.mcp_server.results import ERROR_META, contents, embedded, own_error, tool_result
 
 TEXT = {"type": "text", "text": "hi"}
 
@@ -83,6 +83,25 @@ def test_files_that_belong_in_the_content_are_put_there_and_the_others_linked() 
     (place,) = embedded(found)
     place.put(b"png")
     assert found["content"][0] == {"type": "image", "mimeType": "image/png", "data": "cG5n"}
+
+
+@pytest.mark.parametrize(
+    ("media_type", "field"),
+    [
+        ("text/plain", "text"),
+        ("text/x; a=b", "text"),
+        (" Application/JSON ; charset=utf-8", "text"),
+        ("application/xml", "text"),
+        ("application/octet-stream", "blob"),
+        ("image/png; name=text/plain", "blob"),
+    ],
+)
+def test_a_file_of_text_is_told_as_text(media_type: str, field: str) -> None:
+    data = b"abc"
+    told = {"text": "abc", "blob": "YWJj"}
+    found = contents("stdiod://a", media_type, data)
+    assert found == {"uri": "stdiod://a", "mimeType": media_type, field: told[field]}
+    assert "blob" in contents("stdiod://a", "text/plain", b"\xff")
 
 
 def test_files_have_their_places_in_resources_and_messages_too() -> None:
