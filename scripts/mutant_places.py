@@ -238,7 +238,7 @@ class _Places(ast.NodeVisitor):
         if not (_moves(first) and _moves(second)) or first.lineno == second.lineno:
             return
         bound = _bound_names(first)
-        if bound & _names(second) or (_plain(first) and _plain(second)):
+        if bound & _names(second) or _independent(first, second):
             return  # it could not run, or it is the same
         (start, middle), (begins, end) = self._span(first), self._span(second)
         between = self._source[middle:begins]
@@ -288,12 +288,63 @@ def _moves(statement: ast.stmt) -> bool:
     return not isinstance(statement, (*fixed, ast.Global, ast.Nonlocal, ast.Pass))
 
 
-def _plain(statement: ast.stmt) -> bool:
-    """Whether a statement only assigns what it takes from elsewhere."""
+QUIET = frozenset(
+    [
+        "bool",
+        "Counter",
+        "defaultdict",
+        "deque",
+        "dict",
+        "Event",
+        "float",
+        "frozenset",
+        "get",
+        "int",
+        "isinstance",
+        "len",
+        "list",
+        "max",
+        "min",
+        "partial",
+        "ParkingLot",
+        "set",
+        "str",
+        "tuple",
+    ]
+)
+"""To call these changes nothing, and takes nothing that an assignment changes."""
+
+
+def _independent(first: ast.stmt, second: ast.stmt) -> bool:
+    """Whether both only assign, and neither what the other takes: their order changes nothing."""
+    return all(
+        _only_assigns(one) and not any(target in ast.unparse(other) for target in _targets(one))
+        for one, other in ((first, second), (second, first))
+    )
+
+
+def _only_assigns(statement: ast.stmt) -> bool:
     if not isinstance(statement, (ast.Assign, ast.AnnAssign)):
         return False
-    acting = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)
-    return not any(isinstance(node, acting) for node in ast.walk(statement))
+    acting = (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)
+    nodes = list(ast.walk(statement))
+    called = {_called(node.func) for node in nodes if isinstance(node, ast.Call)}
+    return called <= QUIET and not any(isinstance(node, acting) for node in nodes)
+
+
+def _called(function: ast.expr) -> str:
+    return function.id if isinstance(function, ast.Name) else _name(function)
+
+
+def _targets(statement: ast.stmt) -> list[str]:
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    if isinstance(statement, ast.AnnAssign):
+        targets = [statement.target]
+    return [ast.unparse(one) for target in targets for one in _parts(target)]
+
+
+def _parts(target: ast.expr) -> list[ast.expr]:
+    return list(target.elts) if isinstance(target, ast.Tuple) else [target]
 
 
 def _bound_names(statement: ast.stmt) -> set[str]:
@@ -309,11 +360,12 @@ def _names(statement: ast.stmt) -> set[str]:
 
 
 def places(file: str, source: bytes) -> list[Mutant]:
-    """Return all mutants of a file that are Python."""
-    return [mutant for mutant in _Places(file, source).found if _compiles(mutant.apply(source))]
+    """Return all mutants of a file, some of which may be no Python (`compiles`)."""
+    return _Places(file, source).found
 
 
-def _compiles(source: bytes) -> bool:
+def compiles(source: bytes) -> bool:
+    """Tell whether a file is Python."""
     try:
         compile(source, "mutant", "exec", dont_inherit=True)
     except (SyntaxError, ValueError):
@@ -331,7 +383,7 @@ def draw(sources: dict[str, bytes], seed: int) -> Iterator[Mutant]:
         (file,) = rolled.choices(files, weights)
         if file not in left:
             left[file] = {}
-            for mutant in _Places(file, sources[file]).found:
+            for mutant in places(file, sources[file]):
                 left[file].setdefault(mutant.kind, []).append(mutant)
         kinds = sorted(kind for kind, mutants in left[file].items() if mutants)
         if not kinds:
@@ -339,5 +391,5 @@ def draw(sources: dict[str, bytes], seed: int) -> Iterator[Mutant]:
             continue
         mutants = left[file][rolled.choice(kinds)]
         mutant = mutants.pop(rolled.randrange(len(mutants)))
-        if _compiles(mutant.apply(sources[file])):
+        if compiles(mutant.apply(sources[file])):
             yield mutant

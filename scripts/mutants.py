@@ -41,7 +41,7 @@ from typing import Any
 import trio
 from coverage import CoverageData, CoverageException
 
-from scripts.mutant_places import Mutant, draw, places
+from scripts.mutant_places import Mutant, compiles, draw, places
 from scripts.seam_tests import seam_tests
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -538,7 +538,9 @@ async def run(options: argparse.Namespace) -> int:
 def at(place: str, sources: dict[str, bytes]) -> list[Mutant]:
     """Return all mutants of `FILE:LINE`."""
     file, _, line = place.rpartition(":")
-    return [mutant for mutant in places(file, sources[file]) if str(mutant.line) == line]
+    source = sources[file]
+    found = [mutant for mutant in places(file, source) if str(mutant.line) == line]
+    return [mutant for mutant in found if compiles(mutant.apply(source))]
 
 
 def main() -> int:

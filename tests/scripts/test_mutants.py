@@ -30,6 +30,10 @@ async def read(stream, some, *, most=2):
 
 
 def count(lines):
+    lines.size = 0
+    lines.seen: set[int] = set()
+    lines.size = 0
+    lines.most = lines.size + 1
     number = len(lines)
     lines.append(number)
     return f"{number:3} < 4"
@@ -55,6 +59,11 @@ def changes() -> set[tuple[str, str, str]]:
         ("await", "await stream.wait()", "stream.wait()"),
         ("cleanup", "stream.close()", "pass"),
         ("cleanup", "stream.end()", "pass"),
+        (
+            "order",
+            "lines.size = 0 ; lines.most = lines.size + 1",
+            "lines.size + 1 ; lines.size = 0",
+        ),
         ("order", 'await stream.wait() ; stream.tell("x")', 'stream.tell("x") ; await'),
     ],
 )
@@ -67,6 +76,9 @@ def test_neither_documents_nor_texts_nor_impossible_orders_are_changed() -> None
     assert not [one for one in found if "docstring" in one[1]]
     assert not [one for one in found if one[0] == "bound" and 'f"' in one[1]]
     assert not [one for one in found if one[1].startswith("number =")]
+    orders = [one[1] for one in found if one[0] == "order"]
+    assert "lines.size = 0 ; lines.seen: set[int] = set()" not in orders
+    assert "lines.most = lines.size + 1 ; number = len(lines)" not in orders
 
 
 def test_a_seed_draws_the_same_mutants_again_and_none_twice() -> None:
