@@ -608,6 +608,7 @@ def test_rounds_are_bounded() -> None:
     rpc_id = served.ask()["id"]
     for _ in range(ROUNDS):
         served.hear({**required(requestState="s"), "id": rpc_id})
+        assert served.last()["id"] > rpc_id, "it is asked again"
         rpc_id = served.last()["id"]
     served.hear({**required(requestState="s"), "id": rpc_id})
     assert str(ROUNDS) in served.failure().message

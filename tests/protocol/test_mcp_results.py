@@ -7,6 +7,7 @@ import pytest
 from protocol.dialects.mcp.content import failure_of
 from protocol.dialects.mcp.rpc import RpcError
 from protocol.errors import Code, Failure, Reason, Success
+from protocol.events import Asset
 from protocol.host_events import RegisteredAsset, Registration
 from protocol.mcp_server.results import ERROR_META, contents, embedded, own_error, tool_result
 
@@ -22,6 +23,14 @@ def asset(named: str) -> RegisteredAsset:
         media_type="image/png",
         path="/x",
         registered=known,
+    )
+
+
+def test_an_asset_that_is_registered_nowhere_is_the_event_as_it_was() -> None:
+    unregistered = asset("a").unregistered()
+    assert type(unregistered) is Asset
+    assert unregistered == Asset(
+        version="0", asset_id="a", kind="image", media_type="image/png", path="/x"
     )
 
 
