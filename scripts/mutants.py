@@ -257,6 +257,8 @@ class Map:
             return (known.seconds + 0.5) / math.sqrt(1 + len(known.lines.get(mutant.file, ())))
 
         reaching = self._reaching(mutant.file, mutant.own_lines())
+        if uses := uses_of(mutant):
+            reaching = set().union(*(self._reaching(file, lines) for file, lines in uses.items()))
         for folder, starters in BARE.items():
             if not reaching and mutant.file.startswith(folder):
                 for starter in starters:
@@ -275,6 +277,36 @@ class Map:
         """Return the options that leave out what fails in an unchanged tree."""
         failed = (one for test in tests for one in self.tests[test].failed)
         return [word for one in failed for word in ("--deselect", one)]
+
+
+CONSTANT = re.compile(rb"_?[A-Z][A-Z0-9_]+(?=(: [^=]+)? = )")
+AROUND = 3
+"""Coverage counts a statement of several lines at some of them."""
+
+
+def uses_of(mutant: Mutant) -> dict[str, set[int]]:
+    """Return the lines that name the constant whose value a mutant changes, by file, if it does.
+
+    Whoever imports its file reaches the constant itself, and few of them what it is for.
+    """
+    rows = (CHECKOUT / mutant.file).read_bytes().splitlines()
+    found = CONSTANT.match(rows[mutant.lines.start - 1]) if mutant.function == "" else None
+    if found is None:
+        return {}
+    named = re.compile(rb"\b%b\b" % found[0])
+    uses: dict[str, set[int]] = {}
+    for path in product_files():
+        for number, row in enumerate(path.read_bytes().splitlines(), 1):
+            if named.search(row) and row[:1] == b" " and not row.rstrip().endswith(b","):
+                lines = uses.setdefault(str(path.relative_to(CHECKOUT)), set())
+                lines |= {*range(number - AROUND, number + AROUND + 1)}
+    return uses
+
+
+@functools.cache
+def product_files() -> list[Path]:
+    """Return the files that mutants are made of."""
+    return sorted(path for folder in MUTATED for path in (CHECKOUT / folder).glob("**/*.py"))
 
 
 async def measure(copy: Copy, folder: Path, test: str) -> Reached:
@@ -495,7 +527,7 @@ def line_of(verdict: Verdict) -> str:
 async def run(options: argparse.Namespace) -> int:
     """Draw mutants, judge them and report."""
     KEPT.mkdir(exist_ok=True)
-    files = sorted(path for folder in MUTATED for path in (CHECKOUT / folder).glob("**/*.py"))
+    files = product_files()
     sources = {str(path.relative_to(CHECKOUT)): path.read_bytes() for path in files}
     tests, total = seam_tests(CHECKOUT)
     seams = len(tests)
