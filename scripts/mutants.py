@@ -289,8 +289,10 @@ def uses_of(mutant: Mutant) -> dict[str, set[int]]:
 
     Whoever imports its file reaches the constant itself, and few of them what it is for.
     """
+    if mutant.function:
+        return {}
     rows = (CHECKOUT / mutant.file).read_bytes().splitlines()
-    found = CONSTANT.match(rows[mutant.lines.start - 1]) if mutant.function == "" else None
+    found = CONSTANT.match(rows[mutant.lines.start - 1])
     if found is None:
         return {}
     named = re.compile(rb"\b%b\b" % found[0])
