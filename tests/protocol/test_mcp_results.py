@@ -9,7 +9,16 @@ from protocol.dialects.mcp.rpc import RpcError
 from protocol.errors import Code, Failure, Reason, Success
 from protocol.events import Asset
 from protocol.host_events import RegisteredAsset, Registration
-from protocol.mcp_server.results import ERROR_META, contents, embedded, own_error, tool_result
+from protocol.mcp_server.results import (
+    ERROR_META,
+    contents,
+    embedded,
+    module_of_uri,
+    own_error,
+    own_uri,
+    tool_result,
+    uri_of_module,
+)
 
 TEXT = {"type": "text", "text": "hi"}
 
@@ -123,3 +132,17 @@ def test_files_have_their_places_in_resources_and_messages_too() -> None:
         }
     )
     assert [one.field for one in places] == ["blob", "blob"]
+
+
+@pytest.mark.parametrize("uri", ["file:///a/b", "a", "", "stdiod://modules/other/x", "x:{y}/z"])
+def test_a_resource_of_a_module_is_found_by_the_name_that_it_has_there(uri: str) -> None:
+    told = uri_of_module("a b/c", uri)
+    assert told == f"stdiod://modules/a%20b%2Fc/{uri}"
+    assert module_of_uri(told) == ("a b/c", uri)
+    assert own_uri(told) == uri
+
+
+@pytest.mark.parametrize("uri", ["file:///a", "stdiod://modules/a", "x stdiod://modules/a/b"])
+def test_another_uri_is_of_no_module(uri: str) -> None:
+    assert module_of_uri(uri) is None
+    assert own_uri(uri) == uri
