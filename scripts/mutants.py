@@ -508,9 +508,12 @@ async def judge_all(
             verdicts.append(verdict)
             say(f"{len(verdicts)}/{number} {line_of(verdict)}")
 
-    async with trio.open_nursery() as nursery:
-        for copy in made:
-            nursery.start_soon(judge_with, copy)
+    try:
+        async with trio.open_nursery() as nursery:
+            for copy in made:
+                nursery.start_soon(judge_with, copy)
+    except* KeyboardInterrupt:
+        say("interrupted: this is what there is so far")
     return verdicts, passed_over
 
 
