@@ -8,6 +8,7 @@ PYTEST_WORKERS ?= 4
 BENCH_ARGS ?=
 MINUTES ?= 1
 SOAK_ARGS ?=
+MUTANTS_ARGS ?=
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -183,7 +184,11 @@ bench-peers: $(READY) ## install the peers into .venv-peers, then measure beside
 soak: $(READY) ## kill, stop, flood and reload at random for MINUTES, and count what is lost
 	@$(BIN)/python -m scripts.soak --minutes $(MINUTES) $(SOAK_ARGS)
 
+.PHONY: mutants
+mutants: $(READY) ## change the product at random and count what the seam tests notice
+	@$(BIN)/python -m scripts.mutants $(MUTANTS_ARGS)
+
 .PHONY: clean
 clean: ## remove all that was made here, .venv too
-	rm -rf .venv .venv-* .amcp-clients .axe .pillow .mcp-conformance .mcp-servers .schemathesis .typescript build dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-* .amcp-clients .axe .pillow .mcp-conformance .mcp-servers .schemathesis .typescript build dist .coverage .hypothesis .import_linter_cache .mutants .mypy_cache .pytest_cache .ruff_cache
 	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

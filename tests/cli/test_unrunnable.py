@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
+import json
 from pathlib import Path
 
 import pytest
 
-from supervisor.runtime.process.preflight import obstacle
-from tests.factories import descriptor
+from tests.cli.conftest import Run
+from tests.factories import document
 
 FILES = {
     "crlf": "#!/usr/bin/env python3\r\n",
@@ -23,12 +23,14 @@ FILES = {
 }
 
 
-def found(folder: Path, *command: str) -> str | None:
+def said(run: Run, folder: Path, command: list[str]) -> str:
+    """Return what `stdiod validate` says of a descriptor with this command."""
     for name, text in FILES.items():
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
-    seen = obstacle(descriptor(folder, list(command)), os.environ)
-    return None if seen is None else seen.words
+    path = folder / "m.json"
+    path.write_text(json.dumps(document(command)))
+    return run("validate", str(path)).stdout
 
 
 @pytest.mark.parametrize(
@@ -41,6 +43,12 @@ def found(folder: Path, *command: str) -> str | None:
         (["./env_gone"], "runs env, and there is no program 'nosuchthing' in its PATH"),
         (["./env_two"], "as one word: write `env -S sh -u`"),
         (["/usr/bin/env", "-u", "A", "B=2", "nosuchthing"], "no program 'nosuchthing'"),
+        (["env", "--unset", "sh", "nosuchthing"], "no program 'nosuchthing'"),
+        (["env", "-i", "nosuchthing", "sh"], "no program 'nosuchthing'"),
+        (["env", "-S", "-i A=1 nosuchthing", "sh"], "no program 'nosuchthing'"),
+        (["env", "-Snosuchthing sh"], "no program 'nosuchthing'"),
+        (["env", "sh -u"], "as one word: write `env -S sh -u`"),
+        (["env", "nosuchthing -u"], "no program 'nosuchthing -u'"),
         (["python3", "nothing.py"], "nothing.py, which is not there"),
         (["python3", "x" * 300], "x, which is not there"),
         (["./" + "x" * 300], "File name too long"),
@@ -48,8 +56,10 @@ def found(folder: Path, *command: str) -> str | None:
         (["sh", "dos.sh"], "dos.sh end in a carriage return"),
     ],
 )
-def test_what_is_in_the_way_is_said(tmp_path: Path, command: list[str], words: str) -> None:
-    assert words in (found(tmp_path, *command) or "")
+def test_what_is_in_the_way_is_said(
+    run: Run, tmp_path: Path, command: list[str], words: str
+) -> None:
+    assert words in said(run, tmp_path, command)
 
 
 @pytest.mark.parametrize(
@@ -59,6 +69,15 @@ def test_what_is_in_the_way_is_said(tmp_path: Path, command: list[str], words: s
         ["./env_split"],
         ["env", "-i", "sh"],
         ["env", "-S", "sh -u"],
+        ["env", "-Ssh -u"],
+        ["env", "-S", "-u A sh"],
+        ["env", "-S"],
+        ["env", "A=1"],
+        ["env", "A=/nosuchthing", "sh"],
+        ["env", "-u", "nosuchthing", "sh"],
+        ["env", "-i", "-S", "nosuchthing"],
+        ["env", "--split-string=nosuchthing"],
+        ["env", "$nosuchthing"],
         ["sh", "good.sh"],
         ["sh", "true"],  # a shell looks in PATH, too
         ["python3", "-m", "nosuchmodule"],
@@ -66,5 +85,5 @@ def test_what_is_in_the_way_is_said(tmp_path: Path, command: list[str], words: s
         ["sh", "-c", "exit 1\r\n"],
     ],
 )
-def test_what_may_run_is_let_run(tmp_path: Path, command: list[str]) -> None:
-    assert found(tmp_path, *command) is None
+def test_what_may_run_is_let_run(run: Run, tmp_path: Path, command: list[str]) -> None:
+    assert said(run, tmp_path, command) == "1 descriptor is valid\n"
