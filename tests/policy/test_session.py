@@ -24,6 +24,7 @@ from supervisor.policy.session import (
     title_problem,
 )
 
+FEW = SessionLimits(members=3)
 TIGHT = SessionLimits(
     state_bytes=100, patch_bytes=100, depth=3, live=2, id_chars=8, title_chars=8, plan_bytes=60
 )
@@ -118,8 +119,8 @@ MANY = {"a": {"b": 1, "c": [2]}, "d": 3}
         (state_problem(101, TIGHT), 100, "the state would have 101 bytes, may have 100"),
         (first_state_problem(long(101), TIGHT), 100, "the state has 101 bytes, may have 100"),
         (first_state_problem(nested(4), TIGHT), 3, "the state is nested more than 3 levels deep"),
-        (first_state_problem(MANY, SessionLimits(members=3)), 3, "the state has more than 3 members"),
-        (patch_members_problem(MANY, SessionLimits(members=3)), 3, "the patch has more than 3 members"),
+        (first_state_problem(MANY, FEW), 3, "the state has more than 3 members"),
+        (patch_members_problem(MANY, FEW), 3, "the patch has more than 3 members"),
         (count_problem(2, TIGHT), 2, "there are 2 sessions that have not ended, 2 may be"),
         (title_problem("123456789", TIGHT), 8, "the title has 9 characters, may have 8"),
         (plan_problem({"goal": "x" * 99, "inputs": {}}, TIGHT), 60, "bytes, may have 60 at most"),
