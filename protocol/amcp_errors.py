@@ -94,28 +94,6 @@ class AmcpError(msgspec.Struct, frozen=True):
         return {"type": "error", "id": message_id, "payload": self.body()}
 
 
-def session_not_found(session_id: str) -> AmcpError:
-    details = {"session_id": session_id}
-    return AmcpError(ErrorCode.SESSION_NOT_FOUND, f"Session not found: {session_id}", details)
-
-
-def session_busy(session_id: str) -> AmcpError:
-    """Say that a session has a prompt already."""
-    details = {"session_id": session_id}
-    return AmcpError(ErrorCode.SESSION_BUSY, f"Session is busy: {session_id}", details)
-
-
-def tool_not_found(tool_name: str) -> AmcpError:
-    details = {"tool_name": tool_name}
-    return AmcpError(ErrorCode.TOOL_NOT_FOUND, f"Tool not found: {tool_name}", details)
-
-
-def validation_error(message: str, field: str | None = None) -> AmcpError:
-    """Say that a request is not valid, and which field makes it so."""
-    details = {} if field is None else {"field": field}
-    return AmcpError(ErrorCode.VALIDATION_ERROR, message, details)
-
-
 _OF_REASON: Final[Mapping[str, ErrorCode]] = {
     Reason.INVALID_ARGS: ErrorCode.VALIDATION_ERROR,
     Reason.MISSING_OP: ErrorCode.VALIDATION_ERROR,

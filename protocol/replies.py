@@ -41,12 +41,12 @@ class DescribeReply(msgspec.Struct, frozen=True):
     features: list[str] = msgspec.field(default_factory=list)
 
 
-class _OrNull:
+class _OrNull(Rule):
     """What another rule says, or null: the same as leaving it out."""
 
     def __init__(self, rule: Rule) -> None:
         self.want = f"{rule.want}, or null"
-        self.schema: dict[str, Any] = {"anyOf": [rule.schema, {"type": "null"}]}
+        self.schema = {"anyOf": [rule.schema, {"type": "null"}]}
         self._rule = rule
 
     def __call__(self, value: Any, at: str, found: list[Problem]) -> None:

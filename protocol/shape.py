@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from protocol.problem import Problem, described, did_you_mean, kind, quoted, step
 
@@ -25,7 +25,7 @@ _JSON = {
 }
 
 
-class Rule(Protocol):
+class Rule:
     """What a value must be."""
 
     want: str
@@ -35,9 +35,10 @@ class Rule(Protocol):
 
     def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
         """Add to `found` what is wrong with the value, `at` being its JSON pointer."""
+        raise NotImplementedError
 
 
-class Scalar:
+class Scalar(Rule):
     """A string, number, boolean or null of certain JSON types for which `holds` is true."""
 
     def __init__(
@@ -61,7 +62,7 @@ class Scalar:
             found.append(Problem(at, f"is {described(value)}, must be {self.want}"))
 
 
-class Choice:
+class Choice(Rule):
     """One of a few words."""
 
     def __init__(self, words: tuple[str, ...]) -> None:
@@ -78,7 +79,7 @@ class Choice:
             found.append(Problem(at, f"is {quoted(value)}, must be {self.want}{hint}"))
 
 
-class NumberOrWord:
+class NumberOrWord(Rule):
     """An integer from 0 to `most`, or one of a few words."""
 
     def __init__(self, want: str, most: int, words: tuple[str, ...]) -> None:
@@ -100,7 +101,7 @@ class NumberOrWord:
             found.append(Problem(at, f"is {described(value)}, must be {self.want}"))
 
 
-class Array:
+class Array(Rule):
     """An array of like elements."""
 
     def __init__(self, want: str, element: Rule, *, least: int = 0) -> None:
@@ -120,7 +121,7 @@ class Array:
             self._element(element, f"{at}/{index}", found)
 
 
-class OneOrMore:
+class OneOrMore(Rule):
     """A string, or an array of such."""
 
     def __init__(self, want: str, element: Scalar) -> None:
@@ -133,7 +134,7 @@ class OneOrMore:
         (self._one if isinstance(value, str) else self._many)(value, at, found)
 
 
-class Map:
+class Map(Rule):
     """An object of like members under keys of the writer's choice."""
 
     def __init__(self, want: str, key: Rule, member: Rule) -> None:
@@ -159,7 +160,7 @@ class Map:
             self.member(member, where, found)
 
 
-class Fields:
+class Fields(Rule):
     """An object of known fields; when `closed`, of no others."""
 
     want = "an object"

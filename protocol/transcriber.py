@@ -9,9 +9,8 @@ from typing import Any
 import msgspec
 
 from protocol.errors import Outcome, Success
+from protocol.host_call import UNENCODABLE
 from protocol.transcript import EXCERPT_BYTES, KEPT_LINE_BYTES, Entry, EntrySource, Happened
-
-UNENCODABLE = (RecursionError, UnicodeError, TypeError, ValueError, OverflowError)
 
 
 class Piece(msgspec.Struct, frozen=True, gc=False):

@@ -28,9 +28,6 @@ NAMES: tuple[str, ...] = (
     "transcript.v1",
 )
 
-BASE = "https://stdiod.dev/schemas/"
-"""What every `$id` starts with; the name follows."""
-
 
 @cache
 def load(name: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -11,6 +11,9 @@ from protocol.errors import Reason
 from protocol.host_call import FEATURE, BadCall, read_host_call
 from protocol.json_line import Fault, excerpt
 from protocol.replies import Operation
+
+if TYPE_CHECKING:
+    from protocol.dialects.module_lines import OpenRequest
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -22,20 +25,8 @@ class Refused(msgspec.Struct, frozen=True):
     stray: bool = False
 
 
-class Serving(Protocol):
-    """The open request in whose course a call is made."""
-
-    @property
-    def request_id(self) -> str:
-        """The daemon's own id of it."""
-
-    @property
-    def operation(self) -> Operation:
-        """What the module is asked."""
-
-
 def received_call(
-    line: bytes, document: dict[str, Any], request: Serving | None, open_requests: int
+    line: bytes, document: dict[str, Any], request: OpenRequest | None, open_requests: int
 ) -> HostCalled | Refused | Warned | Stray:
     """Read a line; `request` is the one that it names or can only mean, None if there is none."""
     named = document.get("requestId")
@@ -66,7 +57,7 @@ def unannounced(line: bytes, *, reads_results: bool) -> Fault:
     return Fault(Reason.UNKNOWN_TYPE, words, excerpt(line))
 
 
-def _refused(request: Serving | None, named: object, call_id: str, words: str) -> Refused:
+def _refused(request: OpenRequest | None, named: object, call_id: str, words: str) -> Refused:
     if request is not None:
         return Refused(request.request_id, call_id, words)
     return Refused(named if isinstance(named, str) else None, call_id, words, stray=True)

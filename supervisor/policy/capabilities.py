@@ -159,17 +159,17 @@ class Verdict(StrEnum):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """An entry of a list, and the line of the file it stands in."""
+    """An entry of a list, and its key path in the file, such as `modules.kv.allow[0]`."""
 
     text: str
-    line: int
+    key: str
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """The rules of one scope: of all modules, or of one."""
 
     mode: Mode | None = None
-    mode_line: int | None = None
+    mode_key: str | None = None
     allow: tuple[Entry, ...] = ()
     deny: tuple[Entry, ...] = ()
 
@@ -194,23 +194,24 @@ class RulePlace(StrEnum):
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """The rule that decided.
 
-    `module` is None for a global one, `entry` is the text in the list or the mode, and `file` and
-    `line` are None for a mode that is the default.
+    `module` is None for a global one, `entry` is the text in the list or the mode, `key` the key
+    path of it; `file` and `key` are None for a mode that is the default.
     """
 
     source: RulePlace
     module: str | None = None
     entry: str | None = None
     file: str | None = None
-    line: int | None = None
+    key: str | None = None
 
     def __str__(self) -> str:
-        """Return one line, such as `policy.toml:3: deny "log"`."""
+        """Return one line, such as `policy.toml: deny[0] "log"`."""
         if self.source is RulePlace.DESCRIPTOR:
             return "the descriptor's capabilities do not list it"
-        scope = "" if self.module is None else f"[modules.{quoted(self.module)}] "
-        said = f"{scope}{self.source} {quoted(self.entry or '')}"
-        return f"{said}, the default" if self.line is None else f"{self.file}:{self.line}: {said}"
+        said = quoted(self.entry or "")
+        if self.key is None:
+            return f"{self.source} {said}, the default"
+        return f"{self.file}: {self.key} {said}"
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -237,13 +238,13 @@ def decide(policy: Policy, module: str, declared: Iterable[str], capability: str
                         module=scope,
                         entry=entry.text,
                         file=policy.source,
-                        line=entry.line,
+                        key=entry.key,
                     )
                     return Decision(verdict, module, capability, rule)
     scope, rules = (None, policy.everywhere) if own.mode is None else (module, own)
     mode = rules.mode or Mode.STRICT
     rule = Rule(
-        source=RulePlace.MODE, module=scope, entry=mode, file=policy.source, line=rules.mode_line
+        source=RulePlace.MODE, module=scope, entry=mode, file=policy.source, key=rules.mode_key
     )
     return Decision(_verdict_of(mode), module, capability, rule)
 
@@ -260,7 +261,8 @@ def remedy(policy: Policy, decision: Decision, descriptor: str) -> str | None:
         more = remedy(policy, decide(policy, module, (capability,), capability), descriptor)
         return words if more is None else f"{words}; {more}"
     if rule.source is RulePlace.DENY:
-        return f"take {quoted(rule.entry or '')} out of `deny` in line {rule.line} of {rule.file}"
+        deny = (rule.key or "").rpartition("[")[0]
+        return f"take {quoted(rule.entry or '')} out of `{deny}` in {rule.file}"
     if policy.source is None:
         return f"put `allow = [{quoted(capability)}]` in a file, then `stdiod up DIR --policy FILE`"
     where = f"`allow` of `[modules.{quoted(module)}]` in {policy.source}"

@@ -83,7 +83,7 @@ def test_without_a_file_directories_have_to_be_named(run: Run) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("sokcet = 'x'", "stdiod.toml:1: sokcet: there is no such key; did you mean 'socket'?"),
+        ("sokcet = 'x'", "stdiod.toml: sokcet: there is no such key; did you mean 'socket'?"),
         ("directories = ['gone']", "gone is not a directory"),
     ],
 )
