@@ -25,8 +25,6 @@ Payload = Mapping[str, Any]
 
 
 class EventType(StrEnum):
-    """All types of events there are."""
-
     CONNECTED = "connected"
     DISCONNECTED = "disconnected"
     HEARTBEAT = "heartbeat"
@@ -49,7 +47,7 @@ class EventType(StrEnum):
 
 
 class Vocabulary(StrEnum):
-    """Which words a WebSocket frame has, or a line of a streamed answer."""
+    """The words of a WebSocket frame, or of a line of a streamed answer."""
 
     DOCUMENTED = "documented"
     DEPLOYED = "deployed"
@@ -73,13 +71,14 @@ MODULE_TYPES: Final = frozenset(
         EventType.TOOL_CALL_ERROR,
     }
 )
-"""What a module may say by itself, as a `ui_event` of that name; the host alone says the others."""
+"""The types that a module may report by itself, as a `ui_event` of that name; all others are the
+host's."""
 
 _TYPES: Final = {str(one): one for one in EventType}
 
 
 def of_ui_event(event: UiEvent, session_id: str | None, at: str) -> UnifiedEvent | None:
-    """Return what a `ui_event` is in this model, None if it has no place there."""
+    """Return the unified event of a `ui_event`; None if it has none."""
     kind = _TYPES.get(event.event)
     by_host = isinstance(event, HostUiEvent) or (
         isinstance(event, SeenUiEvent) and event.by_host is True
@@ -132,7 +131,7 @@ _ALL: Final[Callable[[Payload], dict[str, Any]]] = dict
 
 
 class _Frame(msgspec.Struct, frozen=True):
-    """How an event is told on a WebSocket: type of the frame, documented kind, what is told."""
+    """How an event is put in a WebSocket frame: type of the frame, documented kind, payload."""
 
     type: str
     kind: str
@@ -140,7 +139,7 @@ class _Frame(msgspec.Struct, frozen=True):
 
 
 _NAMELESS = "unknown"
-"""The documented kind of what the document has no word for."""
+"""The documented kind of events that the document has no word for."""
 
 _FRAMES: Final[Mapping[EventType, _Frame]] = {
     EventType.CONNECTED: _Frame("event", "connected"),
@@ -170,7 +169,7 @@ _DEPLOYED: Final[Mapping[EventType, _Frame]] = {
     EventType.MESSAGE_COMPLETE: _Frame("response", "complete"),
     EventType.MESSAGE_ERROR: _Frame("error", "error"),
 }
-"""What the deployed clients read; there, an event is told whole."""
+"""The frames that the deployed clients read; their payload is the event's, whole."""
 
 
 def to_ws(
@@ -213,7 +212,10 @@ _LINES: Final[Mapping[EventType, str]] = {
 
 
 def to_line(event: UnifiedEvent, vocabulary: Vocabulary = Vocabulary.DOCUMENTED) -> bytes:
-    """Return an event as a line of NDJSON; the documented one is the data of an event stream."""
+    """Return an event as a line of NDJSON.
+
+    The documented form is the data of a server-sent event.
+    """
     if vocabulary is Vocabulary.DOCUMENTED:
         return _encode(event) + b"\n"
     word = _LINES.get(event.type, str(event.type))
@@ -244,7 +246,7 @@ _CHANGES: Final = {
 
 
 def to_acp(event: UnifiedEvent) -> dict[str, Any]:
-    """Return an event as an update; what has no update of its own is told whole."""
+    """Return an event as an update; an event without an update of its own is put in whole."""
     payload = event.payload
     match event.type:
         case EventType.MESSAGE_START | EventType.MESSAGE_CHUNK:
@@ -282,7 +284,7 @@ def to_acp(event: UnifiedEvent) -> dict[str, Any]:
 
 
 def from_acp(update: Payload, session_id: str | None, at: str) -> UnifiedEvent:
-    """Read an update; one that is not known is read as a message, with all its fields."""
+    """Read an update; an unknown one is read as a message, with all its fields."""
     name = update.get("session_update")
     kind = _UPDATES.get(name) if isinstance(name, str) else None
     blocks = update.get("content")

@@ -1,4 +1,4 @@
-"""The errors of AMCP: their codes, the HTTP status of each, and what ours are among them."""
+"""The errors of AMCP: their codes, the HTTP status of each, and the mapping from our codes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from protocol.errors import Code, Failure, Reason
 
 
 class ErrorCode(StrEnum):
-    """What can have gone wrong; `CANCELLED` is ours."""
+    """The codes of AMCP; `CANCELLED` is ours."""
 
     BAD_REQUEST = "BAD_REQUEST"
     VALIDATION_ERROR = "VALIDATION_ERROR"
@@ -73,24 +73,21 @@ HTTP_STATUS: Final[Mapping[ErrorCode, int]] = {
 
 
 class AmcpError(msgspec.Struct, frozen=True):
-    """What a client is told in the place of what it asked for."""
-
     code: ErrorCode
     message: str
     details: dict[str, Any] = {}
 
     @property
     def status(self) -> int:
-        """Its HTTP status."""
         return HTTP_STATUS[self.code]
 
     def body(self) -> dict[str, Any]:
-        """Return it as the body of an HTTP response; empty details are left out."""
+        """Return the body of an HTTP response; empty details are left out."""
         told = {"error": self.message, "code": str(self.code)}
         return {**told, "details": self.details} if self.details else told
 
     def frame(self, message_id: str | None) -> dict[str, Any]:
-        """Return it as a WebSocket frame, without a time."""
+        """Return a WebSocket frame without a time."""
         return {"type": "error", "id": message_id, "payload": self.body()}
 
 
@@ -111,7 +108,7 @@ _OF_REASON: Final[Mapping[str, ErrorCode]] = {
     Reason.REENTRANT_CALL: ErrorCode.CONFLICT,
     Reason.QUEUE_FULL: ErrorCode.RATE_LIMITED,
 }
-"""Of the host's own findings; the code decides about all others."""
+"""For the host's own findings; for all others the code decides."""
 
 _OF_CODE: Final[Mapping[str, ErrorCode]] = {
     Code.TIMEOUT: ErrorCode.TIMEOUT,
@@ -126,7 +123,7 @@ _OF_CODE: Final[Mapping[str, ErrorCode]] = {
 
 
 def error_of(failure: Failure) -> AmcpError:
-    """Return what a failure is in AMCP; its own code is in the details, beside its evidence."""
+    """Map a failure to AMCP; our code stands in the details, beside the evidence."""
     reason = failure.details.get("reason") if failure.details.get("origin") == "host" else None
     code = _OF_REASON.get(reason) if isinstance(reason, str) else None
     code = code or _OF_CODE.get(failure.code, ErrorCode.TOOL_ERROR)

@@ -21,8 +21,6 @@ MAX_ERRORS = 20  # to choose the most useful from; an array of a million faults 
 
 
 class CompiledSchema:
-    """A schema, ready to be used again and again."""
-
     def __init__(self, schema: Any) -> None:
         # A `$schema` would make jsonschema change the draft halfway, at a reference to the root.
         if isinstance(schema, dict):

@@ -38,7 +38,7 @@ _FIELDS = {
 
 
 def wrong_field(type_: str, fields: dict[str, Any]) -> str | None:
-    """Say what is wrong with the first wrong field of an event of a known type, if one is.
+    """Say what is wrong with the first wrong field of an event of a known type, if any.
 
     `fields` has those that are not absent.
     """

@@ -36,7 +36,7 @@ _TAKEN: Final = {
     type_: frozenset(name.casefold() for name in (*names, "type", *HOST_FIELDS))
     for type_, names in _NAMES.items()
 }
-"""What no other field may be called, in any case."""
+"""Names that no other field may have, in any case."""
 
 _LEFT_BYTES: Final = {
     "log": "fields",
@@ -45,7 +45,7 @@ _LEFT_BYTES: Final = {
     "ui_event": "payload",
     "done": "result",
 }
-"""The field of each that may be passed on without being built."""
+"""The field of each type that may be passed on without being decoded."""
 
 _EMPTY = msgspec.Raw(b"{}")
 _BRACE = 0x7B
@@ -54,7 +54,7 @@ _BRACE = 0x7B
 def decode_extended(line: bytes) -> tuple[Event, bytes]:
     """Parse a line; returns the event, and the line to pass on.
 
-    Raises what `decode_event` does, and does so for a line that is no event whatever else it has.
+    Raises as `decode_event` does, also for a line that is no event whatever else it has.
     """
     fields = split_members(line)
     if line.find(b"\r") >= 0:
@@ -88,7 +88,7 @@ def decode_extended(line: bytes) -> tuple[Event, bytes]:
 
 
 def decode_either(line: bytes) -> tuple[Event, bytes]:
-    """Parse a line of either kind; returns and raises what `decode_extended` does."""
+    """Parse a line with or without fields of its own; returns and raises as `decode_extended` does."""
     if not is_dense(line):
         try:
             return decode_event(line), line

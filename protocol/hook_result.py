@@ -25,7 +25,7 @@ _CUTOFF = 0.8  # as in `protocol.near_misses`: an unknown field may be nobody's 
 
 
 class Action(StrEnum):
-    """What a hook wants to become of the invocation it was asked about."""
+    """What a hook decides about an invocation."""
 
     CONTINUE = "continue"
     DENY = "deny"
@@ -35,7 +35,7 @@ class Action(StrEnum):
 
 
 class Role(StrEnum):
-    """As whose words a text is put into the context."""
+    """The role under which a text is put into the context."""
 
     SYSTEM = "system"
     USER = "user"
@@ -43,22 +43,20 @@ class Role(StrEnum):
 
 
 class ApprovalDefault(StrEnum):
-    """What it comes to when nobody answers in time."""
+    """The outcome if no answer comes in time."""
 
     ALLOW = "allow"
     DENY = "deny"
 
 
 class MessageLevel(StrEnum):
-    """How urgent a message to the user is."""
-
     INFO = "info"
     WARNING = "warning"
     ERROR = "error"
 
 
 class HookResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer; a field that does not belong to the action has no effect.
+    """The answer of a hook; a field that does not belong to the action has no effect.
 
     `approval_timeout` is in seconds. `data` of None modifies nothing, `context_injection` of None
     or "" injects nothing.
@@ -133,7 +131,7 @@ ERROR = Fields(
 
 
 def read_hook_result(value: Any) -> HookResult | Invalid:
-    """Read the `result` of an `on_event` invocation; None stands for none at all."""
+    """Read the `result` of an `on_event` invocation; None stands for an absent one."""
     if value is None:
         return HookResult()
     if not isinstance(value, dict):
@@ -148,9 +146,10 @@ def read_hook_result(value: Any) -> HookResult | Invalid:
 
 
 def replacement_problem(gate: Gate, data: Any) -> str | None:
-    """Say what keeps the `data` of a `modify` from replacing what the gate was asked about.
+    """Say why the `data` of a `modify` cannot replace the gate's subject, or return None.
 
-    That is `tool_input`, an object; `error`, an Error Schema v1; or `result`, any JSON value.
+    The subject is `tool_input`, an object; `error`, an Error Schema v1; or `result`, any JSON
+    value.
     """
     if gate is Gate.PRE and not isinstance(data, dict):
         return f"data is {kind(data)}, must be an object: the new tool_input"

@@ -14,7 +14,7 @@ from protocol.events import Asset, StatePatch, StatePatched, UiEvent
 
 
 class Registration(Struct, frozen=True, omit_defaults=True):
-    """What the daemon knows of a file: its own `id` for it, size, and digest once there is one."""
+    """The daemon's record of a file: its own `id`, size, and digest once there is one."""
 
     id: str
     bytes: int
@@ -24,25 +24,23 @@ class Registration(Struct, frozen=True, omit_defaults=True):
 
 
 class RegisteredAsset(Asset, tag="asset", frozen=True, kw_only=True):
-    """An asset that the daemon remembers."""
-
     registered: Registration
 
     def unregistered(self) -> Asset:
-        """Return the event as it was."""
+        """Return the event without the record."""
         fields = structs.asdict(self)
         del fields["registered"]
         return Asset(**fields)
 
 
 class PlaceholderUiEvent(UiEvent, tag="ui_event", frozen=True, kw_only=True):
-    """A `ui_event` that nobody is known to handle, with a text to show in its place."""
+    """A `ui_event` without a known handler, with a text to show in its place."""
 
     placeholder: str
 
 
 class SeenUiEvent(UiEvent, tag="ui_event", frozen=True, kw_only=True):
-    """A `ui_event` for a subscriber, with where it came from."""
+    """A `ui_event` for a subscriber, with its origin."""
 
     origin: dict[str, Any]
     placeholder: str | UnsetType = UNSET
@@ -50,16 +48,16 @@ class SeenUiEvent(UiEvent, tag="ui_event", frozen=True, kw_only=True):
 
 
 class HostUiEvent(UiEvent, tag="ui_event", frozen=True, kw_only=True):
-    """A `ui_event` in which the host itself tells of something: of a session, a prompt, a call."""
+    """A `ui_event` of the host itself: about a session, a prompt, a call."""
 
     by_host: Literal[True] = True
 
 
 class ApprovalUiEvent(UiEvent, tag="ui_event", frozen=True, kw_only=True):
-    """A `ui_event` about a question that the host itself asks; `approval` is its id.
+    """A `ui_event` about a question of the host; `approval` is the question's id.
 
-    What a module prints cannot have it, so nobody can be made to answer another question than the
-    one he sees.
+    A module cannot print one, so no user can be made to answer another question than the one on his
+    screen.
     """
 
     approval: str
@@ -79,4 +77,4 @@ HOST_FIELDS: Final = frozenset(
     for event, base in _ADDED_TO.items()
     for name in set(event.__struct_encode_fields__) - set(base.__struct_encode_fields__)
 )
-"""The names of all that the host adds."""
+"""The names of all fields that the host adds."""

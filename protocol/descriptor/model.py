@@ -26,8 +26,6 @@ ENDING_SIGNALS = (
 
 
 class Kind(StrEnum):
-    """The module kinds of Module Descriptor v1."""
-
     PROVIDER = "provider"
     TOOL = "tool"
     AGENT = "agent"
@@ -83,7 +81,7 @@ class Gate(StrEnum):
 
 
 class OnFailure(StrEnum):
-    """What a gate that crashes, times out or is not there comes to: a denial, or nothing."""
+    """What the failure of a gate comes to (crash, timeout, absence): a denial, or nothing."""
 
     CLOSED = "closed"
     OPEN = "open"
@@ -105,14 +103,14 @@ class EraPin(StrEnum):
 
 
 class McpTransport(msgspec.Struct, frozen=True, kw_only=True):
-    """What only an MCP server needs: its era, and the folders that it is told of as its roots."""
+    """Fields of MCP servers only: the era, and the folders offered as roots."""
 
     era: EraPin = EraPin.AUTO
     roots: tuple[str, ...] = ()
 
 
 class ExecOutput(StrEnum):
-    """What becomes of what a command prints: a text, a JSON value, a list of lines, an asset."""
+    """What a command's output becomes: a text, a JSON value, a list of lines, an asset."""
 
     TEXT = "text"
     JSON = "json"
@@ -137,8 +135,6 @@ class ExecOp(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExecTransport(msgspec.Struct, frozen=True, kw_only=True):
-    """What only a command line tool needs: its ops."""
-
     ops: dict[str, ExecOp] = {}
 
 
@@ -147,7 +143,7 @@ class Transport(msgspec.Struct, frozen=True, kw_only=True):
 
     type: str = "stdio"
     command: tuple[str, ...] = ()
-    """Empty for a service: whatever would look for its program sees that there is none."""
+    """Empty for a service, so that whatever looks for its program sees that there is none."""
     prepare: tuple[str, ...] = ()
     protocol: str = "module"
     lifecycle: Lifecycle = Lifecycle.PERSISTENT
@@ -200,7 +196,7 @@ class HealthChecks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a module may use; None is no limit."""
+    """Resource limits of a module; None is no limit."""
 
     memory_bytes: int | None = None
     line_bytes: int = 8 << 20
@@ -246,10 +242,10 @@ class Supervision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hook(msgspec.Struct, frozen=True, kw_only=True):
-    """What a module of kind hook sees, and which invocations it stands in the way of.
+    """What a module of kind hook observes, and which invocations it gates.
 
-    `observe` holds globs of event names, `modules` globs of the names of modules whose invocations
-    it gates. `queue` and `drop` are for what it observes, all else is for its gates.
+    `observe` holds globs of event names, `modules` globs of the names of the modules it gates.
+    `queue` and `drop` are for observed events, all else is for gates.
     """
 
     observe: tuple[str, ...] = ()

@@ -25,7 +25,7 @@ _END_TYPES = {int, float, str}  # not bool, which Python takes for 0 or 1
 
 
 def problems(document: dict[str, Any]) -> list[Problem]:
-    """Return everything that keeps the document from being a descriptor, sorted by pointer."""
+    """Return every problem of a descriptor document, sorted by pointer."""
     found: list[Problem] = []
     DESCRIPTOR(document, "", found)
     transport = document.get("transport")
@@ -88,13 +88,13 @@ _SENT_ANYWAY = frozenset(
         *("host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"),
     }
 )
-"""Headers that are the host's own to send, or not to send."""
+"""Headers that the host itself sends, or never sends."""
 
 _OF_PROCESSES = "a service is not a process of this machine"
 
 
 def _service(transport: dict[str, Any], supervision: Any) -> Iterator[Problem]:
-    """Refuse what nobody could keep of a service."""
+    """Refuse what a service cannot have: fields of a process."""
     protocol, lifecycle = transport.get("protocol"), transport.get("lifecycle")
     if protocol in DIALECTS and protocol != DEFAULT_PROTOCOL:
         words = f"is {quoted(protocol)}, must be {quoted(DEFAULT_PROTOCOL)}: {_OF_PROCESSES}"

@@ -49,7 +49,7 @@ from protocol.replies import Operation
 from protocol.weight import MOST_VALUES, ValueCount, collector_paused
 
 ASSET_ID = "stdout"
-"""What the output is called as an asset."""
+"""The id of the output as an asset."""
 
 
 class _State(Enum):
@@ -73,7 +73,7 @@ class ExecConnection(Connection):
         self._request_id = ""
         self._op = ExecOp()
         self._held = bytearray()
-        """What was printed; of lines only the last one, until it ends."""
+        """The output so far; of output in lines only the last line, until it ends."""
         self._lines: list[str] = []
         self._total_bytes = 0
         self._warned = False
@@ -85,7 +85,6 @@ class ExecConnection(Connection):
     # What the host wants.
 
     def ask(self, request: Request) -> Events:
-        """Fill in the arguments and stdin; answer at once if that cannot be done."""
         if self._state is not _State.IDLE or request.operation is not Operation.INVOKE:
             raise LocalError("a command serves one invocation and nothing else")
         op = self._ops.get(request.op)
@@ -115,7 +114,7 @@ class ExecConnection(Connection):
         return self.receive_data(early) if early else NOTHING
 
     def cancel(self, request_id: str, written: Written) -> Events:
-        """Ignore everything from here on; the process is ended."""
+        """Ignore all further output; the process is ended."""
         del written
         if request_id == self._request_id:
             self._state = _State.OVER
@@ -142,7 +141,7 @@ class ExecConnection(Connection):
         return received
 
     def receive_eof(self) -> Events:
-        """Make the result of all that it printed."""
+        """Make the result of the output."""
         if self._state is not _State.OPEN:
             return NOTHING
         received: list[Received] = []

@@ -28,8 +28,6 @@ _WORD = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*)(?::json)?\??")
 
 
 class Hole(msgspec.Struct, frozen=True):
-    """A place for an arg."""
-
     name: str
     optional: bool = False
     as_json: bool = False
@@ -48,7 +46,7 @@ class Template(msgspec.Struct, frozen=True):
 
 
 class UnfitArgError(Exception):
-    """An arg that cannot be filled in: its name, and a clause whose subject it is."""
+    """An arg that cannot be filled in: its name, and a clause with the arg as its subject."""
 
     def __init__(self, name: str, words: str) -> None:
         super().__init__(name, words)
@@ -87,17 +85,17 @@ def _hole(word: str, names: Collection[str]) -> Hole | None:
 
 
 class NoHole(NamedTuple):
-    """A word in braces that is no input of its op, and so is text."""
+    """A word in braces that is no input of its op, and so plain text."""
 
     pointer: str
-    """Its template's, within the op."""
+    """The template's pointer within the op."""
     written: str
     meant: str
-    """`; did you mean ...?`, if it is nearly the name of an input."""
+    """`; did you mean ...?`, if the word resembles the name of an input."""
 
     @property
     def is_slip(self) -> bool:
-        """Whether it is surely no text."""
+        """Whether the word is surely a misspelt hole."""
         return bool(self.meant) or self.written.endswith("?}")
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """A call that cannot be served, and is to be told why; `stray`: its request is not open."""
+    """A call that is refused, with the words; `stray`: its request is not open."""
 
     request_id: str | None
     call_id: str
@@ -28,7 +28,7 @@ class Refused(msgspec.Struct, frozen=True):
 def received_call(
     line: bytes, document: dict[str, Any], request: OpenRequest | None, open_requests: int
 ) -> HostCalled | Refused | Warned | Stray:
-    """Read a line; `request` is the one that it names or can only mean, None if there is none."""
+    """Read a line; `request` is the one it names or can only mean, if there is one."""
     named = document.get("requestId")
     call = read_host_call(document)
     if isinstance(call, BadCall):
@@ -46,9 +46,10 @@ def received_call(
 
 
 def unannounced(line: bytes, *, reads_results: bool) -> Fault:
-    """Say why a call is none: nothing said that the module makes any, or it could read no result.
+    """Say why a call is not accepted.
 
-    `reads_results` is whether its input stays open after the request.
+    The module announced none, or could read no result. `reads_results` is whether its input stays
+    open after the request.
     """
     words = f'the module\'s answer to describe does not say "features": ["{FEATURE}"]'
     if not reads_results:

@@ -61,17 +61,17 @@ from protocol.replies import (
 from protocol.weight import LONG_BYTES, collector_paused
 
 _INVOKE = Operation.INVOKE
-"""A member of an enum is slow to look up, and each request and each answer ask for this."""
+"""A local name: looking up a member of an enum is slow, and each request and answer needs it."""
 
 _LIKE_AN_ID = b"equest"
 _LOOKED_AT_BYTES = 256
-"""Where an answer without a `requestId` has this, it may have one of another spelling."""
+"""An answer without a `requestId` in its first bytes is searched for another spelling of it."""
 
 _FLOW = frozenset(Flow)
 
 
 def _invoke_frame(tool: str) -> bytes:
-    """Return a request frame but for its id and its input: only these are encoded each time."""
+    """Return a request frame without its id and its input: only these are encoded each time."""
     shown = encode_line(RequestFrame("", tool, _INVOKE)).replace(b"%", b"%%")
     return shown.replace(b'""', b"%b", 1).replace(b'"input":{}', b'"input":%b')
 
@@ -103,7 +103,7 @@ class ModuleConnection(Connection):
     # What the host wants.
 
     def start(self) -> Events:
-        """Ask how it is, unless the process serves one request and nothing else."""
+        """Ask `health`, unless the process serves one request only."""
         if self.closes_stdin:
             return NOTHING
         self._handshake = Handshake(self._timeouts, self._new_id)
@@ -143,20 +143,18 @@ class ModuleConnection(Connection):
         return [OutOfStep("echoes no requestId")]
 
     def flow(self, request_id: str, operation: Flow) -> Events:
-        """Queue a `pause` or a `resume`, if the module knows them."""
         if "flow" in self._lines.features and request_id in self._open:
             self.outgoing.add(encode_line({"requestId": request_id, "operation": operation}))
         return NOTHING
 
     def answer(self, asked: HostCalled, outcome: Outcome, chunk: Chunk | None = None) -> Events:
-        """Queue a `host_result`."""
         line = encode_result(asked.request_id, asked.call.call_id, outcome, chunk)
         if line is not None:
             self.outgoing.add(line)
         return NOTHING
 
     def sent(self, line: bytes) -> Events:
-        """OpenRequest the request that this line is, or forget the one that it cancels."""
+        """Open the request that this line is, or forget the one that it cancels."""
         frame = decode_request(line)
         if isinstance(frame, Fault) or frame.request_id is None or frame.operation is None:
             return NOTHING
@@ -247,7 +245,6 @@ class ModuleConnection(Connection):
         return received if self._handshake is None else self._shake(received, self._handshake)
 
     def process_exited(self, code: int | None) -> Events:
-        """Leave all requests unanswered that are still open."""
         del code
         unanswered = [
             Unanswered(
@@ -260,13 +257,12 @@ class ModuleConnection(Connection):
         return unanswered
 
     def time_passed(self, wait: Wait) -> Events:
-        """Have the start go on."""
         if self._handshake is None:
             return NOTHING
         return self._take_step(self._handshake.time_passed(wait, self.unfinished_line))
 
     def _shake(self, received: list[Received], handshake: Handshake) -> list[Received]:
-        """Look among what was received for the answers that the start waits for."""
+        """Pick out the answers that the start waits for."""
         led_to: list[Received] = []
         for item in received:
             led_to.append(item)

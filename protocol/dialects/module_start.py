@@ -29,22 +29,20 @@ from protocol.replies import Operation
 
 FIRST_RETRY_S = 0.02
 LAST_RETRY_S = 0.5
-"""A module that says it is not well yet while it starts is asked again, less and less often."""
+"""The longest pause between two `health` questions to a module that is not well yet."""
 
 
 Step = Request | Ready | StartFailed | None
-"""What is asked next, or how it ended; None is to wait."""
+"""The next question, or how the start ended; None: wait."""
 
 
 class Handshake:
-    """The start of one process."""
-
     def __init__(self, timeouts: Timeouts, new_id: NewId) -> None:
         self.waits: tuple[Wait, ...] = ()
         self.request = Request("", Operation.HEALTH)
-        """What was asked last."""
+        """The last question."""
         self.instead = ""
-        """What the module printed in place of an answer, as a clause; empty if nothing."""
+        """The line that the module printed in place of an answer, as a clause; empty if none."""
         self._timeouts = timeouts
         self._new_id = new_id
         self._well_by = Wait(timeouts.start_s, "an answer to health")
@@ -54,7 +52,6 @@ class Handshake:
         self._asked: set[str] = set()
 
     def ask_health(self) -> Request:
-        """Return the next question how it is."""
         self.waits = (self._well_by,)
         return self._ask(Operation.HEALTH)
 
@@ -64,9 +61,9 @@ class Handshake:
         return self.request
 
     def heard(self, item: Received) -> Step:
-        """Take note of what was printed beside answers.
+        """Take an item that is no answer.
 
-        An id that nobody asked with cannot be that of a late answer: there will be no other one.
+        A line with an unknown id cannot be a late answer, and no other answer will come.
         """
         match item:
             case Warned(notice=notice):
@@ -84,7 +81,7 @@ class Handshake:
         return None
 
     def answered(self, answered: Answered) -> Step:
-        """Take the answer to what was asked last."""
+        """Take the answer to the last question."""
         self.instead = ""
         outcome, fault = answered.outcome, answered.fault
         shown = "" if fault is None else f": {fault.excerpt}"

@@ -95,14 +95,13 @@ class NarratoriaConnection(Connection):
         return NOTHING
 
     def cancel(self, request_id: str, written: Written) -> Events:
-        """Ignore everything from here on: section 10 leaves the rest to the process's end."""
+        """Ignore all further output: section 10 leaves the rest to the process's end."""
         del written
         if request_id == self._request_id:
             self._state = _State.ABANDONED
         return NOTHING
 
     def sent(self, line: bytes) -> Events:
-        """Open the request that this line of input is."""
         document = read_object(line)
         if isinstance(document, Fault) or self._state is not _State.IDLE:
             return NOTHING
@@ -118,7 +117,6 @@ class NarratoriaConnection(Connection):
         self._request_id = request_id
 
     def receive_data(self, data: bytes) -> Events:
-        """Take bytes from stdout, line by line as they come (5.4)."""
         if self._splitter.pending_bytes + len(data) > LONG_BYTES:
             with collector_paused():
                 return self._receive_data(data)
@@ -189,7 +187,7 @@ class NarratoriaConnection(Connection):
     def _receive_event(
         self, event: Event, line: bytes, told: bytes | None, received: list[Received]
     ) -> None:
-        """Take an event; `told` is what of its line is passed on."""
+        """Take an event; `told` is the line to pass on."""
         match event:
             case Done():
                 outcome = read_done(Operation.INVOKE, event, self._last_error, excerpt(line))

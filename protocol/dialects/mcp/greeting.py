@@ -36,22 +36,22 @@ DISCOVER = "server/discover"
 INITIALIZE = "initialize"
 
 DISCOVER_S = 1.0
-"""A server of the older era may say nothing to what it does not know. Node and Python need less
-than this to get so far, and whoever needs more has its late answer taken."""
+"""A server of the older era may ignore an unknown method. Node and Python start up in less than
+this, and a late answer is still taken."""
 
 META = "io.modelcontextprotocol/"
 CLIENT = {"name": "stdiod", "version": VERSION}
 
 
 class Era(StrEnum):
-    """Whether each request says all there is to know, or a handshake once."""
+    """Whether each request carries the handshake's data, or a handshake does once."""
 
     MODERN = "modern"
     LEGACY = "legacy"
 
 
 class Agreed(msgspec.Struct, frozen=True):
-    """What the handshake came to."""
+    """The result of the handshake."""
 
     era: Era
     revision: str
@@ -61,14 +61,14 @@ class Agreed(msgspec.Struct, frozen=True):
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What to ask next; the wait for the answer stands in `Greeting.waits`."""
+    """The next question; the wait for its answer stands in `Greeting.waits`."""
 
     method: str
     params: dict[str, Any]
 
 
 GreetingStep = Question | Agreed | StartFailed | None
-"""None is to wait."""
+"""None: wait."""
 
 
 class Greeting:
@@ -84,12 +84,11 @@ class Greeting:
         self._client = client_capabilities
         self._remembered: str | None = None
         self._open: set[str] = set()
-        """What was asked and not answered."""
+        """The questions without an answer."""
         self._offered: list[str] = []
-        """The revisions that `initialize` was asked with."""
+        """The revisions that `initialize` has offered."""
 
     def begin(self) -> GreetingStep:
-        """Return the first question."""
         self._remembered = self._memory.get("era")
         first_again = self._memory.pop("initialize_next", False)
         if self._pin is EraPin.LEGACY or (
@@ -99,14 +98,13 @@ class Greeting:
         return self._discover()
 
     def answered(self, method: str, outcome: dict[str, Any] | RpcError) -> GreetingStep:
-        """Take the answer to a question."""
         self._open.discard(method)
         if method == DISCOVER:
             return self._discovered(outcome)
         return self._initialized(outcome)
 
     def time_passed(self, wait: Wait) -> GreetingStep:
-        """Ask otherwise, or give up."""
+        """Ask in another way, or give up."""
         if not self._offered and self._is_open_to_both:
             return self._initialize(LEGACY[0])
         words = f"gave no {wait.for_what[3:]} in {wait.seconds:g} s"
@@ -118,7 +116,7 @@ class Greeting:
         return StartFailed(reason, words, bound)
 
     def exited(self) -> StartAgain | None:
-        """Return what to do when the process ends before it has agreed to anything."""
+        """Ask for a fresh process if this one ended before anything was agreed on."""
         known = self._memory.pop("era", None)
         if self._pin is not EraPin.AUTO or not self._open:
             return None
@@ -209,7 +207,7 @@ class Greeting:
 
 
 def modern_meta(client_capabilities: dict[str, Any]) -> dict[str, Any]:
-    """Return what each request of the newer era says of who asks."""
+    """Return the `_meta` of each request of the newer era."""
     return {
         f"{META}protocolVersion": MODERN,
         f"{META}clientInfo": CLIENT,
