@@ -50,7 +50,7 @@ class LineSplitter:
     """Turn chunks of bytes into whole lines; hold at most one unfinished line."""
 
     def __init__(self, limit_bytes: int, most_values: int = MOST_VALUES) -> None:
-        """Accept lines of up to `limit_bytes` bytes, their `\n` not counted.
+        r"""Accept lines of up to `limit_bytes` bytes, their `\n` not counted.
 
         `most_values` is how many values a long line may hold.
         """
@@ -109,7 +109,7 @@ class LineSplitter:
         return lines[0] if lines else None
 
     def drop_pending(self) -> bytes:
-        """Drop the unfinished line up to its `\n`; return its beginning."""
+        r"""Drop the unfinished line up to its `\n`; return its beginning."""
         shown = self._shown_of(self._partial)
         self._discard()
         return shown

@@ -88,8 +88,9 @@ def split_members(line: bytes) -> dict[str, msgspec.Raw]:
 
 
 def is_readable(value: bytes) -> bool:
-    """Tell whether a value that msgspec only skipped can be built; a yes may be wrong for bad
-    UTF-8. Skipping does not check whether a double can hold a number.
+    """Tell whether a value that msgspec only skipped can be built.
+
+    A yes may be wrong for bad UTF-8. Skipping does not check whether a double can hold a number.
     """
     if len(value) > SMALL_BYTES and is_dense(value) and passes_unread(value):
         return True

@@ -14,7 +14,7 @@ _COMMA = re.compile(_STRING + rb"|,(?=\s*+[}\]])")
 
 
 def plain_json(data: bytes) -> bytes:
-    """Return the document with blanks in place of comments and of commas before a closing bracket."""
+    """Return the text with blanks for comments and for commas before a closing bracket."""
     return _COMMA.sub(_blank, _COMMENT.sub(_blank, data))
 
 

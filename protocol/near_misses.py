@@ -48,7 +48,7 @@ def _unfilled(ops: dict[str, Any], inputs: dict[str, Any]) -> Iterator[Problem]:
 
 
 def _booleans(ops: dict[str, Any], inputs: dict[str, Any]) -> Iterator[Problem]:
-    """Warn of a boolean that is an argument by itself: the command gets the word `true`."""
+    """Warn of a boolean as an argument by itself: the command gets the word `true`."""
     for op, said in ops.items():
         schema = inputs.get(op) or {}
         names = input_names(schema)

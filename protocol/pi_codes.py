@@ -41,7 +41,7 @@ _FROM_PI: dict[PiCode, Code] = {
 }
 
 _RETRYABLE = frozenset({Reason.QUEUE_FULL, Reason.NOT_READY})
-"""Nothing of the call was done, and the same call may well go through a moment later."""
+"""Nothing of the call was done, and the same call may succeed a moment later."""
 
 
 def pi_code(code: str) -> PiCode:
@@ -57,8 +57,8 @@ def code_of(pi: str) -> Code:
 def pi_error(failure: Failure) -> dict[str, Any]:
     """Return a failure as a `host_call_error`.
 
-    Its details stand beside `code`. Those that have a `code` themselves, or could be taken for
-    such, stand whole under `details`, so that nothing gets lost.
+    Its details stand beside `code`. Details with a `code` of their own, or that could be taken for
+    one, stand whole under `details`.
     """
     details = failure.details
     if "code" in details or details.keys() == {"details"}:
@@ -78,10 +78,10 @@ def _is_retryable(details: dict[str, Any]) -> bool:
 
 
 def failure_of(code: str, message: str, details: dict[str, Any] | None = None) -> Failure:
-    """Return the failure that the fields of a `host_call_error` stand for.
+    """Return the failure of a `host_call_error`.
 
-    A `details.code` that goes with the code is ours and is the failure's. Without it, what Pi's
-    code was is kept as `details.pi_code`.
+    A `details.code` that matches the code is ours, and becomes the failure's. Without it, Pi's code
+    is kept as `details.pi_code`.
     """
     details = {} if details is None else details
     ours = details.get("code")

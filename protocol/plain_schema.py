@@ -14,7 +14,7 @@ TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
 
 
 def is_plain(schema: Any) -> bool:
-    """Tell whether a schema is certainly valid, and certainly refers to nothing."""
+    """Tell whether a schema is certainly valid and has no references."""
     if schema is True or schema is False:
         return True
     if type(schema) is not dict:

@@ -22,7 +22,7 @@ PLAN = Fields(
 
 
 def plan_problems(value: Any, at: str = "") -> list[Problem]:
-    """Return what keeps a value from being a plan, sorted by pointer; `at` is its own pointer."""
+    """Return the problems of a plan, sorted by pointer; `at` is its own pointer."""
     found: list[Problem] = []
     PLAN(value, at, found)
     return sorted(found)

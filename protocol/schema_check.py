@@ -48,7 +48,7 @@ _REFERENCES = ("$ref", "$dynamicRef")
 
 
 def schema_problems(schema: Any, at: str) -> list[Problem]:
-    """Return what keeps the value from being a usable schema; `at` is its JSON pointer."""
+    """Return why the value is no usable schema; `at` is its JSON pointer."""
     try:
         found = _meta_problems(schema, at)
         return found or _Walk().problems(schema, at)
@@ -78,7 +78,7 @@ def _meta_problems(schema: Any, at: str) -> list[Problem]:
 
 
 class _Walk:
-    """One pass over a valid schema, its subschemas, and whatever they refer to."""
+    """One pass over a valid schema, its subschemas, and the targets of its references."""
 
     def __init__(self) -> None:
         self._seen: set[int] = set()

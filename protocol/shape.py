@@ -26,10 +26,10 @@ _JSON = {
 
 
 class Rule:
-    """What a value must be."""
+    """A rule for a value."""
 
     want: str
-    """Complete the sentence "must be ..."."""
+    """Completes the sentence "must be ..."."""
     schema: dict[str, Any]
     """The same rule as JSON Schema, for other programs."""
 
@@ -71,7 +71,6 @@ class Choice(Rule):
         self.schema = {"enum": list(words)}
 
     def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
-        """Name the nearest word when the value is another one."""
         if not isinstance(value, str):
             found.append(Problem(at, f"is {kind(value)}, must be {self.want}"))
         elif value not in self._words:
@@ -90,7 +89,6 @@ class NumberOrWord(Rule):
         self.schema = {"anyOf": [number, {"enum": list(words)}]}
 
     def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
-        """Name the nearest word when the value is another one."""
         if isinstance(value, str):
             if value not in self._words:
                 hint = did_you_mean(value, self._words)
@@ -111,7 +109,6 @@ class Array(Rule):
         self.schema = {"type": "array", "items": element.schema, "minItems": least}
 
     def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
-        """Check the length and each element."""
         if not isinstance(value, list):
             found.append(Problem(at, f"is {kind(value)}, must be {self.want}"))
             return
@@ -130,7 +127,6 @@ class OneOrMore(Rule):
         self.schema = {"type": ["string", "array"], "minLength": 1, "items": element.schema}
 
     def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
-        """Check it as what it is."""
         (self._one if isinstance(value, str) else self._many)(value, at, found)
 
 
@@ -173,7 +169,7 @@ class Fields(Rule):
         closed: bool = False,
         elsewhere: Mapping[str, str] = {},
     ) -> None:
-        """`elsewhere`: keys that are none here, and for each the field that is meant."""
+        """`elsewhere`: keys that do not belong here, and for each the field that is meant."""
         self.fields = fields
         self._elsewhere = elsewhere
         self._required = required
@@ -186,7 +182,6 @@ class Fields(Rule):
         }
 
     def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
-        """Check each known field, and name the ones that are missing or do not belong."""
         if not isinstance(value, dict):
             found.append(Problem(at, f"is {kind(value)}, must be {self.want}"))
             return
@@ -210,7 +205,7 @@ class Fields(Rule):
 
 
 def text(want: str, *, forbidden: str | None = None, empty: bool = False) -> Scalar:
-    """Make the rule for a string without the characters of the set `forbidden`."""
+    """`forbidden` is a set of characters."""
     schema: dict[str, Any] = {"type": "string", "minLength": 0 if empty else 1}
     if forbidden is None:
         return Scalar(want, (str,), lambda value: empty or value != "", schema)
@@ -224,7 +219,7 @@ def text(want: str, *, forbidden: str | None = None, empty: bool = False) -> Sca
 def number(
     want: str, holds: Callable[[float], bool], schema: dict[str, Any], *, or_null: bool = False
 ) -> Scalar:
-    """Make the rule for a number, or for a number or null; `schema` says what `holds` does."""
+    """`schema` says the same as `holds`; `or_null` admits null."""
     type_ = schema.get("type", "number")
     if or_null:
         return Scalar(
@@ -237,7 +232,7 @@ def number(
 
 
 def integer(least: int, such_as: str, *, or_null: bool = False) -> Scalar:
-    """Make the rule for an integer of at least `least`."""
+    """`or_null` admits null."""
 
     def holds(value: float) -> bool:
         return value == int(value) and least <= value <= MAX_INTEGER
@@ -248,6 +243,6 @@ def integer(least: int, such_as: str, *, or_null: bool = False) -> Scalar:
 
 
 def seconds(such_as: str, *, or_null: bool = False) -> Scalar:
-    """Make the rule for a duration in seconds."""
+    """`or_null` admits null."""
     want = f"a number of seconds greater than 0, such as {such_as}"
     return number(want, lambda value: value > 0, {"exclusiveMinimum": 0}, or_null=or_null)

@@ -30,7 +30,7 @@ EXCERPT_BYTES = 4096
 
 
 class EntrySource(StrEnum):
-    """Who or what an entry is from."""
+    """The origin of an entry."""
 
     HOST = "host"
     MODULE = "module"
@@ -40,7 +40,7 @@ class EntrySource(StrEnum):
 
 
 class Happened(StrEnum):
-    """What may happen to a process, and to the recording itself (the last two)."""
+    """The events of a process, and of the recording itself (the last two)."""
 
     SPAWNED = "spawned"
     ATTACHED = "attached"
@@ -55,7 +55,7 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The first line: whose conversation it is, and by which descriptor."""
+    """The first line: the module, and its descriptor."""
 
     transcript: Literal[1]
     module: str
@@ -71,10 +71,11 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    r"""Any other line; which fields there are depends on what it is (see `_faults`).
+    r"""Any other line; `_faults` says which fields go together.
 
-    A line that was said has `line` (UTF-8) or `base64`, without its `\n`; `newline` is false if it
-    had none. With `sha256` that is only its beginning; `size` (bytes) and `sha256` are of it all.
+    A line of a conversation has `line` (UTF-8) or `base64`, without its `\n`; `newline` is false if
+    it had none. With `sha256` the entry has only the beginning of the line; `size` (bytes) and
+    `sha256` are those of the whole line.
     """
 
     at_s: Annotated[float, msgspec.Meta(ge=0)]
@@ -102,12 +103,12 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def is_line(self) -> bool:
-        """Whether it is something that was said."""
+        """Whether the entry is a line of the conversation."""
         return self.line is not None or self.base64 is not None
 
     @property
     def whole(self) -> bool:
-        """Whether a line is here with all its bytes."""
+        """Whether the entry has all bytes of its line."""
         return self.sha256 is None
 
     def content(self) -> bytes:
@@ -118,15 +119,13 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Transcript(msgspec.Struct, frozen=True):
-    """A transcript that was read."""
-
     header: Header
     entries: tuple[Entry, ...]
     flaws: tuple[str, ...] = ()
-    """Why it is not the whole conversation, in words; empty if it is."""
+    """Why the conversation is not complete, in words; empty if it is."""
 
     def instances(self) -> dict[str, list[Entry]]:
-        """Return the entries of each process, in the order in which the processes came."""
+        """Return the entries of each process, in the order of the first entries."""
         found: dict[str, list[Entry]] = {}
         for entry in self.entries:
             if entry.instance is not None:
@@ -144,15 +143,14 @@ _FAULTS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def encode_record(record: Header | Entry) -> bytes:
-    """Encode a line of a transcript, with its newline."""
     return msgspec.json.encode(record) + b"\n"
 
 
 def read_transcript(lines: Iterable[bytes], name: str) -> Transcript:
     """Read a transcript's lines, each with its newline; `name` is the file, for messages.
 
-    Raises `TranscriptError`. A last line that was cut off is no error but a flaw: that is what a
-    recorder leaves that was killed.
+    Raises `TranscriptError`. A last line that was cut off is no error but a flaw: a recorder that
+    was killed leaves it.
     """
     numbered = iter(enumerate(lines, 1))
     _, first = next(numbered, (1, b""))
@@ -182,7 +180,7 @@ def descriptor_of(header: Header, name: str) -> Descriptor:
 
 
 def descriptor_document(descriptor: Descriptor) -> dict[str, Any]:
-    """Return the document of a descriptor, as a file would have it, with all defaults."""
+    """Return the document of a descriptor as a file has it, with all defaults."""
     document = {
         key: value
         for key, value in msgspec.to_builtins(descriptor).items()
@@ -233,7 +231,7 @@ _OF_RECORDER = (Happened.MISSING, Happened.ENDED)
 
 
 def _faults(entry: Entry) -> Iterator[str]:
-    """Say what keeps the fields of an entry from being a whole."""
+    """Say which fields of an entry do not go together."""
     kinds = [entry.is_line, entry.outcome is not None, entry.event is not None]
     if sum(kinds) != 1:
         yield 'an entry is a line ("line" or "base64"), an "outcome" or an "event", one of them'

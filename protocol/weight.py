@@ -16,29 +16,29 @@ from itertools import chain
 from typing import Any
 
 MOST_VALUES = 1 << 17
-"""Building them takes 5 to 20 ms, and as much memory as 30 MB. What is done with a built line
-beside that, checking its args or encoding it again, takes up to as long."""
+"""Building them takes 5 to 20 ms, and as much memory as 30 MB. Other work on a built line, checking
+args or encoding it again, takes up to as long."""
 
 LONG_BYTES = 1 << 18
-"""Shorter lines are not looked at: whatever they hold, there are not many more."""
+"""Shorter lines are not counted: they cannot hold many more values."""
 
 _WINDOW_BYTES = 1 << 16
 
 
 class ValueCount:
-    """Counts the values of one line, which comes in pieces."""
+    """Counts the values of one line, fed in pieces."""
 
     def __init__(self) -> None:
         self.values = 0
         self._inside = 0
-        """Whether what comes is within a string, as 0 or 1."""
+        """Whether the next byte is within a string, as 0 or 1."""
         self._escapes = False
-        """Whether the last piece ended in a backslash that is about the next character."""
+        """Whether the last piece ended in a backslash that escapes the next character."""
 
     def feed(self, piece: bytes | memoryview) -> int:
         """Count a piece, in time linear in its length; returns the count so far.
 
-        Of bytes that are no JSON the count means nothing.
+        For bytes that are no JSON the count means nothing.
         """
         for start in range(0, len(piece), _WINDOW_BYTES):
             self._feed(bytes(piece[start : start + _WINDOW_BYTES]))
@@ -61,9 +61,10 @@ class ValueCount:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Decode a long line within this block: a million new values are not to be looked through.
+    """Pause the garbage collector while a long line is decoded.
 
-    JSON cannot form a cycle, and the collector's looks take three times as long as the decoding.
+    JSON cannot form a cycle, and collecting a million new values takes three times as long as the
+    decoding.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -78,9 +79,9 @@ _CONTAINERS = (dict, list)  # a tuple is looked through in half the time of a un
 
 
 def is_deeper(value: Any, levels: int, read_from: bytes | None = None) -> bool:
-    """Tell whether a value nests more than so many levels of objects and arrays.
+    """Tell whether a value nests more than `levels` objects and arrays.
 
-    Of the text that it was `read_from` the brackets are looked for first: mostly there are fewer.
+    The brackets in the text that it was `read_from` are counted first: mostly there are fewer.
     """
     if read_from is not None and not _opens_more(read_from, levels):
         return False

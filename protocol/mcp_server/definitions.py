@@ -24,14 +24,14 @@ _EXPRESSION = re.compile(r"\{[^{}]*\}")
 
 
 class Tool(msgspec.Struct, frozen=True):
-    """An op of a module, and its definition but for the name."""
+    """An op of a module, and its definition without the name."""
 
     op: str
     definition: Mapping[str, Any]
 
 
 def tools_of(said: Mapping[str, Any], summary: str | None) -> Iterator[Tool]:
-    """Give the tools of a module that says so much of itself; `summary` is its descriptor's."""
+    """Yield the tools of a module's description `said`; `summary` is its descriptor's."""
     inputs, outputs = _object(said, "inputs"), _object(said, "outputs")
     defined = {one["name"]: one for one in _entries(said, "tools", "name")}
     own = frozenset(OPS) if _is_more_than_tools(said) else frozenset()
@@ -71,19 +71,17 @@ def _words(op: str, summary: str | None) -> str:
 
 
 def entries_of(said: Mapping[str, Any], field: str) -> Iterator[dict[str, Any]]:
-    """Give the prompts, resources or templates of a module."""
     kind = _KINDS[field]
     return (strict_definition(one, kind.of) for one in _entries(said, field, kind.named_by))
 
 
 def unlisted_of(said: Mapping[str, Any]) -> dict[str, str]:
-    """Return why lists of a hosted server could not be had, by `tools`, `PROMPTS` and so on."""
+    """Return why lists of a hosted server could not be fetched, by `tools`, `PROMPTS` and so on."""
     found = _object(_object(said, "mcp"), "unlisted")
     return {field: why for field, why in found.items() if isinstance(why, str)}
 
 
 def extras_of(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the capabilities of a hosted server that MCP does not define."""
     capabilities = _object(_object(said, "mcp"), "capabilities")
     found = {field: capabilities.get(field) for field in EXTRAS}
     return {field: value for field, value in found.items() if isinstance(value, dict)}
@@ -95,9 +93,9 @@ def offers(said: Mapping[str, Any], op: str) -> bool:
 
 
 def matches(template: str, uri: str) -> bool:
-    """Tell whether a URI may be one of a template (RFC 6570): a yes may be wrong, a no never is.
+    """Tell whether a URI can match a template (RFC 6570); a yes may be wrong, a no never is.
 
-    Each expression stands for any characters. So it is one pass, whatever a module writes.
+    Each expression stands for any characters, so that one pass is enough for any template.
     """
     head, *parts = _EXPRESSION.split(template)
     if not parts:

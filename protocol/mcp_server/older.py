@@ -20,7 +20,7 @@ OLDEST_WITH_ALL = max(_SINCE.values())
 
 
 def result_for(revision: str, result: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a result as a revision has it; itself if there is nothing to do."""
+    """Return a result in the form of a revision; the same object if nothing changes."""
     if revision == MODERN:
         return result
     if not isinstance(result.get("structuredContent", {}), dict):
@@ -36,7 +36,7 @@ def result_for(revision: str, result: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def definition_for(revision: str, definition: dict[str, Any]) -> dict[str, Any]:
-    """Return a definition, mended before, as a revision has it."""
+    """Return a definition, mended before, in the form of a revision."""
     return definition if revision == MODERN else older_definition(definition)
 
 

@@ -19,7 +19,8 @@ class Clause(msgspec.Struct, frozen=True):
     source: str
     fix: str
     shown_by: str = "its play"
-    """`its play`; or `all output`, `all ops`: it holds if nothing that was printed says else."""
+    """`its play`; or `all output`, `all ops`: it holds if nothing that was printed contradicts it.
+    """
     needs_op: bool = False
     """Whether only calling an op can show it."""
 
@@ -300,7 +301,7 @@ OF_FAULT = {
     Reason.SIGNALED: "exit status",
     Reason.UNREADABLE_OUTPUT: "output",
 }
-"""Which clause a line, or an end, is against; what is not here is against that of its request."""
+"""The clause that a bad line or end violates; others violate the clause of their request."""
 
 
 FIXES = {

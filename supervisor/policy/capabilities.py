@@ -38,9 +38,9 @@ _LEVELS = (".", ":")
 
 
 def operation(module: str, op: str | None = None) -> str:
-    """Return `MODULE`, or `MODULE.OP`; "%", "." and ":" in the module's name as in a URL.
-
-    Or else what is allowed for `kv` would be allowed for another module of the name `kv.secret`.
+    """Return `MODULE`, or `MODULE.OP`; "%", "." and ":" in the module's name are escaped as in a
+    URL. Otherwise, what is allowed for `kv` would be allowed for another module named
+    `kv.secret`.
     """
     for char in ("%", *_LEVELS):
         module = module.replace(char, f"%{ord(char):02X}")
@@ -48,42 +48,37 @@ def operation(module: str, op: str | None = None) -> str:
 
 
 def invoke_capability(module: str, op: str) -> str:
-    """Return `module.invoke:MODULE.OP`."""
     return f"{INVOKE}:{operation(module, op)}"
 
 
 def emit_capability(event: str) -> str:
-    """Return `event.emit:NAME`."""
     return f"{EMIT}:{event}"
 
 
 def sample_capability(module: str) -> str:
-    """Return `model.sample:MODULE`."""
     return f"{SAMPLE}:{operation(module)}"
 
 
 class Glob(msgspec.Struct, frozen=True):
-    """An entry, taken apart once for many capabilities."""
+    """An entry, parsed once for many capabilities."""
 
     head: str
     inner: tuple[str, ...]
     last: str
     last_of_level: tuple[str, ...]
-    """`last`, with what may come behind it."""
+    """`last`, with each character that may follow it."""
     has_wildcard: bool
     length: int
-    """So long is the shortest capability that it is about."""
+    """The length of the shortest capability that it covers."""
 
     @classmethod
     def of(cls, entry: str) -> Glob:
-        """Take an entry apart."""
         head, *parts = entry.split(WILDCARD)
         *inner, last = parts or [""]
         of_level = tuple(f"{last}{level}" for level in _LEVELS)
         return cls(head, tuple(inner), last, of_level, bool(parts), len(entry) - len(parts))
 
     def covers(self, capability: str) -> bool:
-        """Tell whether the entry is about a capability (`covers`)."""
         if len(capability) < self.length or not capability.startswith(self.head):
             return False
         at = len(self.head)
@@ -105,24 +100,24 @@ class Glob(msgspec.Struct, frozen=True):
 
 
 def covers(entry: str, capability: str) -> bool:
-    """Tell whether an entry is about a capability.
+    """Tell whether an entry covers a capability.
 
-    If both are entries: whether everything the second is about, the first is about too; a "yes" is
-    always right, for a `*` of the second can only be met by one of the first.
+    If both are entries: whether the first covers everything that the second covers; a "yes" is
+    always right, since a `*` of the second can only be matched by one of the first.
     """
     return Glob.of(entry).covers(capability)
 
 
 def is_about_a_method(entry: str) -> bool:
-    """Tell whether an entry is about anything that a module can ask the host for."""
+    """Tell whether an entry covers anything that a module can ask the host for."""
     return any(covers(entry, one) or covers(one, entry) for one in METHODS)
 
 
 def unknown_capability(entry: str, *, misspelt: bool = False) -> str | None:
-    """Say that nothing a module can ask for is meant, and what may be; None if something is.
+    """Say that a capability is none that a module can ask for, with the nearest one; None if it is.
 
-    A descriptor may name what its host does not grant, such as "fs.read": only a name that is
-    `misspelt` is told then.
+    A descriptor may name a capability that its host does not grant, such as "fs.read": only a
+    `misspelt` name is reported then.
     """
     if misspelt and entry.startswith(f"{EMIT}:") and (plain := unquote(entry)) != entry:
         return f"{quoted(entry)}: the name of an event is written as it is: {quoted(plain)}"
@@ -143,7 +138,7 @@ def _level_ends(capability: str, at: int) -> bool:
 
 
 class Mode(StrEnum):
-    """What becomes of a capability that no entry covers."""
+    """The decision on a capability that no entry covers."""
 
     STRICT = "strict"
     PROMPT = "prompt"
@@ -151,8 +146,6 @@ class Mode(StrEnum):
 
 
 class Verdict(StrEnum):
-    """Whether the module may, may not, or somebody has to be asked."""
-
     ALLOWED = "allowed"
     DENIED = "denied"
     ASK = "ask"
@@ -175,7 +168,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """What the operator grants; without a file, nothing."""
+    """The operator's policy; without a file, nothing is granted."""
 
     source: str | None = None
     everywhere: Rules = Rules()
@@ -183,7 +176,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RulePlace(StrEnum):
-    """Where the rule that decided stands."""
+    """The place of the rule that decided."""
 
     DESCRIPTOR = "descriptor"
     DENY = "deny"
@@ -194,8 +187,8 @@ class RulePlace(StrEnum):
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """The rule that decided.
 
-    `module` is None for a global one, `entry` is the text in the list or the mode, `key` the key
-    path of it; `file` and `key` are None for a mode that is the default.
+    `module` is None for a global one, `entry` is the text in the list or the mode, `key` its key
+    path; `file` and `key` are None for a mode that is the default.
     """
 
     source: RulePlace
@@ -215,7 +208,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What was decided about one capability of one module, and by which rule."""
+    """The decision on one capability of one module, and its rule."""
 
     verdict: Verdict
     module: str
@@ -250,7 +243,9 @@ def decide(policy: Policy, module: str, declared: Iterable[str], capability: str
 
 
 def remedy(policy: Policy, decision: Decision, descriptor: str) -> str | None:
-    """Say what to write in which file to have it allowed; `descriptor` is the module's file."""
+    """Say what to write in which file to have the capability allowed; `descriptor` is the module's
+    file.
+    """
     module, rule, capability = decision.module, decision.rule, decision.capability
     if decision.verdict is Verdict.ALLOWED:
         return None

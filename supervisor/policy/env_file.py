@@ -17,11 +17,11 @@ _ESCAPE = re.compile(r'\\["\\$nrt]')
 
 
 class EnvFileError(Exception):
-    """What is wrong with a file, and in which line; never what stands there: it may be secret."""
+    """A fault of a file, with its line; never with the line's text, which may be secret."""
 
 
 def read_env_file(data: bytes) -> dict[str, str]:
-    """Return the variables of a file; of a name that stands twice, the last value."""
+    """Return the variables of a file; the last value of a repeated name."""
     text = data.decode("utf-8-sig", errors="surrogateescape").replace("\r\n", "\n")
     bad = re.search("[\0\ud800-\udfff]", text)
     if bad is not None:

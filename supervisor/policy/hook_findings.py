@@ -25,7 +25,7 @@ _NO_SECTION = (
 def hook_findings(
     descriptor: Descriptor, modules: Collection[Descriptor] | None = None
 ) -> list[Problem]:
-    """Return the findings; `modules` are those beside it, None if they are not known."""
+    """Return the findings; `modules` are the other modules, None if they are not known."""
     hook = descriptor.hook
     if descriptor.kind is not Kind.HOOK:
         return []
@@ -44,7 +44,7 @@ def hook_findings(
 
 
 def _no_event(glob: str) -> str | None:
-    """Say why no event can have a name that fits, or is not meant to."""
+    """Say why no event's name can match, or should."""
     family, colon, _ = glob.partition(":")
     if any(fnmatchcase(event, glob) for event in REGISTRY):
         return None

@@ -27,20 +27,20 @@ _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 
 
 class ExposureError(ValueError):
-    """It cannot be served like that; the text says what would be right."""
+    """An exposure that is refused; the text says what would be right."""
 
 
 class Exposure(msgspec.Struct, frozen=True, kw_only=True):
-    """Where it listens; on `http.sock` always."""
+    """The listening addresses; `http.sock` always is one."""
 
     host: str | None = None
-    """A name, or an address without brackets; None for no TCP at all."""
+    """A name, or an address without brackets; None: no TCP."""
     port: int = 0
-    """0 for any that is free."""
+    """0 for any free port."""
     cert: Path | None = None
     key: Path | None = None
     origins: frozenset[str] = frozenset()
-    """Of pages that may use it, beside its own; over TCP."""
+    """Origins of pages that may use it over TCP, beside its own."""
 
     @property
     def is_loopback(self) -> bool:
@@ -55,7 +55,7 @@ class Exposure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether a host is this machine itself, and no other can be meant."""
+    """Tell whether a host is surely this machine itself."""
     if host.lower() == "localhost":
         return True
     try:

@@ -23,11 +23,9 @@ import msgspec
 
 
 class State(StrEnum):
-    """What a worker is doing."""
-
     DOWN = "down"
     PREPARING = "preparing"
-    """Running the command that has to be done before the first start."""
+    """The command that precedes the first start is running."""
     STARTING = "starting"
     READY = "ready"
     DEGRADED = "degraded"
@@ -37,26 +35,24 @@ class State(StrEnum):
 
     @property
     def words(self) -> str:
-        """Return the state as it stands behind "is"."""
+        """Return the state as it reads after "is"."""
         return "in backoff" if self is State.BACKOFF else self.value
 
 
 class Input(StrEnum):
-    """What can happen to a worker."""
-
     START = "start"
-    """It is wanted up: eager start, a command, a dependency that got ready, a first request."""
+    """The worker is wanted up: eager start, a command, a dependency that got ready, a first
+    request."""
     STOP = "stop"
-    """It is wanted down: a command, a removed descriptor, the daemon's end."""
+    """The worker is wanted down: a command, a removed descriptor, the daemon's end."""
     RESTART = "restart"
-    """A command."""
     STARTED = "started"
     """`health` and `describe` were answered as they must be."""
     START_FAILED = "start_failed"
     """They were not, or not in time; the process may still live."""
     HEALTHY = "healthy"
     UNHEALTHY = "unhealthy"
-    """A probe was missed; not yet one too many."""
+    """A probe was missed, but not yet one too many."""
     REPLACE = "replace"
     """One probe too many was missed, or the process can no longer be spoken with."""
     GONE_AT_ONCE = "gone_at_once"
@@ -66,13 +62,13 @@ class Input(StrEnum):
     RETRY = "retry"
     """The time to try again has come."""
     UNPREPARED = "unprepared"
-    """In the place of one that would spawn: its program has to be prepared before."""
+    """Instead of a spawn: the program has to be prepared before."""
     PREPARED = "prepared"
-    """The command that prepares it has ended well."""
+    """The command that prepares the program has ended well."""
 
 
 class Action(StrEnum):
-    """What the runtime does about it."""
+    """An effect for the runtime to carry out."""
 
     PREPARE = "prepare"
     SPAWN = "spawn"
@@ -84,18 +80,18 @@ class Action(StrEnum):
     SERVE = "serve"
     """Hand waiting requests to the process."""
     REFUSE = "refuse"
-    """Answer the waiting requests: nobody will serve them for now."""
+    """Answer the waiting requests: the module cannot serve them for now."""
 
 
 class Move(msgspec.Struct, frozen=True):
-    """Where an input leads, and what is to be done on the way, in order."""
+    """The next state, and the actions on the way, in order."""
 
     state: State
     actions: tuple[Action, ...] = ()
 
 
 class IllegalMoveError(Exception):
-    """An input was given in a state in which it cannot happen."""
+    """An input that cannot happen in its state."""
 
 
 HAS_PROCESS = frozenset(

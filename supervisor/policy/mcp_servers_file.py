@@ -31,8 +31,8 @@ from protocol.problem import Problem, kind, quoted, step
 
 MOST_SECONDS = 3600
 """A `timeout` up to this is in seconds, as Cline and Roo Code have it (an hour at the most); a
-longer one is in milliseconds, as Claude Code, Gemini CLI and others have it. Four seconds are not
-what anybody allows a server."""
+longer one is in milliseconds, as Claude Code, Gemini CLI and others have it. No client allows a
+server four seconds only."""
 
 _ALIASES = (
     dict.fromkeys(("httpUrl", "serverUrl", "uri"), "url")
@@ -41,7 +41,7 @@ _ALIASES = (
     | {"cmd": "command", "env_file": "envFile", "http_headers": "headers"}
     | {"transportType": "type", "tool_timeout_sec": "timeout"}
 )
-"""Names that some clients have for fields, and the name that most have."""
+"""Fields with other names in some clients, and the usual name."""
 
 _CARRIED = frozenset(_ALIASES.values()) | {
     *("args", "name", "disabled", "enabled", "source", "env_vars"),
