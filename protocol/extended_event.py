@@ -88,7 +88,7 @@ def decode_extended(line: bytes) -> tuple[Event, bytes]:
 
 
 def decode_either(line: bytes) -> tuple[Event, bytes]:
-    """Parse a line with or without fields of its own; returns and raises as `decode_extended` does."""
+    """Parse a line, plain or extended; returns and raises as `decode_extended` does."""
     if not is_dense(line):
         try:
             return decode_event(line), line

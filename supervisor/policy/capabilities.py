@@ -38,8 +38,9 @@ _LEVELS = (".", ":")
 
 
 def operation(module: str, op: str | None = None) -> str:
-    """Return `MODULE`, or `MODULE.OP`; "%", "." and ":" in the module's name are escaped as in a
-    URL. Otherwise, what is allowed for `kv` would be allowed for another module named
+    """Return `MODULE`, or `MODULE.OP`; "%", "." and ":" in the module's name as in a URL.
+
+    Otherwise, what is allowed for `kv` would be allowed for another module named
     `kv.secret`.
     """
     for char in ("%", *_LEVELS):
@@ -243,9 +244,7 @@ def decide(policy: Policy, module: str, declared: Iterable[str], capability: str
 
 
 def remedy(policy: Policy, decision: Decision, descriptor: str) -> str | None:
-    """Say what to write in which file to have the capability allowed; `descriptor` is the module's
-    file.
-    """
+    """Say what to write in which file to allow it; `descriptor` is the module's file."""
     module, rule, capability = decision.module, decision.rule, decision.capability
     if decision.verdict is Verdict.ALLOWED:
         return None

@@ -103,8 +103,9 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
         return self.asked if self.denied is None else None
 
     def after_person(self, no: str | None) -> Chain:
-        """Return the chain after a person's answer to `question`: `no` is the refusal's reason,
-        None a yes. Raises `ValueError` if there is no question.
+        """Return the chain after a person's answer to `question`.
+
+        `no` is the reason of a refusal, None means yes. Raises `ValueError` if there is no question.
         """
         asked = self.question
         if asked is None:

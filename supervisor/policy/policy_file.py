@@ -31,7 +31,7 @@ MAX_ENTRIES = 1000
 """In all lists together: each decision may look at all of them, in a fraction of a millisecond."""
 
 MAX_TOLD = 100
-"""Problems and findings that are told; nobody reads the second hundred."""
+"""More problems and findings are left out; nobody reads the second hundred."""
 
 _SCOPE_KEYS = ("mode", "allow", "deny")
 _KEYS = (*_SCOPE_KEYS, "modules", "$schema")
@@ -83,7 +83,7 @@ def parse_policy(text: str, source: str) -> PolicyFile:
 
 
 def unknown_modules(found: PolicyFile, known: Iterable[str]) -> tuple[Remark, ...]:
-    """Return a finding for each table of rules and each entry about no module there is."""
+    """Return a finding for each table of rules and each entry that names an unknown module."""
     names = set(known)
     remarks = [
         Remark(f"{key_text(('modules', name))}: no module has this name{did_you_mean(name, names)}")
@@ -103,7 +103,7 @@ def unknown_modules(found: PolicyFile, known: Iterable[str]) -> tuple[Remark, ..
 
 
 def _meets(target: str, names: Sequence[str]) -> bool:
-    """Tell whether MODULE or MODULE.OP, with wildcards, could be about one of the sorted names."""
+    """Tell whether MODULE or MODULE.OP, with wildcards, could match one of the sorted names."""
     head, wildcard, _ = target.partition(WILDCARD)
     module, dot, _ = head.partition(".")
     at = bisect_left(names, module)

@@ -16,16 +16,16 @@ from protocol.descriptor.model import Kind
 from protocol.errors import Failure, Reason
 
 EXECUTE = "execute"
-"""The op that a prompt is."""
+"""The op that serves a prompt."""
 
 TOOLS = 100
-"""The most that may be named."""
+"""The most tools that may be named."""
 
 _OF_ORCHESTRATOR = ("context", "provider", "tools")
 
 
 class Roles(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Who serves the prompts of a session, by name; none at all are named by `Roles()`."""
+    """The modules that serve a session's prompts, by role; `Roles()` names none."""
 
     agent: str | None = None
     orchestrator: str | None = None
@@ -35,11 +35,11 @@ class Roles(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def lead(self) -> str | None:
-        """The module that is given the prompts."""
+        """The module that receives the prompts."""
         return self.agent or self.orchestrator
 
     def cast(self) -> Iterator[tuple[str, Kind, str]]:
-        """Give who is named: the place in the document, the kind that it takes, the module."""
+        """Yield each named role: its place in the document, the required kind, the module."""
         for kind in (Kind.AGENT, Kind.ORCHESTRATOR, Kind.CONTEXT, Kind.PROVIDER):
             name = getattr(self, kind)
             if name is not None:
@@ -48,12 +48,12 @@ class Roles(msgspec.Struct, frozen=True, omit_defaults=True):
             yield f"/roles/tools/{number}", Kind.TOOL, name
 
     def document(self) -> dict[str, Any]:
-        """Return those that are named, as JSON has them."""
+        """Return the named roles as JSON."""
         named: dict[str, Any] = msgspec.to_builtins(self)
         return {**named, "tools": list(self.tools)} if self.tools else named
 
     def args(self, prompt: str) -> dict[str, Any]:
-        """Return the args of the `execute` that a prompt is."""
+        """Return the args of `execute` for a prompt."""
         own = self.document()
         return {"prompt": prompt, **{key: own[key] for key in _OF_ORCHESTRATOR if key in own}}
 
@@ -70,7 +70,7 @@ class Roles(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def only_agent(session_id: str, agents: list[str], orchestrators: list[str]) -> str | Failure:
-    """Return the agent of a session that names none: the only one there is, or say what to do."""
+    """Return the only agent there is, for a session that names none; else what to do."""
     if len(agents) == 1:
         return agents[0]
     if agents:

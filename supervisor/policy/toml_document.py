@@ -25,8 +25,6 @@ class Remark(msgspec.Struct, frozen=True):
 
 
 class NotTomlError(Exception):
-    """Text that is no TOML."""
-
     def __init__(self, remark: Remark) -> None:
         super().__init__(remark)
         self.remark = remark
@@ -52,7 +50,7 @@ def read_toml(text: str) -> dict[str, Any]:
 
 
 def told(source: str, remark: Remark) -> str:
-    """Return a remark as a person reads it: `FILE: KEY: ...`, or `FILE:LINE: ...`."""
+    """Return a remark as one line: `FILE: KEY: ...`, or `FILE:LINE: ...`."""
     line = "" if remark.line is None else f":{remark.line}"
     return f"{printable(source)}{line}: {remark.message}"
 

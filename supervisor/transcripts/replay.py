@@ -57,14 +57,14 @@ PLAYED_LINE_BYTES = 64 << 20
 
 
 class Step(msgspec.Struct, frozen=True):
-    """Something that came of the replay, as one readable line."""
+    """A step of the replay, as one readable line."""
 
     instance: str
     words: str
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """An outcome that is another one than was recorded; None where there is none at all."""
+    """An outcome that differs from the recorded one; None where there is none at all."""
 
     instance: str
     request_id: str
@@ -74,12 +74,11 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class Replayed(msgspec.Struct, frozen=True):
-    """What came of a replay."""
+    """The result of a replay."""
 
     steps: tuple[Step, ...]
     differences: tuple[Difference, ...]
     compared: int
-    """How many outcomes were compared."""
     by_host: int
     """How many were the host's own decisions, and so taken as they are."""
 
@@ -116,8 +115,6 @@ def replay_through_dialect(transcript: Transcript, descriptor: Descriptor) -> Re
 
 
 class _Process:
-    """One process of the transcript, played again."""
-
     def __init__(
         self, instance: str, entries: list[Entry], descriptor: Descriptor, connection: Connection
     ) -> None:
@@ -305,7 +302,7 @@ class _Process:
 
 
 def _named(entry: Entry) -> Request | None:
-    """Return the request that an outcome is of: what was asked as the host itself knew it."""
+    """Return the request of an outcome, as the host itself knew it."""
     if entry.request_id is None or entry.operation is None:
         return None
     return Request(entry.request_id, entry.operation, entry.op or "")
