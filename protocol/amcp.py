@@ -47,8 +47,6 @@ class EventType(StrEnum):
 
 
 class Vocabulary(StrEnum):
-    """The words of a WebSocket frame, or of a line of a streamed answer."""
-
     DOCUMENTED = "documented"
     DEPLOYED = "deployed"
 

@@ -12,8 +12,6 @@ from protocol.errors import Code, Failure, Reason
 
 
 class ErrorCode(StrEnum):
-    """The codes of AMCP; `CANCELLED` is ours."""
-
     BAD_REQUEST = "BAD_REQUEST"
     VALIDATION_ERROR = "VALIDATION_ERROR"
     INVALID_JSON = "INVALID_JSON"

@@ -24,8 +24,6 @@ from protocol.problem import Problem, step
 
 
 class OpSchema(msgspec.Struct, frozen=True):
-    """The schema of an op, for a check in another process."""
-
     json: bytes
     vouched: bool
     """Whether the schema is known to be usable; if not, that is checked first."""

@@ -42,8 +42,6 @@ _ANCHORS = (codes.AT_BEGINNING, codes.AT_BEGINNING_STRING)
 
 
 class BoundedPattern(msgspec.Struct, frozen=True):
-    """A pattern, with the cost of searching a string of up to `chars` for it."""
-
     compiled: re.Pattern[str]
     chars: int
     steps: int

@@ -103,7 +103,6 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(cls, fault: Fault) -> Notice:
-        """Return the notice of a faulty line."""
         noise = fault.reason in TOLERABLE
         words = fault.message
         if noise:
@@ -112,7 +111,6 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def words(self) -> str:
-        """The message, with the line that it is about."""
         shown = self.line_excerpt
         return self.message if shown is None else f"{self.message}: {shown}"
 
@@ -128,7 +126,6 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def evidence(self) -> dict[str, Any]:
-        """The line, for `details`."""
         return {"line_excerpt": self.line_excerpt}
 
 
@@ -193,8 +190,6 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Warned(msgspec.Struct, frozen=True):
-    """Something about an open request was not accepted; the request goes on."""
-
     request_id: str
     notice: Notice
 
@@ -252,8 +247,6 @@ class StartAgain(msgspec.Struct, frozen=True):
 
 
 class Described(msgspec.Struct, frozen=True):
-    """The module describes itself anew."""
-
     description: dict[str, Any]
 
 
@@ -287,8 +280,6 @@ class OutOfStep(msgspec.Struct, frozen=True):
 
 
 class Quarantined(msgspec.Struct, frozen=True):
-    """A line that belongs to no request and cannot be accepted."""
-
     fault: Fault
 
 
@@ -325,13 +316,10 @@ class Stray(msgspec.Struct, frozen=True):
 
     @property
     def evidence(self) -> dict[str, Any]:
-        """The line and its id, for `details`."""
         return {"line_excerpt": self.excerpt, "stray_id": self.named}
 
 
 class ModuleLog(msgspec.Struct, frozen=True):
-    """A `log` event outside any request."""
-
     event: Log
     is_finding: bool = False
     """Whether the dialect itself reports a fault of a definition; else the module logged it."""
@@ -391,7 +379,6 @@ class Connection:
         return None
 
     def start(self) -> Events:
-        """Begin the handshake: the process runs."""
         return NOTHING
 
     def ask(self, request: Request) -> Events:

@@ -30,8 +30,6 @@ class Code(StrEnum):
 
 
 class Origin(StrEnum):
-    """The value of `details.origin`."""
-
     HOST = "host"
     MODULE = "module"
 
@@ -208,7 +206,6 @@ class Success(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def result(self) -> Any:
-        """The value itself; bytes are decoded at each call."""
         said = self.encodable
         return msgspec.json.decode(said) if isinstance(said, msgspec.Raw) else said
 
@@ -254,13 +251,11 @@ class Failure(msgspec.Struct, frozen=True):
         summary: str | None = None,
         **known: Any,
     ) -> Failure:
-        """Build the failure that a module reports; `known` is added by the host."""
         said = {"reported": details} if details else {}
         return cls(code, message, {"origin": _MODULE, **known, **said}, summary)
 
     @property
     def as_reported(self) -> dict[str, Any]:
-        """The module's part of it, as Error Schema v1."""
         said = {"code": self.code, "message": self.message}
         details = self.details.get("reported")
         return {**said, "details": details} if details else said

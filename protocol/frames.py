@@ -65,7 +65,6 @@ DEPTH = 128
 
 
 def decode_request(line: bytes) -> RequestFrame | Fault:
-    """Read a request of a client or another host."""
     if not (line.isascii() or is_utf8(line)):
         return Fault(Reason.INVALID_UTF8, "the line is not UTF-8", excerpt(line))
     try:

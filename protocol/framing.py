@@ -66,12 +66,10 @@ class LineSplitter:
 
     @property
     def pending(self) -> bytes:
-        """The beginning of the unfinished line."""
         return bytes(self._partial[: EXCERPT_BYTES + 1])
 
     @property
     def pending_bytes(self) -> int:
-        """The size of the unfinished line."""
         return len(self._partial)
 
     def feed(self, data: bytes) -> list[Line]:

@@ -25,8 +25,6 @@ _CUTOFF = 0.8  # as in `protocol.near_misses`: an unknown field may be nobody's 
 
 
 class Action(StrEnum):
-    """What a hook decides about an invocation."""
-
     CONTINUE = "continue"
     DENY = "deny"
     MODIFY = "modify"
@@ -35,16 +33,12 @@ class Action(StrEnum):
 
 
 class Role(StrEnum):
-    """The role under which a text is put into the context."""
-
     SYSTEM = "system"
     USER = "user"
     ASSISTANT = "assistant"
 
 
 class ApprovalDefault(StrEnum):
-    """The outcome if no answer comes in time."""
-
     ALLOW = "allow"
     DENY = "deny"
 
@@ -92,8 +86,6 @@ _OPTION = text("a string that is not empty")
 
 
 class _Options(Array):
-    """An array, or null."""
-
     def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
         if value is not None:
             super().__call__(value, at, found)

@@ -27,8 +27,6 @@ MAX_TIMEOUT_MS = 7 * 24 * 3600 * 1000
 
 
 class HostCall(msgspec.Struct, frozen=True):
-    """A call of a module to its host; `call_id` is the module's own name for it."""
-
     call_id: str
     method: str
     params: dict[str, Any]
@@ -97,8 +95,6 @@ def _found(payload: dict[str, Any], field: str) -> str:
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """The position of a result in a streamed answer."""
-
     index: int
     is_last: bool
 

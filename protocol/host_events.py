@@ -34,14 +34,10 @@ class RegisteredAsset(Asset, tag="asset", frozen=True, kw_only=True):
 
 
 class PlaceholderUiEvent(UiEvent, tag="ui_event", frozen=True, kw_only=True):
-    """A `ui_event` without a known handler, with a text to show in its place."""
-
     placeholder: str
 
 
 class SeenUiEvent(UiEvent, tag="ui_event", frozen=True, kw_only=True):
-    """A `ui_event` for a subscriber, with its origin."""
-
     origin: dict[str, Any]
     placeholder: str | UnsetType = UNSET
     by_host: Literal[True] | UnsetType = UNSET

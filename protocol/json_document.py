@@ -41,8 +41,6 @@ class _FlawedError(Exception):
 
 
 class _Repeated(dict[str, Any]):
-    """An object with repeated keys."""
-
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
         counts = Counter(key for key, _ in pairs)

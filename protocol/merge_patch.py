@@ -61,7 +61,6 @@ def copied(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def without_nulls(value: dict[str, Any]) -> dict[str, Any]:
-    """Copy an object as a merge into an empty one: a new state has no nulls."""
     state: dict[str, Any] = {}
     merge_into(state, value)
     return state

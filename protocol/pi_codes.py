@@ -13,8 +13,6 @@ from protocol.errors import Code, Failure, Reason
 
 
 class PiCode(StrEnum):
-    """The codes of a `host_call_error` in the Pi extension protocol."""
-
     TIMEOUT = "timeout"
     DENIED = "denied"
     IO = "io"
@@ -50,7 +48,6 @@ def pi_code(code: str) -> PiCode:
 
 
 def code_of(pi: str) -> Code:
-    """Return our code for one of Pi's; an unknown one is `internal`."""
     return _FROM_PI[PiCode(pi)] if pi in tuple(PiCode) else Code.INTERNAL
 
 

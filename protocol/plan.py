@@ -22,7 +22,6 @@ PLAN = Fields(
 
 
 def plan_problems(value: Any, at: str = "") -> list[Problem]:
-    """Return the problems of a plan, sorted by pointer; `at` is its own pointer."""
     found: list[Problem] = []
     PLAN(value, at, found)
     return sorted(found)

@@ -51,7 +51,6 @@ def step(pointer: str, key: str | int) -> str:
 
 
 def kind(value: Any) -> str:
-    """Name the JSON type of a value, with its article."""
     return _KINDS[type(value)]
 
 

@@ -134,7 +134,6 @@ class Readdresser:
 
 
 def readdress(line: bytes, request_id: str | None) -> bytes | None:
-    """Readdress one line."""
     return Readdresser(request_id).readdress(line)
 
 

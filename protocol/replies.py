@@ -28,8 +28,6 @@ class Operation(StrEnum):
 
 
 class DescribeReply(msgspec.Struct, frozen=True):
-    """The answer to `describe`, completed from the descriptor."""
-
     name: str
     version: str | None
     kind: str
@@ -302,7 +300,6 @@ def read_done(
 
 
 def read_error(event: ErrorEvent, summary: str | None = None) -> Failure:
-    """Return the failure that an `error` event reports."""
     details = None if event.details is UNSET else event.details
     return Failure.reported(event.error_code, event.error_message, details, summary)
 

@@ -48,7 +48,6 @@ _REFERENCES = ("$ref", "$dynamicRef")
 
 
 def schema_problems(schema: Any, at: str) -> list[Problem]:
-    """Return why the value is no usable schema; `at` is its JSON pointer."""
     try:
         found = _meta_problems(schema, at)
         return found or _Walk().problems(schema, at)

@@ -36,7 +36,6 @@ def explained(error: ValidationError, at: str = "") -> Problem:
 
 
 def _words(error: ValidationError) -> tuple[str | None, str]:
-    """Return the member that the error is about, if any, and the words."""
     keyword: Any = error.validator
     value: Any = error.instance
     wanted: Any = error.validator_value

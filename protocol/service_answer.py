@@ -60,7 +60,6 @@ _ID = b'requestId"'
 
 
 def request_body(request: Request) -> bytes:
-    """Return the body of the POST."""
     if request.operation is not Operation.INVOKE:
         return b"{}"
     asked: dict[str, Any] = {"op": request.op, "args": request.args}

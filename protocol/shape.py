@@ -63,8 +63,6 @@ class Scalar(Rule):
 
 
 class Choice(Rule):
-    """One of a few words."""
-
     def __init__(self, words: tuple[str, ...]) -> None:
         self._words = words
         self.want = "one of " + ", ".join(quoted(word) for word in words)
@@ -100,8 +98,6 @@ class NumberOrWord(Rule):
 
 
 class Array(Rule):
-    """An array of like elements."""
-
     def __init__(self, want: str, element: Rule, *, least: int = 0) -> None:
         self.want = want
         self._element = element
@@ -232,8 +228,6 @@ def number(
 
 
 def integer(least: int, such_as: str, *, or_null: bool = False) -> Scalar:
-    """`or_null` admits null."""
-
     def holds(value: float) -> bool:
         return value == int(value) and least <= value <= MAX_INTEGER
 
@@ -243,6 +237,5 @@ def integer(least: int, such_as: str, *, or_null: bool = False) -> Scalar:
 
 
 def seconds(such_as: str, *, or_null: bool = False) -> Scalar:
-    """`or_null` admits null."""
     want = f"a number of seconds greater than 0, such as {such_as}"
     return number(want, lambda value: value > 0, {"exclusiveMinimum": 0}, or_null=or_null)

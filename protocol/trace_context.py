@@ -19,7 +19,6 @@ _SAMPLED = "01"
 
 
 def is_traceparent(value: object) -> bool:
-    """Tell whether a value is a traceparent of version 00."""
     return isinstance(value, str) and _TRACEPARENT.fullmatch(value) is not None
 
 

@@ -111,8 +111,6 @@ class Transcriber:
 
 
 class _Stream:
-    """A stream of a process: its unfinished line, bounded in memory."""
-
     def __init__(self, instance: str, source: EntrySource) -> None:
         self._instance = instance
         self._source = source
@@ -139,7 +137,6 @@ class _Stream:
         return entries
 
     def drop_line(self) -> int:
-        """Drop the unfinished line; return its size in bytes."""
         size = self._size
         self._begin()
         self._skipping = False
@@ -150,7 +147,6 @@ class _Stream:
         self._skipping, self._counting = True, count
 
     def take_lost(self) -> int:
-        """Return the bytes lost by skipping since the last call."""
         lost, self._lost = self._lost, 0
         return lost
 

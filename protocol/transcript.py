@@ -30,8 +30,6 @@ EXCERPT_BYTES = 4096
 
 
 class EntrySource(StrEnum):
-    """The origin of an entry."""
-
     HOST = "host"
     MODULE = "module"
     STDERR = "stderr"
@@ -103,7 +101,6 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def is_line(self) -> bool:
-        """Whether the entry is a line of the conversation."""
         return self.line is not None or self.base64 is not None
 
     @property
@@ -206,7 +203,6 @@ def _read_header(line: bytes, name: str) -> Header:
 
 
 def _read_entry(line: bytes) -> Entry:
-    """Read an entry; raises `ValueError` with what is wrong."""
     try:
         entry = _ENTRY.decode(line)
     except _FAULTS as error:

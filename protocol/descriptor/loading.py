@@ -95,7 +95,6 @@ def fetches(command: Sequence[str]) -> bool:
 
 
 def _supervision(document: dict[str, Any], dialect: Dialect) -> dict[str, Any]:
-    """Return `supervision` with the defaults of its dialect."""
     given = document.get("supervision", {})
     own = given.get("timeouts", {})
     timeouts = {**msgspec.structs.asdict(dialect.timeouts), **own}

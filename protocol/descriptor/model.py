@@ -35,8 +35,6 @@ class Kind(StrEnum):
 
 
 class Lifecycle(StrEnum):
-    """Whether one process serves many requests, or one."""
-
     PERSISTENT = "persistent"
     PER_INVOCATION = "per-invocation"
 
@@ -56,8 +54,6 @@ class StdoutPolicy(StrEnum):
 
 
 class Start(StrEnum):
-    """Whether a module starts with the daemon, or with its first request."""
-
     EAGER = "eager"
     LAZY = "lazy"
 
@@ -196,8 +192,6 @@ class HealthChecks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Resource limits of a module; None is no limit."""
-
     memory_bytes: int | None = None
     line_bytes: int = 8 << 20
     open_files: int | None = None

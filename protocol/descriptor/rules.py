@@ -25,7 +25,6 @@ _END_TYPES = {int, float, str}  # not bool, which Python takes for 0 or 1
 
 
 def problems(document: dict[str, Any]) -> list[Problem]:
-    """Return every problem of a descriptor document, sorted by pointer."""
     found: list[Problem] = []
     DESCRIPTOR(document, "", found)
     transport = document.get("transport")

@@ -114,7 +114,6 @@ class ExecConnection(Connection):
         return self.receive_data(early) if early else NOTHING
 
     def cancel(self, request_id: str, written: Written) -> Events:
-        """Ignore all further output; the process is ended."""
         del written
         if request_id == self._request_id:
             self._state = _State.OVER
@@ -152,7 +151,6 @@ class ExecConnection(Connection):
         return received
 
     def process_exited(self, code: int | None) -> Events:
-        """Leave the request unanswered if its output has not ended well."""
         del code
         unanswered = self._state in (_State.OPEN, _State.BROKEN)
         self._state = _State.OVER

@@ -34,8 +34,6 @@ class Hole(msgspec.Struct, frozen=True):
 
 
 class Template(msgspec.Struct, frozen=True):
-    """Text and holes, in order; `text` is what it was read from."""
-
     text: str
     parts: tuple[str | Hole, ...]
 
@@ -85,8 +83,6 @@ def _hole(word: str, names: Collection[str]) -> Hole | None:
 
 
 class NoHole(NamedTuple):
-    """A word in braces that is no input of its op, and so plain text."""
-
     pointer: str
     """The template's pointer within the op."""
     written: str
@@ -116,7 +112,6 @@ def no_holes(op: Mapping[str, Any], names: Collection[str]) -> Iterator[NoHole]:
 
 
 def input_names(schema: Any) -> frozenset[str]:
-    """Return the args that the JSON Schema of an op names."""
     properties = schema.get("properties") if isinstance(schema, dict) else None
     return frozenset(properties) if isinstance(properties, dict) else frozenset()
 

@@ -103,7 +103,6 @@ class ModuleConnection(Connection):
     # What the host wants.
 
     def start(self) -> Events:
-        """Ask `health`, unless the process serves one request only."""
         if self.closes_stdin:
             return NOTHING
         self._handshake = Handshake(self._timeouts, self._new_id)
@@ -154,7 +153,6 @@ class ModuleConnection(Connection):
         return NOTHING
 
     def sent(self, line: bytes) -> Events:
-        """Open the request that this line is, or forget the one that it cancels."""
         frame = decode_request(line)
         if isinstance(frame, Fault) or frame.request_id is None or frame.operation is None:
             return NOTHING

@@ -92,8 +92,6 @@ class OpenRequest(msgspec.Struct, gc=False):
 
 
 class _Envelope(msgspec.Struct):
-    """The members that tell whose answer a line is; others are not read."""
-
     request_id: str | None = msgspec.field(default=None, name="requestId")
     type: str | None = None
 

@@ -81,7 +81,6 @@ class Handshake:
         return None
 
     def answered(self, answered: Answered) -> Step:
-        """Take the answer to the last question."""
         self.instead = ""
         outcome, fault = answered.outcome, answered.fault
         shown = "" if fault is None else f": {fault.excerpt}"
@@ -105,7 +104,6 @@ class Handshake:
         return None
 
     def time_passed(self, wait: Wait, unfinished_line: str | None) -> Step:
-        """Ask again, or give up."""
         if wait is self._pause:
             return self.ask_health()
         if wait is self._well_by:

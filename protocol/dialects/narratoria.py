@@ -152,7 +152,6 @@ class NarratoriaConnection(Connection):
         return received
 
     def process_exited(self, code: int | None) -> Events:
-        """Leave the request unanswered if no `done` came."""
         del code
         unanswered = self._state in (_State.OPEN, _State.BROKEN)
         self._state = _State.ABANDONED

@@ -88,7 +88,6 @@ def extras_of(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def offers(said: Mapping[str, Any], op: str) -> bool:
-    """Tell whether a module can be asked one of MCP's own requests."""
     return op in _object(said, "inputs")
 
 

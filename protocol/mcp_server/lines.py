@@ -44,7 +44,6 @@ def split_batch(line: bytes, client: McpClient | None) -> list[bytes] | RpcError
 
 
 def message(document: Mapping[str, Any]) -> bytes:
-    """Encode a request or a notification; raises one of `UNENCODABLE`."""
     return one_line(encode({"jsonrpc": "2.0", **document}))
 
 
@@ -70,7 +69,6 @@ def error_document(error: RpcError) -> dict[str, Any]:
 
 
 def mistake(found: RpcMistake) -> RpcError:
-    """Return the error for a message that is none."""
     fault = found.fault
     code = PARSE_ERROR if fault.reason in _UNREADABLE else INVALID_REQUEST
     return RpcError(code, fault.message, {"excerpt": fault.excerpt})

@@ -277,7 +277,6 @@ def _mended_inside(value: Any, kind: JsonType, uri: str) -> Any:
 
 
 def changes(before: Any, after: Any, at: str = "") -> Iterator[str]:
-    """Say as clauses what was mended."""
     if isinstance(before, dict) and isinstance(after, dict):
         for key in before | after:
             one, other = before.get(key, UNSET), after.get(key, UNSET)

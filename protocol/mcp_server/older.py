@@ -20,7 +20,6 @@ OLDEST_WITH_ALL = max(_SINCE.values())
 
 
 def result_for(revision: str, result: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a result in the form of a revision; the same object if nothing changes."""
     if revision == MODERN:
         return result
     if not isinstance(result.get("structuredContent", {}), dict):

@@ -54,7 +54,6 @@ def module_of_uri(uri: str) -> Op | None:
 
 
 def own_uri(uri: str) -> str:
-    """Return the module's own URI of a resource."""
     of_module = module_of_uri(uri)
     return uri if of_module is None else of_module[1]
 

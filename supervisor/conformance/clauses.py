@@ -327,7 +327,6 @@ FIXES = {
 
 
 def suite(descriptor: Descriptor) -> list[Clause]:
-    """Return the clauses that apply to a module."""
     transport, hook = descriptor.transport, descriptor.hook
     is_service = transport.type == "http"
     names = OF_SERVICES if is_service else SUITES[transport.protocol, transport.lifecycle]

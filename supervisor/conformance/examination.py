@@ -41,8 +41,6 @@ class Permission(NamedTuple):
 
 
 class Examination:
-    """The examination of one module, within a nursery for its processes."""
-
     def __init__(
         self, descriptor: Descriptor, place: Place, permission: Permission, nursery: trio.Nursery
     ) -> None:
@@ -73,7 +71,6 @@ class Examination:
         return f"check-{next(self._numbers)}"
 
     def trial(self) -> Trial:
-        """Return a process to be spawned."""
         one = Trial(self.descriptor, self._place, self._memory, self.new_id)
         self._trials.append(one)
         return one
@@ -267,7 +264,6 @@ class Examination:
         return True
 
     def choose_ops(self, inputs: Any) -> None:
-        """Choose the ops that may be called, with their args."""
         schemas = op_schemas(inputs) or {}
         hook = self.descriptor.hook
         if hook is not None and not schemas:
@@ -295,7 +291,6 @@ class Examination:
 
     @property
     def op_clause(self) -> str:
-        """The clause for an answer to an op."""
         return "answers" if "answers" in self._suite else "exit status"
 
     def note(self, notices: Sequence[Notice], trial: Watched, op: str | None = None) -> None:

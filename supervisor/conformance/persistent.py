@@ -35,7 +35,6 @@ _PARTS = ("version", "capabilities", "inputs", "outputs")
 
 
 async def examine(exam: Examination) -> None:
-    """Play all clauses, with a new process wherever the last one has ended."""
     trial = await _started(exam)
     if trial is None or trial.ready is None:
         return
@@ -380,7 +379,6 @@ async def _end_of_input(exam: Examination, trial: Trial) -> None:
 
 
 async def judge_sigterm(exam: Examination, trial: Trial) -> None:
-    """Send SIGTERM, and see whether it ends the process."""
     trial.stop(StopStep.TERMINATE)
     if await exam.ends(trial, "SIGTERM", "stop_s", "SIGTERM"):
         exam.find("SIGTERM", Status.HOLDS)

@@ -12,8 +12,6 @@ from supervisor.conformance.clauses import CLAUSES
 
 
 class Status(StrEnum):
-    """The result of a clause."""
-
     HOLDS = "holds"
     FAILS = "fails"
     WARNING = "warning"
@@ -25,8 +23,6 @@ class Status(StrEnum):
 
 
 class Verdict(StrEnum):
-    """The result of all clauses."""
-
     PASS = "pass"  # noqa: S105 - no password
     PARTIAL = "partial"
     """Nothing failed, but not all was tried or could be judged."""
@@ -58,8 +54,6 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """The findings of a module."""
-
     module: str
     descriptor: str
     protocol: str
@@ -68,7 +62,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> Verdict:
-        """Return the worst result."""
         found = {one.status for one in self.findings}
         if Status.FAILS in found:
             return Verdict.FAIL
@@ -76,7 +69,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return Verdict.PARTIAL if left else Verdict.PASS
 
     def document(self) -> dict[str, object]:
-        """Return the report for programs."""
         findings = [
             {**msgspec.to_builtins(one), "must": one.must, "source": one.source}
             for one in self.findings

@@ -28,7 +28,6 @@ _OF_FORMAT = {
 
 
 def sample_args(schema: Any) -> dict[str, Any] | None:
-    """Return args that an op's schema accepts, or None if none were found."""
     root = schema if isinstance(schema, dict) else {}
     made = _sample({"type": "object", **root}, root, DEPTH)
     if not isinstance(made, dict) or CompiledSchema(schema).problem(made) is not None:
@@ -37,7 +36,6 @@ def sample_args(schema: Any) -> dict[str, Any] | None:
 
 
 def sample_event(hook: Hook) -> dict[str, Any]:
-    """Return args of `on_event` for a hook."""
     if not hook.gate:
         name = hook.observe[0].replace("*", "invoke")
         return {"event": name, "data": {"id": "1", "ts": 0, "event": name, "component": "check"}}

@@ -22,7 +22,6 @@ ALWAYS = "always"
 
 
 def options_of(options: Iterable[str] | None) -> tuple[str, ...]:
-    """Return the answers that a question offers."""
     given = tuple(one[:OPTION_CHARS] for one in tuple(options or ())[:OPTIONS])
     return given or (ALLOW, DENY)
 
@@ -39,7 +38,6 @@ def allows(answer: str, options: Iterable[str]) -> bool | None:
 
 
 def is_lasting(answer: str) -> bool:
-    """Tell whether an answer also holds for the next time."""
     return _words(answer.casefold())[-1:] == [ALWAYS]
 
 

@@ -61,8 +61,6 @@ def sample_capability(module: str) -> str:
 
 
 class Glob(msgspec.Struct, frozen=True):
-    """An entry, parsed once for many capabilities."""
-
     head: str
     inner: tuple[str, ...]
     last: str
@@ -160,8 +158,6 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """The rules of one scope: of all modules, or of one."""
-
     mode: Mode | None = None
     mode_key: str | None = None
     allow: tuple[Entry, ...] = ()
@@ -169,16 +165,12 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """The operator's policy; without a file, nothing is granted."""
-
     source: str | None = None
     everywhere: Rules = Rules()
     modules: Mapping[str, Rules] = {}
 
 
 class RulePlace(StrEnum):
-    """The place of the rule that decided."""
-
     DESCRIPTOR = "descriptor"
     DENY = "deny"
     ALLOW = "allow"
@@ -209,8 +201,6 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """The decision on one capability of one module, and its rule."""
-
     verdict: Verdict
     module: str
     capability: str

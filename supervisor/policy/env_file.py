@@ -47,6 +47,5 @@ def _line(text: str, at: int) -> int:
 
 
 def quoted_line(name: str, value: str) -> str:
-    """Return the line of a file that sets a variable."""
     escapes = {ord(plain): escape for escape, plain in _ESCAPES.items()}
     return f'{name}="{value.translate(escapes)}"\n'

@@ -76,7 +76,6 @@ def filled(form: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any] 
 
 
 def choices_of(field: Mapping[str, Any]) -> list[str] | None:
-    """Return the choices of a field, if it has any."""
     holder = field.get("items") if field.get("type") == "array" else field
     if not isinstance(holder, dict):
         return None

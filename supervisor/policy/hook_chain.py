@@ -50,8 +50,6 @@ Answer = HookResult | Invalid | Failed | Removed
 
 
 class GateResult(msgspec.Struct, frozen=True):
-    """A result, and its gate."""
-
     name: str
     result: HookResult
 
@@ -105,7 +103,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
     def after_person(self, no: str | None) -> Chain:
         """Return the chain after a person's answer to `question`.
 
-        `no` is the reason of a refusal, None means yes. Raises `ValueError` if there is no question.
+        `no` is the reason of a refusal, None a yes. Raises `ValueError` if there is no question.
         """
         asked = self.question
         if asked is None:

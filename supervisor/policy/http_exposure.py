@@ -49,7 +49,6 @@ class Exposure(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def address(self) -> str:
-        """The address as a part of a URL."""
         host = f"[{self.host}]" if ":" in (self.host or "") else self.host
         return f"{host}:{self.port}"
 
@@ -65,7 +64,6 @@ def is_loopback(host: str) -> bool:
 
 
 def read_origin(said: str) -> str:
-    """Return an origin as browsers write it; raises `ExposureError`."""
     origin = said.lower()
     if _ORIGIN.fullmatch(origin) is None:
         words = (

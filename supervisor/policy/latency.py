@@ -40,7 +40,6 @@ BUCKETS = len(_LEAST)
 
 
 def bucket_of(duration_us: int) -> int:
-    """Return the number of a duration's bucket."""
     if duration_us < _EXACT_BELOW_US:
         return max(duration_us, 0)
     if duration_us >= CEILING_US:

@@ -68,8 +68,6 @@ class Input(StrEnum):
 
 
 class Action(StrEnum):
-    """An effect for the runtime to carry out."""
-
     PREPARE = "prepare"
     SPAWN = "spawn"
     END = "end"
@@ -84,8 +82,6 @@ class Action(StrEnum):
 
 
 class Move(msgspec.Struct, frozen=True):
-    """The next state, and the actions on the way, in order."""
-
     state: State
     actions: tuple[Action, ...] = ()
 

@@ -87,8 +87,6 @@ _HELD = ("--init", "--rm", "--cidfile", "${STDIOD_CIDFILE}")
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """Facts about the machine; `exists` knows a program by its path, or by PATH."""
-
     folder: PurePath
     home: PurePath
     exists: Callable[[str], bool]
@@ -119,8 +117,6 @@ class _LeftOutError(Exception):
 
 
 class _Server:
-    """One server on its way to a descriptor, and the remarks about it."""
-
     def __init__(self, name: str, at: str, server: Any, of: Servers, around: Surroundings) -> None:
         self.name = name
         self.at = at
@@ -534,7 +530,6 @@ def _run_options(words: list[str]) -> tuple[list[tuple[str, str | None]], list[s
 
 
 def _without_secrets(one: _Server, words: list[str]) -> list[str]:
-    """Return a command with variables in place of secrets; raises `_LeftOutError`."""
     program, *words = words
     if "/" not in program and _SECRET_VALUE.search(program):
         raise one.left_out("looks like a secret, not like a program", "command")

@@ -44,7 +44,6 @@ class View(msgspec.Struct, frozen=True):
     users: tuple[str, ...] = ("*",)
 
     def is_for(self, principal: Principal) -> bool:
-        """Whether a principal may use it."""
         return any(fnmatchcase(principal.name, one) for one in self.users)
 
     def narrowed(self, principal: Principal) -> Principal:
@@ -53,8 +52,6 @@ class View(msgspec.Struct, frozen=True):
 
 
 class McpOptions(msgspec.Struct, frozen=True):
-    """The operator's settings for MCP clients."""
-
     views: Mapping[str, View] = {}
     """By name."""
     session_idle_s: float = SESSION_IDLE_S

@@ -60,8 +60,6 @@ class PolicyError(Exception):
 
 
 class PolicyFile(msgspec.Struct, frozen=True):
-    """A policy, and the findings about its entries."""
-
     policy: Policy
     findings: tuple[Remark, ...] = ()
 
@@ -113,8 +111,6 @@ def _meets(target: str, names: Sequence[str]) -> bool:
 
 
 class _Reading:
-    """One document on its way to a policy, with the problems found so far."""
-
     def __init__(self) -> None:
         self.problems: list[Remark] = []
         self._entries = 0

@@ -25,8 +25,6 @@ SPREAD = 0.1
 
 
 class Condition(NamedTuple):
-    """The condition of one worker."""
-
     state: State
     restarted: bool = False
     """Whether it has come back after an unexpected end."""

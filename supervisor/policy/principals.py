@@ -48,12 +48,10 @@ ALL_SCOPES = frozenset(Scope)
 
 
 def token_name(name: str) -> str:
-    """Return the principal's name for a token of that name."""
     return f"token:{name}"
 
 
 def module_name(name: str) -> str:
-    """Return the principal's name for a module on its own account."""
     return f"module:{name}"
 
 
@@ -94,7 +92,6 @@ class Principal(msgspec.Struct, frozen=True):
         return any(glob.covers(subject) for glob in self.globs)
 
     def covers_all(self) -> bool:
-        """Tell whether its globs cover every possible module."""
         return self.is_full or any(covers_all(glob) for glob in self.modules)
 
     def sees(self, module: str) -> bool:
@@ -142,7 +139,6 @@ def _delegated(principal: Principal) -> Principal:
 
 
 def covers_all(glob: str) -> bool:
-    """Tell whether a glob covers every possible module."""
     return bool(glob) and not glob.strip(WILDCARD)
 
 

@@ -32,7 +32,6 @@ class Running(msgspec.Struct, frozen=True):
 
     @property
     def newest(self) -> Descriptor:
-        """The last descriptor of its file."""
         return self.offered or self.descriptor
 
 

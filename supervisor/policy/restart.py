@@ -36,8 +36,6 @@ class History(msgspec.Struct, frozen=True):
 
 
 class RestartRule(msgspec.Struct, frozen=True):
-    """An entry of the descriptor that decided: its place, and its text."""
-
     pointer: str
     end: int | str
 

@@ -35,7 +35,6 @@ class Roles(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def lead(self) -> str | None:
-        """The module that receives the prompts."""
         return self.agent or self.orchestrator
 
     def cast(self) -> Iterator[tuple[str, Kind, str]]:
@@ -48,12 +47,10 @@ class Roles(msgspec.Struct, frozen=True, omit_defaults=True):
             yield f"/roles/tools/{number}", Kind.TOOL, name
 
     def document(self) -> dict[str, Any]:
-        """Return the named roles as JSON."""
         named: dict[str, Any] = msgspec.to_builtins(self)
         return {**named, "tools": list(self.tools)} if self.tools else named
 
     def args(self, prompt: str) -> dict[str, Any]:
-        """Return the args of `execute` for a prompt."""
         own = self.document()
         return {"prompt": prompt, **{key: own[key] for key in _OF_ORCHESTRATOR if key in own}}
 

@@ -74,7 +74,6 @@ def status_of(*, ended: bool, in_flight: int, last: Status) -> Status:
 
 
 def status_after(outcome: Outcome) -> Status:
-    """Return the status after an outcome, when nothing else is in flight."""
     if not isinstance(outcome, Failure):
         return Status.IDLE
     return Status.CANCELLED if outcome.code == Code.CANCELLED else Status.ERROR
@@ -142,7 +141,6 @@ def patch_members_problem(patch: dict[str, Any], bounds: SessionLimits = BOUNDS)
 
 
 def first_state_problem(state: dict[str, Any], bounds: SessionLimits = BOUNDS) -> Failure | None:
-    """Refuse a state that a session cannot begin with."""
     hint = "begin with a part, and patch the rest in afterwards"
     problem = _members_problem(state, bounds, "the state", hint)
     if problem is None and isinstance(size := patch_size(state, bounds, "the state"), Failure):

@@ -31,7 +31,6 @@ class NotTomlError(Exception):
 
 
 def decoded(data: bytes) -> str:
-    """Return the text of a file; raises `NotTomlError`."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:

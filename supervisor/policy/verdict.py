@@ -118,7 +118,6 @@ class Exit(msgspec.Struct, frozen=True):
 
     @property
     def reason(self) -> Reason:
-        """Whether it exited or was killed, or passed a limit."""
         if self.breach is not None:
             return self.breach.reason
         return Reason.EXITED if self.signal is None else Reason.SIGNALED
@@ -133,7 +132,6 @@ class Exit(msgspec.Struct, frozen=True):
         return "ended" if self.exit_code is None else f"exited with code {self.exit_code}"
 
     def evidence(self) -> dict[str, Any]:
-        """Return the evidence, for `details`."""
         return {
             "instance": self.instance,
             "pid": self.pid,
@@ -268,7 +266,7 @@ def telling_tail(stderr_tail: Sequence[str], most: int) -> list[str]:
 
 
 def unset_remark(names: Sequence[str]) -> str:
-    """Say as a clause that unset variables may be the cause of an end; nothing if none was unset."""
+    """Say as a clause that unset variables may be the cause; nothing if none was unset."""
     verb = "is" if len(names) == 1 else "are"
     return f"; {', '.join(names)}, which pass_env names, {verb} not set" if names else ""
 

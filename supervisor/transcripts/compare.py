@@ -166,7 +166,6 @@ EVIDENCE = frozenset(
 
 
 def reason_of(outcome: dict[str, Any]) -> str | None:
-    """Return the reason in a failure's details, if there is one."""
     error = outcome.get("error")
     details = error.get("details") if isinstance(error, dict) else None
     reason = details.get("reason") if isinstance(details, dict) else None

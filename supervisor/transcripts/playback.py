@@ -76,7 +76,6 @@ class Script(Connection):
 
     @property
     def unsent(self) -> int:
-        """The number of lines not yet written."""
         return len(self._cues)
 
     @property

@@ -77,7 +77,6 @@ class Recording:
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since it began."""
         return round(trio.current_time() - self.started_at, 6)
 
     @property
@@ -139,7 +138,6 @@ class Recording:
                 self._hold(-size)
 
     def end(self, at_s: float, why: str) -> list[Entry]:
-        """Return the last entries; `take` must not follow."""
         return self._transcriber.end(at_s, why)
 
     def _put(self, heard: Piece | Entry, size: int) -> None:

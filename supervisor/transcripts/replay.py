@@ -57,8 +57,6 @@ PLAYED_LINE_BYTES = 64 << 20
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A step of the replay, as one readable line."""
-
     instance: str
     words: str
 
@@ -74,8 +72,6 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class Replayed(msgspec.Struct, frozen=True):
-    """The result of a replay."""
-
     steps: tuple[Step, ...]
     differences: tuple[Difference, ...]
     compared: int
@@ -88,7 +84,6 @@ class UnplayableError(Exception):
 
 
 def replay_through_dialect(transcript: Transcript, descriptor: Descriptor) -> Replayed:
-    """Play all processes of a transcript; raises `UnplayableError`."""
     dialect = DIALECTS[descriptor.transport.protocol]
     numbers, memory = count(1), Memory()
     steps: list[Step] = []

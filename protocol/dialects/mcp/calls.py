@@ -49,8 +49,6 @@ class OpenCall(msgspec.Struct, gc=False):
 
 
 class Calls:
-    """The open requests of one process."""
-
     def __init__(self, speaker: Speaker) -> None:
         self.gave_up = False
         """Whether the server may still answer a request that is not open any more."""
@@ -63,7 +61,6 @@ class Calls:
 
     @property
     def only(self) -> str | None:
-        """The open request, if there is only one."""
         return next(iter(self._open)) if len(self._open) == 1 else None
 
     @property
@@ -85,7 +82,6 @@ class Calls:
         self.sent(request, method, params, self._speaker.ask(request, method, params))
 
     def sent(self, request: Request, method: str, params: dict[str, Any], rpc_id: RpcId) -> None:
-        """Register a request that is written already."""
         call = OpenCall(request, method, params, rpc_id)
         self._open[request.request_id] = self._by_rpc_id[rpc_id] = call
 
@@ -129,7 +125,6 @@ class Calls:
         size_bytes: int,
         received: list[Received],
     ) -> None:
-        """Settle a call by the answer to its line."""
         if call.request.operation is Operation.HEALTH:
             # Whatever it is, an answer shows that it is there.
             self._close(call, Success({"status": "ok"}), received)

@@ -185,7 +185,6 @@ class ServerLists:
 
     @property
     def extras(self) -> list[str]:
-        """The names of the capabilities that MCP does not define."""
         return [one for field in EXTRAS for one in self.agreed.capabilities.get(field, ())]
 
     def _mend_extras(self, capabilities: dict[str, Any], field: str) -> None:
@@ -208,7 +207,6 @@ class ServerLists:
         self._coming[name] = _Listing()
 
     def is_coming(self, name: str) -> bool:
-        """Tell whether a list is being fetched."""
         return name in self._coming
 
     def give_up(self, name: str, why: str) -> None:

@@ -237,7 +237,6 @@ class McpConnection(Connection):
         return received
 
     def sent(self, line: bytes) -> Events:
-        """Open the request that this line is, or repeat what it did when it was written."""
         document = read_object(line)
         if isinstance(document, Fault):
             return NOTHING
@@ -491,7 +490,6 @@ class McpConnection(Connection):
             self._pieces = bytearray()
 
     def _warn_once(self, odd: list[str], message: RpcMessage, received: list[Received]) -> None:
-        """Warn of an oddity of a message, once per process."""
         new = [one for one in odd if one not in self._oddities]
         self._oddities.update(new)
         if new:

@@ -37,8 +37,6 @@ MESSAGE_CHARS = 4_000
 
 
 class Unpacking:
-    """The files that one answer carries."""
-
     def __init__(self, request_id: str) -> None:
         self.events: list[Received] = []
         self._request_id = request_id
@@ -186,7 +184,6 @@ def _present(value: Any) -> Any:
 
 
 def failure_of(error: RpcError) -> Failure:
-    """Return the failure of a server's error."""
     code = {METHOD_NOT_FOUND: Code.UNSUPPORTED_OP, INVALID_PARAMS: Code.BAD_REQUEST}.get(
         error.code, Code.INTERNAL
     )

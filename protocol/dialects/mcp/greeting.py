@@ -51,8 +51,6 @@ class Era(StrEnum):
 
 
 class Agreed(msgspec.Struct, frozen=True):
-    """The result of the handshake."""
-
     era: Era
     revision: str
     capabilities: dict[str, Any]
@@ -72,8 +70,6 @@ GreetingStep = Question | Agreed | StartFailed | None
 
 
 class Greeting:
-    """The handshake with one process."""
-
     def __init__(
         self, descriptor: Descriptor, memory: Memory, client_capabilities: dict[str, Any]
     ) -> None:
@@ -207,7 +203,6 @@ class Greeting:
 
 
 def modern_meta(client_capabilities: dict[str, Any]) -> dict[str, Any]:
-    """Return the `_meta` of each request of the newer era."""
     return {
         f"{META}protocolVersion": MODERN,
         f"{META}clientInfo": CLIENT,

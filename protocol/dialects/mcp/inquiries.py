@@ -137,8 +137,6 @@ _RESULTS: dict[str, Any] = {ROOTS: _Roots, ASK: _Reply, SAMPLE: _Sample}
 
 
 class Round:
-    """The input that a server waits for before it goes on with a request."""
-
     def __init__(self, calls: dict[str, HostCall], state: str | None) -> None:
         """Start with the `calls` by the server's keys."""
         self.calls = calls
@@ -159,7 +157,6 @@ class Round:
 
     @property
     def is_over(self) -> bool:
-        """Whether every answer has come."""
         return not self._keys
 
     def params(self) -> dict[str, Any]:

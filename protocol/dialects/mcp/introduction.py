@@ -48,8 +48,6 @@ LOOK_AGAIN_S = 1.0
 
 
 class Introduction:
-    """The start of one server, and its lists."""
-
     def __init__(
         self,
         descriptor: Descriptor,
@@ -111,12 +109,10 @@ class Introduction:
 
     @property
     def is_greeting(self) -> bool:
-        """Whether nothing is agreed on yet."""
         return self._greeting is not None
 
     @property
     def waiting(self) -> list[RpcId]:
-        """The ids of open questions."""
         return list(self._asked)
 
     def takes(self, rpc_id: RpcId | None) -> bool:
@@ -183,14 +179,12 @@ class Introduction:
             received += [Answered(one, described) for one in lookups]
 
     def fail_start(self, words: str, received: list[Received]) -> None:
-        """Fail the start: the server's output can't be understood."""
         if self._greeting is not None:
             self._follow(self._greeting.failed("bad_start", words), received)
         elif self.catalogue is not None:
             self._fail(words, received)
 
     def sent(self, rpc_id: RpcId, method: str) -> None:
-        """Register a question asked under that id."""
         catalogue = self.catalogue
         if self.is_ready and catalogue and method in LISTS and not catalogue.is_coming(method):
             catalogue.begin(method)  # a replay: nobody looks again in it

@@ -27,8 +27,6 @@ LISTEN = "subscriptions/listen"
 
 
 class Listening:
-    """The subscription of one server."""
-
     def __init__(self, speaker: Speaker) -> None:
         self._speaker = speaker
         self._lists: dict[str, bool] = {}
@@ -55,7 +53,6 @@ class Listening:
             self._listen()
 
     def ask(self, request: Request, received: list[Received]) -> None:
-        """Subscribe to or unsubscribe from a resource."""
         uri = request.args["uri"]
         if request.op == SUBSCRIBE:
             self._resources[uri] = None
@@ -69,7 +66,6 @@ class Listening:
             self._outdated = True
 
     def forget(self, request_id: str) -> None:
-        """Forget a request that the host has given up."""
         uri = self._waiting.pop(request_id, None)
         if uri is not None and uri not in self._waiting.values():
             self._resources.pop(uri, None)
@@ -107,7 +103,6 @@ class Listening:
         return names_none or not self._open or self.is_of(params)
 
     def acknowledged(self, params: dict[str, Any], received: list[Received]) -> bool:
-        """Take an acknowledgement; False if none is expected."""
         if not self.is_of(params) or self._acknowledged:
             return False
         if meant_id(params["_meta"][f"{META}subscriptionId"]) != self._open[-1]:
@@ -137,7 +132,6 @@ class Listening:
             self._settle([], Failure.because(Reason.INVALID_ARGS, words), received)
 
     def sent(self, rpc_id: RpcId) -> None:
-        """Register a `subscriptions/listen` under that id."""
         self._open = [*self._open[-1:], rpc_id]
         self._acknowledged = False
 

@@ -96,7 +96,6 @@ def reread(line: bytes, fault: Fault) -> tuple[Any, list[str]] | None:
 
 
 def notice_of(fault: Fault, repairs: list[str]) -> Notice:
-    """Return the warning of a line that was read with repairs."""
     if repairs == [SURROGATES]:
         return Notice(*LONE_SURROGATES)
     words = f"{fault.message}; it was read all the same, with {' and '.join(repairs)}"

@@ -39,8 +39,6 @@ INTERNAL_ERROR = -32603
 
 
 class RpcError(msgspec.Struct, frozen=True):
-    """The error of a request, as the server puts it."""
-
     code: int
     message: str = ""
     data: Any = None
@@ -56,8 +54,6 @@ class RpcAnswer(msgspec.Struct, frozen=True):
 
 
 class RpcCall(msgspec.Struct, frozen=True):
-    """A request of the server."""
-
     rpc_id: RpcId
     method: str
     params: dict[str, Any]
@@ -148,7 +144,6 @@ def refused(method: str, outcome: RpcError | Fault) -> str:
 
 
 def request_line(rpc_id: int, method: str, params: dict[str, Any]) -> bytes:
-    """Encode a request; raises one of `UNENCODABLE`."""
     return encode_line({"jsonrpc": "2.0", "id": rpc_id, "method": method, "params": params})
 
 

@@ -26,7 +26,6 @@ _CHOSEN = {
 def span_attributes(
     description: Mapping[str, Any] | None, request: Request, outcome: Outcome
 ) -> dict[str, str]:
-    """Return the attributes; `description` is the server's own, if it has one."""
     said = {} if description is None else description
     named, tools = OPS.get(request.op), said.get("tools", ())
     is_tool = named is None or any(one["name"] == request.op for one in tools)

@@ -62,7 +62,6 @@ class Speaker:
         self.outgoing.add(notification_line(method, params))
 
     def answer(self, rpc_id: RpcId, outcome: Outcome) -> None:
-        """Answer a request of the server."""
         self.outgoing.add(answer_line(rpc_id, outcome))
 
     def _with_meta(
