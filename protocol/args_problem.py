@@ -1,4 +1,4 @@
-"""Say what is wrong with args, by any JSON Schema that has passed `args_schema.ops_problems`.
+"""Explain wrong args, by any JSON Schema that has passed `args_schema.ops_problems`.
 
 Nothing bounds the time that this takes: `pattern` backtracks, `$ref` and `allOf` may ask about one
 value again and again, `uniqueItems` compares each with each. It is for a process of its own.

@@ -1,4 +1,4 @@
-"""The ops of a module and the JSON Schema of each one's args, checked and used.
+"""The ops of a module with the JSON Schemas of their args: checked, and applied.
 
 jsonschema is imported when a schema is too unusual to be recognised as valid without it: a daemon
 of modules without `inputs` never pays for it.

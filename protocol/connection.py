@@ -1,4 +1,4 @@
-"""The dialect seam: what a process and the daemon say to each other, without I/O.
+"""The dialect seam: the conversation of a process and the daemon, without I/O.
 
 A dialect is a `Connection` for one process. The host tells it what happens, and it has no
 other way to know:

@@ -1,4 +1,4 @@
-"""The codes and reasons a request can fail with, and the two ways in which it can end.
+"""The codes and reasons of failed requests, and the two kinds of outcome.
 
 `Code` is the reserved vocabulary of Error Schema v1 (plus `cancelled`, which is ours); a module
 may report any other code and it passes through untouched. `Reason` says which of the host's own

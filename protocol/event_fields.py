@@ -1,4 +1,4 @@
-"""The fields of Spec 001's events (sections 3 and 4), to say of an event what is wrong with it.
+"""The fields of Spec 001's events (sections 3 and 4), for words about a wrong event.
 
 Whether it is one `events` decides, in one typed parse; this is for the words.
 """

@@ -127,7 +127,6 @@ Progress = Log | StatePatch | Asset | UiEvent | ErrorEvent
 """The events that do not end an invocation."""
 
 CallEvent = Progress | AssetBytes
-"""The events of a request, in any dialect."""
 
 
 class StatePatched(StatePatch, tag="state_patch", frozen=True, kw_only=True):

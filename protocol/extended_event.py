@@ -1,4 +1,4 @@
-"""An event that is taken apart: what it means, and what of its line is passed on.
+"""Events with fields of their own: the event, and the part of its line that is passed on.
 
 `events.decode_event` builds all values of a line at once, and refuses a line with fields that
 Spec 001 does not name, so that what it accepts can be passed on as it is. Here a line is split at

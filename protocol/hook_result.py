@@ -1,4 +1,4 @@
-"""What a hook answers: the HookResult of the Amplifier module contract, read from a result.
+"""The answer of a hook: the HookResult of the Amplifier module contract, read from a result.
 
 Fields, defaults and the leniency (nothing is `continue`, unknown fields are ignored) are those of
 the contract, with two differences. `data` may be any JSON value, because what a `tool:post` gate

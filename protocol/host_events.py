@@ -1,6 +1,6 @@
-"""Events as the host passes them on: those of `protocol.events`, with what the host adds.
+"""Events as the host passes them on: those of `protocol.events`, with the host's additions.
 
-They are only written, never read: a module's own fields of these names are dropped, and do not get
+These are only written, never read: a module's own fields of these names are dropped, and do not get
 to a client even where other fields that Spec 001 does not know do (`extended_event`).
 """
 
@@ -73,4 +73,3 @@ HOST_FIELDS: Final = frozenset(
     for event, base in _ADDED_TO.items()
     for name in set(event.__struct_encode_fields__) - set(base.__struct_encode_fields__)
 )
-"""The names of all fields that the host adds."""

@@ -69,7 +69,6 @@ OURS: dict[str, tuple[str, ...]] = {
     "approval:request": ("data.id", "data.prompt"),
     "approval:decision": ("data.id", "data.answer", "status"),
 }
-"""Names beyond the taxonomy."""
 
 REGISTRY = TAXONOMY | OURS
 

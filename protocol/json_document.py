@@ -1,4 +1,4 @@
-"""Read a whole JSON file strictly, and explain by line, column or pointer why it is no good.
+"""Read a whole JSON file strictly, and explain its faults by line, column or pointer.
 
 Stricter than the standard library where a silent reading would surprise whoever wrote the file:
 duplicate keys, NaN and Infinity, numbers that do not survive a round trip, lone surrogates and

@@ -1,8 +1,8 @@
-"""Read one line as a JSON object, or say by name why it is none.
+"""Read one line as a JSON object, or name the reason why it is none.
 
 msgspec reads strictly where hosts differ: no NaN, no lone surrogates, no raw control characters;
-integers of any size stay exact, and of duplicate keys the last counts. What msgspec only skips it
-does not check for UTF-8, so the line's bytes are checked as a whole (`is_utf8`).
+integers of any size stay exact, and of duplicate keys the last counts. Values that msgspec only
+skips are not checked for UTF-8, so the line's bytes are checked as a whole (`is_utf8`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Say of a line that cannot be read as JSON what is wrong with it, and where.
+"""Explain what is wrong, and where, in a line that cannot be read as JSON.
 
 The words are for who wrote the program, and knows no decoder: what stands at the place, and what
 JSON has instead. A clause whose subject is the line.

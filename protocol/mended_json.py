@@ -1,4 +1,4 @@
-"""Read a line that is no JSON, where it is clear what is meant by it.
+"""Read a line that is no JSON but has one clear meaning.
 
 Only for lines that the strict reader has refused (`json_line.read_object`). `json` reads what
 msgspec does not: NaN, Infinity, and control characters that stand in a string as they are.

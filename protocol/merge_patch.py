@@ -1,4 +1,4 @@
-"""JSON Merge Patch (RFC 7396): how a `state_patch` changes the state of a session.
+"""JSON Merge Patch (RFC 7396): the effect of a `state_patch` on the state of a session.
 
     a member that is null      takes the member of that name away
     a member that is an object is merged into the member of that name

@@ -1,4 +1,4 @@
-"""What is ignored in a good descriptor, but was probably meant: misspelt or misplaced fields.
+"""Ignored fields of a valid descriptor that were probably meant: misspelt or misplaced ones.
 
 Unknown fields are tolerated at the top level of a descriptor and in `transport`, so these are
 warnings for a person, never a reason to refuse a descriptor.

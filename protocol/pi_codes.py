@@ -1,4 +1,4 @@
-"""The error codes of host calls, which are Pi's five, and those of stdiod: both ways.
+"""The mapping of Pi's five error codes of host calls and stdiod's codes, both ways.
 
 Five codes say less than eight, so the original one goes along in `details.code`, and is what comes
 out of the way back.

@@ -1,4 +1,4 @@
-"""Accept args by an everyday schema without jsonschema, in a quarter of the time, and in bounds.
+"""Accept args by common schemas without jsonschema, in a quarter of the time, and in bounds.
 
 A schema of everyday keywords becomes nested functions, which look at each part of the args no more
 than `MOST_BREADTH` times, and at no more than `MOST_VALUES` where the schema says nothing of how

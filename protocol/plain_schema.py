@@ -1,4 +1,4 @@
-"""Recognise JSON Schemas that use only everyday keywords, and use them rightly.
+"""Recognise JSON Schemas that use common keywords only, and use them correctly.
 
 Checking a schema against its meta-schema costs 700 us and the import of jsonschema 100 ms; this
 costs 3 us. It decides one way only: what it does not recognise may still be a good schema, and

@@ -76,7 +76,7 @@ def quoted(text: str) -> str:
     return printable(_as_json(text, ensure_ascii=False))
 
 
-# No part of a text is looked at twice, for modules print what they like.
+# One pass over the text, since modules print any length of it.
 _USER = re.compile(r"""(://|(?<=http):/|(?<=https):/)[^\s/?#"'<>]*@""")
 _USER_OF_HOST = re.compile(
     r"""((?<!\S)|(?<=[="']))[^\s/:@="']+:[^\s/@="']+@(?!sha\d)(?=([\w.-]+|\[[\da-f:]+\]):\d)"""

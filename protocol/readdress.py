@@ -1,8 +1,8 @@
 r"""Put a client's request id into a module's line, and leave the rest of the line as it is.
 
 The line has been validated: it is one JSON object in UTF-8, an event whose top-level names are
-those of Spec 001, or were looked through (`extended_event`). What is not known is how it is
-spelled, so a place for the id counts only where a look at the bytes proves it:
+those of Spec 001, or were looked through (`extended_event`). Its spelling is not known, so
+a place for the id counts only where the bytes prove it:
 
 - the text `requestId` stands in the line once, and no escape spells a letter of it, so there is no
   other key of that name, at any depth;
@@ -66,7 +66,7 @@ class Readdresser:
                     return b"".join((self._instead, memoryview(line)[size:], b"\n"))
                 return self._instead + line[size:] + b"\n"
         if line.find(b"\r") >= 0:
-            # Outside of strings, which cannot hold one: white space, and to some readers an end.
+            # Outside of strings, which cannot hold one: white space, or the end of a line to some.
             line = line.replace(b"\r", b" ")
         return self._spliced(line.strip(b" \t")) or self._rebuilt(line)
 

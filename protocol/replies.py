@@ -1,4 +1,4 @@
-"""The plain replies of Module Protocol v1 (section 2), and what a `done` event carries instead.
+"""The plain replies of Module Protocol v1 (section 2), and the contents of a `done` event.
 
 One function per operation turns the module's own words into an `Outcome`, or a `Fault` when they
 do not have the form the operation asks for.

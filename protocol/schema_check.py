@@ -1,4 +1,4 @@
-"""Check that something is a JSON Schema (2020-12) which can be used without any network.
+"""Check that a value is a JSON Schema (2020-12) that can be used without any network.
 
 It must be valid against the meta-schema, and each reference in it must lead to a schema inside
 the same document (or to the meta-schema itself): nothing is ever fetched.
@@ -87,7 +87,7 @@ class _Walk:
         try:
             resolver = EMPTY_REGISTRY.resolver_with_root(DRAFT202012.create_resource(schema))
             found = list(self._schema(schema, at, resolver))
-            # A reference may lead outside of the known keywords, to what no one has looked at.
+            # A reference may lead outside of the known keywords, to a value not checked yet.
             while self._targets:
                 pointer, target, resolver = self._targets.pop()
                 if id(target) not in self._seen:

@@ -45,7 +45,6 @@ JSON = "application/json"
 NDJSON = "application/x-ndjson"
 SSE = "text/event-stream"
 MEDIA = (JSON, NDJSON, SSE)
-"""The media types of an answer."""
 
 HIDDEN = b"***"
 """Shown in place of a secret that a service repeats."""

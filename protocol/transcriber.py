@@ -61,7 +61,7 @@ class Transcriber:
         entries: list[Entry] = []
         instance = entry.instance or ""
         if entry.event is Happened.ATTACHED and entry.mid_line:
-            # Its beginning was not heard, and its end alone would be taken for a line.
+            # The line's beginning is missing, and its end alone would be taken for a line.
             self._stream(instance, EntrySource.MODULE).skip_line(count=False)
         elif entry.event is Happened.EOF:
             entries += self._finish(instance, EntrySource.MODULE, entry.at_s)

@@ -1,4 +1,4 @@
-r"""The transcript of a module's conversation: what it is made of, and how a file of it is read.
+r"""The transcript of a module's conversation: its records, and the reading of a file.
 
 A transcript is JSON Lines: a `Header`, then one `Entry` per line that was said or thing that
 happened (`schemas/transcript.v1.json`). It holds the exact bytes both ways, so that a `\r\n`, a
@@ -63,7 +63,6 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     recorded: str
     """When the recording began, ISO 8601 in UTC."""
     stdiod: str
-    """The version that recorded it."""
     source: str | None = None
     """The descriptor's file: where its relative paths start from."""
 

@@ -1,4 +1,4 @@
-"""Count the values of a JSON line while it comes, without making anything of it.
+"""Count the values of a JSON line while it comes, without building any of them.
 
 To build a value takes some 0.1 us and 100 bytes, and what is done with it takes as much again: a
 line of a million of them holds up everybody else for a quarter of a second, though it may be no
@@ -89,7 +89,7 @@ def is_deeper(value: Any, levels: int, read_from: bytes | None = None) -> bool:
     for level in range(1, levels + 1):
         if not layer:
             return False
-        # What is empty holds nothing deeper: it counts only where it is too deep itself.
+        # An empty value holds nothing deeper: it counts only if it is too deep itself.
         last = level == levels
         held = chain.from_iterable(one.values() if isinstance(one, dict) else one for one in layer)
         layer = [one for one in held if (one or last) and isinstance(one, _CONTAINERS)]
@@ -97,7 +97,7 @@ def is_deeper(value: Any, levels: int, read_from: bytes | None = None) -> bool:
 
 
 def _opens_more(text: bytes, levels: int) -> bool:
-    # To count a byte takes 0.35 ms for each megabyte, and to find it next to nothing.
+    # Counting a byte takes 0.35 ms per megabyte, finding it next to nothing.
     opened = 0
     for bracket in (b"{", b"["):
         at = text.find(bracket)

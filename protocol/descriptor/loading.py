@@ -1,4 +1,4 @@
-"""Turn the bytes of a descriptor file into a `Descriptor`, or into words about what is wrong.
+"""Turn the bytes of a descriptor file into a `Descriptor`, or into words about its faults.
 
 The order is: strict JSON (`protocol.json_document`), the shape and the rules between fields
 (`protocol.descriptor.rules`), and only then the typed object, so that one reading reports every

@@ -1,4 +1,4 @@
-"""What a module descriptor says, as frozen values with every default filled in.
+"""Module descriptors as frozen values, with every default filled in.
 
 The shape is docs/descriptor.md: Module Descriptor v1 plus optional fields.
 `protocol.descriptor.loading` turns bytes into a `Descriptor`, or into words about what is wrong.

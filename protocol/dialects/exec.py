@@ -49,7 +49,6 @@ from protocol.replies import Operation
 from protocol.weight import MOST_VALUES, ValueCount, collector_paused
 
 ASSET_ID = "stdout"
-"""The id of the output as an asset."""
 
 
 class _State(Enum):

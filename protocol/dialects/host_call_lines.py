@@ -1,4 +1,4 @@
-"""What a `host_call` line of a module comes to: a call to serve, one to refuse, or a warning."""
+"""A `host_call` line of a module: a call to serve, a call to refuse, or a warning."""
 
 from __future__ import annotations
 

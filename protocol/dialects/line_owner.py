@@ -1,8 +1,8 @@
-"""Whose a line is that is no right answer: meant as one, or something that a program prints.
+"""Whether a bad line is meant as an answer, or is other output of a program.
 
-It is meant as an answer if it is an empty object, or has one of the keys that answers have, or
+A line is meant as an answer if it is an empty object, or has one of the keys that answers have, or
 cannot be read and begins as such an object would; so does a `{` alone, with which JSON over several
-lines begins. Anything else (a banner, a program's own log in JSON) is nobody's.
+lines begins. Anything else (a banner, a program's own log in JSON) answers no request.
 """
 
 from __future__ import annotations

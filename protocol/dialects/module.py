@@ -92,7 +92,6 @@ class ModuleConnection(Connection):
         self._lines = Lines(descriptor, self.outgoing)
         self._open = self._lines.open
         self._streaming = False
-        """Whether the last line was an event."""
         self._handshake: Handshake | None = None
         self._frame = _invoke_frame(descriptor.name)
 

@@ -1,15 +1,15 @@
-"""What a line of a module means that is no plain event or reply, and whose a line is.
+"""Module lines other than plain events and replies: their meaning, and the request of each line.
 
 How a line finds its request, in this order:
 
 1. it has a `requestId`: the open request of that id; a line for no open request is a stray;
 2. one request is open: that one;
 3. several are open: the oldest, as long as the module was never seen to echo ids (it then answers
-   in order, whatever it was sent); of a module that does echo ids such a line is nobody's;
+   in order, whatever it was sent); of a module that does echo ids it belongs to no request;
 4. none is open: a `log` is the module's own, anything else is a stray.
 
-A line that cannot be accepted is looked at in the same way. It fails the request it names; of a
-tolerant module, an event in which only a value cannot be read is set aside as a warning of it.
+A line that cannot be accepted finds its request in the same way, and fails the request it names; of
+a tolerant module, an event with only an unreadable value is set aside as a warning of the request.
 While one request is open, and the module was not seen to echo ids, it is that one's answer and
 fails it if it is meant as one (`is_meant_as_answer`): as it stands there, no other answer may come.
 Any other line is noise, which a tolerant module may print: it is set aside. A line that might stand

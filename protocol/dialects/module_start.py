@@ -1,4 +1,4 @@
-r"""How a module of the dialect `module` starts: `health` until it is well, then `describe`.
+r"""The start of a module of the dialect `module`: `health` until it is well, then `describe`.
 
     health --ok--> describe --ok--> Ready
       |  |            \--describe_s, or an error--> StartFailed
@@ -40,7 +40,6 @@ class Handshake:
     def __init__(self, timeouts: Timeouts, new_id: NewId) -> None:
         self.waits: tuple[Wait, ...] = ()
         self.request = Request("", Operation.HEALTH)
-        """The last question."""
         self.instead = ""
         """The line that the module printed in place of an answer, as a clause; empty if none."""
         self._timeouts = timeouts

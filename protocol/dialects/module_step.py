@@ -1,4 +1,4 @@
-"""Whether lines without an id can be paired with requests, and how that is found out again.
+"""Whether lines without an id can be paired with requests, and how the pairing is regained.
 
     kept --a line that may stand in an answer's place--> lost
     lost --before the next request a `describe` is sent--> syncing

@@ -1,8 +1,8 @@
-"""Who asks, as MCP has it: era, revision, what a client can do, and what it wants to be told.
+"""The client of an MCP server: era, revision, capabilities, and wanted logs.
 
-A client of the newer era says so in each request; one of the older era once, in `initialize`. So
-one endpoint serves both: a request that says a version in its `_meta`, or asks for what only the
-newer era has, is of that one.
+A client of the newer era states its version in each request; one of the older era once, in
+`initialize`. So one endpoint serves both: a request with a version in its `_meta`, or with a method
+of the newer era only, belongs to that era.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The definitions that a client is given: those of a module as it wrote them, or made of its ops.
+"""The definitions for a client: a module's own ones, or those made of its ops.
 
-What an MCP server, or a module's `describe`, says of a tool is given back as it is, but for the
-name, for a description where there is none, and for what strict clients refuse (`mending`). An op
-of which nothing more is said than its `inputs` becomes a tool by that. Entries that make no sense
-are left out: nobody could call them.
+The definition of a tool, by an MCP server or a module's `describe`, stays as it is, but for the
+name, for a missing description, and for members that strict clients refuse (`mending`). An op with
+nothing but `inputs` becomes a tool by that. Entries that make no sense are left out: no client
+could call them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The headers of MCP over HTTP, which say again what stands in the body, for those who only route.
+"""The headers of MCP over HTTP, which repeat parts of the body for routers.
 
-One that says something else than the body is refused: else one party would believe the header, and
-another the body. What no header can hold as it is, is `=?base64?...?=`.
+A header that contradicts the body is refused: else one party would believe the header, and another
+the body. A value that a header cannot hold is written as `=?base64?...?=`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Definitions and results as strict clients take them: one odd member costs itself, and no more.
+"""Definitions and results as strict clients accept them: only the odd member is lost.
 
 SDKs refuse a list or result for one object that does not fit its shape. A shape names the members
-that have a type, and allows all others; none of them may be null. With a type may stand what takes
-the place of a value that cannot be mended: a function of it (UNSET if it is missing) and of the URI
-that was to be read, or else the value's own; where that has nothing either, it returns UNSET.
+that have a type, and allows all others; none of them may be null. A type may have a
+substitute for a value that cannot be mended: a function of the value (UNSET if it is missing) and
+of the URI that was to be read; without a substitute either, it returns UNSET.
 
-What fits is returned as it is, the same object. Of all else, odd members are left out, or become
-what stands with their type.
+A value that fits is returned as the same object. In others, odd members are left out, or become the
+substitute of their type.
 """
 
 from __future__ import annotations

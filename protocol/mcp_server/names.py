@@ -1,8 +1,8 @@
-"""The names under which a client knows ops: made from module and op, and nothing else.
+"""The names of ops for clients: made from module and op, and nothing else.
 
-Who shows an op under its own name (without a prefix) shows it unchanged, as far as MCP allows. With
-one it is `MODULE__OP`, in the characters that every client takes. A name that is longer than
-NAME_CHARS, or would be that of another op too, ends in a digest of module and op. So the same ops
+Without a prefix, an op keeps its own name, as far as MCP allows. With one it is `MODULE__OP`, in
+the characters that every client accepts. A name that is longer than NAME_CHARS, or would be that of
+another op too, ends in a digest of module and op. So the same ops
 have the same names in each daemon, in whatever order they came.
 """
 
@@ -24,7 +24,6 @@ REMEMBERED = 20_000
 """Former names that are kept."""
 
 Op = tuple[str, str]
-"""A module and one of its ops."""
 
 _ODD = re.compile(r"[^A-Za-z0-9_-]")
 _ODD_IN_MCP = re.compile(r"[^A-Za-z0-9_.-]")

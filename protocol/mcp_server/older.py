@@ -1,4 +1,4 @@
-"""Answers as the older revisions have them: what one has no form for is said in words, or left out.
+"""Answers in older revisions: content without a form there becomes words, or is left out.
 
 structured content, and output schemas    that are of no object: from 2026-07-28 on
 true and false                            as schemas of a property: from 2026-07-28 on

@@ -1,8 +1,8 @@
-"""What a response comes to for an MCP client: a result, an `isError`, or an error of the protocol.
+"""A response for an MCP client: a result, an `isError`, or an error of the protocol.
 
-- What a tool reports, and what became of it (a crash, a deadline, args that its schema refuses), is
-  a result with `isError`: the model reads it. What the host knows beside that is in `_meta`.
-- That there is no such tool, and the server's own JSON-RPC errors, are errors of the protocol.
+- An error that a tool reports, and the failure of a call (a crash, a deadline, args that its schema
+  refuses), is a result with `isError`: the model reads it. The host's evidence is in `_meta`.
+- An unknown tool, and the server's own JSON-RPC errors, are errors of the protocol.
 - A hosted server's result stays as it is, and so does one of a module with good content. Any other
   becomes text, and structured content too if it is an object.
 """

@@ -1,4 +1,4 @@
-"""The clauses a module is held to, as data; how each is played is in `persistent`, `single_use`.
+"""The clauses of conformance, as data; `persistent` and `single_use` play them.
 
 A suite lists the clauses of one protocol and lifecycle, in the order in which they are told.
 """

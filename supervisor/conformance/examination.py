@@ -1,4 +1,4 @@
-"""Hold one module to its clauses: which are tried, on which processes, with which result."""
+"""Examine one module by its clauses: which are tried, on which processes, with which result."""
 
 from __future__ import annotations
 
@@ -56,7 +56,6 @@ class Examination:
         self.args: dict[str, dict[str, Any]] = {}
         """Of each op that may be called."""
         self.inapplicable: set[str] = set()
-        """The clauses that do not apply to this module."""
         self._place = place
         self._permission = permission
         self._nursery = nursery

@@ -113,7 +113,7 @@ class _Asked:
         except UnreachableError as error:
             shown = "" if error.shown is None else f": {error.shown}"
             words = f"it {error.message}{shown}"
-            # Once it is known to be there, what is special of this request is to blame.
+            # If the service has answered before, this request's clause is to blame.
             of = clause if self._exam.has_started else "service"
             self._exam.find(of, Status.FAILS, words, self, op)
             return None

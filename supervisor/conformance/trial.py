@@ -1,4 +1,4 @@
-"""One process under trial: it is asked and watched through the dialect that a daemon would use.
+"""One process under trial, through the dialect that a daemon would use.
 
 The process is held, pumped and stopped by an `Incarnation` like any other. What is kept here is
 what a daemon lets go of: each line both ways, and what was set aside.
@@ -83,7 +83,6 @@ class Place(NamedTuple):
     log_files: LogFiles
     deadlines: Deadlines
     host_call: Callable[[Descriptor, HostCalled], Outcome]
-    """Answers the module's calls to its host."""
     progress: Callable[[str], None] = lambda _: None
     """Receives the name of each step."""
 
@@ -102,7 +101,6 @@ class Reply(NamedTuple):
     answered: Answered | None
     timing: Timing
     bound: str
-    """Name and value of the bound, in words."""
 
 
 class Watched(Protocol):
@@ -119,7 +117,6 @@ class Exchange:
         self._lines: list[str] = []
         self._mid_line: dict[str, bool] = {}
         self.stderr: Callable[[], list[str]] = list
-        """Returns the last lines of stderr."""
 
     @property
     def objects(self) -> list[dict[str, Any]]:
@@ -143,7 +140,7 @@ class Exchange:
             return
         was_mid_line, self._mid_line[sign] = self._mid_line.get(sign), not data.endswith(b"\n")
         if was_mid_line:
-            # The beginning of a line is all that is shown of it.
+            # Only the beginning of a line is shown.
             data = data.partition(b"\n")[2]
         for line in [one for one in data.splitlines() if one.strip()][-SHOWN_LINES:]:
             self._lines.append(f"{sign} {excerpt(line)}")
@@ -186,7 +183,6 @@ class Trial:
         """The module's description, completed by its descriptor."""
         self.start_failed: StartFailed | None = None
         self.again = False
-        """Whether the dialect wants another process."""
         self.said = Said()
         """For a process per invocation."""
         self.answered: dict[str, Answered] = {}
@@ -302,7 +298,7 @@ class Trial:
         line = read_object(self.connection.outgoing.take())
         assert not isinstance(line, Fault)  # noqa: S101 - it is our own
         if "jsonrpc" in line:
-            # MCP: whoever wants to say more says it there.
+            # In MCP, further fields belong there.
             meta = line.setdefault("params", {}).setdefault("_meta", {})
             meta.update({f"org.example/{name}": value for name, value in unknown.items()})
         else:

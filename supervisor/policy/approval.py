@@ -1,4 +1,4 @@
-"""What an answer to a question comes to: allowed, denied, or no answer to it.
+"""The meaning of an answer to a question: allowed, denied, or no answer to it.
 
 Rules that live here, and nowhere else:
 

@@ -1,4 +1,4 @@
-"""Whether a module may do what it asks the host for: one decision, with the rule that made it.
+"""The decision whether a module may make a call to its host, with the rule that made it.
 
 The rules are tried from the top; the first that applies decides:
 
@@ -83,14 +83,14 @@ class Glob(msgspec.Struct, frozen=True):
         at = len(self.head)
         if not self.has_wildcard:
             return _level_ends(capability, at)
-        # The leftmost place of each part will do: what follows it can only gain. Not a regular
+        # The leftmost place of each part is enough: it leaves the most for the rest. Not a regular
         # expression, since the names in a capability are the module's and may be made to be slow.
         for part in self.inner:
             at = capability.find(part, at)
             if at < 0:
                 return False
             at += len(part)
-        # Found nowhere, it is at no end of a level: mostly so, and a thousand are held against it.
+        # One search first: most entries do not match, and a thousand of them may be tried.
         if capability.find(self.last, at) < 0:
             return False
         if capability.endswith(self.last, at):

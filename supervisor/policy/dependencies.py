@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 Wanted = Mapping[str, tuple[str, ...]]
-"""The dependencies of each module, by name."""
 
 CIRCLE_NAMED = 10
 """How many modules of a dependency circle are named; ten thousand could form one."""

@@ -1,14 +1,14 @@
-"""What a reading of the descriptors brought, and what of it can be used.
+"""The result of reading the descriptors, and which of them can be used.
 
-They are files here, but whatever their source has them in, the rules are the same. Those that live
-here, and nowhere else:
+Descriptors are called files here; the rules are the same for every source. Rules that live here,
+and nowhere else:
 
 - a file that held a name keeps it for as long as it is there: a second file with a taken name is
   quarantined, whichever of the two comes first in the order of sources and paths;
-- what a bad file said when it was last good goes on (nobody is in its way), and the file is
+- the last good version of a bad file stays in use (if no other is in its way), and the file is
   quarantined; that a file is bad may show only beside the others (a circle, a dependency gone);
 - a source that cannot be read says nothing about its files: all of them stay in use;
-- a module that runs is never dropped because of somebody else's descriptor: if what it depends on
+- a module that runs is never dropped because of another module's descriptor: if what it depends on
   is gone, it is listed as quarantined, and runs.
 """
 
@@ -150,7 +150,7 @@ def _refuse_unmet(
 ) -> bool:
     wanted = _needs(chosen)
     refused = False
-    # Each after those it needs, so that one round sees to whole chains.
+    # In the order of dependencies, so that one round covers whole chains.
     for name in in_order(wanted):
         why = unmet(wanted[name], chosen, dropped)
         if why is not None and chosen[name] is not current.get(name):

@@ -1,8 +1,8 @@
-"""A form that a module has a person fill in: whether it is one, and what an answer comes to.
+"""A module's form for a person: whether it is valid, and the values of an answer.
 
-It is what MCP allows for an elicitation: an object of texts, numbers, yes or no, and choices, and
-nothing nested. So no schema of a module's is ever evaluated; each field is one of these few, looked
-at in a few steps. What a person types is text: it is read as what its field wants.
+The form is MCP's of an elicitation: an object of texts, numbers, yes or no, and choices, and
+nothing nested. So no schema of a module is ever evaluated; each field is one of these few kinds,
+checked in a few steps. A person types text: it is read as the type of its field.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the descriptor of a hook probably does not mean: nobody it is told of, or asked about.
+"""Probable mistakes in the descriptor of a hook: events and gates that never reach it.
 
-None of it is a reason to refuse a descriptor, since modules come and go, and make up events.
+No finding is a reason to refuse a descriptor, since modules come and go, and make up events.
 """
 
 from __future__ import annotations

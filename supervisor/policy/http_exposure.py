@@ -1,4 +1,4 @@
-"""Where the HTTP face listens, as it was asked for, and whether that is safe enough to be served.
+"""The addresses of the HTTP face, as configured, and whether serving them is safe enough.
 
     off            nowhere
     sock           on `http.sock` beside the control socket, with that socket's rights

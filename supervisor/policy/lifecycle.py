@@ -60,11 +60,9 @@ class Input(StrEnum):
     GONE_TOO_OFTEN = "gone_too_often"
     GONE_FOR_GOOD = "gone_for_good"
     RETRY = "retry"
-    """The time to try again has come."""
     UNPREPARED = "unprepared"
     """Instead of a spawn: the program has to be prepared before."""
     PREPARED = "prepared"
-    """The command that prepares the program has ended well."""
 
 
 class Action(StrEnum):

@@ -1,4 +1,4 @@
-"""What a client's file of MCP servers comes to: a descriptor for each server, and remarks.
+"""The import of a client's file of MCP servers: a descriptor for each server, and remarks.
 
 `servers_of` finds the servers by the shape of the document, whatever the file is called. Rules of
 `imported`, which live here and nowhere else:

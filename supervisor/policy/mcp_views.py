@@ -1,13 +1,13 @@
-"""What an MCP client sees of the fleet: a view, as `[mcp.views.NAME]` of the configuration has it.
+"""The views of MCP clients on the fleet, as `[mcp.views.NAME]` of the configuration has them.
 
     modules   globs over MODULE and MODULE.OP, as of a principal; without, all modules of kind tool
     prefix    whether a tool's name begins with its module's; without, yes
-    for       who may use it, by name, `*` for any characters; without, everybody
+    for       the principals that may use it, by name, `*` for any characters; without, all
 
-A view only takes away: whoever uses it asks as himself, narrowed to its modules. The view that
-nobody has to name is called `default`; unless the configuration has one, it shows all.
+A view only takes away: its user remains the principal, narrowed to the view's modules. The view
+used without a name is called `default`; unless the configuration has one, it shows all.
 
-Beside the views, the table `mcp` says how long things last that nobody uses:
+Beside the views, the table `mcp` says how long unused things last:
 
     session_idle_s   a session of the older era over HTTP
     keep             a daemon that `stdiod mcp` has started: "always", or seconds
@@ -53,7 +53,6 @@ class View(msgspec.Struct, frozen=True):
 
 class McpOptions(msgspec.Struct, frozen=True):
     views: Mapping[str, View] = {}
-    """By name."""
     session_idle_s: float = SESSION_IDLE_S
     keep_s: float | None = None
     """How long a daemon that was started for its clients stays after they have gone; None: until it

@@ -1,4 +1,4 @@
-"""Read the operator's policy file: text to `Policy`, or to words about what is wrong.
+"""Read the operator's policy file: text to `Policy`, or to words about its faults.
 
 Wrong types, modes, keys and syntax are errors. Entries that contradict each other are findings:
 what they come to is well-defined, since deny beats allow, but somebody meant something else.

@@ -1,4 +1,4 @@
-"""How many processes a persistent module has, how it is with them, and when one is renewed.
+"""The processes of a persistent module: their number, condition and renewal.
 
 Rules that live here, and nowhere else (docs/descriptor.md):
 
@@ -6,8 +6,8 @@ Rules that live here, and nowhere else (docs/descriptor.md):
   `QUEUE_WAIT_S` and all instances are full; those that are starting are counted on already;
 - a module serves if one of its workers does. It is `degraded` if fewer than `min` of them are
   well; a first start that is under way is nothing unwell;
-- what is renewed after so many requests, or at an age, is renewed up to `SPREAD` earlier, drawn at
-  random: instances that started together are not renewed together.
+- a process that is renewed after so many requests, or at an age, is renewed up to `SPREAD` earlier,
+  drawn at random: instances that started together are not renewed together.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Who asks, and what they may do: a value with its decisions, and no state.
+"""Requesters and their rights: a value with its decisions, and no state.
 
-A principal may do what is of a scope that it has, to modules that its globs cover. No scope holds
+A principal may do what its scopes allow, to modules that its globs cover. No scope holds
 another one: `admin` alone may not invoke. A glob is about a module, `kv`, or about ops of it,
-`kv.get`, `kv.get*`; what is about a module is about all its ops too. It is an entry as in a policy
+`kv.get`, `kv.get*`; a glob about a module is about all its ops too. It is an entry as in a policy
 (`capabilities.covers`): `*` stands for any characters and nothing else is special, and "%", "." and
 ":" in a module's name are written as in a URL, so that `kv.get` is never a module of that name.
 
-What belongs to somebody does so by name, and a name is one party's: a user of the machine has the
-bare name, in which there is no colon (passwd(5)); `token:` and `module:` stand before the others.
+An owner is recorded by name, and a name is one party's: a user of the machine has the bare name, in
+which there is no colon (passwd(5)); `token:` and `module:` stand before the others.
 
 Narrowing can only take away. Of two globs that partly overlap, such as `k*` and `*v`, nothing is
 left: what they share is no glob.
@@ -24,7 +24,6 @@ import msgspec
 from supervisor.policy.capabilities import WILDCARD, Glob, covers, operation
 
 EVERYTHING = (WILDCARD,)
-"""The globs that cover each module."""
 
 GLOBS = 50
 """The most globs of a principal: each request is matched against them, and `narrow` matches each

@@ -1,7 +1,7 @@
-"""How often somebody may ask: a bucket that fills at a rate, of which each request takes one.
+"""A rate of requests: a bucket that fills at the rate, and from which each request takes one.
 
-It holds what a second fills it with, and one at the least: so who asks rarely may ask at once, and
-over a while nobody asks more often than the rate says.
+The bucket holds one second of the rate, and one request at the least: a rare requester is served at
+once, and over a while no requester exceeds the rate.
 """
 
 from __future__ import annotations

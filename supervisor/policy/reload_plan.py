@@ -1,4 +1,4 @@
-"""What a reload is going to do: a pure function of what runs and what was read.
+"""The plan of a reload: a pure function of the running modules and a reading.
 
 "Unchanged means untouched" (promise 7 of ARCHITECTURE.md) is decided here: a module is replaced
 only if its descriptor differs in effect, or if it asked for its program to be watched and that

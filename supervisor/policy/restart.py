@@ -1,4 +1,4 @@
-"""Whether, and when, a process that is gone comes back: intensity, backoff, restart types.
+"""Whether, and when, an ended process comes back: intensity, backoff, restart types.
 
 Restart types and intensity are OTP's (supervisor behaviour: permanent, transient, temporary; more
 than `intensity` restarts in `period_s` is giving up). Ours beside them: `on-demand`, exponential

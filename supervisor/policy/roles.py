@@ -1,4 +1,4 @@
-"""The roles of a session: which modules serve the prompts that it is given.
+"""The roles of a session: the modules that serve its prompts.
 
 Either an agent does, or an orchestrator, which is told of a context, a provider and tools to work
 with. Both are asked for the op `execute`, with the text as `prompt`; an orchestrator also has what
@@ -16,7 +16,6 @@ from protocol.descriptor.model import Kind
 from protocol.errors import Failure, Reason
 
 EXECUTE = "execute"
-"""The op that serves a prompt."""
 
 TOOLS = 100
 """The most tools that may be named."""

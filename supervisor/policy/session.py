@@ -1,13 +1,13 @@
-"""A session as a value: what it may be called, how large it may get, what it is doing.
+"""A session as a value: its allowed ids and sizes, and its status.
 
     busy       an invocation is in flight, or several
     idle       the last one ended well, or there was none
     cancelled  the last one was cancelled
     error      the last one failed
-    ended      nothing can be done with it any more but to look at it, or to fork it
+    ended      the session can only be read or forked
 
 The first that applies counts, `ended` before all others. An invocation that was refused before it
-reached a module is one that failed.
+reached a module counts as failed.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def patch_size(
     patch: dict[str, Any], bounds: SessionLimits = BOUNDS, what: str = "the patch"
 ) -> int | Failure:
     """Return the bytes of a patch, or refuse one that is too deep or too large by itself."""
-    # The depth comes first: of what is too deep the size cannot be told without an end.
+    # The depth comes first: measuring a value that is too deep may not end.
     if is_deeper(patch, bounds.depth):
         return _too_much(f"{what} is nested more than {bounds.depth} levels deep", bounds.depth)
     size = encoded_bytes(patch)

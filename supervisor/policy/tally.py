@@ -1,4 +1,4 @@
-"""Count how the invocations of one module ended, by outcome and op.
+"""Counts of a module's invocations, by outcome and op.
 
 An op is counted under its name if the module describes it, and under `OTHER` else, or once there
 are `SERIES` counts: clients may ask for any op, and what is counted is kept as long as the module.

@@ -1,4 +1,4 @@
-"""What the end of a process means for the request it served: the table of docs/protocol.md.
+"""The outcome of a request after its process ended: the table of docs/protocol.md.
 
 The rows are tried from the top; the first that applies is the verdict:
 

@@ -1,6 +1,6 @@
-"""Whether a call that waits for a module can ever be served, and if not, who waits for whom.
+"""Whether a call that waits for a module can ever be served, and if not, which circle waits.
 
-The rules, of which the answer is the least fixed point (what nothing shows to end, does not end):
+The rules; the answer is their least fixed point (a call ends only if a rule shows it):
 
 - a module can serve if it has capacity to spare, or if one of the calls that hold it can end;
 - a call can end if all its open children can, and, if it still waits for capacity, its module can
@@ -24,7 +24,6 @@ class Waits(msgspec.Struct, frozen=True):
     """
 
     modules: Mapping[str, str]
-    """The module of each call."""
     children: Mapping[str, Collection[str]]
     """The open calls that a call waits for: host calls and gate calls."""
     waiting: Container[str]

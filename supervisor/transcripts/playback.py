@@ -1,4 +1,4 @@
-"""Run a module and say to it what a host said in a transcript, in step; keep what it says.
+"""Run a module and write the host's lines of a transcript to it, in step; keep its output.
 
 The next recorded line is written when as many requests have been answered as had been then, and a
 line that asks nothing once as much was said. What is a request and what an answer, the dialect

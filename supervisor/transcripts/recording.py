@@ -1,4 +1,4 @@
-"""Keep what a tap hears until somebody writes it down; bounded, and never blocking the module.
+"""Keep a tap's bytes until they are written down; bounded, and never blocking the module.
 
 A recording is filled by the event loop and emptied by whoever writes: a thread (`TranscriptFile`),
 or the op that streams it to a client. What does not fit is dropped and counted; where it is
@@ -130,7 +130,7 @@ class Recording:
     def take(self) -> Iterator[Entry]:
         """Yield the entries since the last call; from one thread."""
         with self._lock:
-            # The gaps here and not when there is room again: nothing more may ever be said.
+            # Gaps are taken here, not when there is room again: the module may never write more.
             heard, self._heard = [*self._heard, *self._take_gaps()], []
         for one, size in heard:
             yield from self._transcriber.take(one)
@@ -173,7 +173,7 @@ class Recording:
         if isinstance(heard, Piece):
             size, lines = len(heard.data), heard.data.count(b"\n")
             mid_line = not heard.data.endswith(b"\n")
-        # What is no piece is an entry that is lost as a whole; no line is broken by that.
+        # An entry that is no piece is lost as a whole, which breaks no line.
         source = heard.source if isinstance(heard, Piece) else EntrySource.PROCESS
         before = self._gaps.get((instance, source))
         if before is not None:

@@ -1,4 +1,4 @@
-"""Play a transcript to the dialect it was recorded with, and compare what comes of it.
+"""Play a transcript to the dialect it was recorded with, and compare the outcomes.
 
 Each process has its own connection. It takes the lines that the host wrote as its own (`sent`) and
 the recorded bytes as the module's, and the recorded exit is judged; the outcome of each request is
@@ -286,7 +286,7 @@ class _Process:
                     f"{self._instance}: only the beginning of a line of {size} bytes was kept at "
                     f"{entry.at_s:g} s, so what it meant cannot be found out"
                 )
-            # All the dialect may see of it is that it is too long, and its beginning.
+            # The dialect may only see its beginning, and that it is too long.
             if self._line_bytes > PLAYED_LINE_BYTES:
                 raise UnplayableError(
                     f"{self._instance}: limits.line_bytes is {self._line_bytes}, and a line longer "

@@ -1,4 +1,4 @@
-r"""The requests of the host that are open, each from its line to its answer.
+r"""The open requests of the host, each from its line to its answer.
 
     asked --an answer--> answered
       |  \--input_required--> the host is asked --> asked again, under another id
@@ -126,7 +126,7 @@ class Calls:
         received: list[Received],
     ) -> None:
         if call.request.operation is Operation.HEALTH:
-            # Whatever it is, an answer shows that it is there.
+            # Any answer shows that the server is alive.
             self._close(call, Success({"status": "ok"}), received)
         elif isinstance(outcome, RpcError):
             self._close(call, failure_of(outcome), received)
@@ -155,7 +155,7 @@ class Calls:
             event = UiEvent(version="0", request_id=request_id, event="progress", payload=payload)
             received.append(EventReceived(request_id, event))
             return True
-        # Nobody is told, but whoever says so is at work.
+        # No event for the client, but the server is at work.
         received += [Warned(request_id, Notice("bad_progress", words)), Alive(request_id)]
         return True
 

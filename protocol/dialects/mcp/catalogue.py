@@ -1,4 +1,4 @@
-"""What a server offers: its lists page by page within bounds, and the description they make.
+"""The lists of a server, fetched page by page within bounds, and the description made of them.
 
 A definition is kept as the server wrote it, all fields of it; only the name must make sense. What
 does not fit is left out with a word for the log, and the rest is served. What strict clients refuse
@@ -150,7 +150,6 @@ class _Listing:
     def __init__(self) -> None:
         self.entries: dict[str, dict[str, Any]] = {}
         self.tools: dict[str, dict[str, Any]] = {}
-        """The tools as clients get them."""
         self.size_bytes = 0
         self.pages = 0
         self.cursors: set[str] = set()
@@ -166,7 +165,6 @@ class ServerLists:
         self.agreed = msgspec.structs.replace(agreed, capabilities=capabilities)
         self._lists: dict[str, dict[str, dict[str, Any]]] = {}
         self._tools: dict[str, dict[str, Any]] = {}
-        """The listed tools, as clients get them."""
         self._unlisted: dict[str, str] = {}
         """Why lists could not be fetched, by name."""
         self._coming: dict[str, _Listing] = {}
@@ -288,7 +286,7 @@ class ServerLists:
         if name == TOOLS:
             listing.tools[named] = found
         if newest is not entry or len(found) < len(entry):
-            # Those that are only counted take no time for words.
+            # Definitions that are only counted need no words.
             told = changes(entry, found) if len(self.complaints) < COMPLAINTS else ()
             words = "; ".join(islice(told, PROBLEMS))
             self.complaints.append(f"{name}: {quoted(named)}: {words}")

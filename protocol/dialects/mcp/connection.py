@@ -1,19 +1,19 @@
 """Dialect `mcp`: one process of a server, from its greeting to its end.
 
-Whose a line is:
+How a line finds its request:
 
-- an answer is that of its id: a question of the connection's own (`introduction`), or a request
+- an answer belongs to its id: a question of the connection's own (`introduction`), or a request
   (`calls`). An error without an id answers the only line that waits. Under an id that was never
   asked with, an answer fails the only line that waits, if it can be of no other (`_misnamed`); else
   it is a stray;
 - progress is of the request whose token it has; a log is of the only request that is open, else of
   the process;
-- what the server asks is of the only request that is open, else of the process. Its ids are its own
-  and mean nothing among ours.
+- a request of the server belongs to the only request that is open, else to the process. Its ids are
+  its own and mean nothing among ours.
 
-What is no message as it stands is taken as what it clearly means, with a warning (`odd_lines`);
-else it fails the request that it names. A line that is too long to be read fails the only request
-that is open. All else is noise.
+A line that is no message is read as the message that it clearly means, with a warning
+(`odd_lines`); else it fails the request that it names. A line that is too long to be read fails the
+only request that is open. All else is noise.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What an answer comes to: its result, its failure, and the files that it carries.
+"""The outcome of an answer: its result or failure, and the files that it carries.
 
 Structured content is the result; without it the answer is, as it came. Binary content becomes an
 asset in the same place, in structured content too: `data` and `blob` give way to `assetId`, so that
-nothing is held twice. What is no base64 is left as it came. A link is left a link.
+nothing is held twice. Text that is no base64 stays as it came. A link stays a link.
 """
 
 from __future__ import annotations

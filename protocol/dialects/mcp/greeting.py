@@ -1,4 +1,4 @@
-r"""Which era a server is of, and what it agrees to: the one handshake of a process.
+r"""The negotiation with a server: its era and revision; one handshake per process.
 
     server/discover --supports the newer revision--> modern
       |  \--supports older ones only, another error, 1 s of silence--> initialize
@@ -82,7 +82,6 @@ class Greeting:
         self._open: set[str] = set()
         """The questions without an answer."""
         self._offered: list[str] = []
-        """The revisions that `initialize` has offered."""
 
     def begin(self) -> GreetingStep:
         self._remembered = self._memory.get("era")
@@ -117,7 +116,7 @@ class Greeting:
         if self._pin is not EraPin.AUTO or not self._open:
             return None
         if DISCOVER in self._open:
-            # However late it was: it may have been slow to read what it could not bear.
+            # However late: the server may have been slow to read a question it does not know.
             self._memory["initialize_next"] = True
             words = (
                 f"ended when it was asked {DISCOVER}, with which the newer MCP begins; some older"

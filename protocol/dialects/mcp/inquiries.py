@@ -1,13 +1,13 @@
-"""What a server asks of its client: calls to the host, under the capability rules.
+"""The requests of a server to its client: calls to the host, under the capability rules.
 
 A server of the older era sends requests of its own. One of the newer era answers a request with
-what it wants to know first (`input_required`), and is asked the same again, with that.
+its questions (`input_required`), and is asked the same again, with the answers.
 
     roots/list -> roots.list
     elicitation/create -> user.ask
     sampling/createMessage -> model.sample
 
-It is told of no capability that its descriptor does not list.
+A server is told only of capabilities that its descriptor lists.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-r"""How a server is got to know: the greeting, then its lists, then what changes.
+r"""The start of a server: the greeting, then its lists, then their changes.
 
     greeting --agreed--> its lists, all at once --the last page of the last--> Ready
        \--failed              \--no list of tools--> StartFailed
 
-A start can do without lists of prompts and resources that do not come. A list that changes is asked
-for anew, once for any number of changes meanwhile. So are tools when somebody looks for one that is
-not known (`look_again`): not within the list's `ttlMs`, and once in `LOOK_AGAIN_S` unless the
-server has done something meanwhile. What is asked here are the connection's own questions: of each
-there is one at the most, and no request of the host's is told of them.
+A start can do without lists of prompts and resources that do not come. A list that changes is
+fetched anew, once for any number of changes meanwhile. So are tools when a request names an unknown
+one (`look_again`): not within the list's `ttlMs`, and once in `LOOK_AGAIN_S` unless the server has
+served a request meanwhile. All questions here are the connection's own: one of each at the most,
+and no request of the host reports them.
 """
 
 from __future__ import annotations
@@ -67,7 +67,6 @@ class Introduction:
         """The methods of open questions, by id."""
         self._listening = listening
         self._outdated: set[str] = set()
-        """Lists that changed while they were being fetched."""
         self._lookups: list[str] = []
         """The ids of requests that wait for the tools."""
         self._may_look = True

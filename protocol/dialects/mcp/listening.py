@@ -1,13 +1,13 @@
-r"""What a server of the newer era is to tell unasked: one `subscriptions/listen` for all of it.
+r"""The notifications of a server of the newer era: one `subscriptions/listen` for all of them.
 
     wanted otherwise --> listen again --acknowledged--> the one before is cancelled
                                 \--refused--> the one before goes on
 
-So nothing is missed between the two, and there are two at the most: what else is wanted meanwhile
-is asked for once the newer one is acknowledged. Resources are followed by requests of the host's
-(`resources/subscribe`), which are answered when the server has said that it will tell of them.
+So nothing is missed between the two, and there are two at the most: further wishes wait until the
+newer one is acknowledged. Requests of the host follow resources (`resources/subscribe`); they are
+answered when the server has acknowledged the resource.
 
-A server of the older era tells of its lists unasked, and has a request for each resource.
+A server of the older era notifies of its lists unasked, and has a request for each resource.
 """
 
 from __future__ import annotations

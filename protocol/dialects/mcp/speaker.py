@@ -28,7 +28,6 @@ class Speaker:
         """`client` is the client capabilities."""
         self.outgoing = Outgoing()
         self.agreed: Agreed | None = None
-        """The result of the handshake, once there is one."""
         self.last_id = 0
         self._client = client
 
