@@ -16,7 +16,7 @@ import msgspec
 
 from protocol.descriptor.model import Gate
 from protocol.problem import Problem, kind, nearest, step
-from protocol.shape import Array, Choice, Fields, Map, Scalar, seconds, text
+from protocol.shape import ANY, Array, Choice, Fields, Map, Scalar, seconds, text
 
 UNKNOWN_LOOKED_AT = 16
 """How many unknown fields are compared with the known ones: each takes a fraction of a ms."""
@@ -79,7 +79,6 @@ class Invalid(msgspec.Struct, frozen=True):
     problem: str
 
 
-_ANY = Scalar("any JSON value", (str, bool, int, float, list, dict, type(None)))
 _TEXT = Scalar("a string, or null", (str, type(None)))
 _FLAG = Scalar("true or false", (bool,))
 _OPTION = text("a string that is not empty")
@@ -94,7 +93,7 @@ class _Options(Array):
 RESULT = Fields(
     {
         "action": Choice(tuple(Action)),
-        "data": _ANY,
+        "data": ANY,
         "reason": _TEXT,
         "context_injection": _TEXT,
         "context_injection_role": Choice(tuple(Role)),
@@ -116,7 +115,7 @@ ERROR = Fields(
     {
         "code": text("a string that is not empty"),
         "message": text("a string", empty=True),
-        "details": Map("an object, such as {}", _ANY, _ANY),
+        "details": Map("an object, such as {}", ANY, ANY),
     },
     required=("code", "message"),
 )

@@ -173,6 +173,12 @@ def overlong_fault(line: Overlong) -> Fault:
     )
 
 
+def truncated_fault(line: bytes) -> Fault:
+    """Return the fault of a last line that has no newline and is no whole object."""
+    words = "the output ends in the middle of a line"
+    return Fault(Reason.TRUNCATED_LINE, words, excerpt(line))
+
+
 def read_object(line: bytes) -> dict[str, Any] | Fault:
     try:
         line.isascii() or line.decode()

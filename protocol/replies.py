@@ -18,7 +18,7 @@ from protocol.errors import Code, Failure, Outcome, Reason, Success
 from protocol.events import Done, ErrorEvent
 from protocol.json_line import SMALL_BYTES, Fault, is_readable
 from protocol.problem import Problem, kind, nearest, quoted
-from protocol.shape import Array, Fields, Rule, Scalar, text
+from protocol.shape import ANY, ANY_TEXT, Array, Fields, Rule, Scalar, text
 
 
 class Operation(StrEnum):
@@ -50,18 +50,16 @@ class _OrNull(Rule):
             self._rule(value, at, found)
 
 
-_TEXT = text("a string", empty=True)
-_ANY = Scalar("any JSON value", (str, bool, int, float, list, dict, type(None)))
-_WORDS = _OrNull(Array('an array of strings such as ["fs.read"]', _TEXT))
+_WORDS = _OrNull(Array('an array of strings such as ["fs.read"]', ANY_TEXT))
 _HEALTH = Fields({"status": text('a string such as "ok"', empty=True)}, required=("status",))
 _DESCRIPTION = Fields(
     {
-        "name": _OrNull(_TEXT),
-        "version": _OrNull(_TEXT),
-        "kind": _OrNull(_TEXT),
+        "name": _OrNull(ANY_TEXT),
+        "version": _OrNull(ANY_TEXT),
+        "kind": _OrNull(ANY_TEXT),
         "capabilities": _WORDS,
-        "inputs": _ANY,
-        "outputs": _ANY,
+        "inputs": ANY,
+        "outputs": ANY,
         "features": _WORDS,
     }
 )
@@ -84,7 +82,7 @@ _ANSWER = Fields(
     {
         "ok": Scalar("true or false", (bool,)),
         "error": _OrNull(_ERROR),
-        "summary": _OrNull(_TEXT),
+        "summary": _OrNull(ANY_TEXT),
     },
     required=("ok",),
 )

@@ -239,3 +239,7 @@ def integer(least: int, such_as: str, *, or_null: bool = False) -> Scalar:
 def seconds(such_as: str, *, or_null: bool = False) -> Scalar:
     want = f"a number of seconds greater than 0, such as {such_as}"
     return number(want, lambda value: value > 0, {"exclusiveMinimum": 0}, or_null=or_null)
+
+
+ANY = Scalar("any JSON value", (str, bool, int, float, list, dict, type(None)))
+ANY_TEXT = text("a string", empty=True)

@@ -32,7 +32,7 @@ from protocol.descriptor.model import Descriptor, Lifecycle
 from protocol.dialects.module_lines import DECODE_ERRORS, Lines, OpenRequest
 from protocol.dialects.module_start import Handshake, Step
 from protocol.dialects.module_step import SYNC
-from protocol.errors import Outcome, Reason
+from protocol.errors import Outcome
 from protocol.events import (
     Log,
     StatePatch,
@@ -51,6 +51,7 @@ from protocol.json_line import (
     overlong_fault,
     read_object,
     skimmed,
+    truncated_fault,
 )
 from protocol.replies import (
     Operation,
@@ -230,8 +231,7 @@ class ModuleConnection(Connection):
         if not isinstance(line, bytes):
             self._lines.reject(overlong_fault(line), None, received, owned=True)
         elif isinstance(document := read_object(line), Fault):
-            words = "the output ends in the middle of a line"
-            fault = Fault(Reason.TRUNCATED_LINE, words, excerpt(line))
+            fault = truncated_fault(line)
             request = self._lines.find(None)
             # Not an answer yet: how the process ended may say more (policy.verdict).
             received.append(Violated(request.request_id, fault) if request else Quarantined(fault))

@@ -47,6 +47,7 @@ from protocol.json_line import (
     is_utf8,
     overlong_fault,
     read_object,
+    truncated_fault,
     without_lone_surrogates,
 )
 from protocol.replies import Operation, read_done
@@ -139,14 +140,7 @@ class NarratoriaConnection(Connection):
             self._reject(overlong_fault(line), received)
         elif line is not None:
             if self._state is _State.OPEN and isinstance(read_object(line), Fault):
-                self._reject(
-                    Fault(
-                        Reason.TRUNCATED_LINE,
-                        "the output ends in the middle of a line",
-                        excerpt(line),
-                    ),
-                    received,
-                )
+                self._reject(truncated_fault(line), received)
             else:
                 self._receive_line(line, received)
         return received

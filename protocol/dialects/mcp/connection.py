@@ -85,7 +85,7 @@ from protocol.events import Log
 from protocol.frames import DEPTH, encode
 from protocol.framing import LineSplitter, Written
 from protocol.host_call import Chunk
-from protocol.json_line import Fault, excerpt, overlong_fault, read_object
+from protocol.json_line import Fault, excerpt, overlong_fault, read_object, truncated_fault
 from protocol.problem import literal
 from protocol.replies import Operation
 from protocol.weight import LONG_BYTES, collector_paused, is_deeper
@@ -212,8 +212,7 @@ class McpConnection(Connection):
         received: list[Received] = []
         found = read_object(line) if isinstance(line, bytes) else None
         if isinstance(line, bytes) and isinstance(found, Fault) and reread(line, found) is None:
-            words = "the output ends in the middle of a line"
-            fault = Fault(Reason.TRUNCATED_LINE, words, excerpt(line))
+            fault = truncated_fault(line)
             only = self._calls.only
             # Not an answer yet: how the process ended may say more (policy.verdict).
             received.append(Quarantined(fault) if only is None else Violated(only, fault))
