@@ -1,7 +1,7 @@
 """Explain wrong args, by any JSON Schema that has passed `args_schema.ops_problems`.
 
-Nothing bounds the time that this takes: `pattern` backtracks, `$ref` and `allOf` may ask about one
-value again and again, `uniqueItems` compares each with each. It is for a process of its own.
+Nothing bounds the time that this takes: `pattern` backtracks, `$ref` and `allOf` may check one
+value again and again, `uniqueItems` compares each with each. So it belongs in a process of its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The ops of a module with the JSON Schemas of their args: checked, and applied.
 
-jsonschema is imported when a schema is too unusual to be recognised as valid without it: a daemon
-of modules without `inputs` never pays for it.
+jsonschema is imported for a schema that is too unusual to be recognised as valid without it: a
+daemon of modules without `inputs` never pays for it.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 r"""Prove how many steps a regular expression takes at the most, where that is easy.
 
 Python's `re` tries one way after the other, and nothing bounds how many there are: `^(a+)+$` takes
-years to refuse 40 characters. What a pattern may cost is counted here from its parse tree, without
-looking for what the engine saves: of a part that may match in several ways, all that follows is
-taken to be tried for each of them, unless the next character settles where it ends. So the count is
-never too low, and for the patterns that people write for names, dates and versions it is low
-enough. What cannot be counted is not bounded: back references, looking around, flags, and loops
-over what may be empty.
+years to refuse 40 characters. The cost of a pattern is counted here from its parse tree, without
+the engine's savings: for a part that may match in several ways, everything behind it counts once
+per way, unless the next character settles where the part ends. So the count is never too low, and
+for usual patterns of names, dates and versions it is low enough. Back references, look-around,
+flags, and loops over a part that may be empty cannot be counted, and are not bounded.
 """
 
 from __future__ import annotations

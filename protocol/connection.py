@@ -1,39 +1,38 @@
 """The dialect seam: the conversation of a process and the daemon, without I/O.
 
-A dialect is a `Connection` for one process. The host tells it what happens, and it has no
-other way to know:
+A dialect is a `Connection` for one process. It knows only what the host tells it:
 
     start()                   the process runs
-    ask(request)              something is wanted of the module
-    cancel(id, written)       a request was settled without it
-    flow(id, operation)       what it streams for a request is to pause, or to go on
-    answer(asked, outcome)    the host has an answer to a call of the module's, or a part of one
+    ask(request)              the host has a request for the module
+    cancel(id, written)       a request was settled without the module
+    flow(id, operation)       the events of a request have to pause, or may go on
+    answer(asked, outcome)    the host has an answer to a call of the module, or a part of one
     receive_data(data)        the module printed bytes
-    receive_eof()             it will print no more
+    receive_eof()             the module will print no more
     process_exited(code)      the process has ended
     time_passed(wait)         one of its `waits` is over
     sent(line)                a replay: this line was written to such a process before
 
 Each returns the events it led to. After *each*, the host takes all events, writes all that lies in
-`outgoing`, and begins or ends timers as `waits` says (`supervisor.runtime.process.dialogue`, which
-nobody goes around). So a dialect may answer its module without having an event to tell.
+`outgoing`, and begins or ends timers as `waits` says (always through
+`supervisor.runtime.process.dialogue`). So a dialect may answer its module without an event.
 
-What comes of a start, and of a request:
+The events of a start, and of a request:
 
     start -> Asked*  ->  Ready | StartFailed | StartAgain       (or the process ends)
     ask   -> (EventReceived | Warned | HostCalled | Violated)*  ->  Answered | Unanswered
 
-- Every request ends once: those of `ask`, and those that the connection makes itself and tells of
-  with `Asked`. A cancel is such an end, and has no event.
+- Every request ends once: those of `ask`, and the connection's own, which it reports with `Asked`.
+  A cancel is such an end, and has no event.
 - `ask` may answer at once. A process per invocation is asked before it is spawned, since its
   `arguments` may depend on that, and is not spawned if it has answered.
-- The handshake is the dialect's, and what it needs in time is in its `waits`. Until it is ready
-  nothing is asked, unless the process serves but one request.
+- The handshake is the dialect's, and its time limits are in its `waits`. Until it is ready nothing
+  is asked, unless the process serves one request only.
 - The exit is an input too, because Spec 001 5.3 makes it decisive.
 - A peer's fault is an event, never an exception; `LocalError` is raised when the host itself breaks
   a rule of this interface.
-- It has no clock and draws no lots: ids of its own come from `new_id`, and what the next process of
-  the same module should know (`memory`) is handed on by the host.
+- A dialect has no clock and no randomness: its own ids come from `new_id`, and the host hands on
+  the facts for the next process of the same module (`memory`).
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ from protocol.json_line import Fault
 from protocol.problem import printable
 from protocol.replies import Operation
 
-# docs/protocol.md: what a tolerant module may print where nobody takes it for an answer. A line of
+# docs/protocol.md: what a tolerant module may print where it is not taken for an answer. A line of
 # another version, of an unknown type, too long or cut off is a fault under either policy.
 TOLERABLE = frozenset(
     {Reason.MALFORMED_JSON, Reason.NOT_OBJECT, Reason.INVALID_UTF8, Reason.INVALID_EVENT}

@@ -5,9 +5,9 @@ may report any other code and it passes through untouched. `Reason` says which o
 findings led to the code. Each reason belongs to one code: `CODE_OF` is that table, and the only
 place that knows it.
 
-`details` keeps apart what the host knows and what it was told: `origin` says whose error it is, and
-all else there is the host's own, but for what stands under `reported`. Those are the words of a
-module, which may be another host's, whole and once.
+`details` keeps the host's evidence apart from a module's words: `origin` says whose error it is,
+and all else there is the host's own, but for `reported`. That has the words of a module, which may
+be another host's, whole and once.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The fields of Spec 001's events (sections 3 and 4), for words about a wrong event.
 
-Whether it is one `events` decides, in one typed parse; this is for the words.
+`events` decides in one typed parse whether a line is an event; this file is for the words.
 """
 
 from __future__ import annotations

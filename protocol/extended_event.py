@@ -3,12 +3,12 @@
 `events.decode_event` builds all values of a line at once, and refuses a line with fields that
 Spec 001 does not name, so that what it accepts can be passed on as it is. Here a line is split at
 its top level first: because it has such fields, which stay in it (section 8; a client may know
-them), or because a field of its has so many values that nobody should build them who does not look
-at them (`json_line.is_dense`). The line is put together anew at its top level, each name once:
+them), or because a field has so many values that they should be built only on demand
+(`json_line.is_dense`). The line is put together anew at its top level, each name once:
 `decode_event` refuses a line that names two types, and no reader is to find another one here than
 the host did. Left out are
 
-- names that the host itself writes (`HOST_FIELDS`): nobody is to take a module's word for it;
+- names that the host itself writes (`HOST_FIELDS`): a module's word must not pass for the host's;
 - another spelling of a name the event has, such as `REQUESTID`: there are parsers that do not tell
   upper case from lower, and to them it would be another request's id;
 - values that no reader need accept, such as `1e999`;

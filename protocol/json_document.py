@@ -1,6 +1,6 @@
 """Read a whole JSON file strictly, and explain its faults by line, column or pointer.
 
-Stricter than the standard library where a silent reading would surprise whoever wrote the file:
+Stricter than the standard library where a silent reading would surprise the author of the file:
 duplicate keys, NaN and Infinity, numbers that do not survive a round trip, lone surrogates and
 extreme depth are refused. A UTF-8 byte order mark is tolerated.
 """

@@ -1,7 +1,7 @@
 """Explain what is wrong, and where, in a line that cannot be read as JSON.
 
-The words are for who wrote the program, and knows no decoder: what stands at the place, and what
-JSON has instead. A clause whose subject is the line.
+The words are for the program's author, who knows no decoder: the text at the place, and JSON's form
+of it. A clause with the line as its subject.
 """
 
 from __future__ import annotations

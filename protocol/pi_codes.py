@@ -1,7 +1,7 @@
 """The mapping of Pi's five error codes of host calls and stdiod's codes, both ways.
 
-Five codes say less than eight, so the original one goes along in `details.code`, and is what comes
-out of the way back.
+Five codes say less than eight, so the original one goes along in `details.code`, and is restored on
+the way back.
 """
 
 from __future__ import annotations

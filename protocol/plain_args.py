@@ -1,10 +1,10 @@
 """Accept args by common schemas without jsonschema, in a quarter of the time, and in bounds.
 
-A schema of everyday keywords becomes nested functions, which look at each part of the args no more
-than `MOST_BREADTH` times, and at no more than `MOST_VALUES` where the schema says nothing of how
-many there may be; patterns are searched for only as far as `bounded_pattern` has a proof, and no
-further than `MOST_STEPS` in all. They decide one way only: what they accept is valid, and of
-what they do not accept jsonschema says whether it is, and why not. So each test here may be
+A schema of common keywords becomes nested functions, which check each part of the args at most
+`MOST_BREADTH` times, and at most `MOST_VALUES` values where the schema does not bound their number;
+patterns are searched for only as far as `bounded_pattern` has a proof, and for at most `MOST_STEPS`
+in all. They decide one way only: accepted args are valid; of others jsonschema says whether they
+are, and why not. So each test here may be
 stricter than the keyword (`enum` and `const` accept no float, since `1.0` equals `1`, and no array
 or object), never laxer. A test holds them to jsonschema.
 """

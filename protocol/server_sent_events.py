@@ -1,7 +1,7 @@
 r"""Cut a text/event-stream into the data of its events; bounded in memory.
 
-Of the fields of an event only `data` counts here, of which there may be several: what they hold is
-one JSON text, to which the line breaks between them are white space. A line ends with `\n`, `\r\n`
+Of the fields of an event only `data` counts here, of which there may be several: together they hold
+one JSON text, in which the line breaks between them are white space. A line ends with `\n`, `\r\n`
 or `\r` (HTML, "Interpreting an event stream"); an event ends with a blank one, or with the stream.
 """
 

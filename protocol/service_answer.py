@@ -8,9 +8,9 @@
         application/x-ndjson     events of Spec 001 and the answer, one in a line
         text/event-stream        the same, each in the data of an event
 
-What stands in a line means what it means in the dialect `module`, whose connection reads it. Which
-request it is about, the HTTP connection says: a `requestId` is one of the service's own, and is
-dropped. So is an asset: its path is one of another machine.
+A line has its meaning in the dialect `module`, whose connection reads it. Its request is that of
+the HTTP connection: a `requestId` is the service's own, and is dropped. So is an asset: its path is
+on another machine.
 """
 
 from __future__ import annotations

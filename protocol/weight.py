@@ -1,8 +1,8 @@
 """Count the values of a JSON line while it comes, without building any of them.
 
-To build a value takes some 0.1 us and 100 bytes, and what is done with it takes as much again: a
-line of a million of them holds up everybody else for a quarter of a second, though it may be no
-longer than a string that takes none. So a long line is refused as soon as it has too many. Counted
+Building a value takes some 0.1 us and 100 bytes, and further work on it as much again: a line of a
+million values holds up all other modules for a quarter of a second, though it may be no longer than
+a string that takes no time. So a long line is refused as soon as it has too many. Counted
 is each comma, each `[` and each `{` outside of strings: an object or an array that holds something
 counts twice.
 """

@@ -1,7 +1,7 @@
 """Module descriptors as frozen values, with every default filled in.
 
 The shape is docs/descriptor.md: Module Descriptor v1 plus optional fields.
-`protocol.descriptor.loading` turns bytes into a `Descriptor`, or into words about what is wrong.
+`protocol.descriptor.loading` turns bytes into a `Descriptor`, or into words about its faults.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The rules of a descriptor that concern more than one of its fields.
 
-Each is a generator over a document whose fields may still have any type: the shape has been
-checked beside it, and what has the wrong shape is passed over here.
+Each is a generator over a document whose fields may still have any type: the shape is checked
+elsewhere, and fields of a wrong shape are skipped here.
 """
 
 from __future__ import annotations

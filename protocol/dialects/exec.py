@@ -3,8 +3,8 @@ r"""Dialect `exec`: any command line tool, a process per invocation (docs/exec.m
     idle --ask--> open --the end of its output--> finished
                      \--too much output--> broken
 
-The args become arguments and stdin, and what it prints becomes the result, as the descriptor's op
-says. Whether the exit code is a good one is told with the answer and judged at the end
+The args become arguments and stdin, and the output becomes the result, as the descriptor's op says.
+The good exit codes are reported with the answer and judged at the end
 (`supervisor.policy.verdict`).
 """
 

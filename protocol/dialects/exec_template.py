@@ -5,8 +5,8 @@
     {name:json}, {name:json?}   as JSON text: a string in quotes, a list as one argument
     {{ }}     a brace
 
-A hole is only what names one of the op's `inputs`: `{print $1}` is text as it stands. What is
-filled in is never looked at again, and no shell sees it.
+Only the name of one of the op's `inputs` makes a hole: `{print $1}` is text as it stands. Values
+are filled in literally, and no shell sees them.
 """
 
 from __future__ import annotations

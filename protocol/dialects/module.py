@@ -1,7 +1,7 @@
 """Dialect `module`: Module Protocol v1 over STDIO, with Spec 001 event streams (docs/protocol.md).
 
-Here is what a process is asked, and the two forms that nearly all lines have, plain events and
-plain replies. What any other line means, and whose a line is, is in `module_lines`.
+This file has the requests to a process, and the two forms of nearly all lines, plain events and
+plain replies. The meaning of other lines, and the request of each line, is in `module_lines`.
 """
 
 from __future__ import annotations

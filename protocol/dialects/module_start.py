@@ -5,7 +5,7 @@ r"""The start of a module of the dialect `module`: `health` until it is well, th
       |  \--not well yet--> a pause, then health again
       \--start_s, or a wrong answer--> StartFailed
 
-What is asked is a request like any other, and told as one (`Asked`).
+Each question is a request like any other, and reported as one (`Asked`).
 """
 
 from __future__ import annotations

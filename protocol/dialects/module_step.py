@@ -5,9 +5,8 @@
     syncing --its answer--> kept
 
 The mark is a `describe` and not a `health`: `status` is a common field of results, and the late
-answer of the failed request would be taken for it. What answers it is a description in full, or
-what the module said to a `describe` before; of a module that declined to describe itself, that it
-declines again.
+answer of the failed request would be taken for it. Its answer is a description in full, or
+the module's earlier answer to `describe`; a module that declined to describe itself declines again.
 """
 
 from __future__ import annotations

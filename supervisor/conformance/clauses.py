@@ -1,6 +1,6 @@
 """The clauses of conformance, as data; `persistent` and `single_use` play them.
 
-A suite lists the clauses of one protocol and lifecycle, in the order in which they are told.
+A suite lists the clauses of one protocol and lifecycle, in the order of the report.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Make args for an op from its JSON Schema: the least that it asks for.
 
-The schema's own `examples`, `default`, `const` and `enum` come first. What is made is held to the
-whole schema by `args_problem`, so what is not understood here (a `pattern`, a `not`) leads to no
-args, never to wrong ones.
+The schema's own `examples`, `default`, `const` and `enum` come first. The result is checked by the
+whole schema in `args_problem`, so a keyword that is not understood here (`pattern`, `not`) leads to
+no args, never to wrong ones.
 """
 
 from __future__ import annotations

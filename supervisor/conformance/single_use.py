@@ -1,6 +1,6 @@
 """The clauses of a module with a process per invocation: `narratoria`, `exec`, `module`.
 
-A probe must never run such a tool, so without an op that may be called hardly anything is tried.
+A probe must never run such a tool, so without a permitted op hardly anything is tried.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """One process under trial, through the dialect that a daemon would use.
 
-The process is held, pumped and stopped by an `Incarnation` like any other. What is kept here is
-what a daemon lets go of: each line both ways, and what was set aside.
+The process is held, pumped and stopped by an `Incarnation` like any other. Kept here, unlike in a
+daemon: each line both ways, and the lines that were set aside.
 
-What did not come within its bound is waited for once more as long, so that what is late, as on a
-busy machine, can be told from what never comes. The time in which the machine kept the process, or
-us, from running is waited for besides: it is nobody's answer.
+An answer that did not come within its bound is waited for once more as long, so that a late answer,
+as on a busy machine, can be told from a missing one. The time in which the machine kept the
+process, or us, from running is waited for besides: the process cannot answer then.
 """
 
 from __future__ import annotations

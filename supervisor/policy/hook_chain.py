@@ -10,8 +10,8 @@ Rules that live here, and nowhere else (the Amplifier kernel's, but for failures
 - an answer that is no HookResult denies;
 - a gate that fails denies, unless its `on_failure` is open: then it is passed over;
 - a gate whose descriptor was removed meanwhile stands open;
-- a person's no denies in the name of the gate that asked; after a yes the rest counts, as if it had
-  not asked.
+- a person's no denies in the name of the gate that asked; after a yes the other answers count, as
+  if that gate had not asked.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
     sock           on `http.sock` beside the control socket, with that socket's rights
     HOST:PORT      there, and on `http.sock` too
 
-What comes over TCP has to say a token. Off loopback others could read it on its way, so there it is
-TLS, unless somebody says in so many words that it need not be.
+A request over TCP needs a token. Off loopback others could read it on its way, so TLS is required
+there, unless the configuration explicitly says otherwise.
 """
 
 from __future__ import annotations

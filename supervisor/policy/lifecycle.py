@@ -9,8 +9,8 @@ Rules that live here, and nowhere else (docs/architecture.md):
 - every way out of life goes through `stopping` or through the process's own death, and both end
   with one of the four `GONE_*` inputs, which `policy.restart` chooses; only the end of a
   preparation that went well is `PREPARED`;
-- what would spawn a program that is still to be prepared is given as `UNPREPARED`;
-- what is wanted (up or down) is not a state: it decides which `GONE_*` is given.
+- an input that would spawn a program that is still to be prepared is given as `UNPREPARED`;
+- the wanted state (up or down) is no state here: it decides which `GONE_*` is given.
 
 A pair that is not a key cannot happen; giving it is an error of the caller (`IllegalMoveError`).
 """

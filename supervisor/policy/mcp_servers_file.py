@@ -4,9 +4,9 @@
 `imported`, which live here and nowhere else:
 
 - a variable stays one, as `${NAME}` or `${NAME:-default}`; `${workspaceFolder}` and `~` do not;
-- what looks like a secret is in no descriptor and no remark, but in an env file of that server;
+- a value that looks like a secret is in no descriptor and no remark, but in that server's env file;
 - a remote server becomes a module that bridges to it with `npx -y mcp-remote`;
-- whatever is changed, or cannot be carried over, is said.
+- a remark reports each change, and each server that cannot be imported.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Read the operator's policy file: text to `Policy`, or to words about its faults.
 
 Wrong types, modes, keys and syntax are errors. Entries that contradict each other are findings:
-what they come to is well-defined, since deny beats allow, but somebody meant something else.
+their effect is well-defined, since deny beats allow, but the operator meant something else.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The roles of a session: the modules that serve its prompts.
 
-Either an agent does, or an orchestrator, which is told of a context, a provider and tools to work
-with. Both are asked for the op `execute`, with the text as `prompt`; an orchestrator also has what
-is named of `context`, `provider` and `tools`.
+Either an agent does, or an orchestrator, which works with a context, a provider and tools. Both
+serve the op `execute`, with the text as `prompt`; an orchestrator also gets the session's
+`context`, `provider` and `tools`.
 """
 
 from __future__ import annotations

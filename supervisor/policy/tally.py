@@ -1,7 +1,7 @@
 """Counts of a module's invocations, by outcome and op.
 
 An op is counted under its name if the module describes it, and under `OTHER` else, or once there
-are `SERIES` counts: clients may ask for any op, and what is counted is kept as long as the module.
+are `SERIES` counts: clients may ask for any op, and counts are kept as long as the module.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Run a module and write the host's lines of a transcript to it, in step; keep its output.
 
-The next recorded line is written when as many requests have been answered as had been then, and a
-line that asks nothing once as much was said. What is a request and what an answer, the dialect
-tells (`sent`). The process is held, pumped and stopped by an `Incarnation` like any other; `Script`
+The next recorded request is written when as many requests have been answered as had been then, and
+any other line once the module has printed as many lines. The dialect tells requests and answers
+(`sent`). The process is held, pumped and stopped by an `Incarnation` like any other; `Script`
 stands where a dialect would.
 """
 

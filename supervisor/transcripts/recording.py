@@ -1,8 +1,8 @@
 """Keep a tap's bytes until they are written down; bounded, and never blocking the module.
 
-A recording is filled by the event loop and emptied by whoever writes: a thread (`TranscriptFile`),
-or the op that streams it to a client. What does not fit is dropped and counted; where it is
-missing, the transcript says how many bytes it was.
+A recording is filled by the event loop and emptied by a writer: a thread (`TranscriptFile`), or the
+op that streams it to a client. Bytes that do not fit are dropped and counted; the transcript says
+where, and how many.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 Each process has its own connection. It takes the lines that the host wrote as its own (`sent`) and
 the recorded bytes as the module's, and the recorded exit is judged; the outcome of each request is
-then held to the one that the transcript says it had. Nothing is run, so it may come from anybody.
+then compared with the recorded one. Nothing is run, so a transcript may come from anybody.
 
-What the host decided by itself (a deadline, a cancel, a stop) cannot be found out from what was
-said: such an outcome is taken as it is, and the request given up at that point, as it was then.
+The host's own decisions (a deadline, a cancel, a stop) do not follow from the conversation: such an
+outcome is taken as it is, and the request given up at that point, as it was then.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ r"""The open requests of the host, each from its line to its answer.
       |  \--input_required--> the host is asked --> asked again, under another id
       \--cancelled--> gone: a late answer is told by its id, and dropped
 
-A request has one line that waits for an answer at a time, and the id of that is the token of its
-progress.
+One line of a request waits for an answer at a time; its id is the token of the request's progress.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The lists of a server, fetched page by page within bounds, and the description made of them.
 
-A definition is kept as the server wrote it, all fields of it; only the name must make sense. What
-does not fit is left out with a word for the log, and the rest is served. What strict clients refuse
-is said, too: they get it mended (`protocol.mcp_server`). While a list is asked for
-anew, the old one counts.
+A definition is kept as the server wrote it, with all fields; only the name must make sense.
+Definitions that do not fit are left out with a word for the log, and the rest is served. Members
+that strict clients refuse are logged, too: those clients get them mended (`protocol.mcp_server`).
+While a list is fetched anew, the old one counts.
 """
 
 from __future__ import annotations

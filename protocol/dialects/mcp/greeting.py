@@ -8,11 +8,11 @@ r"""The negotiation with a server: its era and revision; one handshake per proce
       |  \--an error that names the revisions it supports--> initialize with one of those, once
       \--anything else--> failed
 
-After a silence both may be answered, since the server may only have been slow: the first answer
-that agrees to something counts. A pinned era is asked for alone. What was agreed is remembered for
-the processes that follow, of later daemons too, which then have all of `start_s` to answer. Where
-that turns out to be wrong, by a refusal or an exit, the other greeting is tried as if nothing were
-known; a start that fails forgets it.
+After a silence both questions may be answered, since the server may only have been slow: the first
+answer that agrees to something counts. Of a pinned era only its own question is asked. The
+agreement is remembered for later processes, of later daemons too, which then have all of `start_s`
+to answer. If it proves wrong, by a refusal or an exit, the other greeting is tried as if nothing
+were known; a start that fails forgets it.
 """
 
 from __future__ import annotations

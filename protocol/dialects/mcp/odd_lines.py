@@ -5,8 +5,8 @@
     an object that is no message                                      -> the message that is meant
     neither, but it shows whose answer it is                          -> that request fails
 
-A server's own line is never trusted further than it is clear: without `"jsonrpc"` it is a message
-only if it answers what is open, or has a method of MCP; programs log in JSON, too.
+Only a clear line is read as a message: one without `"jsonrpc"` only if it answers an open question,
+or has a method of MCP; programs log in JSON, too.
 """
 
 from __future__ import annotations

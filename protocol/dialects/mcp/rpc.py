@@ -1,8 +1,8 @@
 """The lines of JSON-RPC 2.0, as MCP uses them: read strictly, and written.
 
 An id is a string or a whole number, and `1` is not `"1"`. A null for an optional field is an absent
-one. An answer with an error and no id is one to a request that could not be read. What servers
-write that is not quite a message is read by `odd_lines`.
+one. An answer with an error and no id answers a request that could not be read. `odd_lines` reads
+lines of servers that are not quite messages.
 """
 
 from __future__ import annotations
