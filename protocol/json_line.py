@@ -159,7 +159,7 @@ def without_lone_surrogates(line: bytes) -> bytes | None:
 
 
 def overlong_fault(line: Overlong) -> Fault:
-    """Return the fault of a line that was dropped for its length, or for its number of values."""
+    """Describe a line that was dropped because of its length, or of how much it holds."""
     if line.of_values:
         return Fault(
             Reason.LINE_TOO_LONG,

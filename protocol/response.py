@@ -15,7 +15,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Response(msgspec.Struct, frozen=True, gc=False):
-    """The terminal answer of a request; for an op of the daemon itself, only the outcome.
+    """One terminal answer; of an op of the daemon itself, no more than the outcome.
 
     `duration_ms` counts from acceptance.
     """
