@@ -82,7 +82,7 @@ def test_what_a_refusal_says_to_write_is_what_allows_it(
             assert one in said
             assert one in explained
 
-    refused(f'take "log" out of `deny` in line 1 of {file}')
+    refused(f'take "log" out of `deny` in {file}')
     file.write_text("")
     assert f"the policy {file} was read" in stdiod(daemon, "reload").stdout
     refused(f'add "log" to `allow` of `[modules."a"]` in {file}, then `stdiod reload`')
