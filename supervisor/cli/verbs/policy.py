@@ -92,8 +92,9 @@ def show(*, as_json: bool, socket: Path) -> None:
     for name, rules in {"": found["everywhere"], **found["modules"]}.items():
         head = f"[modules.{quoted(name)}]" if name else "[all modules]"
         click.echo(f"{head} mode {rules['mode'] or ('of all modules' if name else 'strict')}")
-        for entry in (*rules["allow"], *rules["deny"]):
-            click.echo(f"  {entry['key']} {quoted(entry['text'])}")
+        for key in ("allow", "deny"):
+            for entry in rules[key]:
+                click.echo(f"  {key} {quoted(entry['text'])}")
     for one in found["answers"]:
         words = f"{one['module']} {one['capability']} {_word(one['allowed'])}"
         click.echo(f"remembered: {one_line(words)}")
