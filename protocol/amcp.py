@@ -1,21 +1,18 @@
 """The unified event model of AMCP, and its forms on WebSocket, SSE and ACP-style updates.
 
-    to_ws    from_ws     a frame {"type","id","timestamp","payload"}, in either vocabulary
-    to_sse   from_sse    an event of an event stream, with an `id` if it has one
+    to_ws                a frame {"type","id","timestamp","payload"}, in either vocabulary
     to_line              a line of a streamed answer, in either vocabulary
-    to_acp   from_acp    an update {"session_update",...}
-    of_ui_event          what a `ui_event` is in this model, if it is anything
+    to_acp   from_acp    an update {"session_update",...}; for the protocol ACP, to come
+    of_ui_event          the unified event of a `ui_event`, if it has one
 
-An event keeps its type and payload on SSE. The other two have fewer words: a frame or an update
-that was made of an event, and is read and made again, is the same one. The documented words are
-those of vectors/amcp_adapter.json; the deployed ones are what clients of that server read.
-What cannot be known here, such as the time, is an argument.
+An update that was made of an event, and is read and made again, is the same one. The documented
+words are those of vectors/amcp_adapter.json; the deployed ones are what clients of that server
+read. The time and ids are arguments.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
@@ -28,8 +25,6 @@ Payload = Mapping[str, Any]
 
 
 class EventType(StrEnum):
-    """All types of events there are."""
-
     CONNECTED = "connected"
     DISCONNECTED = "disconnected"
     HEARTBEAT = "heartbeat"
@@ -52,8 +47,6 @@ class EventType(StrEnum):
 
 
 class Vocabulary(StrEnum):
-    """Which words a WebSocket frame has, or a line of a streamed answer."""
-
     DOCUMENTED = "documented"
     DEPLOYED = "deployed"
 
@@ -76,13 +69,14 @@ MODULE_TYPES: Final = frozenset(
         EventType.TOOL_CALL_ERROR,
     }
 )
-"""What a module may say by itself, as a `ui_event` of that name; the host alone says the others."""
+"""The types that a module may report by itself, as a `ui_event` of that name; all others are the
+host's."""
 
 _TYPES: Final = {str(one): one for one in EventType}
 
 
 def of_ui_event(event: UiEvent, session_id: str | None, at: str) -> UnifiedEvent | None:
-    """Return what a `ui_event` is in this model, None if it has no place there."""
+    """Return the unified event of a `ui_event`; None if it has none."""
     kind = _TYPES.get(event.event)
     by_host = isinstance(event, HostUiEvent) or (
         isinstance(event, SeenUiEvent) and event.by_host is True
@@ -135,7 +129,7 @@ _ALL: Final[Callable[[Payload], dict[str, Any]]] = dict
 
 
 class _Frame(msgspec.Struct, frozen=True):
-    """How an event is told on a WebSocket: type of the frame, documented kind, what is told."""
+    """How an event is put in a WebSocket frame: type of the frame, documented kind, payload."""
 
     type: str
     kind: str
@@ -143,7 +137,7 @@ class _Frame(msgspec.Struct, frozen=True):
 
 
 _NAMELESS = "unknown"
-"""The documented kind of what the document has no word for."""
+"""The documented kind of events that the document has no word for."""
 
 _FRAMES: Final[Mapping[EventType, _Frame]] = {
     EventType.CONNECTED: _Frame("event", "connected"),
@@ -173,26 +167,7 @@ _DEPLOYED: Final[Mapping[EventType, _Frame]] = {
     EventType.MESSAGE_COMPLETE: _Frame("response", "complete"),
     EventType.MESSAGE_ERROR: _Frame("error", "error"),
 }
-"""What the deployed clients read; there, an event is told whole."""
-
-_WORDS: Final[Mapping[str, EventType]] = {
-    "prompt": EventType.MESSAGE_START,
-    "cancel": EventType.SESSION_STATUS_CHANGED,
-    "text": EventType.MESSAGE_CHUNK,
-    "chunk": EventType.MESSAGE_CHUNK,
-    "complete": EventType.MESSAGE_COMPLETE,
-    "tool_call": EventType.TOOL_CALL_START,
-    "tool_result": EventType.TOOL_CALL_COMPLETE,
-    "error": EventType.MESSAGE_ERROR,
-}
-"""The actions and kinds that mean the same in a frame of any type."""
-
-_EVENT_WORDS: Final[Mapping[str, EventType]] = {
-    **_WORDS,
-    **{one.kind: kind for kind, one in _FRAMES.items() if one.type == "event"},
-    **{one.kind: kind for kind, one in _DEPLOYED.items() if one.type == "event"},
-}
-"""The kinds of a frame of the type `event`."""
+"""The frames that the deployed clients read; their payload is the event's, whole."""
 
 
 def to_ws(
@@ -219,57 +194,9 @@ def to_ws(
     }
 
 
-def from_ws(message: object, at: str) -> UnifiedEvent | None:
-    """Read a frame of either vocabulary, a request too; None is what no frame is.
-
-    `at` is its time if it does not say. A word that is not known is read as a message.
-    """
-    if not isinstance(message, dict) or not isinstance(message.get("type"), str):
-        return None
-    payload = message.get("payload", {})
-    timestamp = message.get("timestamp", at)
-    message_id = message.get("id")
-    if not isinstance(payload, dict) or not (message_id is None or isinstance(message_id, str)):
-        return None
-    if not _is_time(timestamp):
-        return None
-    word = payload.get("action", payload.get("kind"))
-    words = _EVENT_WORDS if message["type"] == "event" else _WORDS
-    kind = words.get(word) if isinstance(word, str) else None
-    session_id = payload.get("session_id")
-    return UnifiedEvent(
-        kind or EventType.MESSAGE_CHUNK,
-        session_id if isinstance(session_id, str) else None,
-        timestamp,
-        payload,
-    )
-
-
-def _is_time(value: object) -> bool:
-    try:
-        return isinstance(value, str) and datetime.fromisoformat(value) is not None
-    except ValueError:
-        return False
-
-
-# Server-sent events.
+# Lines of NDJSON, and the data of server-sent events.
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(UnifiedEvent).decode
-
-
-def to_sse(event: UnifiedEvent, number: int | None = None) -> bytes:
-    """Return an event as one of an event stream; `number` is what a client can go on after."""
-    head = b"" if number is None else b"id: %d\n" % number
-    return b"%sevent: %s\ndata: %s\n\n" % (head, event.type.encode(), _encode(event))
-
-
-def from_sse(block: bytes) -> UnifiedEvent:
-    """Read one event of an event stream; raises `msgspec.DecodeError` if it is none of ours."""
-    lines = [line.partition(b":") for line in block.splitlines() if line]
-    data = [value.removeprefix(b" ") for name, _, value in lines if name == b"data"]
-    return _decode(b"\n".join(data))
-
 
 _LINES: Final[Mapping[EventType, str]] = {
     EventType.MESSAGE_CHUNK: "chunk",
@@ -283,7 +210,10 @@ _LINES: Final[Mapping[EventType, str]] = {
 
 
 def to_line(event: UnifiedEvent, vocabulary: Vocabulary = Vocabulary.DOCUMENTED) -> bytes:
-    """Return an event as a line of NDJSON; the documented one is the data of an event stream."""
+    """Return an event as a line of NDJSON.
+
+    The documented form is the data of a server-sent event.
+    """
     if vocabulary is Vocabulary.DOCUMENTED:
         return _encode(event) + b"\n"
     word = _LINES.get(event.type, str(event.type))
@@ -314,7 +244,7 @@ _CHANGES: Final = {
 
 
 def to_acp(event: UnifiedEvent) -> dict[str, Any]:
-    """Return an event as an update; what has no update of its own is told whole."""
+    """Return an event as an update; an event without an update of its own is put in whole."""
     payload = event.payload
     match event.type:
         case EventType.MESSAGE_START | EventType.MESSAGE_CHUNK:
@@ -352,7 +282,7 @@ def to_acp(event: UnifiedEvent) -> dict[str, Any]:
 
 
 def from_acp(update: Payload, session_id: str | None, at: str) -> UnifiedEvent:
-    """Read an update; one that is not known is read as a message, with all its fields."""
+    """Read an update; an unknown one is read as a message, with all its fields."""
     name = update.get("session_update")
     kind = _UPDATES.get(name) if isinstance(name, str) else None
     blocks = update.get("content")

@@ -1,4 +1,4 @@
-"""The errors of AMCP: their codes, the HTTP status of each, and what ours are among them."""
+"""The errors of AMCP: their codes, the HTTP status of each, and the mapping from our codes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from protocol.errors import Code, Failure, Reason
 
 
 class ErrorCode(StrEnum):
-    """What can have gone wrong; `CANCELLED` is ours."""
-
     BAD_REQUEST = "BAD_REQUEST"
     VALIDATION_ERROR = "VALIDATION_ERROR"
     INVALID_JSON = "INVALID_JSON"
@@ -73,47 +71,22 @@ HTTP_STATUS: Final[Mapping[ErrorCode, int]] = {
 
 
 class AmcpError(msgspec.Struct, frozen=True):
-    """What a client is told in the place of what it asked for."""
-
     code: ErrorCode
     message: str
     details: dict[str, Any] = {}
 
     @property
     def status(self) -> int:
-        """Its HTTP status."""
         return HTTP_STATUS[self.code]
 
     def body(self) -> dict[str, Any]:
-        """Return it as the body of an HTTP response; empty details are left out."""
+        """Return the body of an HTTP response; empty details are left out."""
         told = {"error": self.message, "code": str(self.code)}
         return {**told, "details": self.details} if self.details else told
 
     def frame(self, message_id: str | None) -> dict[str, Any]:
-        """Return it as a WebSocket frame, without a time."""
+        """Return a WebSocket frame without a time."""
         return {"type": "error", "id": message_id, "payload": self.body()}
-
-
-def session_not_found(session_id: str) -> AmcpError:
-    details = {"session_id": session_id}
-    return AmcpError(ErrorCode.SESSION_NOT_FOUND, f"Session not found: {session_id}", details)
-
-
-def session_busy(session_id: str) -> AmcpError:
-    """Say that a session has a prompt already."""
-    details = {"session_id": session_id}
-    return AmcpError(ErrorCode.SESSION_BUSY, f"Session is busy: {session_id}", details)
-
-
-def tool_not_found(tool_name: str) -> AmcpError:
-    details = {"tool_name": tool_name}
-    return AmcpError(ErrorCode.TOOL_NOT_FOUND, f"Tool not found: {tool_name}", details)
-
-
-def validation_error(message: str, field: str | None = None) -> AmcpError:
-    """Say that a request is not valid, and which field makes it so."""
-    details = {} if field is None else {"field": field}
-    return AmcpError(ErrorCode.VALIDATION_ERROR, message, details)
 
 
 _OF_REASON: Final[Mapping[str, ErrorCode]] = {
@@ -133,7 +106,7 @@ _OF_REASON: Final[Mapping[str, ErrorCode]] = {
     Reason.REENTRANT_CALL: ErrorCode.CONFLICT,
     Reason.QUEUE_FULL: ErrorCode.RATE_LIMITED,
 }
-"""Of the host's own findings; the code decides about all others."""
+"""For the host's own findings; for all others the code decides."""
 
 _OF_CODE: Final[Mapping[str, ErrorCode]] = {
     Code.TIMEOUT: ErrorCode.TIMEOUT,
@@ -148,7 +121,7 @@ _OF_CODE: Final[Mapping[str, ErrorCode]] = {
 
 
 def error_of(failure: Failure) -> AmcpError:
-    """Return what a failure is in AMCP; its own code is in the details, beside its evidence."""
+    """Map a failure to AMCP; our code stands in the details, beside the evidence."""
     reason = failure.details.get("reason") if failure.details.get("origin") == "host" else None
     code = _OF_REASON.get(reason) if isinstance(reason, str) else None
     code = code or _OF_CODE.get(failure.code, ErrorCode.TOOL_ERROR)

@@ -1,7 +1,7 @@
-"""Say what is wrong with args, by any JSON Schema that has passed `args_schema.ops_problems`.
+"""Explain wrong args, by any JSON Schema that has passed `args_schema.ops_problems`.
 
-Nothing bounds the time that this takes: `pattern` backtracks, `$ref` and `allOf` may ask about one
-value again and again, `uniqueItems` compares each with each. It is for a process of its own.
+Nothing bounds the time that this takes: `pattern` backtracks, `$ref` and `allOf` may check one
+value again and again, `uniqueItems` compares each with each. So it belongs in a process of its own.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ MAX_ERRORS = 20  # to choose the most useful from; an array of a million faults 
 
 
 class CompiledSchema:
-    """A schema, ready to be used again and again."""
-
     def __init__(self, schema: Any) -> None:
         # A `$schema` would make jsonschema change the draft halfway, at a reference to the root.
         if isinstance(schema, dict):

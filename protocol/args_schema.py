@@ -1,7 +1,7 @@
-"""The ops of a module and the JSON Schema of each one's args, checked and used.
+"""The ops of a module with the JSON Schemas of their args: checked, and applied.
 
-jsonschema is imported when a schema is too unusual to be recognised as valid without it: a daemon
-of modules without `inputs` never pays for it.
+jsonschema is imported for a schema that is too unusual to be recognised as valid without it: a
+daemon of modules without `inputs` never pays for it.
 """
 
 from __future__ import annotations
@@ -24,19 +24,17 @@ from protocol.problem import Problem, step
 
 
 class OpSchema(msgspec.Struct, frozen=True):
-    """The schema of an op, for a process that can take its time over it."""
-
     json: bytes
     vouched: bool
-    """Whether it is known to be a usable schema; else that is to be found out first."""
+    """Whether the schema is known to be usable; if not, that is checked first."""
 
 
 class ArgsValidator:
-    """Accept the args of each op before the module is bothered, as far as that takes no time.
+    """Accept the args of each op before they reach the module, where the check is fast.
 
-    `inputs` maps each op to a schema, and must have passed `ops_problems`, or `op_schemas` if it is
-    not `vouched` for. What is not accepted may still be valid, or is too much to look at here
-    (`most_values`): that takes `args_problem`, which nothing bounds, in a process of its own.
+    The schemas in `inputs` (one per op) must have passed `ops_problems`, or `op_schemas` if they
+    are not `vouched` for. Args that are not accepted may still be valid, or too large to check here
+    (`most_values`): `args_problem` decides, in another process, since nothing bounds its time.
     """
 
     def __init__(
@@ -46,16 +44,15 @@ class ArgsValidator:
         self._vouched = vouched
         self._most_values = most_values
         self.accepting: dict[str, Accepts] = {}
-        """The `acceptance` of each op that was asked for before."""
+        """The `acceptance` of each op asked for before."""
         self._encoded: dict[str, OpSchema] = {}
 
     @property
     def ops(self) -> Collection[str]:
-        """The ops in the order in which they were declared."""
+        """The ops in the order of their declaration."""
         return self._inputs.keys()
 
     def knows(self, op: str) -> bool:
-        """Tell whether the module has this op."""
         return op in self._inputs
 
     def accepts(self, op: str, args: Any) -> bool:
@@ -67,9 +64,10 @@ class ArgsValidator:
             return False
 
     def acceptance(self, op: str) -> Accepts:
-        """Return what accepts the args of an op; what is returned may raise `RecursionError`.
+        """Return the function that accepts the args of an op.
 
-        That is over args that are too deep for it, and a no. To make it raises nothing.
+        It raises `RecursionError` for args that are nested too deeply, which counts as a no;
+        `acceptance` itself raises nothing.
         """
         if op not in self._inputs:
             return nothing
@@ -77,7 +75,7 @@ class ArgsValidator:
         return accepts
 
     def schema(self, op: str) -> OpSchema:
-        """Return the schema of an op; raises `KeyError` for one that is not known."""
+        """Return the schema of an op; raises `KeyError` for an unknown one."""
         encoded = self._encoded.get(op)
         if encoded is None:
             encoded = OpSchema(msgspec.json.encode(self._inputs[op]), self._vouched)
@@ -111,11 +109,11 @@ def ops_problems(ops: dict[str, Any], at: str) -> list[Problem]:
 
 
 def op_schemas(inputs: object) -> dict[str, Any] | None:
-    """Return the `inputs` a module described, if they are an object of what may be schemas.
+    """Return the `inputs` that a module described, if they are an object of what may be schemas.
 
     Module Protocol v1 does not say what `inputs` looks like, so anything else than a non-empty
-    object of ops and schemas is no fault: it only means that args are not validated. Whether they
-    are schemas that can be used takes long to tell, and is told when args are looked at.
+    object of ops and schemas is no fault: args are then not validated. Whether the schemas are
+    usable takes long to find out, and is checked when args are.
     """
     if not isinstance(inputs, dict) or not inputs:
         return None

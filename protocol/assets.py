@@ -18,7 +18,6 @@ LONGEST = 1024
 
 
 def is_media_type(text: str) -> bool:
-    """Tell whether `text` is `type/subtype` with optional parameters."""
     return len(text) <= LONGEST and _MEDIA_TYPE.fullmatch(text) is not None
 
 
@@ -27,8 +26,6 @@ ASSETS_PER_REQUEST = 10_000
 
 
 class AssetRules:
-    """Check the assets of one request: ids unique, media types valid."""
-
     def __init__(self) -> None:
         self._seen: set[str] = set()
 

@@ -1,12 +1,11 @@
 r"""Prove how many steps a regular expression takes at the most, where that is easy.
 
 Python's `re` tries one way after the other, and nothing bounds how many there are: `^(a+)+$` takes
-years to refuse 40 characters. What a pattern may cost is counted here from its parse tree, without
-looking for what the engine saves: of a part that may match in several ways, all that follows is
-taken to be tried for each of them, unless the next character settles where it ends. So the count is
-never too low, and for the patterns that people write for names, dates and versions it is low
-enough. What cannot be counted is not bounded: back references, looking around, flags, and loops
-over what may be empty.
+years to refuse 40 characters. The cost of a pattern is counted here from its parse tree, without
+the engine's savings: for a part that may match in several ways, everything behind it counts once
+per way, unless the next character settles where the part ends. So the count is never too low, and
+for usual patterns of names, dates and versions it is low enough. Back references, look-around,
+flags, and loops over a part that may be empty cannot be counted, and are not bounded.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ from typing import Any
 import msgspec
 
 MOST_STEPS = 10_000
-"""For one string: some 0.1 ms."""
+"""For one string; about 0.1 ms."""
 
 CHARS = (1024, 256, 64, 16)
 """A pattern is bounded for strings of one of these lengths, the longest for which it holds."""
 
 PATTERN_CHARS = 512
-"""Longer ones are not looked at."""
+"""Longer patterns are not examined."""
 
 MOST_PARTS = 200
-"""How many parts of a pattern are looked at, those of a loop once for each time: some 0.2 ms."""
+"""The parts of a pattern that are examined, those of a loop once per repetition; about 0.2 ms."""
 
 # `re` warns of sets that may mean something else one day; a warning is not for us to print.
 _DOUBTFUL = re.compile(r"\[\[|--|&&|~~|\|\|")
@@ -42,8 +41,6 @@ _ANCHORS = (codes.AT_BEGINNING, codes.AT_BEGINNING_STRING)
 
 
 class BoundedPattern(msgspec.Struct, frozen=True):
-    """A pattern, with what it costs to search a string of up to `chars` for it."""
-
     compiled: re.Pattern[str]
     chars: int
     steps: int
@@ -54,21 +51,18 @@ class _UnboundedError(Exception):
 
 
 class _Count:
-    """Counts the steps of one pattern for strings of some length."""
-
     def __init__(self, chars: int) -> None:
         self._chars = chars
         self._parts = 0
 
     def search(self, tree: Any) -> int:
-        """Return what a search for a pattern costs."""
         # A search begins anew at each place, if the pattern does not say where it begins.
         steps = self._of_all(tree, 1)
         anchored = len(tree) > 0 and tree[0][0] is codes.AT and tree[0][1] in _ANCHORS
         return steps + self._chars + 1 if anchored else steps * (self._chars + 1)
 
     def _of_all(self, items: Iterable[Any], rest: int) -> int:
-        """Return what some parts cost, one after the other; `rest` is what follows them."""
+        """Return the cost of parts in sequence; `rest` follows them."""
         following: tuple[Any, Any] | None = None
         for code, argument in reversed(list(items)):
             if code in _REPEATS and _ends_at(argument, following):

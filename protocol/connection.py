@@ -1,39 +1,38 @@
-"""The dialect seam: what a process and the daemon say to each other, without I/O.
+"""The dialect seam: the conversation of a process and the daemon, without I/O.
 
-A dialect is a `Connection` for one process. The host tells it what happens, and it has no
-other way to know:
+A dialect is a `Connection` for one process. It knows only what the host tells it:
 
     start()                   the process runs
-    ask(request)              something is wanted of the module
-    cancel(id, written)       a request was settled without it
-    flow(id, operation)       what it streams for a request is to pause, or to go on
-    answer(asked, outcome)    the host has an answer to a call of the module's, or a part of one
+    ask(request)              the host has a request for the module
+    cancel(id, written)       a request was settled without the module
+    flow(id, operation)       the events of a request have to pause, or may go on
+    answer(asked, outcome)    the host has an answer to a call of the module, or a part of one
     receive_data(data)        the module printed bytes
-    receive_eof()             it will print no more
+    receive_eof()             the module will print no more
     process_exited(code)      the process has ended
     time_passed(wait)         one of its `waits` is over
     sent(line)                a replay: this line was written to such a process before
 
 Each returns the events it led to. After *each*, the host takes all events, writes all that lies in
-`outgoing`, and begins or ends timers as `waits` says (`supervisor.runtime.process.dialogue`, which
-nobody goes around). So a dialect may answer its module without having an event to tell.
+`outgoing`, and begins or ends timers as `waits` says (always through
+`supervisor.runtime.process.dialogue`). So a dialect may answer its module without an event.
 
-What comes of a start, and of a request:
+The events of a start, and of a request:
 
     start -> Asked*  ->  Ready | StartFailed | StartAgain       (or the process ends)
     ask   -> (EventReceived | Warned | HostCalled | Violated)*  ->  Answered | Unanswered
 
-- Every request ends once: those of `ask`, and those that the connection makes itself and tells of
-  with `Asked`. A cancel is such an end, and has no event.
+- Every request ends once: those of `ask`, and the connection's own, which it reports with `Asked`.
+  A cancel is such an end, and has no event.
 - `ask` may answer at once. A process per invocation is asked before it is spawned, since its
   `arguments` may depend on that, and is not spawned if it has answered.
-- The handshake is the dialect's, and what it needs in time is in its `waits`. Until it is ready
-  nothing is asked, unless the process serves but one request.
+- The handshake is the dialect's, and its time limits are in its `waits`. Until it is ready nothing
+  is asked, unless the process serves one request only.
 - The exit is an input too, because Spec 001 5.3 makes it decisive.
 - A peer's fault is an event, never an exception; `LocalError` is raised when the host itself breaks
   a rule of this interface.
-- It has no clock and draws no lots: ids of its own come from `new_id`, and what the next process of
-  the same module should know (`memory`) is handed on by the host.
+- A dialect has no clock and no randomness: its own ids come from `new_id`, and the host hands on
+  the facts for the next process of the same module (`memory`).
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ from protocol.json_line import Fault
 from protocol.problem import printable
 from protocol.replies import Operation
 
-# docs/protocol.md: what a tolerant module may print where nobody takes it for an answer. A line of
+# docs/protocol.md: what a tolerant module may print where it is not taken for an answer. A line of
 # another version, of an unknown type, too long or cut off is a fault under either policy.
 TOLERABLE = frozenset(
     {Reason.MALFORMED_JSON, Reason.NOT_OBJECT, Reason.INVALID_UTF8, Reason.INVALID_EVENT}
@@ -64,7 +63,7 @@ ID_CHARS = 80
 
 
 LOOK_AGAIN = "look_again"
-"""The `op` of a `describe` that is answered when the module has been asked for its ops anew."""
+"""The `op` of a `describe` that is answered after the module has been asked for its ops anew."""
 
 
 class LocalError(Exception):
@@ -72,14 +71,14 @@ class LocalError(Exception):
 
 
 class Flow(StrEnum):
-    """What a module is told of the pace of a request."""
+    """The pace of a request's events, as a module is told of it."""
 
     PAUSE = "pause"
     RESUME = "resume"
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):
-    """One thing asked of a process; `request_id` is unique among the host's requests."""
+    """A request to a process; `request_id` is unique among the host's requests."""
 
     request_id: str
     operation: Operation
@@ -87,12 +86,15 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     args: dict[str, Any] = msgspec.field(default_factory=dict)
     session_id: str | None = None
     traceparent: str | None = None
-    """That of the invocation; of one that belongs to no trace, only for who has
-    `span_attributes`."""
+    """The invocation's; for an invocation without a trace, only in dialects with `span_attributes`.
+    """
 
 
 class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Something the host did not accept and carried on: an entry of a response's `warnings`."""
+    """A line or value that the host did not accept and carried on without.
+
+    An entry of `warnings`.
+    """
 
     reason: str
     message: str
@@ -100,7 +102,6 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(cls, fault: Fault) -> Notice:
-        """Quarantine a faulty line."""
         noise = fault.reason in TOLERABLE
         words = fault.message
         if noise:
@@ -109,27 +110,28 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def words(self) -> str:
-        """What is said, with the line that it is about."""
         shown = self.line_excerpt
         return self.message if shown is None else f"{self.message}: {shown}"
 
     @property
     def in_place_of_answer(self) -> str:
-        """Say as a clause what was printed where an answer was waited for; empty if nothing was."""
+        """The line that was printed where an answer was expected, as a clause.
+
+        Empty if there was none.
+        """
         if self.line_excerpt is None or self.reason not in TOLERABLE:
             return ""
         return f"the last line it printed is not an answer: {self.line_excerpt} ({self.message})"
 
     @property
     def evidence(self) -> dict[str, Any]:
-        """Return the line, for `details`."""
         return {"line_excerpt": self.line_excerpt}
 
 
 class Wait(msgspec.Struct, frozen=True, gc=False):
-    """How long a connection waits at most for something, in words that end "it waited for".
+    """A bound on a connection's wait, in words that end "it waited for".
 
-    It begins when the object first stands in `waits`, and is over once: to wait again takes
+    The wait begins when the object first stands in `waits`, and is over once: another wait takes
     another object.
     """
 
@@ -143,9 +145,9 @@ class Wait(msgspec.Struct, frozen=True, gc=False):
 class EventReceived(msgspec.Struct, frozen=True, gc=False):
     """An event of an open request.
 
-    `line` says the same as the module put it, with the fields that `event` has no place for, but
-    for those that a client is not to be told (`extended_event`). It is passed on by `readdress`;
-    None stands for what `event` encodes to.
+    `line` is the module's own line, with the fields that `event` has no place for, but without
+    those that clients do not get (`extended_event`). `readdress` passes it on; None stands for the
+    encoding of `event`.
     """
 
     request_id: str
@@ -156,9 +158,9 @@ class EventReceived(msgspec.Struct, frozen=True, gc=False):
 class Answered(msgspec.Struct, frozen=True, gc=False):
     """The module's last word on an open request.
 
-    Of a per-invocation process it is not the verdict yet: the exit status is part of that.
-    `fault` is the bad line that stands in the place of an answer, if one does; `codes` are the exit
-    codes of a per-invocation process with which it stands.
+    For a per-invocation process it is not the verdict yet: the exit status is part of that. `fault`
+    is the bad line that stands in the place of an answer, if one does; `codes` are the exit codes
+    of a per-invocation process with which the answer stands.
     """
 
     request_id: str
@@ -170,7 +172,7 @@ class Answered(msgspec.Struct, frozen=True, gc=False):
 class Unanswered(msgspec.Struct, frozen=True):
     """The process has ended without a last word on an open request.
 
-    `error` is what the module told of last, if it did.
+    `error` is the last error that the module reported, if any.
     """
 
     request_id: str
@@ -178,29 +180,31 @@ class Unanswered(msgspec.Struct, frozen=True):
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A request is open that was not `ask`ed: the handshake's, or one that `sent` read again."""
+    """A request is open that was not `ask`ed.
+
+    A request of the handshake, or one that `sent` read again.
+    """
 
     request: Request
 
 
 class Warned(msgspec.Struct, frozen=True):
-    """Something about an open request was not accepted; the request goes on."""
-
     request_id: str
     notice: Notice
 
 
 class Violated(msgspec.Struct, frozen=True):
-    """The request cannot end well any more: processing has ended, the process is to be stopped."""
+    """The request cannot end well any more: processing has ended, the process has to be stopped."""
 
     request_id: str
     fault: Fault
 
 
 class HostCalled(msgspec.Struct, frozen=True):
-    """A call of the module to the host, of `size_bytes`; without an id it is of no request.
+    """A call of the module to the host, of `size_bytes`.
 
-    `call.call_id` is unique among the open calls of its request, or of none.
+    Without an id it belongs to no request. `call.call_id` is unique among the open calls of its
+    request, or of none.
     """
 
     request_id: str | None
@@ -212,9 +216,10 @@ class HostCalled(msgspec.Struct, frozen=True):
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """The handshake is over; `description` has what `describe` answers (`DescribeReply`).
+    """The handshake has succeeded.
 
-    `why` is a clause without its subject that says what shows it.
+    `description` is the answer to `describe` (`DescribeReply`). `why` is a clause without its
+    subject, with the evidence.
     """
 
     description: dict[str, Any]
@@ -222,38 +227,36 @@ class Ready(msgspec.Struct, frozen=True):
 
 
 class StartFailed(msgspec.Struct, frozen=True):
-    """The handshake came to a bad end: a reason as a word, and a clause without its subject."""
+    """The handshake has failed: a reason as a word, and a clause without its subject."""
 
     reason: str
     message: str
     bound: str = ""
-    """The timeout that was passed, if nothing more is known."""
+    """The timeout that was exceeded, if nothing more is known."""
 
 
 class StartAgain(msgspec.Struct, frozen=True):
-    """The handshake needs a process that has heard nothing yet; the host spawns one, once a start.
+    """The handshake needs a fresh process.
 
-    A process that ended because of what it was asked is no crash then. `why` is a clause without
-    its subject.
+    The host spawns one, once per start. A process that ended because of a question of the handshake
+    is no crash then. `why` is a clause without its subject.
     """
 
     why: str
 
 
 class Described(msgspec.Struct, frozen=True):
-    """The module is something else now than it said before."""
-
     description: dict[str, Any]
 
 
 class ResourceUpdated(msgspec.Struct, frozen=True):
-    """A resource is another one than it was, or one below it: who follows it may read it again."""
+    """A resource, or one below it, has changed: its followers may read it again."""
 
     uri: str
 
 
 class Notified(msgspec.Struct, frozen=True):
-    """A notification of an extension, which means nothing here: its line has `size_bytes`."""
+    """A notification of an extension, which has no meaning here; its line has `size_bytes`."""
 
     method: str
     params: dict[str, Any]
@@ -261,40 +264,39 @@ class Notified(msgspec.Struct, frozen=True):
 
 
 class Alive(msgspec.Struct, frozen=True):
-    """The module showed that it is not stuck: with a request of that id, or altogether."""
+    """The module showed that it is not stuck: with the request of that id, or altogether."""
 
     request_id: str | None = None
 
 
 class OutOfStep(msgspec.Struct, frozen=True):
-    """What comes next could be taken for something else: the process is to be replaced.
+    """The next line could be taken for another answer.
 
-    `why` is a clause without its subject.
+    The process has to be replaced. `why` is a clause without its subject.
     """
 
     why: str
 
 
 class Quarantined(msgspec.Struct, frozen=True):
-    """A line that belongs to no request and cannot be accepted."""
-
     fault: Fault
 
 
 class Stray(msgspec.Struct, frozen=True):
-    """A line for a request that is not open: answered before, given up, or never made.
+    """A line for a request that is not open.
 
-    `named` is the id that it names, unless that is of a request that was given up.
+    Answered before, given up, or never made. `named` is the id in the line, unless the request of
+    that id was given up.
     """
 
     excerpt: str
     named: str | None = None
     words: str = ""
-    """Why the line answers no request, if the dialect can say; told to each open request."""
+    """Why the line answers no request, if the dialect can say; every open request reports it."""
 
     @property
     def in_place_of_answer(self) -> str:
-        """As `Notice` has it."""
+        """As `Notice.in_place_of_answer`."""
         if self.named is None or self.words:
             return self.words
         return (
@@ -304,19 +306,19 @@ class Stray(msgspec.Struct, frozen=True):
 
     @property
     def warning(self) -> str:
-        """The words and the line, for `status` and the log; empty if its request was given up."""
+        """The words and the line, for `status` and the log.
+
+        Empty if the line's request was given up.
+        """
         words = self.in_place_of_answer
         return f"{words}: {self.excerpt}" if words else ""
 
     @property
     def evidence(self) -> dict[str, Any]:
-        """Return the line and its id, for `details`."""
         return {"line_excerpt": self.excerpt, "stray_id": self.named}
 
 
 class ModuleLog(msgspec.Struct, frozen=True):
-    """A `log` event outside any request."""
-
     event: Log
     is_finding: bool = False
     """Whether the dialect itself reports a fault of a definition; else the module logged it."""
@@ -341,15 +343,13 @@ Received = OfRequest | OfProcess
 Events = Sequence[Received]
 
 NOTHING: Events = ()
-"""What most verbs lead to."""
 
 NewId = Callable[[], str]
-"""Gives an id that no other request of the host has."""
+"""Makes an id that no other request of the host has."""
 
 Memory = dict[str, Any]
-"""What connections of one module leave to those that follow, such as which version it speaks.
-
-Read from `start` on. It is JSON, and may be of an earlier daemon: it can be wrong by now."""
+"""State that connections of one module leave to later ones, such as the version it speaks. JSON,
+read from `start` on; it may come from an earlier daemon and be out of date."""
 
 
 class Connection:
@@ -359,26 +359,25 @@ class Connection:
     """
 
     outgoing: Outgoing
-    """What is to be written, and where it can be taken back."""
+    """Bytes to be written, which can be taken back."""
 
     closes_stdin = False
-    """Whether the process is to see the end of its input once the request is written."""
+    """Whether the process sees the end of its input once the request is written."""
 
     arguments: tuple[str, ...] = ()
-    """What is added to the command of a process per invocation, once that was asked."""
+    """Added to the command of a process per invocation, after the request was asked."""
 
     @property
     def waits(self) -> tuple[Wait, ...]:
-        """How long it waits, and for what; another tuple whenever that has changed."""
+        """The current waits; another tuple whenever they have changed."""
         return ()
 
     @property
     def unfinished_line(self) -> str | None:
-        """The beginning of what was printed without a newline, if anything was."""
+        """The beginning of a line that was printed without a newline yet."""
         return None
 
     def start(self) -> Events:
-        """Begin the handshake: the process runs."""
         return NOTHING
 
     def ask(self, request: Request) -> Events:
@@ -388,52 +387,53 @@ class Connection:
     def cancel(self, request_id: str, written: Written) -> Events:
         """Forget a request that the host has settled, and tell the module if it can be told.
 
-        `written` is how much of it the process has got; of a part it makes nothing, and the host
-        replaces it. Without an open request of that id, do nothing.
+        `written` says how much of the request the process has got; a module cannot use a part, and
+        the host replaces it then. An unknown id is ignored.
         """
         del request_id, written
         return NOTHING
 
     def flow(self, request_id: str, operation: Flow) -> Events:
-        """Tell the module that the events of a request are not read for now, or are again.
+        """Tell the module that the events of a request are not read for now, or are read again.
 
-        Do nothing if it can't be told, or the request is not open: it is ended if it goes on.
+        Does nothing if the module can't be told or the request is not open; the host ends a request
+        that goes on.
         """
         del request_id, operation
         return NOTHING
 
     def answer(self, asked: HostCalled, outcome: Outcome, chunk: Chunk | None = None) -> Events:
-        """Answer a call; a result that cannot be told becomes the failure to tell it.
+        """Answer a call.
 
-        `chunk` says which part it is of an answer in several.
+        A result that cannot be encoded becomes a failure that says so. `chunk` says which part of
+        an answer in several it is.
         """
         del outcome, chunk
         raise LocalError(f"no call {asked.call.call_id!r} was made")
 
     def receive_data(self, data: bytes) -> Events:
-        """Take bytes the process printed."""
         del data
         return NOTHING
 
     def receive_eof(self) -> Events:
-        """Take the end of what the process prints; its last line may lack a newline."""
+        """Take the end of stdout; its last line may lack a newline."""
         return NOTHING
 
     def process_exited(self, code: int | None) -> Events:
-        """Take the end of the process, with its exit code if it has one: no request is open now."""
+        """Take the end of the process, with its exit code if it has one; no request stays open."""
         del code
         return NOTHING
 
     def time_passed(self, wait: Wait) -> Events:
-        """Take note that so much time has passed since `wait` began."""
+        """Take note that `wait` has expired."""
         del wait
         return NOTHING
 
     def sent(self, line: bytes) -> Events:
-        """Take a line that another connection of this dialect wrote, and do what led to it.
+        """Take a line that another connection of this dialect wrote, and repeat what led to it.
 
-        What is written because of that is no matter: it has been. A line that means nothing here
-        is ignored.
+        Bytes that this queues are of no interest: they were written then. An unknown line is
+        ignored.
         """
         del line
         return NOTHING

@@ -1,13 +1,13 @@
-"""The codes and reasons a request can fail with, and the two ways in which it can end.
+"""The codes and reasons of failed requests, and the two kinds of outcome.
 
 `Code` is the reserved vocabulary of Error Schema v1 (plus `cancelled`, which is ours); a module
 may report any other code and it passes through untouched. `Reason` says which of the host's own
 findings led to the code. Each reason belongs to one code: `CODE_OF` is that table, and the only
 place that knows it.
 
-`details` keeps apart what the host knows and what it was told: `origin` says whose error it is, and
-all else there is the host's own, but for what stands under `reported`. Those are the words of a
-module, which may be another host's, whole and once.
+`details` keeps the host's evidence apart from a module's words: `origin` says whose error it is,
+and all else there is the host's own, but for `reported`. That has the words of a module, which may
+be another host's, whole and once.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ import msgspec
 
 
 class Code(StrEnum):
-    """The reserved codes of Error Schema v1, and `cancelled`."""
-
     TIMEOUT = "timeout"
     OOM = "oom"
     UNREACHABLE = "unreachable"
@@ -32,14 +30,12 @@ class Code(StrEnum):
 
 
 class Origin(StrEnum):
-    """Who an error comes from: `details.origin`."""
-
     HOST = "host"
     MODULE = "module"
 
 
 class Reason(StrEnum):
-    """What the host found; the `details.reason` of every error the host makes."""
+    """The host's findings: `details.reason` of every error that the host makes."""
 
     DEADLINE = "deadline"
     SILENCE = "silence"
@@ -79,7 +75,7 @@ class Reason(StrEnum):
     SESSION_ENDED = "session_ended"
     SESSION_EXISTS = "session_exists"
     SESSION_BUSY = "session_busy"
-    """It has a prompt already, and the caller would not wait."""
+    """The session has a prompt already, and the caller would not wait."""
     NO_AGENT = "no_agent"
     """The session names no module for its prompts, and no other one is the obvious choice."""
     REVISION_CONFLICT = "revision_conflict"
@@ -103,11 +99,12 @@ class Reason(StrEnum):
     TRUNCATED_LINE = "truncated_line"
     LINE_TOO_LONG = "line_too_long"
     UNREADABLE_OUTPUT = "unreadable_output"
-    """What a command printed is not what its descriptor says."""
+    """The output of a command does not match its descriptor."""
     REPORTED = "reported"
 
     STORAGE = "storage"
-    """What the answer would acknowledge cannot be kept: a full disk, a read-only data directory."""
+    """The state that the answer would acknowledge cannot be stored: a full disk, a read-only data
+    directory."""
 
     UNKNOWN_OP = "unknown_op"
 
@@ -115,7 +112,7 @@ class Reason(StrEnum):
     DISCONNECT = "disconnect"
     SHUTDOWN = "shutdown"
     PARENT_ENDED = "parent_ended"
-    """It was made on behalf of a request that has ended."""
+    """The request was made on behalf of a request that has ended."""
 
 
 CODE_OF: dict[Reason, Code] = {
@@ -186,40 +183,38 @@ CODE_OF: dict[Reason, Code] = {
 
 
 class Pieces(msgspec.Struct, frozen=True):
-    """A JSON value as bytes in pieces: to put together tens of megabytes takes one long step."""
+    """A JSON value as bytes in pieces: joining tens of megabytes takes one long step."""
 
     parts: list[bytes]
 
     def together(self) -> msgspec.Raw:
-        """Return it all the same, for who needs it in one piece."""
+        """Join the pieces, for a reader that needs one value."""
         return msgspec.Raw(b"".join(self.parts))
 
 
 class Success(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """A request that ended well: any JSON value, and the summary the module gave, if any.
+    """A request that ended well: any JSON value, and the module's summary, if any.
 
-    A value that nobody looks at is never built: `said` may be the module's own bytes
-    (`msgspec.Raw`), or `Pieces`, which are passed on as they are. `result` is for who looks.
+    A value is built only when it is used: `said` may be the module's own bytes (`msgspec.Raw`), or
+    `Pieces`, which are passed on unread; `result` builds them.
     """
 
     said: Any = None
     summary: str | None = None
     whole: dict[str, Any] | None = None
-    """The answer as the module's own protocol has it, where `said` is a part of it."""
+    """The whole answer in the module's protocol, if `said` is a part of it."""
 
     @property
     def result(self) -> Any:
-        """The value itself; built each time, if it was not before."""
         said = self.encodable
         return msgspec.json.decode(said) if isinstance(said, msgspec.Raw) else said
 
     @property
     def encodable(self) -> Any:
-        """The value for an encoder."""
         return self.said.together() if type(self.said) is Pieces else self.said
 
     def __eq__(self, other: object) -> bool:
-        """Tell whether both say the same, in whatever form."""
+        """Compare values, not forms."""
         if not isinstance(other, Success):
             return NotImplemented
         return bool(self.result == other.result and self.summary == other.summary)
@@ -240,8 +235,8 @@ class Failure(msgspec.Struct, frozen=True):
     def because(cls, reason: Reason, message: str, **evidence: Any) -> Failure:
         """Build a host-made failure: the code follows from the reason.
 
-        `evidence` is what docs/operating.md lists (`instance`, `pid`, `exit_code`, `signal`,
-        `uptime_s`, `stderr_tail`, `line_excerpt`, `retry_in_s`); what is None is left out.
+        `evidence` is listed in docs/operating.md (`instance`, `pid`, `exit_code`, `signal`,
+        `uptime_s`, `stderr_tail`, `line_excerpt`, `retry_in_s`); None is left out.
         """
         details: dict[str, Any] = {"origin": _HOST, "reason": str(reason)}
         details.update((key, value) for key, value in evidence.items() if value is not None)
@@ -256,13 +251,11 @@ class Failure(msgspec.Struct, frozen=True):
         summary: str | None = None,
         **known: Any,
     ) -> Failure:
-        """Build the failure that a module reports; `known` is what the host itself adds."""
         said = {"reported": details} if details else {}
         return cls(code, message, {"origin": _MODULE, **known, **said}, summary)
 
     @property
     def as_reported(self) -> dict[str, Any]:
-        """What the module said in it, as Error Schema v1."""
         said = {"code": self.code, "message": self.message}
         details = self.details.get("reported")
         return {**said, "details": details} if details else said

@@ -1,6 +1,6 @@
-"""The fields of Spec 001's events (sections 3 and 4), to say of an event what is wrong with it.
+"""The fields of Spec 001's events (sections 3 and 4), for words about a wrong event.
 
-Whether it is one `events` decides, in one typed parse; this is for the words.
+`events` decides in one typed parse whether a line is an event; this file is for the words.
 """
 
 from __future__ import annotations
@@ -8,13 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from protocol.problem import Problem
-from protocol.shape import Choice, Fields, Rule, Scalar, text
+from protocol.shape import ANY_TEXT, Choice, Fields, Rule, Scalar, text
 
 _OBJECT = Fields({})
-_TEXT = text("a string", empty=True)
 _ENVELOPE: dict[str, Rule] = {
     "requestId": text("a string, that of the request", empty=True),
-    "timestamp": _TEXT,
+    "timestamp": ANY_TEXT,
 }
 
 
@@ -25,20 +24,25 @@ def _event(*optional: str, **fields: Rule) -> Fields:
 
 _FIELDS = {
     "log": _event(
-        "fields", level=Choice(("debug", "info", "warn", "error")), message=_TEXT, fields=_OBJECT
+        "fields", level=Choice(("debug", "info", "warn", "error")), message=ANY_TEXT, fields=_OBJECT
     ),
     "state_patch": _event(patch=_OBJECT),
     "asset": _event(
-        "metadata", assetId=_TEXT, kind=_TEXT, mediaType=_TEXT, path=_TEXT, metadata=_OBJECT
+        "metadata",
+        assetId=ANY_TEXT,
+        kind=ANY_TEXT,
+        mediaType=ANY_TEXT,
+        path=ANY_TEXT,
+        metadata=_OBJECT,
     ),
-    "ui_event": _event("payload", event=_TEXT, payload=_OBJECT),
-    "error": _event("details", errorCode=_TEXT, errorMessage=_TEXT, details=_OBJECT),
-    "done": _event("summary", ok=Scalar("true or false", (bool,)), summary=_TEXT),
+    "ui_event": _event("payload", event=ANY_TEXT, payload=_OBJECT),
+    "error": _event("details", errorCode=ANY_TEXT, errorMessage=ANY_TEXT, details=_OBJECT),
+    "done": _event("summary", ok=Scalar("true or false", (bool,)), summary=ANY_TEXT),
 }
 
 
 def wrong_field(type_: str, fields: dict[str, Any]) -> str | None:
-    """Say what is wrong with the first wrong field of an event of a known type, if one is.
+    """Say what is wrong with the first wrong field of an event of a known type, if any.
 
     `fields` has those that are not absent.
     """

@@ -22,14 +22,12 @@ from protocol.problem import did_you_mean, kind
 VERSION = "0"
 
 Object = dict[str, Any] | msgspec.Raw | UnsetType
-"""An object in an event, which may still be a module's own bytes; `built` is for who looks.
-
-Bytes are JSON that `built` accepts, without line breaks; decoding an event never leaves any.
-"""
+"""An object in an event, possibly still the module's own bytes; `built` decodes them. Bytes are
+JSON that `built` accepts, without line breaks; a decoded event never has any."""
 
 
 def built(value: Object) -> dict[str, Any]:
-    """Return an object of an event, made of its bytes each time; an empty one if it is absent."""
+    """Return an object of an event, decoded at each call; an empty one if it is absent."""
     if isinstance(value, msgspec.Raw):
         return _OBJECT(value)
     return {} if isinstance(value, UnsetType) else value
@@ -48,7 +46,7 @@ class _Envelope(
     forbid_unknown_fields=True,
     gc=False,
 ):
-    """Spec 001 section 3; unknown fields (section 8) are `extended_event`'s to take."""
+    """Spec 001 section 3; unknown fields (section 8) are left to `extended_event`."""
 
     version: Literal["0"]
     request_id: str | UnsetType = msgspec.field(default=UNSET, name="requestId")
@@ -80,7 +78,7 @@ class Asset(_Envelope, tag="asset", frozen=True, kw_only=True):
 
 
 RESOURCE_UPDATED = "resource.updated"
-"""A `ui_event` of no request: the resource that its payload has the `uri` of is another one now."""
+"""A `ui_event` outside requests: the resource with the `uri` in its payload has changed."""
 
 
 class UiEvent(_Envelope, tag="ui_event", frozen=True, kw_only=True):
@@ -111,15 +109,15 @@ class Done(_Envelope, tag="done", frozen=True, kw_only=True):
 class AssetBytes(msgspec.Struct, frozen=True, kw_only=True, tag="asset_bytes", gc=False):
     """A part of a file that a module hands over in its answer: no line of Spec 001, and no path.
 
-    The parts of one `asset_id` come in order. The host writes them to a file, and with the `last`
-    one it has an `Asset`; no client sees this.
+    The parts of one `asset_id` come in order. The host writes them to a file, and makes an `Asset`
+    of it with the `last` one; clients never see this event.
     """
 
     asset_id: str
     kind: str
     media_type: str
     data: bytes | str
-    """Text is the bytes in base64: it is decoded where it is written, not where it is read."""
+    """A string is base64: it is decoded where it is written, not where it is read."""
     last: bool = False
     metadata: dict[str, Any] | UnsetType = UNSET
 
@@ -129,13 +127,12 @@ Progress = Log | StatePatch | Asset | UiEvent | ErrorEvent
 """The events that do not end an invocation."""
 
 CallEvent = Progress | AssetBytes
-"""What a process may say in the course of a request, in any dialect."""
 
 
 class StatePatched(StatePatch, tag="state_patch", frozen=True, kw_only=True):
-    """What a client is told of a patch that was merged; no module can say it.
+    """The event for a client about a patch that was merged; modules cannot send it.
 
-    It is no part of `Event`: a field `revision` of a module's own means nothing, whatever its type.
+    It is no part of `Event`: a module's own field `revision` has no meaning, whatever its type.
     """
 
     revision: int
@@ -159,23 +156,21 @@ OPTIONAL: Final = {
     )
     for name, event in BY_TYPE.items()
 }
-"""What may be left out of each; `null` is another way to do so, which costs a second look."""
+"""The optional fields of each; a `null` counts as absent, which costs a second parse."""
 
 _DECODER = msgspec.json.Decoder(Event)
 
 decode_event = _DECODER.decode
-"""Parse a line of no other fields than the event's.
-
-Raises `msgspec.DecodeError`, `UnicodeDecodeError` or `RecursionError`.
-"""
+"""Parse a line without unknown fields. Raises `msgspec.DecodeError`, `UnicodeDecodeError` or
+`RecursionError`."""
 
 
 def read_event(line: bytes, document: dict[str, Any]) -> Event | Fault:
-    """Read a JSON object as an event, or name what keeps it from being one.
+    """Read a JSON object as an event, or say why it is none.
 
-    `document` is the same line, already read as an object; it decides where a key stands twice,
-    which the typed parse refuses. The version is looked at first: of another version neither the
-    types nor the fields are known.
+    `document` is the same line, already read; it decides where a key stands twice, which the typed
+    parse refuses. The version is checked first: of another version neither the types nor the fields
+    are known.
     """
     if document.get("version") != VERSION:
         found = f"is {document['version']!r:.40}" if "version" in document else "is missing"

@@ -1,14 +1,14 @@
-"""An event that is taken apart: what it means, and what of its line is passed on.
+"""Events with fields of their own: the event, and the part of its line that is passed on.
 
 `events.decode_event` builds all values of a line at once, and refuses a line with fields that
 Spec 001 does not name, so that what it accepts can be passed on as it is. Here a line is split at
 its top level first: because it has such fields, which stay in it (section 8; a client may know
-them), or because a field of its has so many values that nobody should build them who does not look
-at them (`json_line.is_dense`). The line is put together anew at its top level, each name once:
+them), or because a field has so many values that they should be built only on demand
+(`json_line.is_dense`). The line is put together anew at its top level, each name once:
 `decode_event` refuses a line that names two types, and no reader is to find another one here than
 the host did. Left out are
 
-- names that the host itself writes (`HOST_FIELDS`): nobody is to take a module's word for it;
+- names that the host itself writes (`HOST_FIELDS`): a module's word must not pass for the host's;
 - another spelling of a name the event has, such as `REQUESTID`: there are parsers that do not tell
   upper case from lower, and to them it would be another request's id;
 - values that no reader need accept, such as `1e999`;
@@ -36,7 +36,7 @@ _TAKEN: Final = {
     type_: frozenset(name.casefold() for name in (*names, "type", *HOST_FIELDS))
     for type_, names in _NAMES.items()
 }
-"""What no other field may be called, in any case."""
+"""Names that no other field may have, in any case."""
 
 _LEFT_BYTES: Final = {
     "log": "fields",
@@ -45,7 +45,7 @@ _LEFT_BYTES: Final = {
     "ui_event": "payload",
     "done": "result",
 }
-"""The field of each that may be passed on without being built."""
+"""The field of each type that may be passed on without being decoded."""
 
 _EMPTY = msgspec.Raw(b"{}")
 _BRACE = 0x7B
@@ -54,7 +54,7 @@ _BRACE = 0x7B
 def decode_extended(line: bytes) -> tuple[Event, bytes]:
     """Parse a line; returns the event, and the line to pass on.
 
-    Raises what `decode_event` does, and does so for a line that is no event whatever else it has.
+    Raises as `decode_event` does, also for a line that is no event whatever else it has.
     """
     fields = split_members(line)
     if line.find(b"\r") >= 0:
@@ -88,7 +88,7 @@ def decode_extended(line: bytes) -> tuple[Event, bytes]:
 
 
 def decode_either(line: bytes) -> tuple[Event, bytes]:
-    """Parse a line of either kind; returns and raises what `decode_extended` does."""
+    """Parse a line, plain or extended; returns and raises as `decode_extended` does."""
     if not is_dense(line):
         try:
             return decode_event(line), line

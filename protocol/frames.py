@@ -12,7 +12,7 @@ from protocol.problem import kind, printable
 from protocol.weight import LONG_BYTES, collector_paused, is_deeper
 
 encode = msgspec.json.encode
-"""Encode any value a line was decoded to: exact for integers of any size."""
+"""Encode any decoded value: exact for integers of any size."""
 
 
 class RequestFrame(msgspec.Struct, frozen=True, gc=False):
@@ -24,7 +24,6 @@ class RequestFrame(msgspec.Struct, frozen=True, gc=False):
     input: dict[str, Any] = msgspec.field(default_factory=dict)
 
     def __str__(self) -> str:
-        """Say in a few words what it asks for."""
         op = self.input.get("op")
         asked = (self.tool, self.operation, op if isinstance(op, str) else None)
         return " ".join(printable(one, _WORD_CHARS) for one in asked if one is not None)
@@ -46,9 +45,9 @@ def encode_line(value: Any) -> bytes:
 
 
 def one_line(encoded: bytes) -> bytes:
-    """Return JSON with escapes for what many readers take for the end of a line.
+    """Return JSON with escapes for characters that many readers take for the end of a line.
 
-    Node's readline and Python's splitlines do, and JSON allows it in strings.
+    Node's readline and Python's splitlines do, and JSON allows them in strings.
     """
     if encoded.isascii():
         return encoded
@@ -62,11 +61,10 @@ _BREAKS = tuple((one.encode(), f"\\u{ord(one):04x}".encode()) for one in "\u2028
 
 
 DEPTH = 128
-"""How deep a request may nest. Encoding it again for the module must not fail half-way down."""
+"""How deep a request may nest: encoding it again for the module must not fail half-way down."""
 
 
 def decode_request(line: bytes) -> RequestFrame | Fault:
-    """Read a request that a client or another host wrote."""
     if not (line.isascii() or is_utf8(line)):
         return Fault(Reason.INVALID_UTF8, "the line is not UTF-8", excerpt(line))
     try:
@@ -88,7 +86,7 @@ def _decode_long(line: bytes) -> RequestFrame:
 
 
 def named_in(line: bytes) -> str | None:
-    """Return the `requestId` of a line that is no good request, if it has one."""
+    """Return the `requestId` of a line that is no valid request, if it has one."""
     try:
         return _NAMED.decode(line).request_id
     except msgspec.ValidationError:

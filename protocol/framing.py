@@ -31,12 +31,12 @@ EXCERPT_BYTES = 200
 """How much of a bad line is shown: enough to recognise it, too little to hurt a log."""
 
 UNCOUNTED = sys.maxsize
-"""For lines that are kept as they are: how many values they hold does not matter."""
+"""For lines that are kept undecoded: their number of values does not matter."""
 
 
 @final
 class Overlong(msgspec.Struct, frozen=True):
-    """A line that passed the limit on its bytes or its values; its beginning, for the report."""
+    """A line over the limit of bytes or values; its beginning, for the report."""
 
     limit: int
     excerpt: bytes
@@ -66,12 +66,10 @@ class LineSplitter:
 
     @property
     def pending(self) -> bytes:
-        """The beginning of the unfinished line that is held."""
         return bytes(self._partial[: EXCERPT_BYTES + 1])
 
     @property
     def pending_bytes(self) -> int:
-        """The size of the unfinished line that is held."""
         return len(self._partial)
 
     def feed(self, data: bytes) -> list[Line]:
@@ -103,13 +101,13 @@ class LineSplitter:
         return lines
 
     def finish(self) -> Line | None:
-        """Return what stands after the last newline, if anything; the stream has ended."""
+        """Return the line without a newline at the end of the stream, if any."""
         lines: list[Line] = []
         self._complete(lines)
         return lines[0] if lines else None
 
     def drop_pending(self) -> bytes:
-        r"""Hold the unfinished line no longer, and drop it up to its `\n`; return its beginning."""
+        r"""Drop the unfinished line up to its `\n`; return its beginning."""
         shown = self._shown_of(self._partial)
         self._discard()
         return shown
@@ -135,9 +133,9 @@ class LineSplitter:
             self._discard()
 
     def _has_too_many(self, before: int) -> bool:
-        """Count what came since the line had so many bytes, as far as it is within the limit.
+        """Count the new bytes of a line that has become long, as far as it is within the limit.
 
-        A piece at a time, so that no cut of the stream makes a long line be looked at at once.
+        By pieces, so that no cut of the stream makes a long line be counted at once.
         """
         if self._most_values == UNCOUNTED:
             return False
@@ -174,24 +172,22 @@ class LineSplitter:
 
 
 class Written(Enum):
-    """How much of a request was written."""
-
     NOTHING = auto()
     PART = auto()
     ALL = auto()
 
 
 AT_ONCE_BYTES = 1 << 18
-"""More than any pipe takes at once. Lines of many megabytes are not put together to be written: it
-would take the event loop some 1.5 ms for each."""
+"""More than any pipe takes at once. Lines of many megabytes are not joined before they are written:
+it would take the event loop some 1.5 ms for each."""
 
 
 class Outgoing:
-    """Lines to be written to a process, in order: which request each is of, and how far it got.
+    """Lines to be written to a process, in order, with their requests and how far each got.
 
-    Whoever writes takes many lines at once and writes as much as the pipe takes. Only when a
-    request is to be taken back does it matter which line the bytes that are left belong to; so only
-    then is it looked for (`take_back`, `withdraw`).
+    The writer takes many lines at once and writes as much as the pipe accepts. The line to which
+    the remaining bytes belong is looked for only when a request is taken back (`take_back`,
+    `withdraw`).
     """
 
     def __init__(self) -> None:
@@ -200,26 +196,25 @@ class Outgoing:
         self._waiting: dict[str | int, bytes] = {}
         self._taken: dict[str | int, bytes] = {}
         self._begun: str | int | None = None
-        """Whose line waits that was written in part: what is kept is the rest of it."""
+        """The owner of the line that was written in part; the rest of it is kept."""
         self._numbers = count()
         self.unasked_bytes = 0
-        """How much waits of lines that are of no request."""
+        """Waiting bytes of lines that belong to no request."""
 
     def add(self, line: bytes, request_id: str = "") -> None:
-        """Queue a line; one with an id, of which a request has one, can be withdrawn."""
+        """Queue a line; a line with a request's id can be withdrawn."""
         if not request_id:
             self.unasked_bytes += len(line)
         self._waiting[request_id or next(self._numbers)] = line
 
     @property
     def empty(self) -> bool:
-        """Whether nothing waits."""
         return not self._waiting
 
     def take(self) -> bytes:
-        """Return what waits, to be written; what was taken before has been by now.
+        """Return bytes to be written; those taken before count as written now.
 
-        The first line, and as many more as make no more than `AT_ONCE_BYTES` with it.
+        The first line, and as many more as fit in `AT_ONCE_BYTES` with it.
         """
         if not self._waiting:
             if self._taken:
@@ -242,7 +237,7 @@ class Outgoing:
         self.unasked_bytes -= sum(len(line) for key, line in taken if isinstance(key, int))
 
     def take_back(self, size: int) -> None:
-        """Have back the last `size` bytes of what was taken: they were not written."""
+        """Put back the last `size` bytes that were taken: they were not written."""
         back: list[tuple[str | int, bytes]] = []
         while size:
             key, line = self._taken.popitem()
@@ -256,7 +251,7 @@ class Outgoing:
         self._taken = {}
 
     def withdraw(self, request_id: str) -> Written:
-        """Return how much of a request was written, and forget its line if that is nothing."""
+        """Return how much of a request was written; forget its line if nothing was."""
         if request_id not in self._waiting:
             return Written.ALL
         if request_id == self._begun:

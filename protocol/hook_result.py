@@ -1,4 +1,4 @@
-"""What a hook answers: the HookResult of the Amplifier module contract, read from a result.
+"""The answer of a hook: the HookResult of the Amplifier module contract, read from a result.
 
 Fields, defaults and the leniency (nothing is `continue`, unknown fields are ignored) are those of
 the contract, with two differences. `data` may be any JSON value, because what a `tool:post` gate
@@ -16,7 +16,7 @@ import msgspec
 
 from protocol.descriptor.model import Gate
 from protocol.problem import Problem, kind, nearest, step
-from protocol.shape import Array, Choice, Fields, Map, Scalar, seconds, text
+from protocol.shape import ANY, Array, Choice, Fields, Map, Scalar, seconds, text
 
 UNKNOWN_LOOKED_AT = 16
 """How many unknown fields are compared with the known ones: each takes a fraction of a ms."""
@@ -25,8 +25,6 @@ _CUTOFF = 0.8  # as in `protocol.near_misses`: an unknown field may be nobody's 
 
 
 class Action(StrEnum):
-    """What a hook wants to become of the invocation it was asked about."""
-
     CONTINUE = "continue"
     DENY = "deny"
     MODIFY = "modify"
@@ -35,30 +33,24 @@ class Action(StrEnum):
 
 
 class Role(StrEnum):
-    """As whose words a text is put into the context."""
-
     SYSTEM = "system"
     USER = "user"
     ASSISTANT = "assistant"
 
 
 class ApprovalDefault(StrEnum):
-    """What it comes to when nobody answers in time."""
-
     ALLOW = "allow"
     DENY = "deny"
 
 
 class MessageLevel(StrEnum):
-    """How urgent a message to the user is."""
-
     INFO = "info"
     WARNING = "warning"
     ERROR = "error"
 
 
 class HookResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer; a field that does not belong to the action has no effect.
+    """The answer of a hook; a field that does not belong to the action has no effect.
 
     `approval_timeout` is in seconds. `data` of None modifies nothing, `context_injection` of None
     or "" injects nothing.
@@ -87,15 +79,12 @@ class Invalid(msgspec.Struct, frozen=True):
     problem: str
 
 
-_ANY = Scalar("any JSON value", (str, bool, int, float, list, dict, type(None)))
 _TEXT = Scalar("a string, or null", (str, type(None)))
 _FLAG = Scalar("true or false", (bool,))
 _OPTION = text("a string that is not empty")
 
 
 class _Options(Array):
-    """An array, or null."""
-
     def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
         if value is not None:
             super().__call__(value, at, found)
@@ -104,7 +93,7 @@ class _Options(Array):
 RESULT = Fields(
     {
         "action": Choice(tuple(Action)),
-        "data": _ANY,
+        "data": ANY,
         "reason": _TEXT,
         "context_injection": _TEXT,
         "context_injection_role": Choice(tuple(Role)),
@@ -126,14 +115,14 @@ ERROR = Fields(
     {
         "code": text("a string that is not empty"),
         "message": text("a string", empty=True),
-        "details": Map("an object, such as {}", _ANY, _ANY),
+        "details": Map("an object, such as {}", ANY, ANY),
     },
     required=("code", "message"),
 )
 
 
 def read_hook_result(value: Any) -> HookResult | Invalid:
-    """Read the `result` of an `on_event` invocation; None stands for none at all."""
+    """Read the `result` of an `on_event` invocation; None stands for an absent one."""
     if value is None:
         return HookResult()
     if not isinstance(value, dict):
@@ -148,9 +137,10 @@ def read_hook_result(value: Any) -> HookResult | Invalid:
 
 
 def replacement_problem(gate: Gate, data: Any) -> str | None:
-    """Say what keeps the `data` of a `modify` from replacing what the gate was asked about.
+    """Say why the `data` of a `modify` cannot replace the gate's subject, or return None.
 
-    That is `tool_input`, an object; `error`, an Error Schema v1; or `result`, any JSON value.
+    The subject is `tool_input`, an object; `error`, an Error Schema v1; or `result`, any JSON
+    value.
     """
     if gate is Gate.PRE and not isinstance(data, dict):
         return f"data is {kind(data)}, must be an object: the new tool_input"

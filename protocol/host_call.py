@@ -17,7 +17,7 @@ from protocol.problem import described
 from protocol.weight import is_deeper
 
 FEATURE = "host_call"
-"""What a module's `describe` names among its features to be able to call."""
+"""The feature that `describe` names if the module makes calls."""
 
 CALL_ID_CHARS = 256
 METHOD_CHARS = 128
@@ -27,8 +27,6 @@ MAX_TIMEOUT_MS = 7 * 24 * 3600 * 1000
 
 
 class HostCall(msgspec.Struct, frozen=True):
-    """Something a module wants the host to do; `call_id` is its own name for it."""
-
     call_id: str
     method: str
     params: dict[str, Any]
@@ -37,14 +35,14 @@ class HostCall(msgspec.Struct, frozen=True):
 
 
 class BadCall(msgspec.Struct, frozen=True):
-    """A call that cannot be served: why; without a `call_id` it cannot be answered either."""
+    """A call that cannot be served, and why; without a `call_id` it cannot be answered either."""
 
     message: str
     call_id: str | None = None
 
 
 def read_host_call(document: dict[str, Any]) -> HostCall | BadCall:
-    """Read the object of a `host_call` line; the envelope has been looked at."""
+    """Read the object of a `host_call` line, whose envelope is checked already."""
     payload = document.get("payload")
     if not isinstance(payload, dict):
         return BadCall(
@@ -97,8 +95,6 @@ def _found(payload: dict[str, Any], field: str) -> str:
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """Which part of a streamed answer a result is."""
-
     index: int
     is_last: bool
 
@@ -108,8 +104,8 @@ def encode_result(
 ) -> bytes | None:
     """Encode a `host_result`; the result of a success is an object.
 
-    What cannot be encoded becomes the failure to do so. Of a part of an answer nothing is left,
-    and None is returned: the next one's number tells that it is missing.
+    An unencodable result becomes a failure that says so. For a part of an answer None is returned
+    instead: the next part's number shows that it is missing.
     """
     try:
         return _line(request_id, call_id, outcome, chunk)
@@ -122,7 +118,7 @@ def encode_result(
 
 
 UNENCODABLE = (RecursionError, UnicodeError, TypeError, ValueError, OverflowError)
-"""What a value that came from a module may raise when it is encoded again."""
+"""Exceptions of encoding a value that came from a module."""
 
 
 def _line(request_id: str | None, call_id: str, outcome: Outcome, chunk: Chunk | None) -> bytes:

@@ -1,6 +1,6 @@
-"""Events as the host passes them on: those of `protocol.events`, with what the host adds.
+"""Events as the host passes them on: those of `protocol.events`, with the host's additions.
 
-They are only written, never read: a module's own fields of these names are dropped, and do not get
+These are only written, never read: a module's own fields of these names are dropped, and do not get
 to a client even where other fields that Spec 001 does not know do (`extended_event`).
 """
 
@@ -14,7 +14,7 @@ from protocol.events import Asset, StatePatch, StatePatched, UiEvent
 
 
 class Registration(Struct, frozen=True, omit_defaults=True):
-    """What the daemon knows of a file: its own `id` for it, size, and digest once there is one."""
+    """The daemon's record of a file: its own `id`, size, and digest once there is one."""
 
     id: str
     bytes: int
@@ -24,42 +24,36 @@ class Registration(Struct, frozen=True, omit_defaults=True):
 
 
 class RegisteredAsset(Asset, tag="asset", frozen=True, kw_only=True):
-    """An asset that the daemon remembers."""
-
     registered: Registration
 
     def unregistered(self) -> Asset:
-        """Return the event as it was."""
+        """Return the event without the record."""
         fields = structs.asdict(self)
         del fields["registered"]
         return Asset(**fields)
 
 
 class PlaceholderUiEvent(UiEvent, tag="ui_event", frozen=True, kw_only=True):
-    """A `ui_event` that nobody is known to handle, with a text to show in its place."""
-
     placeholder: str
 
 
 class SeenUiEvent(UiEvent, tag="ui_event", frozen=True, kw_only=True):
-    """A `ui_event` for a subscriber, with where it came from."""
-
     origin: dict[str, Any]
     placeholder: str | UnsetType = UNSET
     by_host: Literal[True] | UnsetType = UNSET
 
 
 class HostUiEvent(UiEvent, tag="ui_event", frozen=True, kw_only=True):
-    """A `ui_event` in which the host itself tells of something: of a session, a prompt, a call."""
+    """A `ui_event` of the host itself: about a session, a prompt, a call."""
 
     by_host: Literal[True] = True
 
 
 class ApprovalUiEvent(UiEvent, tag="ui_event", frozen=True, kw_only=True):
-    """A `ui_event` about a question that the host itself asks; `approval` is its id.
+    """A `ui_event` about a question of the host; `approval` is the question's id.
 
-    What a module prints cannot have it, so nobody can be made to answer another question than the
-    one he sees.
+    A module cannot print one, so no user can be made to answer another question than the one on his
+    screen.
     """
 
     approval: str
@@ -79,4 +73,3 @@ HOST_FIELDS: Final = frozenset(
     for event, base in _ADDED_TO.items()
     for name in set(event.__struct_encode_fields__) - set(base.__struct_encode_fields__)
 )
-"""The names of all that the host adds."""

@@ -16,9 +16,10 @@ from protocol.problem import described, did_you_mean
 
 
 class JournalEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something that happened; `ts` is Unix time (s), `duration_ms` an integer.
+    """An entry; `ts` is Unix time (s), `duration_ms` an integer.
 
-    `by` is ours, beyond the schema: who asked for it, `{"name", "face"}`, encoded once for many.
+    `by` is ours, beyond the schema: the requester, `{"name", "face"}`, encoded once for many
+    entries.
     """
 
     id: str
@@ -68,7 +69,6 @@ OURS: dict[str, tuple[str, ...]] = {
     "approval:request": ("data.id", "data.prompt"),
     "approval:decision": ("data.id", "data.answer", "status"),
 }
-"""Names beyond the taxonomy."""
 
 REGISTRY = TAXONOMY | OURS
 
@@ -85,10 +85,10 @@ HOST_OWNED = (
     "tool",
     "supervisor",
 )
-"""What stands before the first ":" of the names that only the host may use, in any case."""
+"""The families (the part before the first ":") of names that only the host may use, in any case."""
 
 SHARED = ("context", "artifact")
-"""The same of names of the taxonomy that are modules' to use."""
+"""The families of the taxonomy that modules may use."""
 
 EVENT_CHARS = 100
 STATUS_CHARS = 200
@@ -99,11 +99,11 @@ _STATUS = re.compile(_WORD)
 
 
 def module_event_problem(fields: Mapping[str, Any]) -> str | None:
-    """Say why a module cannot have an entry written with these fields, or return None.
+    """Say why a module cannot write an entry with these fields, or return None.
 
-    `fields` are `event`, and `data` and `status` if it has them. A module may use the names of
-    the taxonomy that are about contexts and artifacts, and any name of its own with a ":". A
-    `status` is one word: with spaces it would read as more than that in `stdiod events`.
+    `fields` are `event`, and `data` and `status` if it has them. A module may use the names of the
+    taxonomy that are about contexts and artifacts, and any name of its own with a ":". A `status`
+    is one word: with spaces it would read as more than that in `stdiod events`.
     """
     name = fields.get("event")
     if not isinstance(name, str) or len(name) > EVENT_CHARS or not _OWN_NAME.fullmatch(name):
@@ -145,10 +145,10 @@ def _is_status(value: object) -> bool:
 
 
 def lint(document: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with an entry's fields, by the registry; the schema is another check.
+    """Return what the registry finds wrong with an entry's fields; the schema is another check.
 
-    A field that is null is missing, but for `data.plan`, `data.parent` and `data.patch`, whose
-    value is somebody else's. A name that is not in the registry can only be a module's own.
+    A null counts as missing, but for `data.plan`, `data.parent` and `data.patch`, whose value is
+    the client's. A name outside the registry can only be a module's own.
     """
     name = document.get("event")
     required = REGISTRY.get(name) if isinstance(name, str) else None

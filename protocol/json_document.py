@@ -1,6 +1,6 @@
-"""Read a whole JSON file strictly, and explain by line, column or pointer why it is no good.
+"""Read a whole JSON file strictly, and explain its faults by line, column or pointer.
 
-Stricter than the standard library where a silent reading would surprise whoever wrote the file:
+Stricter than the standard library where a silent reading would surprise the author of the file:
 duplicate keys, NaN and Infinity, numbers that do not survive a round trip, lone surrogates and
 extreme depth are refused. A UTF-8 byte order mark is tolerated.
 """
@@ -37,12 +37,10 @@ _CUT_REST = re.compile(
 
 
 class _FlawedError(Exception):
-    """The document needs the slow reading, which finds out where the flaw is."""
+    """The document needs the slow reading, which locates the flaw."""
 
 
 class _Repeated(dict[str, Any]):
-    """An object in which keys occur more than once."""
-
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
         counts = Counter(key for key, _ in pairs)
@@ -50,14 +48,14 @@ class _Repeated(dict[str, Any]):
 
 
 class _Unusable:
-    """Stands in for a value that cannot be used; `why` is a problem's message."""
+    """Stands in for an unusable value; `why` is a problem's message."""
 
     def __init__(self, why: str) -> None:
         self.why = why
 
 
 def read_document(data: bytes) -> dict[str, Any] | list[Problem]:
-    """Parse bytes that must be one JSON object; return it, or what is wrong (never nothing)."""
+    """Parse bytes that must be one JSON object; return it, or its problems (never none)."""
     if not data.removeprefix(codecs.BOM_UTF8).strip():
         return [Problem("", "the file is empty, it must be one JSON object")]
     value, problems = read_value(data)
@@ -67,7 +65,7 @@ def read_document(data: bytes) -> dict[str, Any] | list[Problem]:
 
 
 def read_value(data: bytes) -> tuple[Any, list[Problem]]:
-    """Parse bytes that must be one JSON value; return it and nothing, or what is wrong with it."""
+    """Parse bytes that must be one JSON value; return it, and its problems."""
     text = _decode(data)
     if isinstance(text, Problem):
         return None, [text]
@@ -202,7 +200,7 @@ def _parse(text: str) -> tuple[Any, bool]:
 
 
 def _is_suspect(text: str) -> bool:
-    """Tell, without looking at each value, whether it may be too deep or hold a lone surrogate."""
+    """Tell from the text alone whether it may be too deep or hold a lone surrogate."""
     if text.count("{") + text.count("[") > MAX_DEPTH:
         return True
     return _SURROGATE_ESCAPE.search(text) is not None

@@ -1,8 +1,8 @@
-"""Read one line as a JSON object, or say by name why it is none.
+"""Read one line as a JSON object, or name the reason why it is none.
 
 msgspec reads strictly where hosts differ: no NaN, no lone surrogates, no raw control characters;
-integers of any size stay exact, and of duplicate keys the last counts. What msgspec only skips it
-does not check for UTF-8, so the line's bytes are checked as a whole (`is_utf8`).
+integers of any size stay exact, and of duplicate keys the last counts. Values that msgspec only
+skips are not checked for UTF-8, so the line's bytes are checked as a whole (`is_utf8`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from protocol.framing import EXCERPT_BYTES, Overlong
 from protocol.malformed_json import is_utf16, too_large_number, why_malformed
 
 MENDED_BYTES = 1 << 17
-"""A longer line is not looked through for what was meant: one of this length takes up to 40 ms."""
+"""Longer lines are not searched for a meaning: this length takes up to 40 ms."""
 
 _ANY = msgspec.json.Decoder()
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -28,14 +28,13 @@ T = TypeVar("T")
 
 @final
 class Fault(msgspec.Struct, frozen=True):
-    """What is wrong with a line a module printed: the reason, in words, and its beginning."""
+    """A fault of a line that a module printed: reason, words, and the line's beginning."""
 
     reason: Reason
     message: str
     excerpt: str
 
     def failure(self, **evidence: Any) -> Failure:
-        """Turn the fault into the failure of a request."""
         return Failure.because(self.reason, self.message, line_excerpt=self.excerpt, **evidence)
 
 
@@ -51,9 +50,9 @@ def is_utf8(line: bytes) -> bool:
 
 
 def is_dense(line: bytes) -> bool:
-    """Tell by its beginning whether a line has more values than are worth building unasked.
+    """Tell from a line's beginning whether it has more values than should be built unasked.
 
-    To build a value takes some 50 ns, and to encode it as much; to search a byte takes 1.5 ns.
+    Building a value takes some 50 ns, and encoding it as much; searching a byte takes 1.5 ns.
     """
     size = len(line)
     if size <= SMALL_BYTES:
@@ -67,16 +66,16 @@ BYTES_PER_VALUE = 32
 
 
 def skimmed(decode: Callable[[bytes], T], line: bytes) -> T:
-    """Decode a line, values of which are skipped now and built later, if at all.
+    """Decode a line, skipping values that are built later, if at all.
 
-    To skip them takes as much of the stack as to build them, and whoever does that may have less of
-    it left; so what is too deep then is too deep now. Raises what `decode` does.
+    Skipping takes as much stack as building, and the later reader may have less of it left; so a
+    value that would be too deep for it is too deep here. Raises as `decode` does.
     """
     return _further_down(decode, line, FRAMES if len(line) > SMALL_BYTES else 0)
 
 
 FRAMES = 48
-"""They take 2 us."""
+"""Taking them costs 2 us."""
 
 
 def _further_down(decode: Callable[[bytes], T], line: bytes, frames: int) -> T:
@@ -84,14 +83,14 @@ def _further_down(decode: Callable[[bytes], T], line: bytes, frames: int) -> T:
 
 
 def split_members(line: bytes) -> dict[str, msgspec.Raw]:
-    """Return the members of the object that a line is, as bytes; raises as a decoder does."""
+    """Return the members of a line's object as bytes; raises as a decoder does."""
     return skimmed(_MEMBERS, line)
 
 
 def is_readable(value: bytes) -> bool:
-    """Tell whether a value that msgspec only skipped can be built; of bad UTF-8, yes may be wrong.
+    """Tell whether a value that msgspec only skipped can be built.
 
-    Skipping, it does not look whether a number is one that a double holds.
+    A yes may be wrong for bad UTF-8. Skipping does not check whether a double can hold a number.
     """
     if len(value) > SMALL_BYTES and is_dense(value) and passes_unread(value):
         return True
@@ -103,9 +102,9 @@ def is_readable(value: bytes) -> bool:
 
 
 def passes_unread(value: bytes) -> bool:
-    """Tell whether no number in a value is too large for a double, by a search.
+    """Tell by a search whether every number in a value fits in a double.
 
-    A no may be wrong: text such as `3e500` is as good as a number here.
+    A no may be wrong: text such as `3e500` counts as a number here.
     """
     digits = value.translate(_DIGITS, b"+")
     return digits.find(b"0e000") < 0 and digits.find(_MANY_DIGITS) < 0
@@ -113,20 +112,20 @@ def passes_unread(value: bytes) -> bool:
 
 _DIGITS = bytes.maketrans(b"123456789E", b"000000000e")
 _MANY_DIGITS = b"0" * 200
-"""With no more digits, and an exponent of two, a number stays below 1e300."""
+"""With fewer digits, and an exponent of two digits, a number stays below 1e300."""
 
 
 _SHOWS_ID = re.compile(rb'"requestId"\s*:\s*"([^"\\]{1,128})"')
 
 
 def shown_id(line: bytes) -> str | None:
-    """Return the `requestId` of a line that cannot be read, if it shows one."""
+    """Return the `requestId` that an unreadable line shows, if any."""
     found = _SHOWS_ID.search(line)
     return None if found is None else found[1].decode(errors="replace")
 
 
 def excerpt(line: bytes) -> str:
-    """Return the beginning of a line as text that can be printed anywhere."""
+    """Return the beginning of a line as printable text."""
     text = line[:EXCERPT_BYTES].decode(errors="replace")
     if text.isprintable():  # nearly always; a flood of late lines is excerpted line by line
         shown = text
@@ -147,12 +146,12 @@ _ESCAPE = re.compile(
     rb"|\\u.{4}",
     re.DOTALL,
 )
-"""All up to the next half of a character at once: to be called for each escape takes seven times
-as long."""
+"""Everything up to the next lone surrogate in one match: calling it once per escape takes seven
+times as long."""
 
 
 def without_lone_surrogates(line: bytes) -> bytes | None:
-    r"""Return the line with `\ufffd` for each escape of half a character; None if it has none."""
+    """Return the line with `\ufffd` for each lone surrogate escape; None if it has none."""
     if line.find(b"\\ud") < 0 and line.find(b"\\uD") < 0:
         return None
     mended = _ESCAPE.sub(lambda found: found[1] or b"\\ufffd", line)
@@ -177,8 +176,13 @@ def overlong_fault(line: Overlong, bound: str = " (limits.line_bytes)") -> Fault
     )
 
 
+def truncated_fault(line: bytes) -> Fault:
+    """Return the fault of a last line that has no newline and is no whole object."""
+    words = "the output ends in the middle of a line"
+    return Fault(Reason.TRUNCATED_LINE, words, excerpt(line))
+
+
 def read_object(line: bytes) -> dict[str, Any] | Fault:
-    """Parse a line that must hold one JSON object."""
     try:
         line.isascii() or line.decode()
     except UnicodeDecodeError as error:

@@ -1,7 +1,7 @@
 """JSON with comments and trailing commas, as editors write their settings, read as JSON.
 
-What JSON does not have becomes blanks, so that a line and a column stay what they are. A comment
-that does not end is left, for the reader to name.
+Comments and commas become blanks, so that lines and columns stay the same. A comment without an end
+is left, for the reader to report.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _COMMA = re.compile(_STRING + rb"|,(?=\s*+[}\]])")
 
 
 def plain_json(data: bytes) -> bytes:
-    """Return it with blanks in the place of comments and of commas before a closing bracket."""
+    """Return the text with blanks for comments and for commas before a closing bracket."""
     return _COMMA.sub(_blank, _COMMENT.sub(_blank, data))
 
 

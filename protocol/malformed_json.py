@@ -1,7 +1,7 @@
-"""Say of a line that cannot be read as JSON what is wrong with it, and where.
+"""Explain what is wrong, and where, in a line that cannot be read as JSON.
 
-The words are for who wrote the program, and knows no decoder: what stands at the place, and what
-JSON has instead. A clause whose subject is the line.
+The words are for the program's author, who knows no decoder: the text at the place, and JSON's form
+of it. A clause with the line as its subject.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from protocol.framing import BOM
 from protocol.problem import printable, step
 
 SHOWN_BYTES = 20
-"""How much is shown of what stands at the place."""
+"""How much text is shown at the place of the fault."""
 
 LOOKED_AT_BYTES = 1 << 16
-"""In a longer line nobody looks where the number stands: it would be read several times."""
+"""In longer lines the number is not located: it would take several parses."""
 
 LEVELS = 4
-"""So deep in a value a number is looked for."""
+"""How deep the number is searched for."""
 
 PLACE_CHARS = 80
 
@@ -33,22 +33,18 @@ _PLACE = re.compile(r"(.*) \(byte (\d+)\)", re.DOTALL)
 _UTF_16 = re.compile(rb"\xff\xfe|\xfe\xff|[^\0]\0[^\0]\0|\0[^\0]\0[^\0]")
 _WORD = re.compile(rb"[-+]?[A-Za-z_]\w*")
 _VALUES_ELSEWHERE = frozenset(b"none null nil undef undefined nan inf infinity true false".split())
-"""How languages write what JSON calls null, true and false, and what it has no word for."""
+"""How languages write null, true and false, and values that JSON has no word for."""
 
 _NUMBER = re.compile(rb"-?\d")
 _SPACE = 0x20
 
 
 def is_utf16(line: bytes) -> bool:
-    """Tell whether the line begins as text in UTF-16 does."""
     return _UTF_16.match(line) is not None
 
 
 def why_malformed(line: bytes, found: str) -> str:
-    """Return what keeps the line, which is UTF-8, from being JSON.
-
-    `found` are the decoder's words.
-    """
+    """Return why a line, which is UTF-8, is not JSON; `found` are the decoder's words."""
     if line.startswith(BOM):
         return "begins with a byte order mark (BOM), which JSON does not"
     place = _PLACE.fullmatch(found)
@@ -61,7 +57,7 @@ def why_malformed(line: bytes, found: str) -> str:
 
 
 def _why_at(line: bytes, at: int, words: str) -> str:
-    """Say what is wrong at a place; nothing where the line is plain text."""
+    """Say what is wrong at a place; nothing for plain text."""
     if words.startswith("trailing characters"):
         # A date is a number to a decoder, and what follows.
         begins = line.lstrip()[:1] in (b"{", b"[")
@@ -85,7 +81,7 @@ def _why_at(line: bytes, at: int, words: str) -> str:
 
 
 def too_large_number(line: bytes) -> str:
-    """Return where a number stands in the line, which is JSON, that no reader can keep."""
+    """Return where a JSON line has a number that a double cannot hold."""
     pointer, token = _unkept(line, "", LEVELS) if len(line) <= LOOKED_AT_BYTES else ("", b"")
     place = printable(".".join(pointer.split("/")[1:]), PLACE_CHARS)
     where = f' in "{place}"' if place else ""
@@ -115,7 +111,7 @@ def _parts(value: bytes) -> Iterable[tuple[str | int, msgspec.Raw]]:
 
 
 def _before_object(line: bytes) -> bytes | None:
-    """Return what stands before a JSON object that ends the line, if one does."""
+    """Return the text before a JSON object that ends the line, if there is some."""
     begin = line.find(b'{"')
     if begin <= 0 or not line.rstrip().endswith(b"}"):
         return None

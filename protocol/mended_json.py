@@ -1,4 +1,4 @@
-"""Read a line that is no JSON, where it is clear what is meant by it.
+"""Read a line that is no JSON but has one clear meaning.
 
 Only for lines that the strict reader has refused (`json_line.read_object`). `json` reads what
 msgspec does not: NaN, Infinity, and control characters that stand in a string as they are.
@@ -21,7 +21,7 @@ _CP1252 = {0xDC00 + byte: bytes([byte]).decode("cp1252", "replace") for byte in 
 
 
 def mended(line: bytes) -> tuple[Any, list[str]] | None:
-    """Return what a line says, and what in it was read as what; None if that is not clear."""
+    """Return the value of a line, and its repairs; None if the meaning is not clear."""
     if len(line) > MENDED_BYTES or is_utf16(line):
         return None
     repairs: list[str] = []

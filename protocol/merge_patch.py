@@ -1,4 +1,4 @@
-"""JSON Merge Patch (RFC 7396): how a `state_patch` changes the state of a session.
+"""JSON Merge Patch (RFC 7396): the effect of a `state_patch` on the state of a session.
 
     a member that is null      takes the member of that name away
     a member that is an object is merged into the member of that name
@@ -16,9 +16,9 @@ import msgspec
 
 
 def merged(target: Any, patch: Any) -> Any:
-    """Return what the patch makes of the target; neither is changed.
+    """Return the patched target; neither argument changes.
 
-    What the patch does not touch is shared with the target, and arrays are with the patch.
+    The result shares unpatched members with the target, and arrays with the patch.
     """
     if not isinstance(patch, dict):
         return patch
@@ -34,10 +34,10 @@ def merged(target: Any, patch: Any) -> Any:
 
 
 def merge_into(target: dict[str, Any], patch: dict[str, Any]) -> None:
-    """Do the same to the target itself, at a cost that follows the patch and not the target.
+    """Patch the target itself, in time that depends on the patch and not on the target.
 
-    Objects of the patch are copied and never become part of the target; arrays do. Neither changes
-    an array, so they may be shared.
+    Objects of the patch are copied and never become part of the target; arrays do. No array is ever
+    changed, so they may be shared.
     """
     for name, value in patch.items():
         if value is None:
@@ -52,23 +52,22 @@ def merge_into(target: dict[str, Any], patch: dict[str, Any]) -> None:
 
 
 def copied(value: dict[str, Any]) -> dict[str, Any]:
-    """Copy a state, so that a merge into one is not seen in the other.
+    """Copy a state, so that merging into one does not show in the other.
 
-    By its JSON: of many members that takes a tenth of the time.
+    By its JSON: for many members that takes a tenth of the time.
     """
     found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(value))
     return found
 
 
 def without_nulls(value: dict[str, Any]) -> dict[str, Any]:
-    """Copy an object as a merge into an empty one would: a state that begins has no nulls."""
     state: dict[str, Any] = {}
     merge_into(state, value)
     return state
 
 
 def has_more_members(patch: dict[str, Any], most: int) -> bool:
-    """Tell whether a merge looks at more members of objects; what is in arrays is not merged."""
+    """Tell whether a merge visits more than `most` members of objects; arrays are not merged."""
     left, count = [patch], 0
     while left and count <= most:
         inner = left.pop()
@@ -81,6 +80,6 @@ def has_more_members(patch: dict[str, Any], most: int) -> bool:
 def encoded_bytes(value: Any) -> int:
     """Return the size of a value as compact JSON in UTF-8.
 
-    Merging a patch makes a state larger by no more than this figure of the patch.
+    Merging a patch makes a state larger by no more than the patch's size.
     """
     return len(msgspec.json.encode(value))

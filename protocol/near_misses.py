@@ -1,4 +1,4 @@
-"""What is ignored in a good descriptor, but was probably meant: misspelt or misplaced fields.
+"""Ignored fields of a valid descriptor that were probably meant: misspelt or misplaced ones.
 
 Unknown fields are tolerated at the top level of a descriptor and in `transport`, so these are
 warnings for a person, never a reason to refuse a descriptor.
@@ -48,7 +48,7 @@ def _unfilled(ops: dict[str, Any], inputs: dict[str, Any]) -> Iterator[Problem]:
 
 
 def _booleans(ops: dict[str, Any], inputs: dict[str, Any]) -> Iterator[Problem]:
-    """Warn of a boolean that is an argument by itself: the command gets the word `true`."""
+    """Warn of a boolean as an argument by itself: the command gets the word `true`."""
     for op, said in ops.items():
         schema = inputs.get(op) or {}
         names = input_names(schema)

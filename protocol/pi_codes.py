@@ -1,7 +1,7 @@
-"""The error codes of host calls, which are Pi's five, and those of stdiod: both ways.
+"""The mapping of Pi's five error codes of host calls and stdiod's codes, both ways.
 
-Five codes say less than eight, so the original one goes along in `details.code`, and is what comes
-out of the way back.
+Five codes say less than eight, so the original one goes along in `details.code`, and is restored on
+the way back.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from protocol.errors import Code, Failure, Reason
 
 
 class PiCode(StrEnum):
-    """The codes of a `host_call_error` in the Pi extension protocol."""
-
     TIMEOUT = "timeout"
     DENIED = "denied"
     IO = "io"
@@ -41,7 +39,7 @@ _FROM_PI: dict[PiCode, Code] = {
 }
 
 _RETRYABLE = frozenset({Reason.QUEUE_FULL, Reason.NOT_READY})
-"""Nothing of the call was done, and the same call may well go through a moment later."""
+"""Nothing of the call was done, and the same call may succeed a moment later."""
 
 
 def pi_code(code: str) -> PiCode:
@@ -50,15 +48,14 @@ def pi_code(code: str) -> PiCode:
 
 
 def code_of(pi: str) -> Code:
-    """Return our code for one of Pi's; an unknown one is `internal`."""
     return _FROM_PI[PiCode(pi)] if pi in tuple(PiCode) else Code.INTERNAL
 
 
 def pi_error(failure: Failure) -> dict[str, Any]:
     """Return a failure as a `host_call_error`.
 
-    Its details stand beside `code`. Those that have a `code` themselves, or could be taken for
-    such, stand whole under `details`, so that nothing gets lost.
+    Its details stand beside `code`. Details with a `code` of their own, or that could be taken for
+    one, stand whole under `details`.
     """
     details = failure.details
     if "code" in details or details.keys() == {"details"}:
@@ -78,10 +75,10 @@ def _is_retryable(details: dict[str, Any]) -> bool:
 
 
 def failure_of(code: str, message: str, details: dict[str, Any] | None = None) -> Failure:
-    """Return the failure that the fields of a `host_call_error` stand for.
+    """Return the failure of a `host_call_error`.
 
-    A `details.code` that goes with the code is ours and is the failure's. Without it, what Pi's
-    code was is kept as `details.pi_code`.
+    A `details.code` that matches the code is ours, and becomes the failure's. Without it, Pi's code
+    is kept as `details.pi_code`.
     """
     details = {} if details is None else details
     ours = details.get("code")

@@ -1,10 +1,10 @@
-"""Accept args by an everyday schema without jsonschema, in a quarter of the time, and in bounds.
+"""Accept args by common schemas without jsonschema, in a quarter of the time, and in bounds.
 
-A schema of everyday keywords becomes nested functions, which look at each part of the args no more
-than `MOST_BREADTH` times, and at no more than `MOST_VALUES` where the schema says nothing of how
-many there may be; patterns are searched for only as far as `bounded_pattern` has a proof, and no
-further than `MOST_STEPS` in all. They decide one way only: what they accept is valid, and of
-what they do not accept jsonschema says whether it is, and why not. So each test here may be
+A schema of common keywords becomes nested functions, which check each part of the args at most
+`MOST_BREADTH` times, and at most `MOST_VALUES` values where the schema does not bound their number;
+patterns are searched for only as far as `bounded_pattern` has a proof, and for at most `MOST_STEPS`
+in all. They decide one way only: accepted args are valid; of others jsonschema says whether they
+are, and why not. So each test here may be
 stricter than the keyword (`enum` and `const` accept no float, since `1.0` equals `1`, and no array
 or object), never laxer. A test holds them to jsonschema.
 """
@@ -18,20 +18,20 @@ from typing import Any
 from protocol.bounded_pattern import bounded
 
 MOST_STEPS = 200_000
-"""Of all patterns together, for one check: some 2 ms."""
+"""Of all patterns together, per check: some 2 ms."""
 
 MOST_VALUES = 5_000
-"""How many values of arrays and open objects are looked at in one check: some 3 ms. A value counts
-for each schema that may have to be asked about it, and a member of an object twice."""
+"""Values of arrays and open objects per check: some 3 ms. A value counts once per schema that may
+be applied to it, and a member of an object twice."""
 
 MOST_BREADTH = 16
-"""How many of the schemas that are alternatives may have to be asked about one value."""
+"""How many alternative schemas may be applied to one value."""
 
 MOST_PARTS = 5_000
-"""Of the schema of one op: it is made ready on the event loop, when it is first met."""
+"""Of the schema of one op: it is prepared on the event loop, when it is first needed."""
 
 MOST_PATTERNS = 16
-"""In the schema of one op: to count one's steps takes time too."""
+"""Of the schema of one op: counting the steps of a pattern takes time too."""
 
 Accepts = Callable[[Any], bool]
 
@@ -39,14 +39,14 @@ _COMPARED_BY_TYPE = (str, int, bool, type(None))
 
 
 class NotPlainError(Exception):
-    """The schema has something that is not checked here."""
+    """The schema has a keyword that is not checked here."""
 
 
 def plain_acceptance(schema: Any, most_values: int = MOST_VALUES) -> Accepts:
-    """Return a function that accepts only what is valid; the schema must be valid itself.
+    """Return a function that accepts only valid values; the schema itself must be valid.
 
-    It accepts nothing for which more than `most_values` have to be looked at. Raises
-    `NotPlainError`, or `RecursionError` if it is too deep.
+    It accepts nothing with more than `most_values` values. Raises `NotPlainError`, or
+    `RecursionError` for a schema that is too deep.
     """
     if _breadth(schema) > MOST_BREADTH:
         raise NotPlainError
@@ -56,7 +56,7 @@ def plain_acceptance(schema: Any, most_values: int = MOST_VALUES) -> Accepts:
 
 
 def has_few_parts(schema: Any) -> bool:
-    """Tell whether a schema has no more than `MOST_PARTS`; of a larger one no more is looked at."""
+    """Tell whether a schema has at most `MOST_PARTS` parts; stops counting there."""
     left, count = [schema], 0
     while left and count <= MOST_PARTS:
         one = left.pop()
@@ -67,19 +67,19 @@ def has_few_parts(schema: Any) -> bool:
 
 
 class _Budget:
-    """What a check by one schema may still cost, and where in the schema it is spent."""
+    """The remaining cost of a check by one schema, and the part that is being prepared."""
 
     def __init__(self, most_values: int) -> None:
         self.is_spent = False
-        """Whether any check costs something that depends on more than the schema."""
+        """Whether any check costs more than its schema's parts."""
         self.repeats = False
-        """Whether the part that is made ready now is asked about any number of values."""
+        """Whether the part being prepared is applied to any number of values."""
         self._most_values = most_values
         self._patterns = 0
         self._steps_left = self._values_left = 0
 
     def begun(self, accepts: Accepts) -> Accepts:
-        """Return the same, with all to spend at the beginning of each check."""
+        """Return the same check, with the full budget at each start."""
 
         def begin(value: Any) -> bool:
             self._steps_left, self._values_left = MOST_STEPS, self._most_values
@@ -88,7 +88,7 @@ class _Budget:
         return begin
 
     def paying(self) -> Callable[[int], bool]:
-        """Return what spends so many values, and tells whether there were as many."""
+        """Return a function that spends values, and tells whether there were as many."""
         self.is_spent = True
         return self._pay
 
@@ -97,14 +97,14 @@ class _Budget:
         return self._values_left >= 0
 
     def repeated(self, schema: Any) -> Accepts:
-        """Return what accepts each of any number of values, for which its caller has to pay."""
+        """Return the check of a schema for any number of values, for which its caller pays."""
         around, self.repeats = self.repeats, True
         accepts = _accepting(schema, self)
         self.repeats = around
         return accepts
 
     def searching(self, pattern: str) -> Accepts:
-        """Return a function that accepts what a pattern is found in, while steps are left."""
+        """Return the check that a pattern is found in a string, while steps are left."""
         self.is_spent = True
         self._patterns += 1
         proof = bounded(pattern) if self._patterns <= MOST_PATTERNS else None
@@ -122,7 +122,7 @@ class _Budget:
 
 
 def _breadth(schema: Any) -> int:
-    """Return how many schemas may have to be asked about one value."""
+    """Return how many schemas may be applied to one value."""
     if not isinstance(schema, dict):
         return 1
     inner = [*schema.get("properties", {}).values()]
@@ -131,7 +131,7 @@ def _breadth(schema: Any) -> int:
 
 
 def _asked(schema: Any) -> int:
-    """Return how many schemas may be asked about a value itself, apart from what it holds."""
+    """Return how many schemas may be applied to a value itself, without its members."""
     return 1 + sum(map(_asked, schema.get("anyOf", ()))) if isinstance(schema, dict) else 1
 
 
@@ -176,7 +176,6 @@ def _anything(_value: Any) -> bool:
 
 
 def nothing(_value: Any) -> bool:
-    """Accept nothing."""
     return False
 
 
@@ -271,13 +270,13 @@ _TESTS: dict[str, Callable[[Any], Accepts]] = {
     "minItems": lambda bound: lambda value: not isinstance(value, list) or len(value) >= bound,
     "maxItems": lambda bound: lambda value: not isinstance(value, list) or len(value) <= bound,
 }
-"""From what stands beside a keyword to its test; those of an object are tested together."""
+"""The test of each keyword, from its value; those of objects are tested together."""
 
 _OF_OBJECTS = frozenset({"properties", "required", "additionalProperties"})
 
 _ANNOTATIONS = frozenset(
     ("$comment", "default", "deprecated", "description", "examples", "format", "title")
 )
-"""What says nothing about validity; `format` does not either, unless somebody asks for it."""
+"""Keywords without effect on validity; `format` has one only on demand."""
 
 _KNOWN = frozenset((*_TESTS, *_OF_OBJECTS, *_ANNOTATIONS, "items", "pattern", "anyOf"))

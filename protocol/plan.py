@@ -8,21 +8,18 @@ from __future__ import annotations
 from typing import Any
 
 from protocol.problem import Problem
-from protocol.shape import Fields, Map, Scalar, text
-
-_ANY = Scalar("any JSON value", (str, bool, int, float, list, dict, type(None)))
+from protocol.shape import ANY, Fields, Map, text
 
 PLAN = Fields(
     {
         "goal": text("a string that says what is to be reached", empty=True),
-        "inputs": Map("an object, such as {}", _ANY, _ANY),
+        "inputs": Map("an object, such as {}", ANY, ANY),
     },
     required=("goal", "inputs"),
 )
 
 
 def plan_problems(value: Any, at: str = "") -> list[Problem]:
-    """Return what keeps a value from being a plan, sorted by pointer; `at` is its own pointer."""
     found: list[Problem] = []
     PLAN(value, at, found)
     return sorted(found)

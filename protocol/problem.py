@@ -1,4 +1,4 @@
-"""One thing that is wrong in a JSON document: where, and what would be right."""
+"""A problem of a JSON document: where it is, and what would be right."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ EXCERPT_CHARS = 60
 POINTER_CHARS = 200
 COMPARED = 32
 COMPARED_CHARS = 40
-"""So many words of such a length are compared with each other: difflib takes 0.05 ms for a pair of
-usual ones, and is quadratic in their length."""
+"""Only so many words, of such a length, are compared: difflib takes 0.05 ms for a usual pair, and
+is quadratic in their length."""
 SLIP_CHARS = 32
 _CHARS = "abcdefghijklmnopqrstuvwxyz0123456789-_."
 
@@ -46,12 +46,11 @@ class Problem(msgspec.Struct, frozen=True, order=True):
 
 
 def step(pointer: str, key: str | int) -> str:
-    """Return the pointer of a member or element of the value that `pointer` names."""
+    """Return the pointer of a member or element below `pointer`."""
     return f"{pointer}/{str(key).replace('~', '~0').replace('/', '~1')}"
 
 
 def kind(value: Any) -> str:
-    """Name the JSON type of a value, with its article."""
     return _KINDS[type(value)]
 
 
@@ -77,7 +76,7 @@ def quoted(text: str) -> str:
     return printable(_as_json(text, ensure_ascii=False))
 
 
-# No part of a text is looked at twice, for modules print what they like.
+# One pass over the text, since modules print any length of it.
 _USER = re.compile(r"""(://|(?<=http):/|(?<=https):/)[^\s/?#"'<>]*@""")
 _USER_OF_HOST = re.compile(
     r"""((?<!\S)|(?<=[="']))[^\s/:@="']+:[^\s/@="']+@(?!sha\d)(?=([\w.-]+|\[[\da-f:]+\]):\d)"""
@@ -108,7 +107,7 @@ def printable(text: str, limit: int | None = None) -> str:
 
 
 def named(text: str, limit: int) -> str:
-    """Quote what somebody asked for by name, cut; in the time that the cut takes."""
+    """Quote a name that a client asked for, cut; takes time for the cut part only."""
     return shortened(repr(text[:limit]), limit)
 
 
@@ -121,9 +120,9 @@ def did_you_mean(word: str, known: Collection[str], cutoff: float = 0.6) -> str:
 def nearest(word: str, known: Collection[str], cutoff: float = 0.6) -> str | None:
     """Return the known word that `word` most probably stands for, if one is near enough.
 
-    Of a few known words all are compared; of many, only those are found that lack one character,
-    have one more, another one, or two in the other order. That takes a millisecond at the most,
-    however many there are, if `known` can be looked into by key.
+    Few known words are all compared. Of many, only those are found that lack one character, have
+    one more, another one, or two in the other order; that takes a millisecond at the most, however
+    many there are, if `known` can be looked into by key.
     """
     if len(known) > COMPARED:
         return _one_slip_away(word, known)
@@ -146,7 +145,7 @@ def _one_slip_away(word: str, known: Collection[str]) -> str | None:
 
 
 def _slips(word: str) -> Iterator[str]:
-    """Give what may have been meant, what is mistaken most often first."""
+    """Yield the words that may have been meant, the most frequent mistakes first."""
     yield word.lower()
     for at in range(len(word) - 1):
         yield word[:at] + word[at + 1] + word[at] + word[at + 2 :]

@@ -1,8 +1,8 @@
 r"""Put a client's request id into a module's line, and leave the rest of the line as it is.
 
 The line has been validated: it is one JSON object in UTF-8, an event whose top-level names are
-those of Spec 001, or were looked through (`extended_event`). What is not known is how it is
-spelled, so a place for the id counts only where a look at the bytes proves it:
+those of Spec 001, or were looked through (`extended_event`). Its spelling is not known, so
+a place for the id counts only where the bytes prove it:
 
 - the text `requestId` stands in the line once, and no escape spells a letter of it, so there is no
   other key of that name, at any depth;
@@ -21,32 +21,32 @@ _KEY = b'"requestId":'
 _TEXT = b"requestId"
 _BRACE = 0x7D
 _LONG_BYTES = 1024
-"""From here on it pays to look at, and to copy, as little as possible."""
+"""From this length on it pays to scan and copy as little as possible."""
 
 _split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode = msgspec.json.encode
 
 
 class Readdresser:
-    """Lines for one client's request.
+    """Readdresses lines for one client's request.
 
-    What stands before the id is mostly the same in all of them, so it is looked at once; it is kept
-    if it is short.
+    The bytes before the id are mostly the same in all lines, so they are examined once, and kept if
+    they are short.
     """
 
     def __init__(self, request_id: str | None) -> None:
-        """Put in `request_id`; with None, lines are to have no id."""
+        """`request_id` is put in; None takes the id out."""
         self._request_id = request_id
         self._id = b"" if request_id is None else _encode(request_id)
         self._proved = b"\n"
-        """How a line began, up to the end of its id; no line begins like this."""
+        """The proved beginning of a line, up to the end of its id; no line begins like this one."""
         self._instead = b""
 
     def readdress(self, line: bytes) -> bytes | None:
-        r"""Return an event's line with the id in place of its own, ending in `\n`.
+        r"""Return an event's line with the client's id in place of its own, ending in `\n`.
 
-        Nothing is parsed, as long as it is spelled in one of the usual ways. Returns None if the
-        line can only be encoded anew, from the event.
+        Nothing is parsed if the id is spelled in one of the usual ways. Returns None if the line
+        has to be encoded anew, from the event.
         """
         proved = self._proved
         if line.startswith(proved):
@@ -66,18 +66,18 @@ class Readdresser:
                     return b"".join((self._instead, memoryview(line)[size:], b"\n"))
                 return self._instead + line[size:] + b"\n"
         if line.find(b"\r") >= 0:
-            # Outside of strings, which cannot hold one: white space, and to some readers an end.
+            # Outside of strings, which cannot hold one: white space, or the end of a line to some.
             line = line.replace(b"\r", b" ")
         return self._spliced(line.strip(b" \t")) or self._rebuilt(line)
 
     def proves(self, line: bytes) -> bool:
-        """Whether the place of a line's id is where that of the last one was, if it is alone."""
+        """Whether a line's id stands where that of the last one stood, if it is the only one."""
         return line.startswith(self._proved) and line[-1] == _BRACE and len(line) <= _LONG_BYTES
 
     def readdress_all(self, lines: list[bytes]) -> bytes | None:
-        r"""Return all that `readdress` makes of lines that it `proves`, with a look at all of them.
+        """Return `readdress` of lines that each `proves`, in one pass over all.
 
-        Returns None if one of them has to be looked at by itself.
+        Returns None if one of them needs a pass of its own.
         """
         size = len(self._proved)
         rests = [line[size:] for line in lines]
@@ -134,7 +134,6 @@ class Readdresser:
 
 
 def readdress(line: bytes, request_id: str | None) -> bytes | None:
-    """Do as `Readdresser` does, for one line."""
     return Readdresser(request_id).readdress(line)
 
 
@@ -148,10 +147,10 @@ def _spells_key(line: bytes, begin: int, end: int) -> bool:
 
 
 def _end_of_keys(line: bytes, begin: int) -> int:
-    """Return up to where keys of the outermost object may stand.
+    """Return the end of the part in which keys of the outermost object may stand.
 
-    Long lines mostly end with their one inner object, and a single byte is searched for in much
-    less time than a text.
+    Long lines mostly end with their one inner object, and searching a single byte takes much less
+    time than a text.
     """
     inner, end = line.find(b"{", begin), len(line)
     if inner < 0 or line.find(b"{", inner + 1) >= 0 or line.find(b"}", inner) != end - 2:
@@ -160,7 +159,7 @@ def _end_of_keys(line: bytes, begin: int) -> int:
 
 
 def _without(line: bytes, begin: int, end: int) -> bytes | None:
-    """Leave a field out, with the comma after it or the one before it."""
+    """Leave out a field, with the comma after it or before it."""
     if line.startswith(b",", end):
         return line[:begin] + line[end + 1 :] + b"\n"
     if line.startswith(b",", begin - 1):

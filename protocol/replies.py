@@ -1,4 +1,4 @@
-"""The plain replies of Module Protocol v1 (section 2), and what a `done` event carries instead.
+"""The plain replies of Module Protocol v1 (section 2), and the contents of a `done` event.
 
 One function per operation turns the module's own words into an `Outcome`, or a `Fault` when they
 do not have the form the operation asks for.
@@ -18,20 +18,16 @@ from protocol.errors import Code, Failure, Outcome, Reason, Success
 from protocol.events import Done, ErrorEvent
 from protocol.json_line import SMALL_BYTES, Fault, is_readable
 from protocol.problem import Problem, kind, nearest, quoted
-from protocol.shape import Array, Fields, Rule, Scalar, text
+from protocol.shape import ANY, ANY_TEXT, Array, Fields, Rule, Scalar, text
 
 
 class Operation(StrEnum):
-    """What a host asks of a module."""
-
     HEALTH = "health"
     DESCRIBE = "describe"
     INVOKE = "invoke"
 
 
 class DescribeReply(msgspec.Struct, frozen=True):
-    """`describe`, completed: who the module is and which ops it has."""
-
     name: str
     version: str | None
     kind: str
@@ -41,32 +37,29 @@ class DescribeReply(msgspec.Struct, frozen=True):
     features: list[str] = msgspec.field(default_factory=list)
 
 
-class _OrNull:
-    """What another rule says, or null: the same as leaving it out."""
+class _OrNull(Rule):
+    """Another rule, or null, which counts as absent."""
 
     def __init__(self, rule: Rule) -> None:
         self.want = f"{rule.want}, or null"
-        self.schema: dict[str, Any] = {"anyOf": [rule.schema, {"type": "null"}]}
+        self.schema = {"anyOf": [rule.schema, {"type": "null"}]}
         self._rule = rule
 
     def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
-        """Check what is not null."""
         if value is not None:
             self._rule(value, at, found)
 
 
-_TEXT = text("a string", empty=True)
-_ANY = Scalar("any JSON value", (str, bool, int, float, list, dict, type(None)))
-_WORDS = _OrNull(Array('an array of strings such as ["fs.read"]', _TEXT))
+_WORDS = _OrNull(Array('an array of strings such as ["fs.read"]', ANY_TEXT))
 _HEALTH = Fields({"status": text('a string such as "ok"', empty=True)}, required=("status",))
 _DESCRIPTION = Fields(
     {
-        "name": _OrNull(_TEXT),
-        "version": _OrNull(_TEXT),
-        "kind": _OrNull(_TEXT),
+        "name": _OrNull(ANY_TEXT),
+        "version": _OrNull(ANY_TEXT),
+        "kind": _OrNull(ANY_TEXT),
         "capabilities": _WORDS,
-        "inputs": _ANY,
-        "outputs": _ANY,
+        "inputs": ANY,
+        "outputs": ANY,
         "features": _WORDS,
     }
 )
@@ -89,7 +82,7 @@ _ANSWER = Fields(
     {
         "ok": Scalar("true or false", (bool,)),
         "error": _OrNull(_ERROR),
-        "summary": _OrNull(_TEXT),
+        "summary": _OrNull(ANY_TEXT),
     },
     required=("ok",),
 )
@@ -97,10 +90,10 @@ _ANSWER = Fields(
 _ANSWER_FIELDS = frozenset({*_ANSWER.fields, "result"})
 
 SLIP_CUTOFF = 0.8
-"""How near a field has to be to one that is known: `data` is nothing like `result`."""
+"""How near a field has to be to a known one: `data` is nothing like `result`."""
 
 MOST_UNKNOWN = 8
-"""Of an answer with more unknown fields none is compared with those that are known."""
+"""In an answer with more unknown fields none is compared with the known ones."""
 
 
 class _ErrorBody(msgspec.Struct, frozen=True):
@@ -110,8 +103,6 @@ class _ErrorBody(msgspec.Struct, frozen=True):
 
 
 class InvokeReply(msgspec.Struct, frozen=True, gc=False):
-    """What a module answers an invoke with."""
-
     ok: bool
     request_id: str | None = msgspec.field(default=None, name="requestId")
     error: _ErrorBody | None = None
@@ -120,7 +111,7 @@ class InvokeReply(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def outcome(self) -> Outcome | None:
-        """What it says, or None when it says neither success nor an error."""
+        """Return the outcome; None if the reply says neither success nor an error."""
         if self.ok:
             return Success(None if self.result is UNSET else self.result, self.summary)
         if self.error is None:
@@ -136,17 +127,15 @@ class _UnbuiltReply(InvokeReply, frozen=True, gc=False):
 
 _decode = msgspec.json.Decoder().decode
 decode_invoke_reply = msgspec.json.Decoder(_UnbuiltReply).decode
-"""Fast path for the commonest line of all, whose result stays bytes.
-
-Raises like `events.decode_event`.
-"""
+"""Fast path for the most frequent line, whose result stays bytes. Raises like
+`events.decode_event`."""
 
 
 def plain_outcome(reply: InvokeReply, line: bytes) -> Outcome | None:
-    r"""Return what such a reply says if that can be passed on, and there is nothing to warn of.
+    r"""Return the outcome of a reply if it can be passed on without a warning.
 
     None may be wrong. A `\r`, white space in JSON, ends a line to some readers. Without a result,
-    the line has no colon more than its other fields need.
+    the line has no more colons than its other fields need.
     """
     result = reply.result
     if not reply.ok or reply.error is not None:
@@ -168,8 +157,8 @@ def plain_outcome(reply: InvokeReply, line: bytes) -> Outcome | None:
 def read_reply(operation: Operation, document: dict[str, Any], shown: str) -> Outcome | Fault:
     """Read a plain reply to `operation`; `shown` is the line's beginning, for a fault.
 
-    An object with a boolean `ok` is the envelope of section 2 whatever the operation was: its
-    `result` is then looked at in place of the object.
+    An object with a boolean `ok` is the envelope of section 2 for every operation: then its
+    `result` is read in place of the object.
     """
     named = document.get("requestId")
     if not isinstance(named, str | None):
@@ -221,10 +210,10 @@ def _read_probe(
 
 
 def slips(operation: Operation, document: dict[str, Any], request_id: str) -> str | None:
-    """Say what a plain reply has that means nothing and was probably meant; None if nothing.
+    """Name a field without effect that was probably meant as another; None if there is none.
 
-    Unknown fields are tolerated: only what is near a known one that is absent is told, what has the
-    request's id under another name, and which of `result` and `error` does not count.
+    Unknown fields are tolerated: reported are those near an absent known one, the request's
+    id under another name, and the ineffective one of `result` and `error`.
     """
     own = {} if _is_envelope(operation, document) else _OWN_FIELDS[operation]
     known = {*(own or _ANSWER_FIELDS), "requestId", "version", "type"}
@@ -239,7 +228,7 @@ def slips(operation: Operation, document: dict[str, Any], request_id: str) -> st
 
 
 def slips_of_done(fields: Collection[str]) -> str | None:
-    """Say which field of a `done` event was probably meant as another one; None if none was."""
+    """Name a field of a `done` event that was probably meant as another one; None if none was."""
     return "; ".join(_near_misses(fields, {*Done.__struct_encode_fields__, "type"})) or None
 
 
@@ -257,9 +246,9 @@ def _slip(field: str, meant: str) -> str:
 
 
 def completed(operation: Operation, outcome: Outcome, descriptor: Descriptor) -> Outcome:
-    """Take from the descriptor what the answer to a probe leaves out, or leaves to it.
+    """Complete the answer to a probe from the descriptor.
 
-    A module that does not know `health` or `describe` is well, and what its descriptor says.
+    A module that does not know `health` or `describe` is healthy, and described by its descriptor.
     """
     if isinstance(outcome, Failure):
         if outcome.code != Code.UNSUPPORTED_OP or operation is Operation.INVOKE:
@@ -284,8 +273,8 @@ def read_done(
 ) -> Outcome | Fault:
     """Read the event that closes a stream (docs/protocol.md).
 
-    A failure is told by the `error` that `done` carries, else by the last `error` event, else by
-    the summary alone.
+    A failure's words are those of the `error` in `done`, else of the last `error` event, else the
+    summary.
     """
     summary = None if done.summary is UNSET else done.summary
     if done.ok:
@@ -309,7 +298,6 @@ def read_done(
 
 
 def read_error(event: ErrorEvent, summary: str | None = None) -> Failure:
-    """Return the failure that an `error` event reports."""
     details = None if event.details is UNSET else event.details
     return Failure.reported(event.error_code, event.error_message, details, summary)
 
@@ -332,7 +320,7 @@ def _malformed(operation: Operation, words: str, shown: str) -> Fault:
 
 
 def _words(found: list[Problem]) -> str:
-    """Say the first of the problems; a place is named as a program would write it."""
+    """Return the first problem; a place is named as a program would write it."""
     first = min(found)
     return f'"{".".join(first.pointer.split("/")[1:])}" {first.message}'
 
@@ -349,4 +337,4 @@ EXPECTED = {
     Operation.DESCRIBE: f'{{"inputs":{{...}}}} with all that is to be known, or {_DECLINED}',
     Operation.INVOKE: f'{{"ok":true,"result":...}} or {_FAILED}',
 }
-"""The right forms of an answer, for whoever gave another one."""
+"""The right forms of an answer, for the author of a wrong one."""

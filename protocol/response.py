@@ -29,17 +29,16 @@ class Response(msgspec.Struct, frozen=True, gc=False):
     session_id: str | None = None
     notices: tuple[Notice, ...] = ()
     injected: tuple[dict[str, Any], ...] = ()
-    """What hooks want in the context: `content`, `role`, and two flags (docs/protocol.md)."""
+    """Texts of hooks for the context: `content`, `role`, and two flags (docs/protocol.md)."""
 
     @property
     def ok(self) -> bool:
-        """Whether the request succeeded."""
         return isinstance(self.outcome, Success)
 
     def document(self, *, built: bool = True) -> dict[str, Any]:
-        """Return it as docs/protocol.md shows it; an absent summary or session is left out.
+        """Return the document of docs/protocol.md; an absent summary or session is left out.
 
-        For who only encodes it, the result need not be `built`.
+        For encoding alone, the result need not be `built`.
         """
         shown = self.shown()
         values = ((name, getattr(shown, name)) for name in _FIELDS)
@@ -57,7 +56,7 @@ class Response(msgspec.Struct, frozen=True, gc=False):
         named: str | UnsetType = UNSET,
         action: str | UnsetType = UNSET,
     ) -> _Shown:
-        """Return what to encode to have the same, behind what the face puts before it."""
+        """Return a struct that encodes to the same document, after the face's own members."""
         outcome = self.outcome
         summary = UNSET if outcome.summary is None else outcome.summary
         ok = type(outcome) is not Failure  # `isinstance` of a msgspec type is slow to say no
@@ -93,16 +92,16 @@ class Response(msgspec.Struct, frozen=True, gc=False):
         )
 
     def done_line(self, request_id: str | None) -> bytes:
-        """Encode it as the `done` event that ends a client's request of that id.
+        """Encode the `done` event that ends a client's request of that id.
 
-        Raises what an encoder does: what a module said may be too deep for it.
+        Raises what an encoder does: a module's value may be too deep for it.
         """
         named = UNSET if request_id is None else request_id
         line = _encode(self.shown("0", "done", named))
         return (line if line.isascii() else one_line(line)) + b"\n"
 
     def done_pieces(self, request_id: str | None) -> list[bytes]:
-        """Encode one whose result is bytes in the same way, and do not put these together."""
+        """Encode a response whose result is bytes, without joining them."""
         assert isinstance(self.outcome, Success)  # noqa: S101 - it has a result
         said = self.outcome.said
         parts = said.parts if type(said) is Pieces else [bytes(said)]
@@ -113,7 +112,7 @@ class Response(msgspec.Struct, frozen=True, gc=False):
 
 @final
 class _Shown(msgspec.Struct, frozen=True, gc=False):
-    """What is shown of a response, in this order.
+    """The fields of a response, in this order.
 
     The first three fields are those of an event, `action` is that of a WebSocket's message.
     """
@@ -127,7 +126,7 @@ class _Shown(msgspec.Struct, frozen=True, gc=False):
     error: dict[str, Any] | UnsetType
     summary: str | UnsetType
     request_id: str | UnsetType = UNSET
-    """From here on all is of invocations only."""
+    """This and the following are fields of invocations only."""
     module: str | UnsetType = UNSET
     op: str | UnsetType = UNSET
     session_id: str | UnsetType = UNSET
@@ -137,6 +136,7 @@ class _Shown(msgspec.Struct, frozen=True, gc=False):
 
 
 _PLACE = msgspec.Raw(b'{"result":"pieces"}')
-"""Where they stand in the line: before them are texts alone, in which its quotes are escaped."""
+"""The place of the pieces in the line: only strings precede them, in which its quotes are escaped.
+"""
 
 _FIELDS = _Shown.__struct_fields__

@@ -1,4 +1,4 @@
-"""Check that something is a JSON Schema (2020-12) which can be used without any network.
+"""Check that a value is a JSON Schema (2020-12) that can be used without any network.
 
 It must be valid against the meta-schema, and each reference in it must lead to a schema inside
 the same document (or to the meta-schema itself): nothing is ever fetched.
@@ -48,7 +48,6 @@ _REFERENCES = ("$ref", "$dynamicRef")
 
 
 def schema_problems(schema: Any, at: str) -> list[Problem]:
-    """Return what keeps the value from being a usable schema; `at` is its JSON pointer."""
     try:
         found = _meta_problems(schema, at)
         return found or _Walk().problems(schema, at)
@@ -78,7 +77,7 @@ def _meta_problems(schema: Any, at: str) -> list[Problem]:
 
 
 class _Walk:
-    """One pass over a valid schema, its subschemas, and whatever they refer to."""
+    """One pass over a valid schema, its subschemas, and the targets of its references."""
 
     def __init__(self) -> None:
         self._seen: set[int] = set()
@@ -88,7 +87,7 @@ class _Walk:
         try:
             resolver = EMPTY_REGISTRY.resolver_with_root(DRAFT202012.create_resource(schema))
             found = list(self._schema(schema, at, resolver))
-            # A reference may lead outside of the known keywords, to what no one has looked at.
+            # A reference may lead outside of the known keywords, to a value not checked yet.
             while self._targets:
                 pointer, target, resolver = self._targets.pop()
                 if id(target) not in self._seen:

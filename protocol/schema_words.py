@@ -1,4 +1,4 @@
-"""Say in few words what a validation error of jsonschema means."""
+"""Explain a validation error of jsonschema in few words."""
 
 from __future__ import annotations
 
@@ -31,12 +31,11 @@ def explained(error: ValidationError, at: str = "") -> Problem:
     child, words = _words(error)
     if child is not None:
         pointer = step(pointer, child)
-    # A pointer this long is made by nobody but a machine; what it names cannot be read anyway.
+    # Only a machine makes a pointer this long; nobody reads it.
     return Problem(shortened(pointer, POINTER_CHARS), printable(words, MESSAGE_CHARS))
 
 
 def _words(error: ValidationError) -> tuple[str | None, str]:
-    """Return the member the error is about, if it is about one, and the words."""
     keyword: Any = error.validator
     value: Any = error.instance
     wanted: Any = error.validator_value

@@ -1,7 +1,7 @@
 r"""Cut a text/event-stream into the data of its events; bounded in memory.
 
-Of the fields of an event only `data` counts here, of which there may be several: what they hold is
-one JSON text, to which the line breaks between them are white space. A line ends with `\n`, `\r\n`
+Of the fields of an event only `data` counts here, of which there may be several: together they hold
+one JSON text, in which the line breaks between them are white space. A line ends with `\n`, `\r\n`
 or `\r` (HTML, "Interpreting an event stream"); an event ends with a blank one, or with the stream.
 """
 
@@ -16,18 +16,17 @@ class EventDataSplitter:
     """Turn chunks of bytes into the data of events; hold at most one unfinished event."""
 
     def __init__(self, limit_bytes: int) -> None:
-        """Give data of up to `limit_bytes`; of an event with more only the beginning is told."""
+        """Accept data of up to `limit_bytes`; of an event with more only the beginning is kept."""
         self._limit = limit_bytes
         self._line = bytearray()
         self._data = bytearray()
         self._is_blank = True
-        """Whether the unfinished line has nothing in it, dropped or not."""
+        """Whether the unfinished line is empty so far, dropped bytes included."""
         self._discarding = False
         self._after_return = False
         self._at_start = True
 
     def feed(self, data: bytes) -> list[Line]:
-        """Return the data of the events that `data` completes."""
         if not data:
             return []
         if self._after_return:
@@ -44,7 +43,7 @@ class EventDataSplitter:
         return found
 
     def finish(self) -> Line | None:
-        """Return the data of an event that no blank line follows, if there is any."""
+        """Return the data of an event without its blank line at the end of the stream, if any."""
         found: list[Line] = []
         self._end_line(found)
         self._dispatch(found)

@@ -8,9 +8,9 @@
         application/x-ndjson     events of Spec 001 and the answer, one in a line
         text/event-stream        the same, each in the data of an event
 
-What stands in a line means what it means in the dialect `module`, whose connection reads it. Which
-request it is about, the HTTP connection says: a `requestId` is one of the service's own, and is
-dropped. So is an asset: its path is one of another machine.
+A line has its meaning in the dialect `module`, whose connection reads it. Its request is that of
+the HTTP connection: a `requestId` is the service's own, and is dropped. So is an asset: its path is
+on another machine.
 """
 
 from __future__ import annotations
@@ -45,10 +45,9 @@ JSON = "application/json"
 NDJSON = "application/x-ndjson"
 SSE = "text/event-stream"
 MEDIA = (JSON, NDJSON, SSE)
-"""What an answer may be."""
 
 HIDDEN = b"***"
-"""What is shown of a secret that a service says back."""
+"""Shown in place of a secret that a service repeats."""
 
 ASSET_ELSEWHERE = (
     "asset_elsewhere",
@@ -60,7 +59,6 @@ _ID = b'requestId"'
 
 
 def request_body(request: Request) -> bytes:
-    """Return what is posted."""
     if request.operation is not Operation.INVOKE:
         return b"{}"
     asked: dict[str, Any] = {"op": request.op, "args": request.args}
@@ -70,14 +68,14 @@ def request_body(request: Request) -> bytes:
 
 
 class ServiceAnswer:
-    """What comes in answer to one request, from the first byte of the body to its end."""
+    """The answer to one request, from the first byte of the body to its end."""
 
     def __init__(
         self, media: str, descriptor: Descriptor, request: Request, secrets: Sequence[bytes] = ()
     ) -> None:
-        """Read a body of one of `MEDIA`; what is in `secrets` is not told as it is."""
+        """Read a body of one of `MEDIA`; the `secrets` are hidden in events and faults."""
         self.is_over = False
-        """Whether the answer has come; what follows is dropped, and counted."""
+        """Whether the answer has come; further bytes are dropped, and counted."""
         self._media = media
         self._request = request
         self._secrets = secrets
@@ -94,7 +92,6 @@ class ServiceAnswer:
         self._lines = EventDataSplitter(limit) if media == SSE else LineSplitter(limit)
 
     def receive_data(self, data: bytes) -> Events:
-        """Take bytes of the body."""
         if self._media == JSON:
             data = data.replace(b"\n", b" ")  # of one object, wherever its lines end
         return [one for line in self._lines.feed(data) for one in self._receive(line)]
@@ -110,7 +107,7 @@ class ServiceAnswer:
 
     @property
     def reported(self) -> dict[str, Any] | None:
-        """The error that the service told of last, if it gave no answer: it will give none now."""
+        """The last error that the service reported, if it ended without an answer."""
         for one in self._connection.process_exited(None):
             if isinstance(one, Unanswered) and one.error is not None:
                 return one.error.as_reported
@@ -128,7 +125,7 @@ class ServiceAnswer:
         return [one for item in events if (one := self._told(item)) is not None]
 
     def _own(self, line: bytes) -> bytes:
-        """Return a line as it may be told, without an id of the service's own."""
+        """Return a line without an id of the service's own, and without secrets."""
         for secret in self._secrets:
             line = line.replace(secret, HIDDEN)
         if line.find(_ID) < 0:

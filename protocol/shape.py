@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from protocol.problem import Problem, described, did_you_mean, kind, quoted, step
 
@@ -25,19 +25,20 @@ _JSON = {
 }
 
 
-class Rule(Protocol):
-    """What a value must be."""
+class Rule:
+    """A rule for a value."""
 
     want: str
-    """Complete the sentence "must be ..."."""
+    """Completes the sentence "must be ..."."""
     schema: dict[str, Any]
     """The same rule as JSON Schema, for other programs."""
 
     def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
         """Add to `found` what is wrong with the value, `at` being its JSON pointer."""
+        raise NotImplementedError
 
 
-class Scalar:
+class Scalar(Rule):
     """A string, number, boolean or null of certain JSON types for which `holds` is true."""
 
     def __init__(
@@ -61,16 +62,13 @@ class Scalar:
             found.append(Problem(at, f"is {described(value)}, must be {self.want}"))
 
 
-class Choice:
-    """One of a few words."""
-
+class Choice(Rule):
     def __init__(self, words: tuple[str, ...]) -> None:
         self._words = words
         self.want = "one of " + ", ".join(quoted(word) for word in words)
         self.schema = {"enum": list(words)}
 
     def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
-        """Name the nearest word when the value is another one."""
         if not isinstance(value, str):
             found.append(Problem(at, f"is {kind(value)}, must be {self.want}"))
         elif value not in self._words:
@@ -78,7 +76,7 @@ class Choice:
             found.append(Problem(at, f"is {quoted(value)}, must be {self.want}{hint}"))
 
 
-class NumberOrWord:
+class NumberOrWord(Rule):
     """An integer from 0 to `most`, or one of a few words."""
 
     def __init__(self, want: str, most: int, words: tuple[str, ...]) -> None:
@@ -89,7 +87,6 @@ class NumberOrWord:
         self.schema = {"anyOf": [number, {"enum": list(words)}]}
 
     def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
-        """Name the nearest word when the value is another one."""
         if isinstance(value, str):
             if value not in self._words:
                 hint = did_you_mean(value, self._words)
@@ -100,9 +97,7 @@ class NumberOrWord:
             found.append(Problem(at, f"is {described(value)}, must be {self.want}"))
 
 
-class Array:
-    """An array of like elements."""
-
+class Array(Rule):
     def __init__(self, want: str, element: Rule, *, least: int = 0) -> None:
         self.want = want
         self._element = element
@@ -110,7 +105,6 @@ class Array:
         self.schema = {"type": "array", "items": element.schema, "minItems": least}
 
     def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
-        """Check the length and each element."""
         if not isinstance(value, list):
             found.append(Problem(at, f"is {kind(value)}, must be {self.want}"))
             return
@@ -120,7 +114,7 @@ class Array:
             self._element(element, f"{at}/{index}", found)
 
 
-class OneOrMore:
+class OneOrMore(Rule):
     """A string, or an array of such."""
 
     def __init__(self, want: str, element: Scalar) -> None:
@@ -129,11 +123,10 @@ class OneOrMore:
         self.schema = {"type": ["string", "array"], "minLength": 1, "items": element.schema}
 
     def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
-        """Check it as what it is."""
         (self._one if isinstance(value, str) else self._many)(value, at, found)
 
 
-class Map:
+class Map(Rule):
     """An object of like members under keys of the writer's choice."""
 
     def __init__(self, want: str, key: Rule, member: Rule) -> None:
@@ -159,7 +152,7 @@ class Map:
             self.member(member, where, found)
 
 
-class Fields:
+class Fields(Rule):
     """An object of known fields; when `closed`, of no others."""
 
     want = "an object"
@@ -172,7 +165,7 @@ class Fields:
         closed: bool = False,
         elsewhere: Mapping[str, str] = {},
     ) -> None:
-        """`elsewhere`: keys that are none here, and for each the field that is meant."""
+        """`elsewhere`: keys that do not belong here, and for each the field that is meant."""
         self.fields = fields
         self._elsewhere = elsewhere
         self._required = required
@@ -185,7 +178,6 @@ class Fields:
         }
 
     def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
-        """Check each known field, and name the ones that are missing or do not belong."""
         if not isinstance(value, dict):
             found.append(Problem(at, f"is {kind(value)}, must be {self.want}"))
             return
@@ -209,7 +201,7 @@ class Fields:
 
 
 def text(want: str, *, forbidden: str | None = None, empty: bool = False) -> Scalar:
-    """Make the rule for a string without the characters of the set `forbidden`."""
+    """`forbidden` is a set of characters."""
     schema: dict[str, Any] = {"type": "string", "minLength": 0 if empty else 1}
     if forbidden is None:
         return Scalar(want, (str,), lambda value: empty or value != "", schema)
@@ -223,7 +215,7 @@ def text(want: str, *, forbidden: str | None = None, empty: bool = False) -> Sca
 def number(
     want: str, holds: Callable[[float], bool], schema: dict[str, Any], *, or_null: bool = False
 ) -> Scalar:
-    """Make the rule for a number, or for a number or null; `schema` says what `holds` does."""
+    """`schema` says the same as `holds`; `or_null` admits null."""
     type_ = schema.get("type", "number")
     if or_null:
         return Scalar(
@@ -236,8 +228,6 @@ def number(
 
 
 def integer(least: int, such_as: str, *, or_null: bool = False) -> Scalar:
-    """Make the rule for an integer of at least `least`."""
-
     def holds(value: float) -> bool:
         return value == int(value) and least <= value <= MAX_INTEGER
 
@@ -247,6 +237,9 @@ def integer(least: int, such_as: str, *, or_null: bool = False) -> Scalar:
 
 
 def seconds(such_as: str, *, or_null: bool = False) -> Scalar:
-    """Make the rule for a duration in seconds."""
     want = f"a number of seconds greater than 0, such as {such_as}"
     return number(want, lambda value: value > 0, {"exclusiveMinimum": 0}, or_null=or_null)
+
+
+ANY = Scalar("any JSON value", (str, bool, int, float, list, dict, type(None)))
+ANY_TEXT = text("a string", empty=True)

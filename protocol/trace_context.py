@@ -1,7 +1,7 @@
-"""W3C Trace Context: which `traceparent` an invocation has for those whose protocol carries one.
+"""W3C Trace Context: the `traceparent` of an invocation, for dialects that carry one.
 
-The trace is its caller's, or else that of the first invocation that all this is done for; the
-parent in it is the invocation itself. Ids are digests of the journal's own, so that none is kept.
+The trace is the caller's, or else that of the first invocation of the tree; the parent in it is the
+invocation itself. Ids are digests of the journal's own, so that none is stored.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ _TRACEPARENT = re.compile("00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-
 EXAMPLE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 _SAMPLED = "01"
-"""We keep all that happens; without it, a server would leave out what it keeps."""
+"""Always set: a server would otherwise drop spans that the journal keeps."""
 
 
 def is_traceparent(value: object) -> bool:
-    """Tell whether a value is a traceparent of version 00."""
     return isinstance(value, str) and _TRACEPARENT.fullmatch(value) is not None
 
 
 def traceparent(span_id: str, first_span_id: str, caller: str | None) -> str:
-    """Return the traceparent of a span; `caller` is the one that its first caller gave, if any."""
+    """Return the traceparent of a span; `caller` is the one that the first caller gave, if any."""
     if caller is None:
         trace, flags = blake2b(first_span_id.encode(), digest_size=16).hexdigest(), _SAMPLED
     else:

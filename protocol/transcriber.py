@@ -1,4 +1,4 @@
-"""Turn what was heard of a process, as it came in pieces, into the entries of a transcript."""
+"""Turn the bytes and events of processes, in pieces, into the entries of a transcript."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import Any
 import msgspec
 
 from protocol.errors import Outcome, Success
+from protocol.host_call import UNENCODABLE
 from protocol.transcript import EXCERPT_BYTES, KEPT_LINE_BYTES, Entry, EntrySource, Happened
-
-UNENCODABLE = (RecursionError, UnicodeError, TypeError, ValueError, OverflowError)
 
 
 class Piece(msgspec.Struct, frozen=True, gc=False):
-    """Some bytes that were said; lines may begin before them and end after."""
+    """Bytes of a stream; lines may begin before them and end after."""
 
     at_s: float
     instance: str
@@ -24,7 +23,7 @@ class Piece(msgspec.Struct, frozen=True, gc=False):
 
 
 class Gap(msgspec.Struct, frozen=True, gc=False):
-    """Bytes that were said and not kept; `lines` is how many newlines were among them."""
+    """Lost bytes of a stream; `lines` is how many newlines were among them."""
 
     at_s: float
     instance: str
@@ -32,21 +31,21 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
     size: int
     lines: int
     mid_line: bool
-    """Whether the last of them was no newline, so that what follows is the rest of a line."""
+    """Whether the last lost byte was no newline, so that the rest of a line follows."""
 
 
 Heard = Piece | Gap | Entry
 
 
 class Transcriber:
-    """Makes entries of what was heard, in the order in which each line was complete."""
+    """Makes entries, in the order in which the lines were completed."""
 
     def __init__(self) -> None:
         self.missing_bytes = 0
         self._streams: dict[tuple[str, EntrySource], _Stream] = {}
 
     def take(self, heard: Heard) -> list[Entry]:
-        """Return the entries that this completes."""
+        """Return the entries that these pieces complete."""
         match heard:
             case Piece():
                 stream = self._stream(heard.instance, heard.source)
@@ -62,7 +61,7 @@ class Transcriber:
         entries: list[Entry] = []
         instance = entry.instance or ""
         if entry.event is Happened.ATTACHED and entry.mid_line:
-            # Its beginning was not heard, and its end alone would be taken for a line.
+            # The line's beginning is missing, and its end alone would be taken for a line.
             self._stream(instance, EntrySource.MODULE).skip_line(count=False)
         elif entry.event is Happened.EOF:
             entries += self._finish(instance, EntrySource.MODULE, entry.at_s)
@@ -72,7 +71,7 @@ class Transcriber:
         return [*entries, entry]
 
     def end(self, at_s: float, why: str) -> list[Entry]:
-        """Return the last entries; lines that are not complete yet are kept as they are."""
+        """Return the last entries; unfinished lines are kept as they are."""
         entries: list[Entry] = []
         for instance, source in list(self._streams):
             entries += self._finish(instance, source, at_s)
@@ -112,8 +111,6 @@ class Transcriber:
 
 
 class _Stream:
-    """One of a process's three streams: its unfinished line, bounded in memory."""
-
     def __init__(self, instance: str, source: EntrySource) -> None:
         self._instance = instance
         self._source = source
@@ -140,18 +137,16 @@ class _Stream:
         return entries
 
     def drop_line(self) -> int:
-        """Drop what is held of the unfinished line; return its size in bytes."""
         size = self._size
         self._begin()
         self._skipping = False
         return size
 
     def skip_line(self, *, count: bool) -> None:
-        """Leave out what comes up to the next newline; with `count`, as lost."""
+        """Skip bytes up to the next newline; with `count`, as lost."""
         self._skipping, self._counting = True, count
 
     def take_lost(self) -> int:
-        """Return how many bytes were lost by skipping since the last call."""
         lost, self._lost = self._lost, 0
         return lost
 
@@ -196,9 +191,9 @@ def _text(data: bytes) -> tuple[str | None, str | None]:
 
 
 def outcome_document(outcome: Outcome) -> dict[str, Any]:
-    """Return an outcome as an entry has it; a result too large or too deep is left out.
+    """Return an outcome as a document; a result too large or too deep is left out.
 
-    The module's own line has that anyway; what is not there is not compared.
+    The module's own line has it anyway; an absent result is not compared.
     """
     document: dict[str, Any] = {"ok": isinstance(outcome, Success)}
     if isinstance(outcome, Success):

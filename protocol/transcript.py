@@ -1,4 +1,4 @@
-r"""The transcript of a module's conversation: what it is made of, and how a file of it is read.
+r"""The transcript of a module's conversation: its records, and the reading of a file.
 
 A transcript is JSON Lines: a `Header`, then one `Entry` per line that was said or thing that
 happened (`schemas/transcript.v1.json`). It holds the exact bytes both ways, so that a `\r\n`, a
@@ -30,8 +30,6 @@ EXCERPT_BYTES = 4096
 
 
 class EntrySource(StrEnum):
-    """Who or what an entry is from."""
-
     HOST = "host"
     MODULE = "module"
     STDERR = "stderr"
@@ -40,7 +38,7 @@ class EntrySource(StrEnum):
 
 
 class Happened(StrEnum):
-    """What may happen to a process, and to the recording itself (the last two)."""
+    """The events of a process, and of the recording itself (the last two)."""
 
     SPAWNED = "spawned"
     ATTACHED = "attached"
@@ -55,7 +53,7 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The first line: whose conversation it is, and by which descriptor."""
+    """The first line: the module, and its descriptor."""
 
     transcript: Literal[1]
     module: str
@@ -65,16 +63,16 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     recorded: str
     """When the recording began, ISO 8601 in UTC."""
     stdiod: str
-    """The version that recorded it."""
     source: str | None = None
     """The descriptor's file: where its relative paths start from."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    r"""Any other line; which fields there are depends on what it is (see `_faults`).
+    r"""Any other line; `_faults` says which fields go together.
 
-    A line that was said has `line` (UTF-8) or `base64`, without its `\n`; `newline` is false if it
-    had none. With `sha256` that is only its beginning; `size` (bytes) and `sha256` are of it all.
+    A line of a conversation has `line` (UTF-8) or `base64`, without its `\n`; `newline` is false if
+    it had none. With `sha256` the entry has only the beginning of the line; `size` (bytes) and
+    `sha256` are those of the whole line.
     """
 
     at_s: Annotated[float, msgspec.Meta(ge=0)]
@@ -102,12 +100,11 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def is_line(self) -> bool:
-        """Whether it is something that was said."""
         return self.line is not None or self.base64 is not None
 
     @property
     def whole(self) -> bool:
-        """Whether a line is here with all its bytes."""
+        """Whether the entry has all bytes of its line."""
         return self.sha256 is None
 
     def content(self) -> bytes:
@@ -118,15 +115,13 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Transcript(msgspec.Struct, frozen=True):
-    """A transcript that was read."""
-
     header: Header
     entries: tuple[Entry, ...]
     flaws: tuple[str, ...] = ()
-    """Why it is not the whole conversation, in words; empty if it is."""
+    """Why the conversation is not complete, in words; empty if it is."""
 
     def instances(self) -> dict[str, list[Entry]]:
-        """Return the entries of each process, in the order in which the processes came."""
+        """Return the entries of each process, in the order of the first entries."""
         found: dict[str, list[Entry]] = {}
         for entry in self.entries:
             if entry.instance is not None:
@@ -144,15 +139,14 @@ _FAULTS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def encode_record(record: Header | Entry) -> bytes:
-    """Encode a line of a transcript, with its newline."""
     return msgspec.json.encode(record) + b"\n"
 
 
 def read_transcript(lines: Iterable[bytes], name: str) -> Transcript:
     """Read a transcript's lines, each with its newline; `name` is the file, for messages.
 
-    Raises `TranscriptError`. A last line that was cut off is no error but a flaw: that is what a
-    recorder leaves that was killed.
+    Raises `TranscriptError`. A last line that was cut off is no error but a flaw: a recorder that
+    was killed leaves it.
     """
     numbered = iter(enumerate(lines, 1))
     _, first = next(numbered, (1, b""))
@@ -182,7 +176,7 @@ def descriptor_of(header: Header, name: str) -> Descriptor:
 
 
 def descriptor_document(descriptor: Descriptor) -> dict[str, Any]:
-    """Return the document of a descriptor, as a file would have it, with all defaults."""
+    """Return the document of a descriptor as a file has it, with all defaults."""
     document = {
         key: value
         for key, value in msgspec.to_builtins(descriptor).items()
@@ -208,7 +202,6 @@ def _read_header(line: bytes, name: str) -> Header:
 
 
 def _read_entry(line: bytes) -> Entry:
-    """Read an entry; raises `ValueError` with what is wrong."""
     try:
         entry = _ENTRY.decode(line)
     except _FAULTS as error:
@@ -233,7 +226,7 @@ _OF_RECORDER = (Happened.MISSING, Happened.ENDED)
 
 
 def _faults(entry: Entry) -> Iterator[str]:
-    """Say what keeps the fields of an entry from being a whole."""
+    """Say which fields of an entry do not go together."""
     kinds = [entry.is_line, entry.outcome is not None, entry.event is not None]
     if sum(kinds) != 1:
         yield 'an entry is a line ("line" or "base64"), an "outcome" or an "event", one of them'

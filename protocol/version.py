@@ -1,3 +1,3 @@
-"""The one place that holds the version of stdiod."""
+"""The version of stdiod, in this place only."""
 
 VERSION = "0.1.0"

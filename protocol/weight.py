@@ -1,8 +1,8 @@
-"""Count the values of a JSON line while it comes, without making anything of it.
+"""Count the values of a JSON line while it comes, without building any of them.
 
-To build a value takes some 0.1 us and 100 bytes, and what is done with it takes as much again: a
-line of a million of them holds up everybody else for a quarter of a second, though it may be no
-longer than a string that takes none. So a long line is refused as soon as it has too many. Counted
+Building a value takes some 0.1 us and 100 bytes, and further work on it as much again: a line of a
+million values holds up all other modules for a quarter of a second, though it may be no longer than
+a string that takes no time. So a long line is refused as soon as it has too many. Counted
 is each comma, each `[` and each `{` outside of strings: an object or an array that holds something
 counts twice.
 """
@@ -16,29 +16,29 @@ from itertools import chain
 from typing import Any
 
 MOST_VALUES = 1 << 17
-"""Building them takes 5 to 20 ms, and as much memory as 30 MB. What is done with a built line
-beside that, checking its args or encoding it again, takes up to as long."""
+"""Building them takes 5 to 20 ms, and as much memory as 30 MB. Other work on a built line, checking
+args or encoding it again, takes up to as long."""
 
 LONG_BYTES = 1 << 18
-"""Shorter lines are not looked at: whatever they hold, there are not many more."""
+"""Shorter lines are not counted: they cannot hold many more values."""
 
 _WINDOW_BYTES = 1 << 16
 
 
 class ValueCount:
-    """Counts the values of one line, which comes in pieces."""
+    """Counts the values of one line, fed in pieces."""
 
     def __init__(self) -> None:
         self.values = 0
         self._inside = 0
-        """Whether what comes is within a string, as 0 or 1."""
+        """Whether the next byte is within a string, as 0 or 1."""
         self._escapes = False
-        """Whether the last piece ended in a backslash that is about the next character."""
+        """Whether the last piece ended in a backslash that escapes the next character."""
 
     def feed(self, piece: bytes | memoryview) -> int:
         """Count a piece, in time linear in its length; returns the count so far.
 
-        Of bytes that are no JSON the count means nothing.
+        For bytes that are no JSON the count means nothing.
         """
         for start in range(0, len(piece), _WINDOW_BYTES):
             self._feed(bytes(piece[start : start + _WINDOW_BYTES]))
@@ -61,9 +61,10 @@ class ValueCount:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Decode a long line within this block: a million new values are not to be looked through.
+    """Pause the garbage collector while a long line is decoded.
 
-    JSON cannot form a cycle, and the collector's looks take three times as long as the decoding.
+    JSON cannot form a cycle, and collecting a million new values takes three times as long as the
+    decoding.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -78,9 +79,9 @@ _CONTAINERS = (dict, list)  # a tuple is looked through in half the time of a un
 
 
 def is_deeper(value: Any, levels: int, read_from: bytes | None = None) -> bool:
-    """Tell whether a value nests more than so many levels of objects and arrays.
+    """Tell whether a value nests more than `levels` objects and arrays.
 
-    Of the text that it was `read_from` the brackets are looked for first: mostly there are fewer.
+    The brackets in the text that it was `read_from` are counted first: mostly there are fewer.
     """
     if read_from is not None and not _opens_more(read_from, levels):
         return False
@@ -88,7 +89,7 @@ def is_deeper(value: Any, levels: int, read_from: bytes | None = None) -> bool:
     for level in range(1, levels + 1):
         if not layer:
             return False
-        # What is empty holds nothing deeper: it counts only where it is too deep itself.
+        # An empty value holds nothing deeper: it counts only if it is too deep itself.
         last = level == levels
         held = chain.from_iterable(one.values() if isinstance(one, dict) else one for one in layer)
         layer = [one for one in held if (one or last) and isinstance(one, _CONTAINERS)]
@@ -96,7 +97,7 @@ def is_deeper(value: Any, levels: int, read_from: bytes | None = None) -> bool:
 
 
 def _opens_more(text: bytes, levels: int) -> bool:
-    # To count a byte takes 0.35 ms for each megabyte, and to find it next to nothing.
+    # Counting a byte takes 0.35 ms per megabyte, finding it next to nothing.
     opened = 0
     for bracket in (b"{", b"["):
         at = text.find(bracket)

@@ -28,13 +28,10 @@ NAMES: tuple[str, ...] = (
     "transcript.v1",
 )
 
-BASE = "https://stdiod.dev/schemas/"
-"""What every `$id` starts with; the name follows."""
-
 
 @cache
 def load(name: str) -> dict[str, Any]:
-    """Return the schema document of that name, one of `NAMES`; do not change it.
+    """Return the schema document of that name, one of `NAMES`; it must not be changed.
 
     Raises `KeyError` for any other name.
     """
@@ -43,14 +40,14 @@ def load(name: str) -> dict[str, Any]:
 
 
 def text(name: str) -> str:
-    """Return the same as it stands in its file. Raises `KeyError` as `load` does."""
+    """Return the document's text. Raises `KeyError` as `load` does."""
     if name not in NAMES:
         raise KeyError(name)
     return _read(f"{name}.json")
 
 
 def typescript() -> str:
-    """Return the TypeScript types of them, and of what HTTP takes and answers."""
+    """Return TypeScript types of the documents, and of HTTP's requests and answers."""
     return _read("stdiod.d.ts")
 
 

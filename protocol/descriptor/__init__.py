@@ -1,1 +1,1 @@
-"""What names a module: the model, its rules, and how a file is read."""
+"""Module descriptors: the model, its rules, and the reading of a file."""

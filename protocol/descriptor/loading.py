@@ -1,4 +1,4 @@
-"""Turn the bytes of a descriptor file into a `Descriptor`, or into words about what is wrong.
+"""Turn the bytes of a descriptor file into a `Descriptor`, or into words about its faults.
 
 The order is: strict JSON (`protocol.json_document`), the shape and the rules between fields
 (`protocol.descriptor.rules`), and only then the typed object, so that one reading reports every
@@ -26,7 +26,7 @@ FETCHING = frozenset(
         *("uvx", "uv", "pipx", "docker", "podman", "nix"),
     }
 )
-"""Programs that may download what they are to run."""
+"""Programs that may download the program they run."""
 
 FETCH_S = 300.0
 """Default of `start_s` for a command that downloads its program, in a patient dialect."""
@@ -38,10 +38,11 @@ MAX_PROBLEMS = 100  # A generated file can have a million; nobody reads the seco
 
 
 class DescriptorError(Exception):
-    """A descriptor file that cannot be used; `problems` says why, sorted by pointer, at least one.
+    """A descriptor file that cannot be used.
 
-    Its text is one line per problem: `FILE: /json/pointer: what is wrong and what would be right`.
-    `name` is the module that the file is about, if it says so in spite of all.
+    `problems` has at least one, sorted by pointer. Its text is one line per problem: `FILE:
+    /json/pointer: what is wrong and what would be right`. `name` is the module's name, if the file
+    says it in spite of all.
     """
 
     def __init__(self, source: str, problems: tuple[Problem, ...], name: str | None = None) -> None:
@@ -52,7 +53,7 @@ class DescriptorError(Exception):
 
     @property
     def reason(self) -> str:
-        """All that is wrong, in one line and without the source."""
+        """All problems, in one line and without the source."""
         return "; ".join(map(str, self.problems))
 
     def __str__(self) -> str:
@@ -63,10 +64,10 @@ class DescriptorError(Exception):
 def parse_descriptor(
     data: bytes, source: str, *, owner: str = "", folder: str | None = None
 ) -> Descriptor:
-    """Parse and check a descriptor; `source` is the absolute path its bytes were read from.
+    """Parse and check a descriptor.
 
-    With a `folder` it is not a file, and `source` is whatever people know it by.
-    Raises `DescriptorError` with everything that is wrong, and nothing else.
+    `source` is the absolute path its bytes were read from. With a `folder` there is no file, and
+    `source` is any name for people. Raises `DescriptorError` with every problem, and nothing else.
     """
     document = read_document(data)
     found = document if isinstance(document, list) else problems(document)
@@ -85,7 +86,7 @@ def parse_descriptor(
 
 
 def fetches(command: Sequence[str]) -> bool:
-    """Return whether a command may download its program before it runs it."""
+    """Tell whether a command may download its program before it runs it."""
     if posixpath.basename(command[0]) in _RUNNERS:
         command = " ".join(command).split()
     else:
@@ -94,7 +95,6 @@ def fetches(command: Sequence[str]) -> bool:
 
 
 def _supervision(document: dict[str, Any], dialect: Dialect) -> dict[str, Any]:
-    """Return `supervision` with the defaults of its dialect."""
     given = document.get("supervision", {})
     own = given.get("timeouts", {})
     timeouts = {**msgspec.structs.asdict(dialect.timeouts), **own}

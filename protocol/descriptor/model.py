@@ -1,7 +1,7 @@
-"""What a module descriptor says, as frozen values with every default filled in.
+"""Module descriptors as frozen values, with every default filled in.
 
 The shape is docs/descriptor.md: Module Descriptor v1 plus optional fields.
-`protocol.descriptor.loading` turns bytes into a `Descriptor`, or into words about what is wrong.
+`protocol.descriptor.loading` turns bytes into a `Descriptor`, or into words about its faults.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ ENDING_SIGNALS = (
 
 
 class Kind(StrEnum):
-    """The module kinds of Module Descriptor v1."""
-
     PROVIDER = "provider"
     TOOL = "tool"
     AGENT = "agent"
@@ -37,8 +35,6 @@ class Kind(StrEnum):
 
 
 class Lifecycle(StrEnum):
-    """Whether one process serves many requests, or one."""
-
     PERSISTENT = "persistent"
     PER_INVOCATION = "per-invocation"
 
@@ -58,8 +54,6 @@ class StdoutPolicy(StrEnum):
 
 
 class Start(StrEnum):
-    """Whether a module starts with the daemon, or with its first request."""
-
     EAGER = "eager"
     LAZY = "lazy"
 
@@ -83,7 +77,7 @@ class Gate(StrEnum):
 
 
 class OnFailure(StrEnum):
-    """What a gate that crashes, times out or is not there comes to: a denial, or nothing."""
+    """What the failure of a gate comes to (crash, timeout, absence): a denial, or nothing."""
 
     CLOSED = "closed"
     OPEN = "open"
@@ -105,14 +99,14 @@ class EraPin(StrEnum):
 
 
 class McpTransport(msgspec.Struct, frozen=True, kw_only=True):
-    """What only an MCP server needs: its era, and the folders that it is told of as its roots."""
+    """Fields of MCP servers only: the era, and the folders offered as roots."""
 
     era: EraPin = EraPin.AUTO
     roots: tuple[str, ...] = ()
 
 
 class ExecOutput(StrEnum):
-    """What becomes of what a command prints: a text, a JSON value, a list of lines, an asset."""
+    """What a command's output becomes: a text, a JSON value, a list of lines, an asset."""
 
     TEXT = "text"
     JSON = "json"
@@ -137,8 +131,6 @@ class ExecOp(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExecTransport(msgspec.Struct, frozen=True, kw_only=True):
-    """What only a command line tool needs: its ops."""
-
     ops: dict[str, ExecOp] = {}
 
 
@@ -147,7 +139,7 @@ class Transport(msgspec.Struct, frozen=True, kw_only=True):
 
     type: str = "stdio"
     command: tuple[str, ...] = ()
-    """Empty for a service: whatever would look for its program sees that there is none."""
+    """Empty for a service, so that whatever looks for its program sees that there is none."""
     prepare: tuple[str, ...] = ()
     protocol: str = "module"
     lifecycle: Lifecycle = Lifecycle.PERSISTENT
@@ -200,8 +192,6 @@ class HealthChecks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a module may use; None is no limit."""
-
     memory_bytes: int | None = None
     line_bytes: int = 8 << 20
     open_files: int | None = None
@@ -246,10 +236,10 @@ class Supervision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hook(msgspec.Struct, frozen=True, kw_only=True):
-    """What a module of kind hook sees, and which invocations it stands in the way of.
+    """What a module of kind hook observes, and which invocations it gates.
 
-    `observe` holds globs of event names, `modules` globs of the names of modules whose invocations
-    it gates. `queue` and `drop` are for what it observes, all else is for its gates.
+    `observe` holds globs of event names, `modules` globs of the names of the modules it gates.
+    `queue` and `drop` are for observed events, all else is for gates.
     """
 
     observe: tuple[str, ...] = ()

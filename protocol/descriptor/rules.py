@@ -1,7 +1,7 @@
 """The rules of a descriptor that concern more than one of its fields.
 
-Each is a generator over a document whose fields may still have any type: the shape has been
-checked beside it, and what has the wrong shape is passed over here.
+Each is a generator over a document whose fields may still have any type: the shape is checked
+elsewhere, and fields of a wrong shape are skipped here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ _END_TYPES = {int, float, str}  # not bool, which Python takes for 0 or 1
 
 
 def problems(document: dict[str, Any]) -> list[Problem]:
-    """Return everything that keeps the document from being a descriptor, sorted by pointer."""
     found: list[Problem] = []
     DESCRIPTOR(document, "", found)
     transport = document.get("transport")
@@ -88,13 +87,13 @@ _SENT_ANYWAY = frozenset(
         *("host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"),
     }
 )
-"""Headers that are the host's own to send, or not to send."""
+"""Headers that the host itself sends, or never sends."""
 
 _OF_PROCESSES = "a service is not a process of this machine"
 
 
 def _service(transport: dict[str, Any], supervision: Any) -> Iterator[Problem]:
-    """Refuse what nobody could keep of a service."""
+    """Refuse what a service cannot have: fields of a process."""
     protocol, lifecycle = transport.get("protocol"), transport.get("lifecycle")
     if protocol in DIALECTS and protocol != DEFAULT_PROTOCOL:
         words = f"is {quoted(protocol)}, must be {quoted(DEFAULT_PROTOCOL)}: {_OF_PROCESSES}"

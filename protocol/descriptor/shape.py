@@ -29,6 +29,7 @@ from protocol.descriptor.model import (
 from protocol.dialects import DIALECTS
 from protocol.problem import quoted
 from protocol.shape import (
+    ANY_TEXT,
     Array,
     Choice,
     Fields,
@@ -65,7 +66,6 @@ _NAME = Scalar(
         "not": {"anyOf": [{"pattern": _NOT_IN_NAMES.pattern}, {"enum": sorted(_NOT_NAMES)}]},
     },
 )
-_ANY_TEXT = text("a string", empty=True)
 _ARGUMENT = text("a string without NUL", forbidden=NUL, empty=True)
 _HEADER = text("the name of an HTTP header", forbidden="^!#$%&'*+.^_`|~0-9A-Za-z-")
 _FILE = text("the path of a file, such as '.env', without NUL", forbidden=NUL)
@@ -129,7 +129,7 @@ TRANSPORT = Fields(
         "type": Choice(("stdio", "http")),
         "command": Array('an array of strings such as ["python3","dice.py"]', _ARGUMENT, least=1),
         "prepare": Array('an array of strings such as ["make"]', _ARGUMENT),
-        "url": _ANY_TEXT,
+        "url": ANY_TEXT,
         "headers": Map(
             'an object of strings such as {"Authorization":"Bearer ${TOKEN}"}',
             _HEADER,
@@ -274,7 +274,7 @@ HOOK = Fields(
 
 _OPS = Map(
     'an object of ops and JSON Schemas such as {"roll":{"type":"object"}}',
-    _ANY_TEXT,
+    ANY_TEXT,
     Scalar(
         "a JSON Schema",
         (str, bool, int, float, list, dict, type(None)),  # checked elsewhere
@@ -291,8 +291,8 @@ DESCRIPTOR = Fields(
             'an array of strings such as ["fs.read"]; [] for none',
             text("a string that is not empty"),
         ),
-        "version": _ANY_TEXT,
-        "description": _ANY_TEXT,
+        "version": ANY_TEXT,
+        "description": ANY_TEXT,
         "inputs": _OPS,
         "outputs": _OPS,
         "hook": HOOK,

@@ -20,34 +20,29 @@ SpanAttributes = Callable[[Mapping[str, Any] | None, Request, Outcome], dict[str
 
 
 class Dialect(msgspec.Struct, frozen=True):
-    """What the daemon must know of a dialect before a process exists."""
+    """Facts about a dialect that the daemon needs before a process exists."""
 
     connect: Callable[[Descriptor, NewId, Memory], Connection]
-    """Makes the connection of a process that is about to be spawned."""
     lifecycles: tuple[Lifecycle, ...]
     """The first one is the default."""
     stdout: StdoutPolicy
     answers_probes: bool
     """Whether a process can be asked `health` and `describe`; else the host answers."""
     remembers: bool = False
-    """Whether what its connections leave to those that follow is kept beyond the daemon's life."""
+    """Whether the `Memory` of its connections is kept beyond the daemon's life."""
     restart: Restart = Restart.PERMANENT
     """The default: servers of others may end when they are idle."""
     keeps_warm: bool = True
-    """Whether a process per invocation can be started before it is known what it is to do."""
+    """Whether a process per invocation can be started before its request is known."""
     concurrency: int = 1
-    """The default."""
     timeouts: Timeouts = Timeouts()
-    """The defaults."""
     patient: bool = False
-    """Whether a process may work at one call for long, and at others that it was given after that.
-
-    Then what waits in its pipe is no reason to replace it. `invoke_s` counts from when a call is
-    handed to it, and anew from each event of the call, up to `total_s`."""
+    """Whether a process may work at one call for long, and at later ones meanwhile. Then unread
+    requests in its pipe are no reason to replace it. `invoke_s` counts from the handing over of
+    a call, and anew from each event of the call, up to `total_s`."""
     span_attributes: SpanAttributes | None = None
-    """What the journal says of a request beside its op, from the description, if there is one.
-
-    A request in a dialect with this has a `traceparent`, whether its caller had one or not."""
+    """Attributes of a request for the journal, beside its op; from the description, if there is
+    one. A request in a dialect with this has a `traceparent`, whether its caller had one or not."""
 
 
 DIALECTS: dict[str, Dialect] = {

@@ -3,8 +3,8 @@ r"""Dialect `exec`: any command line tool, a process per invocation (docs/exec.m
     idle --ask--> open --the end of its output--> finished
                      \--too much output--> broken
 
-The args become arguments and stdin, and what it prints becomes the result, as the descriptor's op
-says. Whether the exit code is a good one is told with the answer and judged at the end
+The args become arguments and stdin, and the output becomes the result, as the descriptor's op says.
+The good exit codes are reported with the answer and judged at the end
 (`supervisor.policy.verdict`).
 """
 
@@ -49,7 +49,6 @@ from protocol.replies import Operation
 from protocol.weight import MOST_VALUES, ValueCount, collector_paused
 
 ASSET_ID = "stdout"
-"""What the output is called as an asset."""
 
 
 class _State(Enum):
@@ -73,7 +72,7 @@ class ExecConnection(Connection):
         self._request_id = ""
         self._op = ExecOp()
         self._held = bytearray()
-        """What was printed; of lines only the last one, until it ends."""
+        """The output so far; of output in lines only the last line, until it ends."""
         self._lines: list[str] = []
         self._total_bytes = 0
         self._warned = False
@@ -85,7 +84,6 @@ class ExecConnection(Connection):
     # What the host wants.
 
     def ask(self, request: Request) -> Events:
-        """Fill in the arguments and stdin; answer at once if that cannot be done."""
         if self._state is not _State.IDLE or request.operation is not Operation.INVOKE:
             raise LocalError("a command serves one invocation and nothing else")
         op = self._ops.get(request.op)
@@ -115,7 +113,6 @@ class ExecConnection(Connection):
         return self.receive_data(early) if early else NOTHING
 
     def cancel(self, request_id: str, written: Written) -> Events:
-        """Ignore everything from here on; the process is ended."""
         del written
         if request_id == self._request_id:
             self._state = _State.OVER
@@ -142,7 +139,7 @@ class ExecConnection(Connection):
         return received
 
     def receive_eof(self) -> Events:
-        """Make the result of all that it printed."""
+        """Make the result of the output."""
         if self._state is not _State.OPEN:
             return NOTHING
         received: list[Received] = []
@@ -153,7 +150,6 @@ class ExecConnection(Connection):
         return received
 
     def process_exited(self, code: int | None) -> Events:
-        """Leave the request unanswered if its output has not ended well."""
         del code
         unanswered = self._state in (_State.OPEN, _State.BROKEN)
         self._state = _State.OVER

@@ -5,8 +5,8 @@
     {name:json}, {name:json?}   as JSON text: a string in quotes, a list as one argument
     {{ }}     a brace
 
-A hole is only what names one of the op's `inputs`: `{print $1}` is text as it stands. What is
-filled in is never looked at again, and no shell sees it.
+Only the name of one of the op's `inputs` makes a hole: `{print $1}` is text as it stands. Values
+are filled in literally, and no shell sees them.
 """
 
 from __future__ import annotations
@@ -28,16 +28,12 @@ _WORD = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*)(?::json)?\??")
 
 
 class Hole(msgspec.Struct, frozen=True):
-    """A place for an arg."""
-
     name: str
     optional: bool = False
     as_json: bool = False
 
 
 class Template(msgspec.Struct, frozen=True):
-    """Text and holes, in order; `text` is what it was read from."""
-
     text: str
     parts: tuple[str | Hole, ...]
 
@@ -48,7 +44,7 @@ class Template(msgspec.Struct, frozen=True):
 
 
 class UnfitArgError(Exception):
-    """An arg that cannot be filled in: its name, and a clause whose subject it is."""
+    """An arg that cannot be filled in: its name, and a clause with the arg as its subject."""
 
     def __init__(self, name: str, words: str) -> None:
         super().__init__(name, words)
@@ -87,17 +83,15 @@ def _hole(word: str, names: Collection[str]) -> Hole | None:
 
 
 class NoHole(NamedTuple):
-    """A word in braces that is no input of its op, and so is text."""
-
     pointer: str
-    """Its template's, within the op."""
+    """The template's pointer within the op."""
     written: str
     meant: str
-    """`; did you mean ...?`, if it is nearly the name of an input."""
+    """`; did you mean ...?`, if the word resembles the name of an input."""
 
     @property
     def is_slip(self) -> bool:
-        """Whether it is surely no text."""
+        """Whether the word is surely a misspelt hole."""
         return bool(self.meant) or self.written.endswith("?}")
 
 
@@ -118,7 +112,6 @@ def no_holes(op: Mapping[str, Any], names: Collection[str]) -> Iterator[NoHole]:
 
 
 def input_names(schema: Any) -> frozenset[str]:
-    """Return the args that the JSON Schema of an op names."""
     properties = schema.get("properties") if isinstance(schema, dict) else None
     return frozenset(properties) if isinstance(properties, dict) else frozenset()
 

@@ -1,8 +1,8 @@
-"""What a `host_call` line of a module comes to: a call to serve, one to refuse, or a warning."""
+"""A `host_call` line of a module: a call to serve, a call to refuse, or a warning."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -12,9 +12,12 @@ from protocol.host_call import FEATURE, BadCall, read_host_call
 from protocol.json_line import Fault, excerpt
 from protocol.replies import Operation
 
+if TYPE_CHECKING:
+    from protocol.dialects.module_lines import OpenRequest
+
 
 class Refused(msgspec.Struct, frozen=True):
-    """A call that cannot be served, and is to be told why; `stray`: its request is not open."""
+    """A call that is refused, with the words; `stray`: its request is not open."""
 
     request_id: str | None
     call_id: str
@@ -22,22 +25,10 @@ class Refused(msgspec.Struct, frozen=True):
     stray: bool = False
 
 
-class Serving(Protocol):
-    """The open request in whose course a call is made."""
-
-    @property
-    def request_id(self) -> str:
-        """The daemon's own id of it."""
-
-    @property
-    def operation(self) -> Operation:
-        """What the module is asked."""
-
-
 def received_call(
-    line: bytes, document: dict[str, Any], request: Serving | None, open_requests: int
+    line: bytes, document: dict[str, Any], request: OpenRequest | None, open_requests: int
 ) -> HostCalled | Refused | Warned | Stray:
-    """Read a line; `request` is the one that it names or can only mean, None if there is none."""
+    """Read a line; `request` is the one it names or can only mean, if there is one."""
     named = document.get("requestId")
     call = read_host_call(document)
     if isinstance(call, BadCall):
@@ -55,9 +46,10 @@ def received_call(
 
 
 def unannounced(line: bytes, *, reads_results: bool) -> Fault:
-    """Say why a call is none: nothing said that the module makes any, or it could read no result.
+    """Say why a call is not accepted.
 
-    `reads_results` is whether its input stays open after the request.
+    The module announced none, or could read no result. `reads_results` is whether its input stays
+    open after the request.
     """
     words = f'the module\'s answer to describe does not say "features": ["{FEATURE}"]'
     if not reads_results:
@@ -66,7 +58,7 @@ def unannounced(line: bytes, *, reads_results: bool) -> Fault:
     return Fault(Reason.UNKNOWN_TYPE, words, excerpt(line))
 
 
-def _refused(request: Serving | None, named: object, call_id: str, words: str) -> Refused:
+def _refused(request: OpenRequest | None, named: object, call_id: str, words: str) -> Refused:
     if request is not None:
         return Refused(request.request_id, call_id, words)
     return Refused(named if isinstance(named, str) else None, call_id, words, stray=True)

@@ -1,8 +1,8 @@
-"""Whose a line is that is no right answer: meant as one, or something that a program prints.
+"""Whether a bad line is meant as an answer, or is other output of a program.
 
-It is meant as an answer if it is an empty object, or has one of the keys that answers have, or
+A line is meant as an answer if it is an empty object, or has one of the keys that answers have, or
 cannot be read and begins as such an object would; so does a `{` alone, with which JSON over several
-lines begins. Anything else (a banner, a program's own log in JSON) is nobody's.
+lines begins. Anything else (a banner, a program's own log in JSON) answers no request.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _KEYS = frozenset({"ok", "result", "error", "status", "type"})
 _MARK = re.compile(rb"\xef\xbb\xbf|\xff\xfe|\xfe\xff")
 _BEGINS_JSON = re.compile(rb'\{\s*(?:\Z|")')
 _BEGINS_SHOWN = re.compile(rb"\{\s*'?(?:ok|result|error|status|type|requestId)'?\s*:")
-"""How Python and JavaScript show an object to a person."""
+"""How Python and JavaScript print an object for people."""
 
 
 def is_meant_as_answer(
     line: bytes | dict[str, Any], operation: Operation = Operation.INVOKE
 ) -> bool:
-    """Tell whether an object that is no right answer, or a line that cannot be read, stands as one.
+    """Tell whether a wrong or unreadable line is meant as an answer.
 
     A `describe` may be meant by its `name`, too.
     """
@@ -42,7 +42,7 @@ def is_meant_as_answer(
 
 
 def unreadable_answer(line: bytes, fault: Fault, operation: Operation) -> Fault:
-    """Say of a line that may be meant as an answer what would be one."""
+    """Return the fault of a line that is meant as an answer, with what would be right."""
     hint = ""
     if _BEGINS_SHOWN.match(line):
         hint = " (an object as the language shows it? JSON.stringify and json.dumps make JSON)"

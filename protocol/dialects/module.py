@@ -1,7 +1,7 @@
 """Dialect `module`: Module Protocol v1 over STDIO, with Spec 001 event streams (docs/protocol.md).
 
-Here is what a process is asked, and the two forms that nearly all lines have, plain events and
-plain replies. What any other line means, and whose a line is, is in `module_lines`.
+This file has the requests to a process, and the two forms of nearly all lines, plain events and
+plain replies. The meaning of other lines, and the request of each line, is in `module_lines`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from protocol.descriptor.model import Descriptor, Lifecycle
 from protocol.dialects.module_lines import DECODE_ERRORS, Lines, OpenRequest
 from protocol.dialects.module_start import Handshake, Step
 from protocol.dialects.module_step import SYNC
-from protocol.errors import Outcome, Reason
+from protocol.errors import Outcome
 from protocol.events import (
     Log,
     StatePatch,
@@ -51,6 +51,7 @@ from protocol.json_line import (
     overlong_fault,
     read_object,
     skimmed,
+    truncated_fault,
 )
 from protocol.replies import (
     Operation,
@@ -61,17 +62,17 @@ from protocol.replies import (
 from protocol.weight import LONG_BYTES, collector_paused
 
 _INVOKE = Operation.INVOKE
-"""A member of an enum is slow to look up, and each request and each answer ask for this."""
+"""A local name: looking up a member of an enum is slow, and each request and answer needs it."""
 
 _LIKE_AN_ID = b"equest"
 _LOOKED_AT_BYTES = 256
-"""Where an answer without a `requestId` has this, it may have one of another spelling."""
+"""An answer without a `requestId` in its first bytes is searched for another spelling of it."""
 
 _FLOW = frozenset(Flow)
 
 
 def _invoke_frame(tool: str) -> bytes:
-    """Return a request frame but for its id and its input: only these are encoded each time."""
+    """Return a request frame without its id and its input: only these are encoded each time."""
     shown = encode_line(RequestFrame("", tool, _INVOKE)).replace(b"%", b"%%")
     return shown.replace(b'""', b"%b", 1).replace(b'"input":{}', b'"input":%b')
 
@@ -92,7 +93,6 @@ class ModuleConnection(Connection):
         self._lines = Lines(descriptor, self.outgoing)
         self._open = self._lines.open
         self._streaming = False
-        """Whether the last line was an event."""
         self._handshake: Handshake | None = None
         self._frame = _invoke_frame(descriptor.name)
 
@@ -103,7 +103,6 @@ class ModuleConnection(Connection):
     # What the host wants.
 
     def start(self) -> Events:
-        """Ask how it is, unless the process serves one request and nothing else."""
         if self.closes_stdin:
             return NOTHING
         self._handshake = Handshake(self._timeouts, self._new_id)
@@ -143,20 +142,17 @@ class ModuleConnection(Connection):
         return [OutOfStep("echoes no requestId")]
 
     def flow(self, request_id: str, operation: Flow) -> Events:
-        """Queue a `pause` or a `resume`, if the module knows them."""
         if "flow" in self._lines.features and request_id in self._open:
             self.outgoing.add(encode_line({"requestId": request_id, "operation": operation}))
         return NOTHING
 
     def answer(self, asked: HostCalled, outcome: Outcome, chunk: Chunk | None = None) -> Events:
-        """Queue a `host_result`."""
         line = encode_result(asked.request_id, asked.call.call_id, outcome, chunk)
         if line is not None:
             self.outgoing.add(line)
         return NOTHING
 
     def sent(self, line: bytes) -> Events:
-        """OpenRequest the request that this line is, or forget the one that it cancels."""
         frame = decode_request(line)
         if isinstance(frame, Fault) or frame.request_id is None or frame.operation is None:
             return NOTHING
@@ -235,8 +231,7 @@ class ModuleConnection(Connection):
         if not isinstance(line, bytes):
             self._lines.reject(overlong_fault(line), None, received, owned=True)
         elif isinstance(document := read_object(line), Fault):
-            words = "the output ends in the middle of a line"
-            fault = Fault(Reason.TRUNCATED_LINE, words, excerpt(line))
+            fault = truncated_fault(line)
             request = self._lines.find(None)
             # Not an answer yet: how the process ended may say more (policy.verdict).
             received.append(Violated(request.request_id, fault) if request else Quarantined(fault))
@@ -247,7 +242,6 @@ class ModuleConnection(Connection):
         return received if self._handshake is None else self._shake(received, self._handshake)
 
     def process_exited(self, code: int | None) -> Events:
-        """Leave all requests unanswered that are still open."""
         del code
         unanswered = [
             Unanswered(
@@ -260,13 +254,12 @@ class ModuleConnection(Connection):
         return unanswered
 
     def time_passed(self, wait: Wait) -> Events:
-        """Have the start go on."""
         if self._handshake is None:
             return NOTHING
         return self._take_step(self._handshake.time_passed(wait, self.unfinished_line))
 
     def _shake(self, received: list[Received], handshake: Handshake) -> list[Received]:
-        """Look among what was received for the answers that the start waits for."""
+        """Pick out the answers that the start waits for."""
         led_to: list[Received] = []
         for item in received:
             led_to.append(item)

@@ -1,15 +1,15 @@
-"""What a line of a module means that is no plain event or reply, and whose a line is.
+"""Module lines other than plain events and replies: their meaning, and the request of each line.
 
 How a line finds its request, in this order:
 
 1. it has a `requestId`: the open request of that id; a line for no open request is a stray;
 2. one request is open: that one;
 3. several are open: the oldest, as long as the module was never seen to echo ids (it then answers
-   in order, whatever it was sent); of a module that does echo ids such a line is nobody's;
+   in order, whatever it was sent); of a module that does echo ids it belongs to no request;
 4. none is open: a `log` is the module's own, anything else is a stray.
 
-A line that cannot be accepted is looked at in the same way. It fails the request it names; of a
-tolerant module, an event in which only a value cannot be read is set aside as a warning of it.
+A line that cannot be accepted finds its request in the same way, and fails the request it names; of
+a tolerant module, an event with only an unreadable value is set aside as a warning of the request.
 While one request is open, and the module was not seen to echo ids, it is that one's answer and
 fails it if it is meant as one (`is_meant_as_answer`): as it stands there, no other answer may come.
 Any other line is noise, which a tolerant module may print: it is set aside. A line that might stand
@@ -81,12 +81,10 @@ DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _DESCRIBE = Operation.DESCRIBE
 
 GIVEN_UP_KEPT = 16
-"""Of so many requests that were given up last, late lines are known for what they are."""
+"""Late lines of this many requests, those given up last, are recognised."""
 
 
 class OpenRequest(msgspec.Struct, gc=False):
-    """A request that waits for its answer."""
-
     request_id: str
     operation: Operation
     last_error: ErrorEvent | None = None
@@ -94,8 +92,6 @@ class OpenRequest(msgspec.Struct, gc=False):
 
 
 class _Envelope(msgspec.Struct):
-    """What tells whose answer a line is; what else it holds is not read."""
-
     request_id: str | None = msgspec.field(default=None, name="requestId")
     type: str | None = None
 
@@ -104,28 +100,28 @@ _ENVELOPE = msgspec.json.Decoder(_Envelope).decode
 
 
 class Lines:
-    """What one process is asked, and how what it says is read."""
+    """The open requests of one process, and the reading of its lines."""
 
     def __init__(self, descriptor: Descriptor, outgoing: Outgoing) -> None:
-        """Refusals of calls that cannot be served are `outgoing`."""
+        """Refusals of calls that cannot be served go to `outgoing`."""
         self.open: dict[str, OpenRequest] = {}
         self.echoes_ids = False
-        """Whether an answer ever had one."""
+        """Whether an answer ever had a `requestId`."""
         self.omits_ids = False
         """Whether an event or call ever had none."""
         self.step = ModuleStep(descriptor.name)
         self.given_up: deque[str] = deque(maxlen=GIVEN_UP_KEPT)
         self.features: frozenset[str] = frozenset()
-        """Those of the protocol that it said it has."""
+        """The protocol features that the module announced."""
         self._description: dict[str, Any] | None = None
-        """What it said last that it is."""
+        """The module's last answer to `describe`."""
         self._descriptor = descriptor
         self._strict = descriptor.transport.stdout is StdoutPolicy.STRICT
         self._closes_stdin = descriptor.transport.lifecycle is Lifecycle.PER_INVOCATION
         self._outgoing = outgoing
 
     def receive_slowly(self, line: bytes, received: list[Received]) -> None:
-        """Take a line that no decoder of a form takes: all of it, or say what is wrong with it."""
+        """Take a line that no decoder of a form accepts, or say what is wrong with it."""
         document = read_object(line)
         if not isinstance(document, Fault):
             self.receive_document(line, document, received)
@@ -159,8 +155,8 @@ class Lines:
     def _receive_unreadable(self, line: bytes, fault: Fault, received: list[Received]) -> None:
         """Take a line that cannot be read, of which a few fields may show.
 
-        Nothing else will answer the request that an answer names, so it is not to wait for its
-        deadline. After an event more may come.
+        No other line will answer the request that a bad answer names, so the request fails at once
+        instead of at its deadline. After a bad event more may come.
         """
         try:
             envelope = _ENVELOPE(line)
@@ -179,7 +175,7 @@ class Lines:
     def receive_document(
         self, line: bytes, document: dict[str, Any], received: list[Received]
     ) -> None:
-        """Take a line by the object that it holds."""
+        """Take a line whose object has been read."""
         said = document.get("requestId")
         named = said if isinstance(said, str) else None
         if "type" in document:
@@ -219,9 +215,10 @@ class Lines:
     def _receive_host_call(
         self, line: bytes, document: dict[str, Any], received: list[Received]
     ) -> None:
-        """Take a call; unlike an answer it is not paired by order: with several open, it names one.
+        """Take a call.
 
-        A late one without an id would be made on behalf of the wrong request.
+        Unlike an answer it is not paired by order: with several requests open, it must name one,
+        since a late call would be made on behalf of the wrong request.
         """
         named = document.get("requestId")
         if named is None:
@@ -241,7 +238,7 @@ class Lines:
             received.append(Stray(excerpt(line)))
 
     def _refuse_unannounced(self, document: dict[str, Any], fault: Fault) -> None:
-        """Answer a call of a module that named no such feature.
+        """Answer a call of a module that did not announce the feature.
 
         The call has failed its request; the module still reads for a result, and would take the
         next request for it.
@@ -258,7 +255,7 @@ class Lines:
     def receive_event(
         self, event: Event, line: bytes, told: bytes | None, received: list[Received]
     ) -> None:
-        """Take an event; `told` is what of its line is passed on."""
+        """Take an event; `told` is the line to pass on."""
         named = None if event.request_id is UNSET else event.request_id
         if (
             self.step.mark
@@ -331,7 +328,7 @@ class Lines:
         received.append(Answered(request.request_id, outcome))
 
     def _learn(self, description: dict[str, Any], received: list[Received]) -> None:
-        """Take note of what the module says that it is; told before the answer that says so."""
+        """Store the module's description; a change is reported before the answer that has it."""
         if self._closes_stdin:
             return  # the process ends with this answer
         if self._description is not None and self._description != description:
@@ -340,7 +337,7 @@ class Lines:
         self.features = frozenset(description.get("features", ()))
 
     def find(self, named: str | None) -> OpenRequest | None:
-        """Return the request of a line, by the id that it names, if it does."""
+        """Return the request of a line, by the id that it names, if any."""
         if named is not None:
             return self.open.get(named)
         if self.step.mark or not self.open:

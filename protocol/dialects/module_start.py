@@ -1,11 +1,11 @@
-r"""How a module of the dialect `module` starts: `health` until it is well, then `describe`.
+r"""The start of a module of the dialect `module`: `health` until it is well, then `describe`.
 
     health --ok--> describe --ok--> Ready
       |  |            \--describe_s, or an error--> StartFailed
       |  \--not well yet--> a pause, then health again
       \--start_s, or a wrong answer--> StartFailed
 
-What is asked is a request like any other, and told as one (`Asked`).
+Each question is a request like any other, and reported as one (`Asked`).
 """
 
 from __future__ import annotations
@@ -29,22 +29,19 @@ from protocol.replies import Operation
 
 FIRST_RETRY_S = 0.02
 LAST_RETRY_S = 0.5
-"""A module that says it is not well yet while it starts is asked again, less and less often."""
+"""The longest pause between two `health` questions to a module that is not well yet."""
 
 
 Step = Request | Ready | StartFailed | None
-"""What is asked next, or how it ended; None is to wait."""
+"""The next question, or how the start ended; None: wait."""
 
 
 class Handshake:
-    """The start of one process."""
-
     def __init__(self, timeouts: Timeouts, new_id: NewId) -> None:
         self.waits: tuple[Wait, ...] = ()
         self.request = Request("", Operation.HEALTH)
-        """What was asked last."""
         self.instead = ""
-        """What the module printed in place of an answer, as a clause; empty if nothing."""
+        """The line that the module printed in place of an answer, as a clause; empty if none."""
         self._timeouts = timeouts
         self._new_id = new_id
         self._well_by = Wait(timeouts.start_s, "an answer to health")
@@ -54,7 +51,6 @@ class Handshake:
         self._asked: set[str] = set()
 
     def ask_health(self) -> Request:
-        """Return the next question how it is."""
         self.waits = (self._well_by,)
         return self._ask(Operation.HEALTH)
 
@@ -64,9 +60,9 @@ class Handshake:
         return self.request
 
     def heard(self, item: Received) -> Step:
-        """Take note of what was printed beside answers.
+        """Take an item that is no answer.
 
-        An id that nobody asked with cannot be that of a late answer: there will be no other one.
+        A line with an unknown id cannot be a late answer, and no other answer will come.
         """
         match item:
             case Warned(notice=notice):
@@ -84,7 +80,6 @@ class Handshake:
         return None
 
     def answered(self, answered: Answered) -> Step:
-        """Take the answer to what was asked last."""
         self.instead = ""
         outcome, fault = answered.outcome, answered.fault
         shown = "" if fault is None else f": {fault.excerpt}"
@@ -108,7 +103,6 @@ class Handshake:
         return None
 
     def time_passed(self, wait: Wait, unfinished_line: str | None) -> Step:
-        """Ask again, or give up."""
         if wait is self._pause:
             return self.ask_health()
         if wait is self._well_by:

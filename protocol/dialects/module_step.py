@@ -1,13 +1,12 @@
-"""Whether lines without an id can be paired with requests, and how that is found out again.
+"""Whether lines without an id can be paired with requests, and how the pairing is regained.
 
     kept --a line that may stand in an answer's place--> lost
     lost --before the next request a `describe` is sent--> syncing
     syncing --its answer--> kept
 
 The mark is a `describe` and not a `health`: `status` is a common field of results, and the late
-answer of the failed request would be taken for it. What answers it is a description in full, or
-what the module said to a `describe` before; of a module that declined to describe itself, that it
-declines again.
+answer of the failed request would be taken for it. Its answer is a description in full, or
+the module's earlier answer to `describe`; a module that declined to describe itself declines again.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from protocol.json_line import Fault
 from protocol.replies import DescribeReply
 
 SYNC = ".sync"
-"""Ends the id of the `describe` that marks where the stream is in step again."""
+"""The suffix of the id of the `describe` that marks where the stream is in step again."""
 
 
 class ModuleStep:
@@ -30,21 +29,22 @@ class ModuleStep:
     def __init__(self, tool: str) -> None:
         self.lost = False
         self.mark = ""
-        """The id of the mark that is waited for; meanwhile a line without an id is nobody's."""
+        """The id of the expected mark; until it comes, a line without an id belongs to no request.
+        """
         self._tool = tool
         self._described: Any = None
         self._declines = False
 
     def lose(self) -> None:
-        """Take note that nobody can tell what the next line answers."""
+        """Record that the next line could answer any request."""
         self.lost, self.mark = True, ""
 
     def begin_mark(self, mark: str) -> None:
-        """Take note that the mark was sent."""
+        """Record that the mark was sent."""
         self.lost, self.mark = False, mark
 
     def described(self, outcome: Outcome) -> None:
-        """Take note of what the module answered to a `describe`, as it did."""
+        """Record the module's usual answer to `describe`."""
         if isinstance(outcome, Success):
             self._described = outcome.result
         self._declines = isinstance(outcome, Failure) and outcome.code == Code.UNSUPPORTED_OP

@@ -47,6 +47,7 @@ from protocol.json_line import (
     is_utf8,
     overlong_fault,
     read_object,
+    truncated_fault,
     without_lone_surrogates,
 )
 from protocol.replies import Operation, read_done
@@ -95,14 +96,13 @@ class NarratoriaConnection(Connection):
         return NOTHING
 
     def cancel(self, request_id: str, written: Written) -> Events:
-        """Ignore everything from here on: section 10 leaves the rest to the process's end."""
+        """Ignore all further output: section 10 leaves the rest to the process's end."""
         del written
         if request_id == self._request_id:
             self._state = _State.ABANDONED
         return NOTHING
 
     def sent(self, line: bytes) -> Events:
-        """Open the request that this line of input is."""
         document = read_object(line)
         if isinstance(document, Fault) or self._state is not _State.IDLE:
             return NOTHING
@@ -118,7 +118,6 @@ class NarratoriaConnection(Connection):
         self._request_id = request_id
 
     def receive_data(self, data: bytes) -> Events:
-        """Take bytes from stdout, line by line as they come (5.4)."""
         if self._splitter.pending_bytes + len(data) > LONG_BYTES:
             with collector_paused():
                 return self._receive_data(data)
@@ -141,20 +140,12 @@ class NarratoriaConnection(Connection):
             self._reject(overlong_fault(line), received)
         elif line is not None:
             if self._state is _State.OPEN and isinstance(read_object(line), Fault):
-                self._reject(
-                    Fault(
-                        Reason.TRUNCATED_LINE,
-                        "the output ends in the middle of a line",
-                        excerpt(line),
-                    ),
-                    received,
-                )
+                self._reject(truncated_fault(line), received)
             else:
                 self._receive_line(line, received)
         return received
 
     def process_exited(self, code: int | None) -> Events:
-        """Leave the request unanswered if no `done` came."""
         del code
         unanswered = self._state in (_State.OPEN, _State.BROKEN)
         self._state = _State.ABANDONED
@@ -189,7 +180,7 @@ class NarratoriaConnection(Connection):
     def _receive_event(
         self, event: Event, line: bytes, told: bytes | None, received: list[Received]
     ) -> None:
-        """Take an event; `told` is what of its line is passed on."""
+        """Take an event; `told` is the line to pass on."""
         match event:
             case Done():
                 outcome = read_done(Operation.INVOKE, event, self._last_error, excerpt(line))

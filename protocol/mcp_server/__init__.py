@@ -1,1 +1,1 @@
-"""MCP as its server speaks it, in both eras: what a client says, and what it is told."""
+"""MCP from the server's side, in both eras: the client's messages, and the answers to them."""

@@ -1,8 +1,8 @@
-"""Who asks, as MCP has it: era, revision, what a client can do, and what it wants to be told.
+"""The client of an MCP server: era, revision, capabilities, and wanted logs.
 
-A client of the newer era says so in each request; one of the older era once, in `initialize`. So
-one endpoint serves both: a request that says a version in its `_meta`, or asks for what only the
-newer era has, is of that one.
+A client of the newer era states its version in each request; one of the older era once, in
+`initialize`. So one endpoint serves both: a request with a version in its `_meta`, or with a method
+of the newer era only, belongs to that era.
 """
 
 from __future__ import annotations
@@ -25,30 +25,27 @@ MISSING_CAPABILITY = -32021
 HEADER_MISMATCH = -32020
 
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-"""What a client may want at least, the least first."""
+"""The log levels that a client may choose as the least, in order."""
 
 _LEVEL_OF = {"debug": "debug", "info": "info", "warn": "warning", "error": "error"}
-"""The levels of Spec 001, as those of MCP."""
+"""The MCP level of each level of Spec 001."""
 
 _VERSION, _CAPABILITIES = f"{META}protocolVersion", f"{META}clientCapabilities"
 
 
 class McpClient(msgspec.Struct, frozen=True):
-    """What is known of who asks."""
-
     era: Era
     revision: str
     capabilities: Mapping[str, Any]
     log_level: str | None = None
-    """The least level it wants to be told of; None for no logs at all."""
+    """The least level that the client gets; None for no logs."""
 
     @property
     def is_modern(self) -> bool:
-        """Whether it is of the newer era."""
         return self.era is Era.MODERN
 
     def wants(self, level: str) -> str | None:
-        """Return the level of a log as MCP has it, None if it is not wanted."""
+        """Return the MCP level of a log, None if the client does not want it."""
         said = _LEVEL_OF[level]
         if self.log_level is None or LEVELS.index(said) < LEVELS.index(self.log_level):
             return None
@@ -56,13 +53,12 @@ class McpClient(msgspec.Struct, frozen=True):
 
 
 def says_modern(method: str, params: Mapping[str, Any]) -> bool:
-    """Tell whether a request is of the newer era."""
     meta = params.get("_meta")
     return method in (DISCOVER, LISTEN) or (isinstance(meta, dict) and _VERSION in meta)
 
 
 def modern_client(params: Mapping[str, Any]) -> McpClient | RpcError:
-    """Return what a request of the newer era says of its client, or why it is refused."""
+    """Return the client that a request of the newer era describes, or why it is refused."""
     meta = params.get("_meta")
     if not isinstance(meta, dict):
         words = f'the request has no object "_meta" with "{_VERSION}" and "{_CAPABILITIES}"'
@@ -86,7 +82,7 @@ def modern_client(params: Mapping[str, Any]) -> McpClient | RpcError:
 
 
 def legacy_client(params: Mapping[str, Any]) -> McpClient | RpcError:
-    """Return what `initialize` says of its client: at a revision known here, or the newest."""
+    """Return the client that `initialize` describes: at a revision known here, or the newest."""
     version, capabilities = params.get("protocolVersion"), params.get("capabilities")
     if not isinstance(version, str):
         words = f'"protocolVersion" is {described(version)}, it must be a string'
@@ -97,6 +93,5 @@ def legacy_client(params: Mapping[str, Any]) -> McpClient | RpcError:
 
 
 def unsupported(requested: str, words: str) -> RpcError:
-    """Refuse a revision."""
     data = {"supported": list(REVISIONS), "requested": requested}
     return RpcError(UNSUPPORTED_VERSION, f"{words}; there are {', '.join(REVISIONS)}", data)

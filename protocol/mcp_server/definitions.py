@@ -1,9 +1,9 @@
-"""The definitions that a client is given: those of a module as it wrote them, or made of its ops.
+"""The definitions for a client: a module's own ones, or those made of its ops.
 
-What an MCP server, or a module's `describe`, says of a tool is given back as it is, but for the
-name, for a description where there is none, and for what strict clients refuse (`mending`). An op
-of which nothing more is said than its `inputs` becomes a tool by that. Entries that make no sense
-are left out: nobody could call them.
+The definition of a tool, by an MCP server or a module's `describe`, stays as it is, but for the
+name, for a missing description, and for members that strict clients refuse (`mending`). An op with
+nothing but `inputs` becomes a tool by that. Entries that make no sense are left out: no client
+could call them.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _EXPRESSION = re.compile(r"\{[^{}]*\}")
 
 
 class Tool(msgspec.Struct, frozen=True):
-    """An op of a module, and its definition but for the name."""
+    """An op of a module, and its definition without the name."""
 
     op: str
     definition: Mapping[str, Any]
 
 
 def tools_of(said: Mapping[str, Any], summary: str | None) -> Iterator[Tool]:
-    """Give the tools of a module that says so much of itself; `summary` is its descriptor's."""
+    """Yield the tools of a module's description `said`; `summary` is its descriptor's."""
     inputs, outputs = _object(said, "inputs"), _object(said, "outputs")
     defined = {one["name"]: one for one in _entries(said, "tools", "name")}
     own = frozenset(OPS) if _is_more_than_tools(said) else frozenset()
@@ -71,33 +71,30 @@ def _words(op: str, summary: str | None) -> str:
 
 
 def entries_of(said: Mapping[str, Any], field: str) -> Iterator[dict[str, Any]]:
-    """Give the prompts, resources or templates of a module."""
     kind = _KINDS[field]
     return (strict_definition(one, kind.of) for one in _entries(said, field, kind.named_by))
 
 
 def unlisted_of(said: Mapping[str, Any]) -> dict[str, str]:
-    """Return why lists of a hosted server could not be had, by `tools`, `PROMPTS` and so on."""
+    """Return why lists of a hosted server could not be fetched, by `tools`, `PROMPTS` and so on."""
     found = _object(_object(said, "mcp"), "unlisted")
     return {field: why for field, why in found.items() if isinstance(why, str)}
 
 
 def extras_of(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the capabilities of a hosted server that MCP does not define."""
     capabilities = _object(_object(said, "mcp"), "capabilities")
     found = {field: capabilities.get(field) for field in EXTRAS}
     return {field: value for field, value in found.items() if isinstance(value, dict)}
 
 
 def offers(said: Mapping[str, Any], op: str) -> bool:
-    """Tell whether a module can be asked one of MCP's own requests."""
     return op in _object(said, "inputs")
 
 
 def matches(template: str, uri: str) -> bool:
-    """Tell whether a URI may be one of a template (RFC 6570): a yes may be wrong, a no never is.
+    """Tell whether a URI can match a template (RFC 6570); a yes may be wrong, a no never is.
 
-    Each expression stands for any characters. So it is one pass, whatever a module writes.
+    Each expression stands for any characters, so that one pass is enough for any template.
     """
     head, *parts = _EXPRESSION.split(template)
     if not parts:

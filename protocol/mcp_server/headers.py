@@ -1,7 +1,7 @@
-"""The headers of MCP over HTTP, which say again what stands in the body, for those who only route.
+"""The headers of MCP over HTTP, which repeat parts of the body for routers.
 
-One that says something else than the body is refused: else one party would believe the header, and
-another the body. What no header can hold as it is, is `=?base64?...?=`.
+A header that contradicts the body is refused: else one party would believe the header, and another
+the body. A value that a header cannot hold is written as `=?base64?...?=`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SESSION = "mcp-session-id"
 
 PARAM = "mcp-param-"
 MARK = "x-mcp-header"
-"""In the schema of an arg: the rest of the name of the header that says it, too."""
+"""The key in an arg's schema with the rest of the name of the header that repeats the arg."""
 
 _NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _ENCODED = re.compile(r"=\?base64\?(.*)\?=")
@@ -28,13 +28,13 @@ _WHOLE = re.compile(r"-?[0-9]+(?:\.0+)?")
 _DIGITS = 400
 
 Headers = Mapping[str, str]
-"""By names in lower case."""
+"""By lower-case name."""
 
 
 def header_problem(
     headers: Headers, method: str, params: Mapping[str, Any], version: str
 ) -> RpcError | None:
-    """Return why the headers of a request of the newer era do not fit its body, or None."""
+    """Return why the headers of a request of the newer era do not match its body, or None."""
     said = {VERSION: version, METHOD: method}
     field = _NAMED_BY.get(method)
     value = params.get(field) if field is not None else None
@@ -52,7 +52,7 @@ def header_problem(
 def param_problem(
     schema: Mapping[str, Any], args: Mapping[str, Any], headers: Headers
 ) -> RpcError | None:
-    """Return why the headers that say args again do not fit them, or None."""
+    """Return why the headers that repeat args do not match them, or None."""
     for path, name, kind in _marked(schema, ()):
         header = f"{PARAM}{name.lower()}"
         value, said = _at(args, path), headers.get(header)
@@ -72,7 +72,7 @@ def param_problem(
 
 
 def decoded(value: str) -> str | None:
-    """Return what a header says; None if it is no good base64."""
+    """Return the value of a header; None for bad base64."""
     found = _ENCODED.fullmatch(value)
     if found is None:
         return value

@@ -1,4 +1,4 @@
-"""What is written to a client, and what is wrong with what it writes, as JSON-RPC 2.0."""
+"""JSON-RPC 2.0 for an MCP client: its lines, and the faults of its messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ is_array = re.compile(rb"\s*\[").match
 
 
 def split_batch(line: bytes, client: McpClient | None) -> list[bytes] | RpcError:
-    """Return the messages of an array, or why these are not taken from that client."""
+    """Return the messages of an array, or why this client may not send an array."""
     if client is None or client.revision != BATCHES:
         words = f"a batch is for clients that have agreed on the revision {BATCHES} in initialize"
         return RpcError(INVALID_REQUEST, f"{words}; send each message by itself")
@@ -44,14 +44,14 @@ def split_batch(line: bytes, client: McpClient | None) -> list[bytes] | RpcError
 
 
 def message(document: Mapping[str, Any]) -> bytes:
-    """Encode a request or a notification; raises one of `UNENCODABLE`."""
     return one_line(encode({"jsonrpc": "2.0", **document}))
 
 
 def answer(rpc_id: RpcId | None, outcome: Mapping[str, Any] | RpcError) -> bytes:
-    """Encode the answer to a request; what cannot be encoded becomes an error.
+    """Encode the answer to a request; an unencodable result becomes an error.
 
-    An error that is to no request has no id: JSON-RPC has null there, but MCP does not allow that.
+    An error that answers no request has no id: JSON-RPC has null there, but MCP does not allow
+    that.
     """
     to: dict[str, Any] = {} if rpc_id is None else {"id": rpc_id}
     try:
@@ -64,13 +64,11 @@ def answer(rpc_id: RpcId | None, outcome: Mapping[str, Any] | RpcError) -> bytes
 
 
 def error_document(error: RpcError) -> dict[str, Any]:
-    """Return an error as it is written."""
     document: dict[str, Any] = {"code": error.code, "message": error.message}
     return document if error.data is None else {**document, "data": error.data}
 
 
 def mistake(found: RpcMistake) -> RpcError:
-    """Return what a client is told of a message that is none."""
     fault = found.fault
     code = PARSE_ERROR if fault.reason in _UNREADABLE else INVALID_REQUEST
     return RpcError(code, fault.message, {"excerpt": fault.excerpt})

@@ -1,12 +1,12 @@
-"""Definitions and results as strict clients take them: one odd member costs itself, and no more.
+"""Definitions and results as strict clients accept them: only the odd member is lost.
 
 SDKs refuse a list or result for one object that does not fit its shape. A shape names the members
-that have a type, and allows all others; none of them may be null. With a type may stand what takes
-the place of a value that cannot be mended: a function of it (UNSET if it is missing) and of the URI
-that was to be read, or else the value's own; where that has nothing either, it returns UNSET.
+that have a type, and allows all others; none of them may be null. A type may have a
+substitute for a value that cannot be mended: a function of the value (UNSET if it is missing) and
+of the URI that was to be read; without a substitute either, it returns UNSET.
 
-What fits is returned as it is, the same object. Of all else, odd members are left out, or become
-what stands with their type.
+A value that fits is returned as the same object. In others, odd members are left out, or become the
+substitute of their type.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from protocol.plain_schema import TYPES
 from protocol.problem import described, literal, quoted
 
 MEMBERS: dict[Any, dict[str, tuple[JsonType, bool]]] = {}
-"""The members of each shape, and whether they are needed."""
+"""The members of each shape, and whether they are required."""
 
 
 class JsonType:
-    """A type, taken apart."""
+    """A type annotation in its parts."""
 
     def __init__(self, of: Any) -> None:
         self._whole = of
@@ -41,7 +41,7 @@ class JsonType:
 
     @cached_property
     def whole(self) -> Any:
-        """A shape of it alone: msgspec takes all other types apart each time."""
+        """A shape with this one member: msgspec analyses types that are no shape at each use."""
         return msgspec.defstruct("Whole", [("value", self._whole)])
 
 
@@ -64,12 +64,12 @@ def _listed(of: Any) -> Any:
 
 
 def as_list(value: Any, _: str = "") -> list[Any]:
-    """Return an array, where none or a value of it may stand in its place."""
+    """Return an array; None or a single value become one."""
     return value if isinstance(value, list) else [] if value in (None, UNSET) else [value]
 
 
 def _text(value: Any, _: str = "") -> str:
-    """Return what a model can read of a value."""
+    """Return the text that a model can read of a value."""
     said = "" if value in (None, UNSET) else value
     return said if isinstance(said, str) else encode(said).decode()
 
@@ -85,7 +85,7 @@ def _properties(said: dict[bool, Any], value: Any, _: str) -> Any:
 
 _URI_FORM = "^[A-Za-z][A-Za-z0-9+.-]*:"
 _URI = Annotated[str, msgspec.Meta(pattern=_URI_FORM)]
-"""An absolute one: pydantic's `AnyUrl` refuses others."""
+"""An absolute URI: pydantic's `AnyUrl` refuses others."""
 _NAME = Annotated[str, lambda _, uri: uri.rstrip("/").rpartition("/")[2] or uri]
 
 # Definitions, but for the names of tools and prompts, and the URIs of resources.
@@ -122,7 +122,7 @@ _OLDER_SCHEMA = _shape("OlderSchema", {"type": Literal["object"]}, properties=_O
 _OLDER_TOOL = JsonType(
     _shape("OlderTool", {}, inputSchema=_OLDER_SCHEMA, outputSchema=_OLDER_SCHEMA)
 )
-"""The further demands on a tool in revisions before 2026-07-28, beside those of `TOOL`."""
+"""Further demands on a tool in revisions before 2026-07-28, beside those of `TOOL`."""
 
 # Results, by the method.
 
@@ -193,7 +193,7 @@ _PATTERN = re.compile(
     rf"(?:(?:{_ESCAPE}|{_CLASS}|\)|[^\\\[\](){{}}*+?|^$])(?:(?:[*+?]|\{{\d+(?:,\d*)?\}})\??)?"
     r"|\((?:\?(?:[:=!]|<[=!]|<\w+>))?|[|^$])*+"
 )
-"""Of ECMA-262 with the flag `u`. To compile a pattern would tell more, and takes far longer."""
+"""ECMA-262 with the flag `u`. Compiling a pattern would tell more, and takes far longer."""
 
 
 def _can_be_compiled(schema: Any) -> None:
@@ -233,7 +233,7 @@ def _json_schema(name: str, items: str) -> Any:
 
 Newest = _json_schema("Newest", "")
 Older = _json_schema("Older", " | list[Older | bool]")
-"""Before 2020-12, where `items` may be those of a tuple."""
+"""Before 2020-12, where `items` may be the schemas of a tuple."""
 
 _DIALECT = re.compile(r"(https?://json-schema\.org/draft(-0[67]|/20(19-09|20-12))/schema#?)?")
 _REFERENCE = re.compile(rb'"\$(ref|id|anchor)":("(?:[^"\\]|\\.)*+")')
@@ -248,7 +248,7 @@ def _fits(value: Any, kind: JsonType) -> bool:
 
 
 def mended(value: Any, kind: JsonType, uri: str = "") -> Any:
-    """Return a value as a kind has it, or UNSET; `uri` is what was to be read."""
+    """Return a value mended to a kind, or UNSET; `uri` is the one that was read."""
     if _fits(value, kind):
         return value
     found = _mended_inside(value, kind, uri)
@@ -277,7 +277,6 @@ def _mended_inside(value: Any, kind: JsonType, uri: str) -> Any:
 
 
 def changes(before: Any, after: Any, at: str = "") -> Iterator[str]:
-    """Say what was mended, in clauses."""
     if isinstance(before, dict) and isinstance(after, dict):
         for key in before | after:
             one, other = before.get(key, UNSET), after.get(key, UNSET)
@@ -292,7 +291,7 @@ def changes(before: Any, after: Any, at: str = "") -> Iterator[str]:
 
 
 def strict_definition(entry: dict[str, Any], kind: JsonType) -> dict[str, Any]:
-    """Return a definition as clients of the newest revision take it."""
+    """Return a definition as clients of the newest revision accept it."""
     found: dict[str, Any] = mended(entry, kind)
     if kind is TOOL and "outputSchema" in found and output_fault(found["outputSchema"]):
         return {key: value for key, value in found.items() if key != "outputSchema"}
@@ -300,7 +299,7 @@ def strict_definition(entry: dict[str, Any], kind: JsonType) -> dict[str, Any]:
 
 
 def older_definition(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return a definition of the newest revision as the older ones have it."""
+    """Return a definition of the newest revision in the form of older ones."""
     found: dict[str, Any] = mended(entry, _OLDER_TOOL)
     return found
 
@@ -338,7 +337,7 @@ def _leads(at: Any, reference: str, names: set[str]) -> bool:
 
 
 def strict_result(method: str, result: Mapping[str, Any], uri: object = "") -> Mapping[str, Any]:
-    """Return what a method resulted in as strict clients take it; `uri` is what was to be read."""
+    """Return the result of a method as strict clients accept it; `uri` is the one that was read."""
     kind = RESULTS.get(method)
     if kind is None or _fits(result, kind):
         return result

@@ -1,8 +1,8 @@
-"""The names under which a client knows ops: made from module and op, and nothing else.
+"""The names of ops for clients: made from module and op, and nothing else.
 
-Who shows an op under its own name (without a prefix) shows it unchanged, as far as MCP allows. With
-one it is `MODULE__OP`, in the characters that every client takes. A name that is longer than
-NAME_CHARS, or would be that of another op too, ends in a digest of module and op. So the same ops
+Without a prefix, an op keeps its own name, as far as MCP allows. With one it is `MODULE__OP`, in
+the characters that every client accepts. A name that is longer than NAME_CHARS, or would be that of
+another op too, ends in a digest of module and op. So the same ops
 have the same names in each daemon, in whatever order they came.
 """
 
@@ -14,24 +14,23 @@ from collections import Counter
 from collections.abc import Generator, Iterable, Mapping
 
 NAME_CHARS = 64
-"""The shortest of the limits that clients and models are known to have."""
+"""The shortest of the known limits of clients and models."""
 
 DIGEST_CHARS = 8
 
 SEPARATOR = "__"
 
 REMEMBERED = 20_000
-"""Names that were given once and are no more."""
+"""Former names that are kept."""
 
 Op = tuple[str, str]
-"""A module and an op of it."""
 
 _ODD = re.compile(r"[^A-Za-z0-9_-]")
 _ODD_IN_MCP = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 def naming(ops: Iterable[Op], *, prefix: bool) -> Generator[None, None, dict[str, Op]]:
-    """Give each op a name, a little with each step; the order stays."""
+    """Name each op, in small steps; the order stays."""
     plain: dict[Op, str] = {}
     times: Counter[str] = Counter()
     for one in ops:
@@ -52,7 +51,7 @@ def _plain(one: Op, *, prefix: bool) -> str:
 
 
 def may_be_of(name: str, module: str, *, prefix: bool) -> bool:
-    """Tell whether an op of a module may have that name, one that nobody knows yet."""
+    """Tell whether an op of a module, one that is not known yet, may have that name."""
     most = NAME_CHARS - DIGEST_CHARS - 1
     return not prefix or name.startswith(_plain((module, ""), prefix=True)[:most])
 
@@ -72,7 +71,7 @@ def _digested(name: str, one: Op) -> str:
 
 
 class Names:
-    """What each name means, and what those meant that are no more: calls may still be under way."""
+    """The ops by name, current and former ones: calls by a former name may be under way."""
 
     def __init__(self) -> None:
         self._now: Mapping[str, Op] = {}
@@ -88,5 +87,5 @@ class Names:
         self._now = now
 
     def find(self, name: str) -> Op | None:
-        """Return the op that a name means, or meant last."""
+        """Return the op that a name stands for, or stood for last."""
         return self._now.get(name) or self._former.get(name)

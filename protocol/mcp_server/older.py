@@ -1,4 +1,4 @@
-"""Answers as the older revisions have them: what one has no form for is said in words, or left out.
+"""Answers in older revisions: content without a form there becomes words, or is left out.
 
 structured content, and output schemas    that are of no object: from 2026-07-28 on
 true and false                            as schemas of a property: from 2026-07-28 on
@@ -20,7 +20,6 @@ OLDEST_WITH_ALL = max(_SINCE.values())
 
 
 def result_for(revision: str, result: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a result as a revision has it; itself if there is nothing to do."""
     if revision == MODERN:
         return result
     if not isinstance(result.get("structuredContent", {}), dict):
@@ -36,7 +35,7 @@ def result_for(revision: str, result: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def definition_for(revision: str, definition: dict[str, Any]) -> dict[str, Any]:
-    """Return a definition, mended before, as a revision has it."""
+    """Return a definition, mended before, in the form of a revision."""
     return definition if revision == MODERN else older_definition(definition)
 
 

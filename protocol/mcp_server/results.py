@@ -1,8 +1,8 @@
-"""What a response comes to for an MCP client: a result, an `isError`, or an error of the protocol.
+"""A response for an MCP client: a result, an `isError`, or an error of the protocol.
 
-- What a tool reports, and what became of it (a crash, a deadline, args that its schema refuses), is
-  a result with `isError`: the model reads it. What the host knows beside that is in `_meta`.
-- That there is no such tool, and the server's own JSON-RPC errors, are errors of the protocol.
+- An error that a tool reports, and the failure of a call (a crash, a deadline, args that its schema
+  refuses), is a result with `isError`: the model reads it. The host's evidence is in `_meta`.
+- An unknown tool, and the server's own JSON-RPC errors, are errors of the protocol.
 - A hosted server's result stays as it is, and so does one of a module with good content. Any other
   becomes text, and structured content too if it is an object.
 """
@@ -28,10 +28,10 @@ from protocol.host_events import RegisteredAsset
 from protocol.mcp_server.names import Op
 
 ERROR_META = "stdiod/error"
-"""Where in `_meta` of a failed call its code and evidence are."""
+"""The key in `_meta` of a failed call for its code and evidence."""
 
 ASSET_SCHEME = "stdiod://assets/"
-"""Before the daemon's id of an asset, in its URI."""
+"""The prefix of an asset's URI; the daemon's id of the asset follows."""
 
 
 OWN_SCHEME = "stdiod://"
@@ -39,28 +39,27 @@ OWN_SCHEME = "stdiod://"
 
 
 def uri_of_module(module: str, uri: str) -> str:
-    """Return the URI under which a resource of a module can be asked for, whoever has it too.
+    """Return a URI for a module's resource that no other module has.
 
-    The module's own URI stands in it as it is, so that what a client makes of a template is right.
+    The module's own URI stands in it unchanged, so that clients can fill in a template.
     """
     return f"{OWN_SCHEME}modules/{quote(module, safe='')}/{uri}"
 
 
 def module_of_uri(uri: str) -> Op | None:
-    """Return the module and its own URI, if that is what a URI is made of."""
+    """Return the module and its own URI that a URI was made of, if it was."""
     head, _, rest = uri.partition(f"{OWN_SCHEME}modules/")
     module, slash, own = rest.partition("/")
     return (unquote(module), own) if slash and not head else None
 
 
 def own_uri(uri: str) -> str:
-    """Return what its module calls a resource."""
     of_module = module_of_uri(uri)
     return uri if of_module is None else of_module[1]
 
 
 def renamed_contents(result: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """Return what was read, with what a client puts before the URIs of its module."""
+    """Return contents that were read, with the client's prefix before the URIs of the module."""
     found = dict(result)
     if prefix and isinstance(found.get("contents"), list):
         found["contents"] = [
@@ -73,7 +72,7 @@ def renamed_contents(result: Mapping[str, Any], prefix: str) -> dict[str, Any]:
 
 
 class EmbeddedAsset(msgspec.Struct):
-    """A place in a result where the bytes of a file belong; the dialect took them out of it."""
+    """A place in a result for the bytes of a file, which the dialect took out."""
 
     holder: dict[str, Any]
     field: str
@@ -83,7 +82,7 @@ class EmbeddedAsset(msgspec.Struct):
         self._replace(base64.b64encode(data).decode())
 
     def leave_out(self, why: str) -> None:
-        """Say why they are missing; an empty file is what the form allows."""
+        """Say why the bytes are missing; the form allows an empty file."""
         self._replace("")
         said = self.holder.get("_meta")
         meta = said if isinstance(said, dict) else {}
@@ -102,7 +101,7 @@ class EmbeddedAsset(msgspec.Struct):
 def tool_result(
     outcome: Success | Failure, assets: Sequence[RegisteredAsset], *, structured: bool
 ) -> dict[str, Any] | RpcError:
-    """Return what a call of a tool came to; `structured` if it announces an output schema.
+    """Return the result of a tool call; `structured` if the tool announces an output schema.
 
     Embedded assets are still to be put in (`embedded`); the others are linked.
     """
@@ -136,7 +135,7 @@ def _succeeded(outcome: Success, *, structured: bool) -> dict[str, Any]:
 
 
 def _is_block(block: object) -> bool:
-    """Tell whether something is content as MCP has it; an asset may stand for the bytes."""
+    """Tell whether a value is content of MCP; an asset may stand for the bytes."""
     match block:
         case {"type": "text", "text": str()}:
             return True
@@ -165,7 +164,7 @@ def _failed(failure: Failure) -> dict[str, Any] | RpcError:
 
 
 def _reported(failure: Failure) -> dict[str, Any]:
-    """Return what a module itself has reported; nothing if the failure is the host's."""
+    """Return the error that the module itself reported; nothing if the failure is the host's."""
     found = failure.details.get("reported")
     if failure.details.get("origin") != Origin.MODULE or not isinstance(found, dict):
         return {}
@@ -173,7 +172,7 @@ def _reported(failure: Failure) -> dict[str, Any]:
 
 
 def servers_own_error(failure: Failure) -> RpcError | None:
-    """Return the JSON-RPC error with which a hosted server answered, if it did."""
+    """Return the JSON-RPC error with which a hosted server answered, if any."""
     reported = _reported(failure)
     code = reported.get("code")
     if not isinstance(code, int):
@@ -184,9 +183,9 @@ def servers_own_error(failure: Failure) -> RpcError | None:
 def linked(
     result: Mapping[str, Any], uri: str, size_bytes: int, *, has_schema: bool
 ) -> dict[str, Any]:
-    """Return what stands for a result that can be read at a URI.
+    """Return a link in place of a result that can be read at a URI.
 
-    Where an output schema wants structured content, a result without has to be an error.
+    If an output schema demands structured content, the link has to be an error.
     """
     words = f"The result has {size_bytes} bytes. It is not here but in {uri}, for a while."
     link = {"type": "resource_link", "uri": uri, "name": "result", "size": size_bytes}
@@ -196,7 +195,7 @@ def linked(
 
 
 def own_error(failure: Failure, uri: str | None = None) -> RpcError:
-    """Return the error of a request that is no call of a tool; `uri` is what was to be read."""
+    """Return the error of a request that is no tool call; `uri` is the one to be read."""
     found = servers_own_error(failure)
     if found is not None:
         return found
@@ -214,7 +213,7 @@ _CODES: dict[str, int] = {
 
 
 def embedded(result: Mapping[str, Any]) -> list[EmbeddedAsset]:
-    """Return the places where bytes belong: in content, contents, and messages."""
+    """Return the places for bytes: in content, contents, and messages."""
     places = []
     for field in ("content", "contents", "messages"):
         entries = result.get(field)
@@ -246,13 +245,12 @@ def _text(text: str | None) -> dict[str, Any]:
 
 
 def is_text(media_type: str) -> bool:
-    """Tell whether the bytes of a type are told as text."""
+    """Tell whether the bytes of a media type are put in as text."""
     kind = media_type.partition(";")[0].strip().lower()
     return kind.startswith("text/") or kind in ("application/json", "application/xml")
 
 
 def contents(uri: str, media_type: str, data: bytes) -> dict[str, Any]:
-    """Return the contents of an asset."""
     if is_text(media_type):
         try:
             return {"uri": uri, "mimeType": media_type, "text": data.decode()}

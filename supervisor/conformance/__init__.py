@@ -1,1 +1,1 @@
-"""Whether a module keeps its protocol: the clauses, played against its real process."""
+"""The conformance of a module to its protocol: the clauses, played against its real process."""

@@ -1,6 +1,6 @@
-"""The clauses a module is held to, as data; how each is played is in `persistent`, `single_use`.
+"""The clauses of conformance, as data; `persistent` and `single_use` play them.
 
-A suite lists the clauses of one protocol and lifecycle, in the order in which they are told.
+A suite lists the clauses of one protocol and lifecycle, in the order of the report.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ class Clause(msgspec.Struct, frozen=True):
     source: str
     fix: str
     shown_by: str = "its play"
-    """`its play`; or `all output`, `all ops`: it holds if nothing that was printed says else."""
+    """`its play`; or `all output`, `all ops`: it holds if nothing that was printed contradicts it.
+    """
     needs_op: bool = False
     """Whether only calling an op can show it."""
 
@@ -300,7 +301,7 @@ OF_FAULT = {
     Reason.SIGNALED: "exit status",
     Reason.UNREADABLE_OUTPUT: "output",
 }
-"""Which clause a line, or an end, is against; what is not here is against that of its request."""
+"""The clause that a bad line or end violates; others violate the clause of their request."""
 
 
 FIXES = {
@@ -326,7 +327,6 @@ FIXES = {
 
 
 def suite(descriptor: Descriptor) -> list[Clause]:
-    """Return the clauses that apply to a module."""
     transport, hook = descriptor.transport, descriptor.hook
     is_service = transport.type == "http"
     names = OF_SERVICES if is_service else SUITES[transport.protocol, transport.lifecycle]

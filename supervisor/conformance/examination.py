@@ -1,4 +1,4 @@
-"""Hold one module to its clauses: which are tried, on which processes, and what came of each."""
+"""Examine one module by its clauses: which are tried, on which processes, with which result."""
 
 from __future__ import annotations
 
@@ -36,13 +36,11 @@ class Permission(NamedTuple):
     """Which ops may be called: those with args, those named, those with examples, or all."""
 
     args: dict[str, dict[str, Any] | None]
-    """By op; None where they are to be made."""
+    """By op; None where they have to be made."""
     all_ops: bool = False
 
 
 class Examination:
-    """The examination of one module, within a nursery for its processes."""
-
     def __init__(
         self, descriptor: Descriptor, place: Place, permission: Permission, nursery: trio.Nursery
     ) -> None:
@@ -52,13 +50,12 @@ class Examination:
         self.has_started = False
         self.called: list[str] = []
         self.good: list[str] = []
-        """Those that answered with a result."""
+        """The ops that answered with a result."""
         self.quick: list[str] = []
-        """Those of them that did so soon enough to be called again and again."""
+        """Those of them that are fast enough to be called again and again."""
         self.args: dict[str, dict[str, Any]] = {}
         """Of each op that may be called."""
         self.inapplicable: set[str] = set()
-        """The clauses that say nothing of this module."""
         self._place = place
         self._permission = permission
         self._nursery = nursery
@@ -70,17 +67,15 @@ class Examination:
     # Processes.
 
     def new_id(self) -> str:
-        """Return an id that no other request has."""
         return f"check-{next(self._numbers)}"
 
     def trial(self) -> Trial:
-        """Return a process that is to be spawned."""
         one = Trial(self.descriptor, self._place, self._memory, self.new_id)
         self._trials.append(one)
         return one
 
     async def begin(self, trial: Trial, *, single_use: bool = False) -> bool:
-        """Start a process; False, and a finding, if that cannot be done."""
+        """Start a process; False, and a finding, if it cannot be started."""
         self._place.progress(f"{self.descriptor.name}: starts")
         try:
             await trial.spawn(single_use=single_use)
@@ -91,7 +86,7 @@ class Examination:
         return True
 
     async def prepare(self) -> bool:
-        """Have its program fetched or built, if it has to be; False, and a finding, if it fails."""
+        """Run the `prepare` command, if there is one; False, and a finding, if it fails."""
         if not self.descriptor.transport.prepare:
             return True
         environment, custody, log_files, *_ = self._place
@@ -104,7 +99,7 @@ class Examination:
         return True
 
     async def can_start(self) -> bool:
-        """Tell whether its command can be run; False, and a finding, if something is in the way."""
+        """Tell whether the command can be run; False, and a finding, if it cannot."""
         found = await trio.to_thread.run_sync(obstacle, self.descriptor, self._place.environment)
         if found is None:
             return True
@@ -112,7 +107,7 @@ class Examination:
         return False
 
     async def end(self, trial: Trial) -> None:
-        """Have nothing left of a process."""
+        """Kill a process and all it left."""
         trial.stop(StopStep.KILL)
         while trial.incarnation is not None and trial.exit is None:
             await trial.until(lambda: trial.exit is not None, 60)
@@ -150,7 +145,7 @@ class Examination:
         exchanged: tuple[str, ...] = (),
         fix: str = "",
     ) -> None:
-        """Take down what came of a clause: once for each op, and a failure before all else."""
+        """Record the finding of a clause: once for each op, and failures before all else."""
         if clause not in self._suite:
             clause = "answers" if "answers" in self._suite else "results"
         shown = trial is not None and status in (Status.FAILS, Status.WARNING)
@@ -168,7 +163,7 @@ class Examination:
     def blame(
         self, reason: Reason, words: str, trial: Watched, *, of: str, op: str | None = None
     ) -> None:
-        """Find a failure against the clause that a fault is against, else that of its request."""
+        """Record a failure of the clause that the fault violates, else of the request's clause."""
         own = f"{self.descriptor.transport.protocol} {reason}"
         fix = own if own in FIXES else reason
         self.find(OF_FAULT.get(reason, of), Status.FAILS, words, trial, op, fix=fix)
@@ -176,7 +171,7 @@ class Examination:
     def judge(
         self, clause: str, trial: Trial, reply: Reply, op: str | None = None
     ) -> Outcome | None:
-        """Judge an answer by its form and its time; returns it if it is one."""
+        """Judge an answer by its form and its time; returns its outcome, if it has one."""
         if reply.answered is None:
             self._judge_silence(clause, trial, reply.bound, op)
             return None
@@ -185,7 +180,7 @@ class Examination:
     def judge_answer(
         self, clause: str, trial: Watched, reply: Reply, op: str | None = None
     ) -> Outcome | None:
-        """Judge one that came; returns it if it is one."""
+        """Judge an answer that came; returns its outcome, if it has one."""
         answered, timing, bound = reply
         assert answered is not None  # noqa: S101 - it came
         if answered.fault is not None:
@@ -219,11 +214,10 @@ class Examination:
         self.find(clause, Status.FAILS, words, trial, op, fix=fix)
 
     def has_failed(self, clause: str) -> bool:
-        """Tell whether a clause was found broken."""
         return any(one.clause == clause and one.status is Status.FAILS for one in self.findings)
 
     def judge_result(self, op: str, outcome: Outcome, outputs: Any, trial: Watched | None) -> None:
-        """Hold a result to the schema of its op, and that of a gate to what gates answer."""
+        """Check a result against the schema of its op, and a gate's against HookResult."""
         from protocol.args_problem import CompiledSchema  # noqa: PLC0415 - 30 ms, for few
 
         if op == HOOK_OP and "hook result" in self._suite and not isinstance(outcome, Failure):
@@ -247,7 +241,7 @@ class Examination:
                 self.find("results", Status.FAILS, words + problem.message, trial, op)
 
     def judge_schemas(self, description: dict[str, Any]) -> bool:
-        """Look at the schemas of a description; returns whether args can be made by them."""
+        """Check the schemas of a description; returns whether args can be made from them."""
         for key in ("inputs", "outputs"):
             schemas = description.get(key)
             if schemas and op_schemas(schemas) is None:
@@ -269,7 +263,6 @@ class Examination:
         return True
 
     def choose_ops(self, inputs: Any) -> None:
-        """Find out which ops may be called, with which args."""
         schemas = op_schemas(inputs) or {}
         hook = self.descriptor.hook
         if hook is not None and not schemas:
@@ -297,17 +290,16 @@ class Examination:
 
     @property
     def op_clause(self) -> str:
-        """The clause that an answer to an op is held to."""
         return "answers" if "answers" in self._suite else "exit status"
 
     def note(self, notices: Sequence[Notice], trial: Watched, op: str | None = None) -> None:
-        """Find what was not accepted of a request's lines."""
+        """Record what was not accepted of a request's lines."""
         for notice in notices:
             clause, status = OF_NOTICE.get(notice.reason, ("assets", Status.FAILS))
             self.find(clause, status, notice.words, trial, op, fix=notice.reason)
 
     def conclude(self) -> Report:
-        """Look at all that was printed, and at what is left, and report."""
+        """Judge all output and all leftovers, and report."""
         # The rest of an object over several lines is noise, too.
         for trial in () if self.has_failed("lines") else self._trials:
             odd = [("stdout", one.words, str(one.reason)) for one in trial.noise]

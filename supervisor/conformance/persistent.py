@@ -25,17 +25,16 @@ ODD_ID = 'check "é✓😀" \\ /'
 
 SETTLING_CALLS, ALL_CALLS = 500, 1000
 GROWTH_BYTES = 16 << 20
-"""What the heap of a garbage collector may grow by without meaning it (Node: 6 MiB)."""
+"""What the heap of a garbage collector may grow by without a leak (Node: 6 MiB)."""
 QUICK_S = 0.005
-"""An op that takes longer is not called a thousand times."""
+"""A slower op is not called a thousand times."""
 MEMORY_S = 20.0
-"""How long the calls for `memory` may take."""
+"""The time for the calls of `memory`."""
 
 _PARTS = ("version", "capabilities", "inputs", "outputs")
 
 
 async def examine(exam: Examination) -> None:
-    """Play all clauses; what needs a process gets a new one if the last one has ended."""
     trial = await _started(exam)
     if trial is None or trial.ready is None:
         return
@@ -82,7 +81,7 @@ async def examine(exam: Examination) -> None:
 
 
 async def _started(exam: Examination) -> Trial | None:
-    """Start a process and wait until it is ready; None, and a finding, if it does not get so."""
+    """Start a process and wait until it is ready; None, and a finding, if it fails."""
     trial = await _begun(exam)
     if trial is not None and trial.again:
         await exam.end(trial)
@@ -106,7 +105,7 @@ async def _started(exam: Examination) -> Trial | None:
 
 
 async def _begun(exam: Examination) -> Trial | None:
-    """Start a process and wait until that has come to something."""
+    """Start a process and wait until its start has succeeded or failed."""
     trial = exam.trial()
     if not await exam.begin(trial):
         return None
@@ -249,7 +248,7 @@ async def _two_at_once(exam: Examination, trial: Trial) -> None:
 
 
 async def _cancel(exam: Examination, trial: Trial) -> None:
-    """Cancel what is not open, and a call in the midst of it, if one may be made."""
+    """Cancel a request that is not open, and a running call, if one may be made."""
     if "cancel" in exam.inapplicable:
         return
     trial.tell({"requestId": "not open", "operation": "cancel"})
@@ -261,7 +260,7 @@ async def _cancel(exam: Examination, trial: Trial) -> None:
 
 
 async def _flow(exam: Examination, trial: Trial) -> None:
-    """Pause and resume what is not open, and a call, if one may be made."""
+    """Pause and resume a request that is not open, and a call, if one may be made."""
     if "flow" in exam.inapplicable:
         return
     for operation in Flow:
@@ -309,7 +308,7 @@ async def _call(exam: Examination, trial: Trial, op: str, args: Any) -> Outcome 
 
 
 async def _memory(exam: Examination, trial: Trial) -> None:
-    """Measure with the first op that answered well and quickly, else with `health`."""
+    """Measure with the first op that answered well and fast, else with `health`."""
     assert trial.incarnation is not None  # noqa: S101 - it was spawned
     good = exam.quick
     used = [0, 0]
@@ -348,7 +347,7 @@ async def _memory(exam: Examination, trial: Trial) -> None:
 
 
 async def _late_answer(exam: Examination, trial: Trial) -> None:
-    """Give a request up while the process is stopped, and ask again once it goes on."""
+    """Give a request up while the process is stopped, and ask again once it continues."""
     if exam.has_failed("cancel") or exam.has_failed("flow"):
         return  # that would be told of it again
     assert trial.incarnation is not None  # noqa: S101 - it was spawned
@@ -380,7 +379,6 @@ async def _end_of_input(exam: Examination, trial: Trial) -> None:
 
 
 async def judge_sigterm(exam: Examination, trial: Trial) -> None:
-    """Send SIGTERM, and see whether it ends the process."""
     trial.stop(StopStep.TERMINATE)
     if await exam.ends(trial, "SIGTERM", "stop_s", "SIGTERM"):
         exam.find("SIGTERM", Status.HOLDS)

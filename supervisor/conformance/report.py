@@ -1,4 +1,4 @@
-"""What came of each clause, and the verdict on a module."""
+"""The findings of each clause, and the verdict on a module."""
 
 from __future__ import annotations
 
@@ -12,29 +12,25 @@ from supervisor.conformance.clauses import CLAUSES
 
 
 class Status(StrEnum):
-    """What came of a clause."""
-
     HOLDS = "holds"
     FAILS = "fails"
     WARNING = "warning"
     SUPPLIED = "supplied"
-    """The module leaves it to the host, which does it from the descriptor."""
+    """The module leaves it to the host, which takes it from the descriptor."""
     NOT_JUDGED = "not judged"
-    """The calls for `memory` took too long for it to be measured."""
+    """The calls for `memory` took too long for a measurement."""
     NOT_TRIED = "not tried"
 
 
 class Verdict(StrEnum):
-    """What came of all of them."""
-
     PASS = "pass"  # noqa: S105 - no password
     PARTIAL = "partial"
-    """Nothing failed, and not all was tried or could be judged."""
+    """Nothing failed, but not all was tried or could be judged."""
     FAIL = "fail"
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one clause; `op` is the one that was called, if one was.
+    """The result of a clause; `op` is the op that was called, if any.
 
     `exchanged` are the last lines, with `>` those that were sent and `<` those that came, `!` those
     of stderr.
@@ -46,11 +42,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     op: str | None = None
     exchanged: tuple[str, ...] = ()
     fix: str = ""
-    """How to fix it."""
 
     @property
     def must(self) -> str:
-        """What was expected."""
+        """The expected behaviour."""
         return CLAUSES[self.clause].must
 
     @property
@@ -59,8 +54,6 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a module."""
-
     module: str
     descriptor: str
     protocol: str
@@ -69,7 +62,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> Verdict:
-        """Return the worst of it."""
         found = {one.status for one in self.findings}
         if Status.FAILS in found:
             return Verdict.FAIL
@@ -77,7 +69,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return Verdict.PARTIAL if left else Verdict.PASS
 
     def document(self) -> dict[str, object]:
-        """Return it for programs."""
         findings = [
             {**msgspec.to_builtins(one), "must": one.must, "source": one.source}
             for one in self.findings
@@ -114,5 +105,5 @@ def junit(reports: Sequence[Report]) -> bytes:
 
 
 def _text(words: str) -> str:
-    """Replace what XML 1.0 cannot hold."""
+    """Replace characters that XML 1.0 does not allow."""
     return "".join(one if one.isprintable() or one in "\n\t" else "\ufffd" for one in words)

@@ -1,8 +1,8 @@
 """Make args for an op from its JSON Schema: the least that it asks for.
 
-The schema's own `examples`, `default`, `const` and `enum` come first. What is made is held to the
-whole schema by `args_problem`, so what is not understood here (a `pattern`, a `not`) leads to no
-args, never to wrong ones.
+The schema's own `examples`, `default`, `const` and `enum` come first. The result is checked by the
+whole schema in `args_problem`, so a keyword that is not understood here (`pattern`, `not`) leads to
+no args, never to wrong ones.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from protocol.args_problem import CompiledSchema
 from protocol.descriptor.model import Hook
 
 DEPTH = 16
-"""A schema that asks for itself again and again is left at this depth."""
+"""A schema that refers to itself again and again is left at this depth."""
 
 _OF_FORMAT = {
     "date": "2026-01-31",
@@ -28,7 +28,6 @@ _OF_FORMAT = {
 
 
 def sample_args(schema: Any) -> dict[str, Any] | None:
-    """Return args that the schema of an op accepts, or None if none were found."""
     root = schema if isinstance(schema, dict) else {}
     made = _sample({"type": "object", **root}, root, DEPTH)
     if not isinstance(made, dict) or CompiledSchema(schema).problem(made) is not None:
@@ -37,7 +36,6 @@ def sample_args(schema: Any) -> dict[str, Any] | None:
 
 
 def sample_event(hook: Hook) -> dict[str, Any]:
-    """Return the args of `on_event` with which a hook could be called."""
     if not hook.gate:
         name = hook.observe[0].replace("*", "invoke")
         return {"event": name, "data": {"id": "1", "ts": 0, "event": name, "component": "check"}}

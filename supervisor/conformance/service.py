@@ -23,7 +23,6 @@ from supervisor.runtime.supervision.service_client import ServiceClient, Unreach
 
 
 async def examine(exam: Examination, environment: Mapping[str, str]) -> None:
-    """Play all clauses."""
     try:
         client = await trio.to_thread.run_sync(ServiceClient, exam.descriptor, environment)
     except UnsetVariableError as error:
@@ -61,7 +60,7 @@ async def _examine(exam: Examination, client: ServiceClient) -> None:
 
 
 async def _introduced(exam: Examination, client: ServiceClient) -> dict[str, Any] | None:
-    """Ask how it is and what it is; None, and a finding, if it does not say."""
+    """Ask `health` and `describe`; None, and a finding, without an answer."""
     if not await _healthy(exam, client, "health"):
         return None
     asked = _Asked(exam, exam.request(Operation.DESCRIBE))
@@ -92,7 +91,7 @@ async def _healthy(exam: Examination, client: ServiceClient, clause: str, **unkn
 
 
 class _Asked:
-    """One request, and what came of it (trial.Watched)."""
+    """One request and its answer (trial.Watched)."""
 
     def __init__(self, exam: Examination, request: Request, **unknown: Any) -> None:
         self.exchange = Exchange()
@@ -105,7 +104,7 @@ class _Asked:
     async def judged(
         self, client: ServiceClient, clause: str, bound: str, op: str | None = None
     ) -> Outcome | None:
-        """Post it; returns its outcome if it has one."""
+        """Post the request; returns its outcome, if it has one."""
         began, bound_s = trio.current_time(), getattr(self._exam.timeouts, bound)
         bound += f" ({bound_s:g} s)"
         try:
@@ -114,7 +113,7 @@ class _Asked:
         except UnreachableError as error:
             shown = "" if error.shown is None else f": {error.shown}"
             words = f"it {error.message}{shown}"
-            # Once it is known to be there, what is special of this request is to blame.
+            # If the service has answered before, this request's clause is to blame.
             of = clause if self._exam.has_started else "service"
             self._exam.find(of, Status.FAILS, words, self, op)
             return None

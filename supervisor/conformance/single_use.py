@@ -1,6 +1,6 @@
 """The clauses of a module with a process per invocation: `narratoria`, `exec`, `module`.
 
-A probe must never run such a tool, so without an op that may be called hardly anything is tried.
+A probe must never run such a tool, so without a permitted op hardly anything is tried.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from supervisor.policy.verdict import on_invocation
 
 
 async def examine(exam: Examination) -> None:
-    """Play all clauses."""
     descriptor = exam.descriptor
     exam.find("starts", Status.HOLDS)
     description = completed(Operation.DESCRIBE, Success({}), descriptor)
@@ -69,7 +68,7 @@ async def _serve(
     args: Any = None,
     **unknown: Any,
 ) -> Outcome | None:
-    """Run a process for one request; returns its outcome if that breaks no clause."""
+    """Run a process for one request; returns its outcome if it breaks no clause."""
     trial = exam.trial()
     request = exam.request(operation, op, args)
     trial.ask(request, **unknown)

@@ -1,11 +1,11 @@
-"""One process under trial: it is asked and watched through the dialect that a daemon would use.
+"""One process under trial, through the dialect that a daemon would use.
 
-The process is held, pumped and stopped by an `Incarnation` like any other. What is kept here is
-what a daemon lets go of: each line both ways, and what was set aside.
+The process is held, pumped and stopped by an `Incarnation` like any other. Kept here, unlike in a
+daemon: each line both ways, and the lines that were set aside.
 
-What did not come within its bound is waited for once more as long, so that what is late, as on a
-busy machine, can be told from what never comes. The time in which the machine kept the process, or
-us, from running is waited for besides: it is nobody's answer.
+An answer that did not come within its bound is waited for once more as long, so that a late answer,
+as on a busy machine, can be told from a missing one. The time in which the machine kept the
+process, or us, from running is waited for besides: the process cannot answer then.
 """
 
 from __future__ import annotations
@@ -58,36 +58,36 @@ from supervisor.runtime.supervision.deadlines import Deadlines
 from supervisor.runtime.taps import Tap, Taps
 
 PATIENCE = 2
-"""So many times its bound is waited for what has one."""
+"""How many times its bound an answer is waited for."""
 
 KEPT_FOR = 8
-"""So many times its bound is waited for besides, at the most, while the machine is busy."""
+"""How many times its bound an answer is waited for besides, at the most, while the machine is busy.
+"""
 
 LOOKS, LOOK_S = 3, 0.01
-"""So many times in a row a process has to be seen asleep."""
+"""How many times in a row a process has to be seen asleep."""
 
 SHOWN_LINES, SHOWN_STDERR = 2, 4
-"""Of what was exchanged, for a finding: each way, so that no flood hides the request."""
+"""Of the exchange, for a finding: each way, so that no flood hides the request."""
 
 KEPT_BYTES = 4 << 20
-"""Of what came since the host last wrote."""
+"""Of the output since the host last wrote."""
 
 
 class Place(NamedTuple):
-    """Where processes are tried: what they inherit, and who holds, logs and times them."""
+    """The setting of trials: environment, process registry, logs and deadlines."""
 
     environment: Mapping[str, str]
     custody: Custody
     log_files: LogFiles
     deadlines: Deadlines
     host_call: Callable[[Descriptor, HostCalled], Outcome]
-    """Answers what a module calls the host for."""
     progress: Callable[[str], None] = lambda _: None
-    """Is told what is tried."""
+    """Receives the name of each step."""
 
 
 class Timing(Enum):
-    """Whether something came within its bound."""
+    """Whether an answer came within its bound."""
 
     IN_TIME = auto()
     LATE = auto()
@@ -95,16 +95,15 @@ class Timing(Enum):
 
 
 class Reply(NamedTuple):
-    """What was waited for, and whether it came."""
+    """An answer, if it came."""
 
     answered: Answered | None
     timing: Timing
     bound: str
-    """Its name and value, in words."""
 
 
 class Watched(Protocol):
-    """Whatever was tried, and what passed between it and the host."""
+    """A process or request under trial, with its exchange."""
 
     exchange: Exchange
 
@@ -117,7 +116,6 @@ class Exchange(Tap):
         self._lines: list[str] = []
         self._mid_line: dict[str, bool] = {}
         self.stderr: Callable[[], list[str]] = list
-        """Returns the last lines of its stderr."""
 
     @property
     def objects(self) -> list[dict[str, Any]]:
@@ -127,11 +125,10 @@ class Exchange(Tap):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The last lines, each with the sign of its way."""
+        """The last lines, each with the sign of its direction."""
         return (*self._lines, *(f"! {one}" for one in telling_tail(self.stderr(), SHOWN_STDERR)))
 
     def said(self, instance: str, source: EntrySource, data: bytes) -> None:
-        """Keep what passed."""
         del instance
         if source is EntrySource.HOST:
             self._since_written.clear()
@@ -142,7 +139,7 @@ class Exchange(Tap):
             return
         was_mid_line, self._mid_line[sign] = self._mid_line.get(sign), not data.endswith(b"\n")
         if was_mid_line:
-            # The beginning of a line is all that is shown of it.
+            # Only the beginning of a line is shown.
             data = data.partition(b"\n")[2]
         for line in [one for one in data.splitlines() if one.strip()][-SHOWN_LINES:]:
             self._lines.append(f"{sign} {excerpt(line)}")
@@ -176,30 +173,29 @@ class Trial(Receiver):
         self.incarnation: Incarnation | None = None
         self.exit: Exit | None = None
         self.ready: dict[str, Any] | None = None
-        """What it said that it is, completed by its descriptor."""
+        """The module's description, completed by its descriptor."""
         self.start_failed: StartFailed | None = None
         self.again = False
-        """Whether its dialect wants another process."""
         self.said = Said()
-        """Of a process per invocation."""
+        """For a process per invocation."""
         self.answered: dict[str, Answered] = {}
         self.noise: list[Notice] = []
-        """What was set aside."""
+        """Lines that were set aside."""
         self.findings: list[str] = []
-        """What is odd about its definitions, of a dialect that looks at them."""
+        """Oddities of definitions, in a dialect that checks them."""
         self.notices: list[Notice] = []
-        """All else that was not accepted."""
+        """Everything else that was not accepted."""
         self.strays: list[str] = []
-        """Lines for no open request; of one that was given up none is."""
+        """Lines for no open request, but for requests that were given up."""
         self.twice = ""
         """The words for a second answer to one request; empty if there was none."""
         self.odd_lines: tuple[str, ...] = ()
         """The last lines both ways at the moment of the first misplaced line."""
         self.is_out_of_step = False
         self.replies: dict[Operation, dict[str, Any]] = {}
-        """The last objects with which it answered, as it printed them."""
+        """The last answer to each operation, as it was printed."""
         self._odd = 0
-        """How many strays there were when it was asked last."""
+        """The number of strays at the last request."""
         self._gave_up = False
         self._is_beside = False
         """Whether the last request was sent while another one was open."""
@@ -209,7 +205,7 @@ class Trial(Receiver):
     # Its life.
 
     async def spawn(self, *, single_use: bool = False) -> None:
-        """Start it, contained; raises `SpawnError`. It is to be run."""
+        """Start the process, contained; raises `SpawnError`. `run` has to follow."""
         opening = self.dialogue.opening() if single_use else None
         descriptor = self._descriptor
         if self.connection.arguments:
@@ -232,19 +228,18 @@ class Trial(Receiver):
         self.exchange.stderr = self.incarnation.stderr.tail
 
     async def run(self) -> None:
-        """See it to its end."""
+        """Serve the process to its end."""
         assert self.incarnation is not None  # noqa: S101 - it was spawned
         self.exit = await self.incarnation.run()
         self._tell()
         await self.incarnation.remove_container(self.exit)
 
     def stop(self, rung: StopStep) -> None:
-        """Begin to end it, at a rung."""
         if self.incarnation is not None and self.exit is None:
             self.incarnation.stop(rung)
 
     async def until(self, holds: Callable[[], object], bound_s: float) -> Timing:
-        """Wait for something, or the process's end, `PATIENCE` times as long as the bound."""
+        """Wait for `holds`, or the process's end, up to `PATIENCE` times the bound."""
         began, kept_before_s = trio.current_time(), self._kept_s()
         until, latest = began + PATIENCE * bound_s, began + (PATIENCE + KEPT_FOR) * bound_s
         while not holds() and self.exit is None and trio.current_time() < until:
@@ -264,7 +259,7 @@ class Trial(Receiver):
         return procfs.run_delay_s(os.getpid()) + (0.0 if pid is None else procfs.run_delay_s(pid))
 
     def known(self) -> tuple[str, str]:
-        """Return what is known of its end, or of what it does instead: a clause, and of `FIXES`."""
+        """Return a clause on the process's end, or on its present state; and a key of `FIXES`."""
         if self.exit is None:
             done = effort(self.dialogue.mark)
             return done.words, "busy" if done.is_busy else "silent"
@@ -273,7 +268,7 @@ class Trial(Receiver):
         return f"; its last line on stderr: {said}" if said else "", fix
 
     async def settle(self, bound_s: float) -> None:
-        """Wait until it waits for something itself: it has begun, and set its signals."""
+        """Wait until the process sleeps: it has begun, and set its signals."""
         assert self.incarnation is not None  # noqa: S101 - it was spawned
         asleep = 0
         with trio.move_on_after(bound_s):
@@ -285,7 +280,7 @@ class Trial(Receiver):
     # What it is asked.
 
     def ask(self, request: Request, **unknown: Any) -> None:
-        """Ask something, with fields in the request's line that no protocol knows."""
+        """Ask something; `unknown` are fields in the request's line that no protocol knows."""
         self._is_beside = bool(self._asked.keys() - self.answered.keys())
         self._asked[request.request_id] = request.operation
         self._odd = len(self.strays)
@@ -296,7 +291,7 @@ class Trial(Receiver):
         line = read_object(self.connection.outgoing.take())
         assert not isinstance(line, Fault)  # noqa: S101 - it is our own
         if "jsonrpc" in line:
-            # MCP: whoever wants to say more says it there.
+            # In MCP, further fields belong there.
             meta = line.setdefault("params", {}).setdefault("_meta", {})
             meta.update({f"org.example/{name}": value for name, value in unknown.items()})
         else:
@@ -306,17 +301,17 @@ class Trial(Receiver):
         self.dialogue.flush()
 
     def tell(self, line: dict[str, Any]) -> None:
-        """Write a line that owes no answer."""
+        """Write a line that expects no answer."""
         self.connection.outgoing.add(msgspec.json.encode(line) + b"\n")
         self.dialogue.flush()
 
     def give_up(self, request_id: str) -> None:
-        """Do as a host does whose deadline has passed."""
+        """Cancel, like a host whose deadline has passed."""
         self._gave_up = True
         self.dialogue.cancel(request_id)
 
     async def answer(self, request_id: str, bound: str) -> Reply:
-        """Wait for an answer, or a line with an id that nobody asked with: no other will come."""
+        """Wait for an answer, or a line with an unknown id: no other answer will come then."""
         bound_s: float = getattr(self._descriptor.supervision.timeouts, bound)
         timing = await self.until(
             lambda: request_id in self.answered or len(self.strays) > self._odd, bound_s
@@ -326,7 +321,6 @@ class Trial(Receiver):
     # What it says.
 
     def receive(self, events: Events) -> None:
-        """Take what it led to."""
         for item in events:
             self._take(item)
         if not self.odd_lines and (self.noise or self.strays or self.twice):

@@ -75,22 +75,19 @@ class Key(msgspec.Struct, frozen=True):
 
 
 class ConfigError(Exception):
-    """A file that cannot be used; its text is one line per fault: `FILE:LINE: KEY: what is wrong`.
+    """A file that cannot be used; its text is one line per fault: `FILE: KEY: what is wrong`.
 
-    A fault of the file as a whole has no line.
+    Only a fault of the syntax has a line.
     """
 
-    def __init__(self, path: Path, faults: Sequence[Remark | str]) -> None:
+    def __init__(self, path: Path, faults: Sequence[Remark]) -> None:
         super().__init__(path, faults)
         self.path = path
         self.faults = faults
 
     def __str__(self) -> str:
         source = str(self.path)
-        return "\n".join(
-            f"{printable(source)}: {one}" if isinstance(one, str) else told(source, one)
-            for one in self.faults
-        )
+        return "\n".join(told(source, one) for one in self.faults)
 
 
 class _Fault(Exception):  # noqa: N818 - it never leaves this file
@@ -107,9 +104,9 @@ def config_bytes(path: Path) -> bytes:
     try:
         return Looks().at(path, partial(read_whole, path, CONFIG_BYTES, "configuration"))
     except NoAnswerError:
-        raise ConfigError(path, [NO_ANSWER]) from None
+        raise ConfigError(path, [Remark(NO_ANSWER)]) from None
     except UnreadableError as error:
-        raise ConfigError(path, [str(error)]) from None
+        raise ConfigError(path, [Remark(str(error))]) from None
 
 
 def parse_config(data: bytes, path: Path, *, of_project: bool = False) -> Config:
@@ -118,7 +115,7 @@ def parse_config(data: bytes, path: Path, *, of_project: bool = False) -> Config
     That of a project has to name directories, and cannot say where socket and data are.
     """
     try:
-        document, where = read_toml(decoded(data))
+        document = read_toml(decoded(data))
     except NotTomlError as error:
         raise ConfigError(path, [error.remark]) from None
     folder = path.absolute().parent
@@ -126,22 +123,21 @@ def parse_config(data: bytes, path: Path, *, of_project: bool = False) -> Config
     faults: list[Remark] = []
     for key, value in document.items():
         known = KEYS.get(key)
-        line = where[(key,)]
         if known is None:
             near = did_you_mean(key, KEYS) or f"; the keys are {', '.join(KEYS)}"
             near = _DESCRIBED if key in _OF_PROGRAMS else near
-            faults.append(Remark(line, f"{printable(key)}: there is no such key{near}"))
+            faults.append(Remark(f"{printable(key)}: there is no such key{near}"))
         elif of_project and key in OWN_OF_PROJECTS:
             words = f"{key}: a project has its own, which its path decides; leave it out"
-            faults.append(Remark(line, words))
+            faults.append(Remark(words))
         else:
             try:
                 values[key] = known.read(value, folder)
             except _Fault as fault:
-                faults.append(Remark(line, f"{key}: {fault}"))
+                faults.append(Remark(f"{key}: {fault}"))
     if of_project and "directories" not in document:
         words = 'directories: is missing; say where the modules are: directories = ["modules"]'
-        faults.append(Remark(1, words))
+        faults.append(Remark(words))
     if faults:
         raise ConfigError(path, faults)
     values.pop(SCHEMA_KEY, None)

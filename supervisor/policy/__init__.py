@@ -1,1 +1,1 @@
-"""Pure decisions of the supervisor: what follows from what, with time as an argument."""
+"""Pure decisions of the supervisor, with time as an argument."""

@@ -1,4 +1,4 @@
-"""What an answer to a question comes to: allowed, denied, or no answer to it.
+"""The meaning of an answer to a question: allowed, denied, or no answer to it.
 
 Rules that live here, and nowhere else:
 
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 OPTIONS = 16
 OPTION_CHARS = 100
-"""More options, and more of one, are nothing that a person is to choose from."""
+"""More options, or longer ones, are no choice for a person."""
 
 ALLOW = "allow"
 DENY = "deny"
@@ -22,13 +22,12 @@ ALWAYS = "always"
 
 
 def options_of(options: Iterable[str] | None) -> tuple[str, ...]:
-    """Return the answers that a question is shown with."""
     given = tuple(one[:OPTION_CHARS] for one in tuple(options or ())[:OPTIONS])
     return given or (ALLOW, DENY)
 
 
 def allows(answer: str, options: Iterable[str]) -> bool | None:
-    """Tell whether an answer allows; None if it answers nothing."""
+    """Tell whether an answer allows; None if it is no answer to the question."""
     said = answer.strip().casefold()
     if said in (ALLOW, DENY):
         return said == ALLOW
@@ -39,7 +38,6 @@ def allows(answer: str, options: Iterable[str]) -> bool | None:
 
 
 def is_lasting(answer: str) -> bool:
-    """Tell whether an answer is meant for the next time too."""
     return _words(answer.casefold())[-1:] == [ALWAYS]
 
 

@@ -1,4 +1,4 @@
-"""Whether a module may do what it asks the host for: one decision, with the rule that made it.
+"""The decision whether a module may make a call to its host, with the rule that made it.
 
 The rules are tried from the top; the first that applies decides:
 
@@ -40,7 +40,8 @@ _LEVELS = (".", ":")
 def operation(module: str, op: str | None = None) -> str:
     """Return `MODULE`, or `MODULE.OP`; "%", "." and ":" in the module's name as in a URL.
 
-    Or else what is allowed for `kv` would be allowed for another module of the name `kv.secret`.
+    Otherwise, what is allowed for `kv` would be allowed for another module named
+    `kv.secret`.
     """
     for char in ("%", *_LEVELS):
         module = module.replace(char, f"%{ord(char):02X}")
@@ -48,55 +49,48 @@ def operation(module: str, op: str | None = None) -> str:
 
 
 def invoke_capability(module: str, op: str) -> str:
-    """Return `module.invoke:MODULE.OP`."""
     return f"{INVOKE}:{operation(module, op)}"
 
 
 def emit_capability(event: str) -> str:
-    """Return `event.emit:NAME`."""
     return f"{EMIT}:{event}"
 
 
 def sample_capability(module: str) -> str:
-    """Return `model.sample:MODULE`."""
     return f"{SAMPLE}:{operation(module)}"
 
 
 class Glob(msgspec.Struct, frozen=True):
-    """An entry, taken apart once for many capabilities."""
-
     head: str
     inner: tuple[str, ...]
     last: str
     last_of_level: tuple[str, ...]
-    """`last`, with what may come behind it."""
+    """`last`, with each character that may follow it."""
     has_wildcard: bool
     length: int
-    """So long is the shortest capability that it is about."""
+    """The length of the shortest capability that it covers."""
 
     @classmethod
     def of(cls, entry: str) -> Glob:
-        """Take an entry apart."""
         head, *parts = entry.split(WILDCARD)
         *inner, last = parts or [""]
         of_level = tuple(f"{last}{level}" for level in _LEVELS)
         return cls(head, tuple(inner), last, of_level, bool(parts), len(entry) - len(parts))
 
     def covers(self, capability: str) -> bool:
-        """Tell whether the entry is about a capability (`covers`)."""
         if len(capability) < self.length or not capability.startswith(self.head):
             return False
         at = len(self.head)
         if not self.has_wildcard:
             return _level_ends(capability, at)
-        # The leftmost place of each part will do: what follows it can only gain. Not a regular
+        # The leftmost place of each part is enough: it leaves the most for the rest. Not a regular
         # expression, since the names in a capability are the module's and may be made to be slow.
         for part in self.inner:
             at = capability.find(part, at)
             if at < 0:
                 return False
             at += len(part)
-        # Found nowhere, it is at no end of a level: mostly so, and a thousand are held against it.
+        # One search first: most entries do not match, and a thousand of them may be tried.
         if capability.find(self.last, at) < 0:
             return False
         if capability.endswith(self.last, at):
@@ -105,24 +99,24 @@ class Glob(msgspec.Struct, frozen=True):
 
 
 def covers(entry: str, capability: str) -> bool:
-    """Tell whether an entry is about a capability.
+    """Tell whether an entry covers a capability.
 
-    If both are entries: whether everything the second is about, the first is about too; a "yes" is
-    always right, for a `*` of the second can only be met by one of the first.
+    If both are entries: whether the first covers everything that the second covers; a "yes" is
+    always right, since a `*` of the second can only be matched by one of the first.
     """
     return Glob.of(entry).covers(capability)
 
 
 def is_about_a_method(entry: str) -> bool:
-    """Tell whether an entry is about anything that a module can ask the host for."""
+    """Tell whether an entry covers anything that a module can ask the host for."""
     return any(covers(entry, one) or covers(one, entry) for one in METHODS)
 
 
 def unknown_capability(entry: str, *, misspelt: bool = False) -> str | None:
-    """Say that nothing a module can ask for is meant, and what may be; None if something is.
+    """Say that a capability is none that a module can ask for, with the nearest one; None if it is.
 
-    A descriptor may name what its host does not grant, such as "fs.read": only a name that is
-    `misspelt` is told then.
+    A descriptor may name a capability that its host does not grant, such as "fs.read": only a
+    `misspelt` name is reported then.
     """
     if misspelt and entry.startswith(f"{EMIT}:") and (plain := unquote(entry)) != entry:
         return f"{quoted(entry)}: the name of an event is written as it is: {quoted(plain)}"
@@ -143,7 +137,7 @@ def _level_ends(capability: str, at: int) -> bool:
 
 
 class Mode(StrEnum):
-    """What becomes of a capability that no entry covers."""
+    """The decision on a capability that no entry covers."""
 
     STRICT = "strict"
     PROMPT = "prompt"
@@ -151,40 +145,32 @@ class Mode(StrEnum):
 
 
 class Verdict(StrEnum):
-    """Whether the module may, may not, or somebody has to be asked."""
-
     ALLOWED = "allowed"
     DENIED = "denied"
     ASK = "ask"
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """An entry of a list, and the line of the file it stands in."""
+    """An entry of a list, and its key path in the file, such as `modules.kv.allow[0]`."""
 
     text: str
-    line: int
+    key: str
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """The rules of one scope: of all modules, or of one."""
-
     mode: Mode | None = None
-    mode_line: int | None = None
+    mode_key: str | None = None
     allow: tuple[Entry, ...] = ()
     deny: tuple[Entry, ...] = ()
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """What the operator grants; without a file, nothing."""
-
     source: str | None = None
     everywhere: Rules = Rules()
     modules: Mapping[str, Rules] = {}
 
 
 class RulePlace(StrEnum):
-    """Where the rule that decided stands."""
-
     DESCRIPTOR = "descriptor"
     DENY = "deny"
     ALLOW = "allow"
@@ -194,28 +180,27 @@ class RulePlace(StrEnum):
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """The rule that decided.
 
-    `module` is None for a global one, `entry` is the text in the list or the mode, and `file` and
-    `line` are None for a mode that is the default.
+    `module` is None for a global one, `entry` is the text in the list or the mode, `key` its key
+    path; `file` and `key` are None for a mode that is the default.
     """
 
     source: RulePlace
     module: str | None = None
     entry: str | None = None
     file: str | None = None
-    line: int | None = None
+    key: str | None = None
 
     def __str__(self) -> str:
-        """Return one line, such as `policy.toml:3: deny "log"`."""
+        """Return one line, such as `policy.toml: deny[0] "log"`."""
         if self.source is RulePlace.DESCRIPTOR:
             return "the descriptor's capabilities do not list it"
-        scope = "" if self.module is None else f"[modules.{quoted(self.module)}] "
-        said = f"{scope}{self.source} {quoted(self.entry or '')}"
-        return f"{said}, the default" if self.line is None else f"{self.file}:{self.line}: {said}"
+        said = quoted(self.entry or "")
+        if self.key is None:
+            return f"{self.source} {said}, the default"
+        return f"{self.file}: {self.key} {said}"
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What was decided about one capability of one module, and by which rule."""
-
     verdict: Verdict
     module: str
     capability: str
@@ -237,19 +222,19 @@ def decide(policy: Policy, module: str, declared: Iterable[str], capability: str
                         module=scope,
                         entry=entry.text,
                         file=policy.source,
-                        line=entry.line,
+                        key=entry.key,
                     )
                     return Decision(verdict, module, capability, rule)
     scope, rules = (None, policy.everywhere) if own.mode is None else (module, own)
     mode = rules.mode or Mode.STRICT
     rule = Rule(
-        source=RulePlace.MODE, module=scope, entry=mode, file=policy.source, line=rules.mode_line
+        source=RulePlace.MODE, module=scope, entry=mode, file=policy.source, key=rules.mode_key
     )
     return Decision(_verdict_of(mode), module, capability, rule)
 
 
 def remedy(policy: Policy, decision: Decision, descriptor: str) -> str | None:
-    """Say what to write in which file to have it allowed; `descriptor` is the module's file."""
+    """Say what to write in which file to allow it; `descriptor` is the module's file."""
     module, rule, capability = decision.module, decision.rule, decision.capability
     if decision.verdict is Verdict.ALLOWED:
         return None
@@ -260,7 +245,8 @@ def remedy(policy: Policy, decision: Decision, descriptor: str) -> str | None:
         more = remedy(policy, decide(policy, module, (capability,), capability), descriptor)
         return words if more is None else f"{words}; {more}"
     if rule.source is RulePlace.DENY:
-        return f"take {quoted(rule.entry or '')} out of `deny` in line {rule.line} of {rule.file}"
+        deny = (rule.key or "").rpartition("[")[0]
+        return f"take {quoted(rule.entry or '')} out of `{deny}` in {rule.file}"
     if policy.source is None:
         return f"put `allow = [{quoted(capability)}]` in a file, then `stdiod up DIR --policy FILE`"
     where = f"`allow` of `[modules.{quoted(module)}]` in {policy.source}"

@@ -1,20 +1,19 @@
-"""Which dependencies cannot be met, and the order that respects those that can."""
+"""Unmet dependencies, and the order of those that can be met."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 Wanted = Mapping[str, tuple[str, ...]]
-"""For each module, the names it depends on."""
 
 CIRCLE_NAMED = 10
 """How many modules of a dependency circle are named; ten thousand could form one."""
 
 
 def in_order(wanted: Wanted) -> list[str]:
-    """Return the names, each after those it depends on; those in or behind a circle are left out.
+    """Return the names, each after its dependencies; those in or behind a circle are left out.
 
-    Names that are ready at the same time keep the order they were given in.
+    Names that are ready at the same time keep their order.
     """
     missing = {
         name: len({one for one in needed if one in wanted}) for name, needed in wanted.items()
@@ -33,7 +32,7 @@ def in_order(wanted: Wanted) -> list[str]:
 
 
 def circles(wanted: Wanted) -> dict[str, str]:
-    """Return which modules wait for themselves in the end, and how."""
+    """Return the modules that depend on themselves in the end, with the circle in words."""
     reasons: dict[str, str] = {}
     for circle in _circles(wanted):
         for at, name in enumerate(circle):
@@ -42,9 +41,9 @@ def circles(wanted: Wanted) -> dict[str, str]:
 
 
 def unmet(needed: Iterable[str], there: Container[str], dropped: Container[str]) -> str | None:
-    """Say which of the names a module needs is not there, or None if all are.
+    """Say which dependency of a module is missing, or None if all are there.
 
-    Those in `dropped` were written down somewhere but cannot be used.
+    Those in `dropped` have a descriptor that cannot be used.
     """
     for one in needed:
         if one not in there:
@@ -54,7 +53,7 @@ def unmet(needed: Iterable[str], there: Container[str], dropped: Container[str])
 
 
 def _circles(wanted: Wanted) -> Iterator[list[str]]:
-    """Find circles, at least one through each group of modules that wait for each other."""
+    """Find circles, at least one through each group of modules that depend on each other."""
     # Depth first, without recursion: ten thousand descriptors may form one chain.
     done: set[str] = set()
     for root in wanted:

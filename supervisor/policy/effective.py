@@ -1,4 +1,4 @@
-"""What a descriptor means, whatever file says it; and where two of them differ."""
+"""The effect of a descriptor, whatever file it is in; and where two of them differ."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Change(msgspec.Struct, frozen=True):
 
 
 def changes(old: Descriptor, new: Descriptor) -> tuple[Change, ...]:
-    """Return where two descriptors of a module differ in effect, in the order of the pointers.
+    """Return where two descriptors of a module differ in effect, sorted by pointer.
 
-    Equal digests in one folder mean equal descriptors, so only what was rewritten or moved is
+    Equal digests in one folder mean equal descriptors, so only rewritten or moved files are
     compared value by value.
     """
     moved = old.folder != new.folder
@@ -50,7 +50,7 @@ def _document(descriptor: Descriptor, *, rooted: bool) -> dict[str, Any]:
 
 
 def _as_read(value: Any) -> Any:
-    """Return a value with arrays as lists, as they come out of a JSON file."""
+    """Return a value with arrays as lists, as a JSON reader makes them."""
     if isinstance(value, dict):
         return {key: _as_read(member) for key, member in value.items()}
     return [_as_read(one) for one in value] if isinstance(value, list | tuple) else value

@@ -17,11 +17,11 @@ _ESCAPE = re.compile(r'\\["\\$nrt]')
 
 
 class EnvFileError(Exception):
-    """What is wrong with a file, and in which line; never what stands there: it may be secret."""
+    """A fault of a file, with its line; never with the line's text, which may be secret."""
 
 
 def read_env_file(data: bytes) -> dict[str, str]:
-    """Return the variables of a file; of a name that stands twice, the last value."""
+    """Return the variables of a file; the last value of a repeated name."""
     text = data.decode("utf-8-sig", errors="surrogateescape").replace("\r\n", "\n")
     bad = re.search("[\0\ud800-\udfff]", text)
     if bad is not None:
@@ -47,6 +47,5 @@ def _line(text: str, at: int) -> int:
 
 
 def quoted_line(name: str, value: str) -> str:
-    """Return the line of a file that sets a variable."""
     escapes = {ord(plain): escape for escape, plain in _ESCAPES.items()}
     return f'{name}="{value.translate(escapes)}"\n'

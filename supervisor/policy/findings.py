@@ -1,14 +1,14 @@
-"""What a reading of the descriptors brought, and what of it can be used.
+"""The result of reading the descriptors, and which of them can be used.
 
-They are files here, but whatever their source has them in, the rules are the same. Those that live
-here, and nowhere else:
+Descriptors are called files here; the rules are the same for every source. Rules that live here,
+and nowhere else:
 
 - a file that held a name keeps it for as long as it is there: a second file with a taken name is
   quarantined, whichever of the two comes first in the order of sources and paths;
-- what a bad file said when it was last good goes on (nobody is in its way), and the file is
+- the last good version of a bad file stays in use (if no other is in its way), and the file is
   quarantined; that a file is bad may show only beside the others (a circle, a dependency gone);
 - a source that cannot be read says nothing about its files: all of them stay in use;
-- a module that runs is never dropped because of somebody else's descriptor: if what it depends on
+- a module that runs is never dropped because of another module's descriptor: if what it depends on
   is gone, it is listed as quarantined, and runs.
 """
 
@@ -26,19 +26,17 @@ Refuse = Callable[[str, str], None]
 """Takes a module's name and the reason; changes what is chosen."""
 
 Version = tuple[str, str]
-"""What one descriptor said once: its source, and the digest of its bytes."""
+"""The identity of a descriptor's version: its source, and the digest of its bytes."""
 
 KEPT = ". The last good version stays in use."
 
 
 def kept(reason: str) -> str:
-    """Say in a sentence after the reason that nothing has changed for what runs."""
+    """Say in a sentence after the reason that nothing has changed for running modules."""
     return reason + (KEPT.removeprefix(".") if reason.endswith("?") else KEPT)
 
 
 class Quarantined(msgspec.Struct, frozen=True):
-    """A descriptor that is not used, and the reason."""
-
     descriptor: str
     reason: str
 
@@ -61,12 +59,12 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 def version_of(descriptor: Descriptor) -> Version:
-    """Return what tells a descriptor from all others, whose module may have the same name."""
+    """Return the identity of a descriptor's version; several modules may have one name."""
     return descriptor.source, descriptor.digest
 
 
 def merged(readings: Iterable[Reading]) -> Reading:
-    """Put the readings of several sources together; a file that two of them have is the first's."""
+    """Join the readings of several sources; a file in two of them belongs to the first."""
     descriptors: dict[str, Descriptor] = {}
     bad: dict[str, Quarantined] = {}
     bad_names: set[str] = set()
@@ -87,9 +85,9 @@ def merged(readings: Iterable[Reading]) -> Reading:
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What can be used, in the order in which it was read, and what cannot.
+    """The usable descriptors, in the order of the reading, and the unusable ones.
 
-    `programs` has the digests of a reading for what can be used, by the names of the modules.
+    `programs` has the digests of a reading for the usable ones, by module name.
     """
 
     descriptors: tuple[Descriptor, ...] = ()
@@ -98,7 +96,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 def usable(current: Mapping[str, Descriptor], reading: Reading) -> Found:
-    """Decide what a reading leaves of the modules there are, and what it adds to them."""
+    """Decide which modules remain after a reading, and which it adds."""
     chosen, quarantined = _claims(current, reading)
     refused = _refused(current, chosen, set(reading.bad_names))
     quarantined += [Quarantined(source, reason) for source, reason in refused.items()]
@@ -114,7 +112,7 @@ def usable(current: Mapping[str, Descriptor], reading: Reading) -> Found:
 def _refused(
     current: Mapping[str, Descriptor], chosen: dict[str, Descriptor], dropped: set[str]
 ) -> dict[str, str]:
-    """Take out of `chosen` what cannot be used beside the others; return why, by source."""
+    """Remove from `chosen` what cannot be used beside the others; return why, by source."""
     refused: dict[str, str] = {}
 
     def refuse(name: str, reason: str) -> None:
@@ -152,7 +150,7 @@ def _refuse_unmet(
 ) -> bool:
     wanted = _needs(chosen)
     refused = False
-    # Each after those it needs, so that one round sees to whole chains.
+    # In the order of dependencies, so that one round covers whole chains.
     for name in in_order(wanted):
         why = unmet(wanted[name], chosen, dropped)
         if why is not None and chosen[name] is not current.get(name):
@@ -168,7 +166,7 @@ def _needs(modules: Modules) -> dict[str, tuple[str, ...]]:
 def _claims(
     current: Mapping[str, Descriptor], reading: Reading
 ) -> tuple[dict[str, Descriptor], list[Quarantined]]:
-    """Give each name to one file; return what each says, and the files that are left over."""
+    """Give each name to one file; return the descriptors by name, and the remaining files."""
     by_source = {one.source: one for one in reading.descriptors}
     bad = {one.descriptor: one.reason for one in reading.bad}
     held = {
@@ -204,5 +202,5 @@ def _completed(one: Quarantined, in_use: set[str]) -> Quarantined:
 
 
 def why_bad(descriptor: Descriptor, bad: Mapping[str, str]) -> str | None:
-    """Look up why the file of a descriptor, or all that its owner has, is not used."""
+    """Return why the file of a descriptor, or everything of its owner, is not used."""
     return bad.get(descriptor.source, bad.get(descriptor.owner))

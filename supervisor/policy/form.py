@@ -1,8 +1,8 @@
-"""A form that a module has a person fill in: whether it is one, and what an answer comes to.
+"""A module's form for a person: whether it is valid, and the values of an answer.
 
-It is what MCP allows for an elicitation: an object of texts, numbers, yes or no, and choices, and
-nothing nested. So no schema of a module's is ever evaluated; each field is one of these few, looked
-at in a few steps. What a person types is text: it is read as what its field wants.
+The form is MCP's of an elicitation: an object of texts, numbers, yes or no, and choices, and
+nothing nested. So no schema of a module is ever evaluated; each field is one of these few kinds,
+checked in a few steps. A person types text: it is read as the type of its field.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from protocol.problem import described, did_you_mean, quoted
 
 FIELDS = 64
 FORM_BYTES = 64 << 10
-"""More than this is nothing that a person is to fill in."""
+"""A larger one is no form for a person."""
 
 TYPES = ("string", "number", "integer", "boolean", "array")
 
@@ -27,7 +27,7 @@ _YES_NO = {"true": True, "yes": True, "false": False, "no": False}
 
 
 def form_problem(form: Mapping[str, Any]) -> str | None:
-    """Say what keeps a module's schema from being a form, or None."""
+    """Say why a module's schema is no form, or None."""
     fields = form.get("properties")
     if form.get("type") != "object" or not isinstance(fields, dict):
         return 'a form has "type" "object" and "properties"'
@@ -50,9 +50,9 @@ def form_problem(form: Mapping[str, Any]) -> str | None:
 
 
 def filled(form: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any] | str:
-    """Return what an answer comes to, or what is wrong with it; the form is a good one.
+    """Return the values of an answer, or its fault; the form is a valid one.
 
-    Texts are read as what their fields want, and the defaults stand in for what is left out.
+    Texts are read as their fields' types, and defaults stand in for what is left out.
     """
     fields, content = form["properties"], {}
     for name, value in given.items():
@@ -76,7 +76,6 @@ def filled(form: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any] 
 
 
 def choices_of(field: Mapping[str, Any]) -> list[str] | None:
-    """Return what a field lets one choose from, if it does."""
     holder = field.get("items") if field.get("type") == "array" else field
     if not isinstance(holder, dict):
         return None

@@ -10,8 +10,8 @@ Rules that live here, and nowhere else (the Amplifier kernel's, but for failures
 - an answer that is no HookResult denies;
 - a gate that fails denies, unless its `on_failure` is open: then it is passed over;
 - a gate whose descriptor was removed meanwhile stands open;
-- a person's no denies in the name of the gate that asked; after a yes the rest counts, as if it had
-  not asked.
+- a person's no denies in the name of the gate that asked; after a yes the other answers count, as
+  if that gate had not asked.
 """
 
 from __future__ import annotations
@@ -31,15 +31,13 @@ _BETWEEN_INJECTIONS = "\n\n"
 
 
 class Link(msgspec.Struct, frozen=True):
-    """One gate of a chain."""
-
     name: str
     priority: int
     on_failure: OnFailure = OnFailure.CLOSED
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """A gate that did not answer: it crashed, timed out or is not there. `why` is a phrase."""
+    """A gate that did not answer: it crashed, timed out or is absent. `why` is a phrase."""
 
     why: str
 
@@ -52,26 +50,24 @@ Answer = HookResult | Invalid | Failed | Removed
 
 
 class GateResult(msgspec.Struct, frozen=True):
-    """A result, and the gate that gave it."""
-
     name: str
     result: HookResult
 
 
 class Chain(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the gates have been asked, and what came of it."""
+    """The progress of a chain of gates, and its result so far."""
 
     waiting: tuple[Link, ...] = ()
-    """Those still to be asked, the next one first."""
+    """The remaining gates, the next one first."""
     data: Any = None
-    """What the next gate is asked about; in the end, what the invocation goes on with."""
+    """The subject of the next gate; in the end, the data of the invocation."""
     denied: GateResult | None = None
     problem: str | None = None
-    """What was wrong, if the denial stands for an invalid answer or a failure."""
+    """The fault, if the denial stands for an invalid answer or a failure."""
     asked: GateResult | None = None
     injected: tuple[GateResult, ...] = ()
     passed_over: tuple[tuple[str, str], ...] = ()
-    """The gates that failed and are open, each with why."""
+    """The gates that failed open, each with the reason."""
 
     @property
     def next(self) -> Link | None:
@@ -79,10 +75,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
         return self.waiting[0] if self.waiting and self.denied is None else None
 
     def after(self, answer: Answer) -> Chain:
-        """Return the chain with the answer of `next` taken in.
-
-        Raises `ValueError` if nobody was to be asked.
-        """
+        """Return the chain after the answer of `next`. Raises `ValueError` if no gate was due."""
         link = self.next
         if link is None:
             raise ValueError("an answer that nobody was asked for")
@@ -104,13 +97,13 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def question(self) -> GateResult | None:
-        """What a person is to be asked about, if that is what the chain comes to."""
+        """The question for a person, if the chain leads to one."""
         return self.asked if self.denied is None else None
 
     def after_person(self, no: str | None) -> Chain:
-        """Return the chain with a person's answer to `question`: `no` is why not, None a yes.
+        """Return the chain after a person's answer to `question`.
 
-        Raises `ValueError` if there is none.
+        `no` is the reason of a refusal, None a yes. Raises `ValueError` if there is no question.
         """
         asked = self.question
         if asked is None:
@@ -122,7 +115,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(rest, denied=denied)
 
     def result(self) -> HookResult:
-        """Return what the gates asked so far come to, as the one result of the whole chain.
+        """Return the results so far as one result of the whole chain.
 
         Its `data` is that of the chain if the action is `continue`.
         """
@@ -136,7 +129,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def chain_of(links: Iterable[Link], data: Any) -> Chain:
-    """Begin the chain of some gates, given in the order in which they were registered."""
+    """Begin a chain of gates, given in the order of their registration."""
     return Chain(waiting=tuple(sorted(links, key=lambda link: link.priority)), data=data)
 
 
@@ -165,7 +158,7 @@ def _denied(chain: Chain, link: Link, reason: str, problem: str) -> Chain:
 
 
 def _merged(results: tuple[HookResult, ...]) -> HookResult:
-    """Join injections as the Amplifier kernel does; the fields that are not named get lost."""
+    """Join injections as the Amplifier kernel does; fields that are not named are lost."""
     first, *others = results
     if not others:
         return first

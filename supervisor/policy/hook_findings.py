@@ -1,6 +1,6 @@
-"""What the descriptor of a hook probably does not mean: nobody it is told of, or asked about.
+"""Probable mistakes in the descriptor of a hook: events and gates that never reach it.
 
-None of it is a reason to refuse a descriptor, since modules come and go, and make up events.
+No finding is a reason to refuse a descriptor, since modules come and go, and make up events.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NO_SECTION = (
 def hook_findings(
     descriptor: Descriptor, modules: Collection[Descriptor] | None = None
 ) -> list[Problem]:
-    """Return the findings; `modules` are those beside it, None if they are not known."""
+    """Return the findings; `modules` are the other modules, None if they are not known."""
     hook = descriptor.hook
     if descriptor.kind is not Kind.HOOK:
         return []
@@ -44,7 +44,7 @@ def hook_findings(
 
 
 def _no_event(glob: str) -> str | None:
-    """Say why no event can have a name that fits, or is not meant to."""
+    """Say why no event's name can match, or should."""
     family, colon, _ = glob.partition(":")
     if any(fnmatchcase(event, glob) for event in REGISTRY):
         return None

@@ -1,11 +1,11 @@
-"""Where the HTTP face listens, as it was asked for, and whether that is safe enough to be served.
+"""The addresses of the HTTP face, as configured, and whether serving them is safe enough.
 
     off            nowhere
     sock           on `http.sock` beside the control socket, with that socket's rights
     HOST:PORT      there, and on `http.sock` too
 
-What comes over TCP has to say a token. Off loopback others could read it on its way, so there it is
-TLS, unless somebody says in so many words that it need not be.
+A request over TCP needs a token. Off loopback others could read it on its way, so TLS is required
+there, unless the configuration explicitly says otherwise.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 
 
 class ExposureError(ValueError):
-    """It cannot be served like that; the text says what would be right."""
+    """An exposure that is refused; the text says what would be right."""
 
 
 class Exposure(msgspec.Struct, frozen=True, kw_only=True):
-    """Where it listens; on `http.sock` always."""
+    """The listening addresses; `http.sock` always is one."""
 
     host: str | None = None
-    """A name, or an address without brackets; None for no TCP at all."""
+    """A name, or an address without brackets; None: no TCP."""
     port: int = 0
-    """0 for any that is free."""
+    """0 for any free port."""
     cert: Path | None = None
     key: Path | None = None
     origins: frozenset[str] = frozenset()
-    """Of pages that may use it, beside its own; over TCP."""
+    """Origins of pages that may use it over TCP, beside its own."""
 
     @property
     def is_loopback(self) -> bool:
@@ -49,13 +49,12 @@ class Exposure(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def address(self) -> str:
-        """The address as a part of a URL."""
         host = f"[{self.host}]" if ":" in (self.host or "") else self.host
         return f"{host}:{self.port}"
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether a host is this machine itself, and no other can be meant."""
+    """Tell whether a host is surely this machine itself."""
     if host.lower() == "localhost":
         return True
     try:
@@ -65,7 +64,6 @@ def is_loopback(host: str) -> bool:
 
 
 def read_origin(said: str) -> str:
-    """Return an origin as browsers write it; raises `ExposureError`."""
     origin = said.lower()
     if _ORIGIN.fullmatch(origin) is None:
         words = (

@@ -26,7 +26,7 @@ BucketCounts = list[tuple[int, int]]
 
 
 def least_of(bucket: int) -> int:
-    """Return the least duration (us) that a bucket counts."""
+    """Return the least duration (us) of a bucket."""
     if bucket < _EXACT_BELOW_US:
         return bucket
     shift = (bucket >> _SUB_BITS) - 1
@@ -40,7 +40,6 @@ BUCKETS = len(_LEAST)
 
 
 def bucket_of(duration_us: int) -> int:
-    """Return the number of the bucket that counts a duration."""
     if duration_us < _EXACT_BELOW_US:
         return max(duration_us, 0)
     if duration_us >= CEILING_US:
@@ -50,23 +49,22 @@ def bucket_of(duration_us: int) -> int:
 
 
 _NEAR = bytes(map(bucket_of, range(4096)))
-"""The buckets of short durations, to look them up."""
+"""The buckets of short durations, for look-up."""
 
 
 class Histogram:
-    """The durations of one module's invocations; empty ones take no memory."""
+    """The durations of one module's invocations; an empty histogram takes no memory."""
 
     __slots__ = ("_counts", "max_us", "total_us")
 
     def __init__(self) -> None:
         self._counts: list[int] | None = None
         self.max_us = 0
-        """The longest one, exactly."""
+        """The longest duration, exactly."""
         self.total_us = 0
-        """All together, exactly."""
+        """The sum, exactly."""
 
     def add(self, duration_us: int) -> None:
-        """Count a duration."""
         counts = self._counts
         if counts is None:
             counts = self._counts = [0] * BUCKETS
@@ -77,14 +75,13 @@ class Histogram:
             self.max_us = duration_us
 
     def reading(self) -> BucketCounts:
-        """Return what was counted so far."""
         if self._counts is None:
             return []
         return [pair for pair in zip(_LEAST, self._counts, strict=True) if pair[1]]
 
 
 def between(before: BucketCounts, after: BucketCounts) -> BucketCounts | None:
-    """Return what was counted between two readings; None if `after` is not a later one."""
+    """Return the counts between two readings; None if `after` is not a later one."""
     counts = dict(after)
     for least, count in before:
         if counts.get(least, 0) < count:
@@ -94,9 +91,9 @@ def between(before: BucketCounts, after: BucketCounts) -> BucketCounts | None:
 
 
 def quantile_us(reading: Sequence[tuple[int, int]], fraction: float) -> float | None:
-    """Estimate the duration that `fraction` (above 0, at most 1) of them do not exceed (us).
+    """Estimate the duration (us) that `fraction` (above 0, at most 1) of them do not exceed.
 
-    By nearest rank; None of an empty reading.
+    By nearest rank; None for an empty reading.
     """
     rank = math.ceil(fraction * sum(count for _, count in reading))
     for least, count in reading:

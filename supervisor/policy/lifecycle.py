@@ -9,8 +9,8 @@ Rules that live here, and nowhere else (docs/architecture.md):
 - every way out of life goes through `stopping` or through the process's own death, and both end
   with one of the four `GONE_*` inputs, which `policy.restart` chooses; only the end of a
   preparation that went well is `PREPARED`;
-- what would spawn a program that is still to be prepared is given as `UNPREPARED`;
-- what is wanted (up or down) is not a state: it decides which `GONE_*` is given.
+- an input that would spawn a program that is still to be prepared is given as `UNPREPARED`;
+- the wanted state (up or down) is no state here: it decides which `GONE_*` is given.
 
 A pair that is not a key cannot happen; giving it is an error of the caller (`IllegalMoveError`).
 """
@@ -23,11 +23,9 @@ import msgspec
 
 
 class State(StrEnum):
-    """What a worker is doing."""
-
     DOWN = "down"
     PREPARING = "preparing"
-    """Running the command that has to be done before the first start."""
+    """The command that precedes the first start is running."""
     STARTING = "starting"
     READY = "ready"
     DEGRADED = "degraded"
@@ -37,26 +35,24 @@ class State(StrEnum):
 
     @property
     def words(self) -> str:
-        """Return the state as it stands behind "is"."""
+        """Return the state as it reads after "is"."""
         return "in backoff" if self is State.BACKOFF else self.value
 
 
 class Input(StrEnum):
-    """What can happen to a worker."""
-
     START = "start"
-    """It is wanted up: eager start, a command, a dependency that got ready, a first request."""
+    """The worker is wanted up: eager start, a command, a dependency that got ready, a first
+    request."""
     STOP = "stop"
-    """It is wanted down: a command, a removed descriptor, the daemon's end."""
+    """The worker is wanted down: a command, a removed descriptor, the daemon's end."""
     RESTART = "restart"
-    """A command."""
     STARTED = "started"
     """`health` and `describe` were answered as they must be."""
     START_FAILED = "start_failed"
     """They were not, or not in time; the process may still live."""
     HEALTHY = "healthy"
     UNHEALTHY = "unhealthy"
-    """A probe was missed; not yet one too many."""
+    """A probe was missed, but not yet one too many."""
     REPLACE = "replace"
     """One probe too many was missed, or the process can no longer be spoken with."""
     GONE_AT_ONCE = "gone_at_once"
@@ -64,16 +60,12 @@ class Input(StrEnum):
     GONE_TOO_OFTEN = "gone_too_often"
     GONE_FOR_GOOD = "gone_for_good"
     RETRY = "retry"
-    """The time to try again has come."""
     UNPREPARED = "unprepared"
-    """In the place of one that would spawn: its program has to be prepared before."""
+    """Instead of a spawn: the program has to be prepared before."""
     PREPARED = "prepared"
-    """The command that prepares it has ended well."""
 
 
 class Action(StrEnum):
-    """What the runtime does about it."""
-
     PREPARE = "prepare"
     SPAWN = "spawn"
     END = "end"
@@ -84,18 +76,16 @@ class Action(StrEnum):
     SERVE = "serve"
     """Hand waiting requests to the process."""
     REFUSE = "refuse"
-    """Answer the waiting requests: nobody will serve them for now."""
+    """Answer the waiting requests: the module cannot serve them for now."""
 
 
 class Move(msgspec.Struct, frozen=True):
-    """Where an input leads, and what is to be done on the way, in order."""
-
     state: State
     actions: tuple[Action, ...] = ()
 
 
 class IllegalMoveError(Exception):
-    """An input was given in a state in which it cannot happen."""
+    """An input that cannot happen in its state."""
 
 
 HAS_PROCESS = frozenset(

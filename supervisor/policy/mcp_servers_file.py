@@ -1,12 +1,12 @@
-"""What a client's file of MCP servers comes to: a descriptor for each server, and remarks.
+"""The import of a client's file of MCP servers: a descriptor for each server, and remarks.
 
 `servers_of` finds the servers by the shape of the document, whatever the file is called. Rules of
 `imported`, which live here and nowhere else:
 
 - a variable stays one, as `${NAME}` or `${NAME:-default}`; `${workspaceFolder}` and `~` do not;
-- what looks like a secret is in no descriptor and no remark, but in an env file of that server;
+- a value that looks like a secret is in no descriptor and no remark, but in that server's env file;
 - a remote server becomes a module that bridges to it with `npx -y mcp-remote`;
-- whatever is changed, or cannot be carried over, is said.
+- a remark reports each change, and each server that cannot be imported.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from protocol.problem import Problem, kind, quoted, step
 
 MOST_SECONDS = 3600
 """A `timeout` up to this is in seconds, as Cline and Roo Code have it (an hour at the most); a
-longer one is in milliseconds, as Claude Code, Gemini CLI and others have it. Four seconds are not
-what anybody allows a server."""
+longer one is in milliseconds, as Claude Code, Gemini CLI and others have it. No client allows a
+server four seconds only."""
 
 _ALIASES = (
     dict.fromkeys(("httpUrl", "serverUrl", "uri"), "url")
@@ -41,7 +41,7 @@ _ALIASES = (
     | {"cmd": "command", "env_file": "envFile", "http_headers": "headers"}
     | {"transportType": "type", "tool_timeout_sec": "timeout"}
 )
-"""Names that some clients have for fields, and the name that most have."""
+"""Fields with other names in some clients, and the usual name."""
 
 _CARRIED = frozenset(_ALIASES.values()) | {
     *("args", "name", "disabled", "enabled", "source", "env_vars"),
@@ -87,8 +87,6 @@ _HELD = ("--init", "--rm", "--cidfile", "${STDIOD_CIDFILE}")
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """What a file does not say itself; `exists` knows a program by its path, or by PATH."""
-
     folder: PurePath
     home: PurePath
     exists: Callable[[str], bool]
@@ -105,7 +103,7 @@ class Servers(msgspec.Struct, frozen=True):
 
 
 class Imported(msgspec.Struct, frozen=True):
-    """One server: its descriptor, if it can be one, remarks, and what is in its env file."""
+    """One server: its descriptor, if it can have one, remarks, and the contents of its env file."""
 
     name: str
     descriptor: dict[str, Any] | None
@@ -115,12 +113,10 @@ class Imported(msgspec.Struct, frozen=True):
 
 
 class _LeftOutError(Exception):
-    """The server cannot be carried over; the argument is the `Problem`."""
+    """The server cannot be imported; the argument is the `Problem`."""
 
 
 class _Server:
-    """One server on its way to a descriptor, and what there is to be said of it."""
-
     def __init__(self, name: str, at: str, server: Any, of: Servers, around: Surroundings) -> None:
         self.name = name
         self.at = at
@@ -135,7 +131,7 @@ class _Server:
         self.server = self._plain(server) if isinstance(server, dict) else server
 
     def _plain(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Return it with the fields' usual names; `command` is text, `args` is what follows."""
+        """Return a server with the fields' usual names; `command` is text, `args` follows it."""
         server = dict(given)
         for alias in _ALIASES.keys() & server.keys():
             self.aliases[_ALIASES[alias]] = alias
@@ -159,7 +155,7 @@ class _Server:
 
 
 def servers_of(document: Any) -> list[Servers]:
-    """Return the servers of a file, of each place that has some."""
+    """Return the servers of a file, place by place."""
     if not isinstance(document, dict):
         return []
     found: list[Servers] = []
@@ -201,7 +197,6 @@ def _strings(value: Any) -> frozenset[str]:
 
 
 def imported(places: Collection[Servers], around: Surroundings) -> Iterator[Imported]:
-    """Yield what each server of a file comes to."""
     taken: set[str] = set()
     exact = {given for place in places for given in place.by_name if _free_name(given, ()) == given}
     for place in places:
@@ -237,7 +232,7 @@ def _numbered(name: str, before: str) -> Iterator[str]:
 
 
 def _imported(one: _Server, given: str, *, enabled: bool) -> Imported:
-    """Return a server's descriptor and all that belongs to it; raises `_LeftOutError`."""
+    """Return a server's descriptor with remarks and variables; raises `_LeftOutError`."""
     if given.startswith("."):
         raise one.left_out("begins with a dot, and such files are not read: call it otherwise")
     if not isinstance(one.server, dict):
@@ -293,7 +288,7 @@ def _transport(one: _Server) -> dict[str, Any]:
 
 
 def _timeouts(one: _Server, command: list[str]) -> dict[str, float]:
-    """Return what the timeouts of a server come to, by the unit of its client."""
+    """Return the timeouts of a server, in the unit of its client."""
     unit = {"zed": 1.0, "codex": 1.0, "opencode": 0.001}.get(one.client)
     factors = {"timeout": unit, "startup_timeout_ms": 0.001, "startup_timeout_sec": 1.0}
     found: dict[str, float] = {}
@@ -357,7 +352,7 @@ def _is_secret(name: str, value: str) -> bool:
 
 
 def _hidden(one: _Server, name: str, value: str, *steps: str | int) -> str:
-    """Put a secret into the env file, without the variables in it; return what it is without it."""
+    """Put a secret into the env file; return the text with a variable in its place."""
     if any(_SECRET_VALUE.search(default) for _, default in _VARIABLE.findall(value)):
         words = "holds a secret as the default of a variable: set the variable, without a default"
         raise one.left_out(words, *steps)
@@ -430,7 +425,7 @@ def _command(one: _Server, cwd: str) -> list[str]:
 
 
 def _line(one: _Server, given: str, cwd: str) -> list[str]:
-    """Return the words of a `command`, one of which is the whole if there is such a file."""
+    """Return the words of a `command`; the whole is one word if there is such a file."""
     path = _text(one, given, "command")
     if not re.search(r"\s", given) or one.around.exists(_path(one, path, cwd)):
         return [path]
@@ -486,7 +481,7 @@ def _bridge(one: _Server, url: Any, said: str) -> list[str]:
 
 
 def _container(one: _Server, words: list[str]) -> list[str]:
-    """Return a `docker run` that is held by the id of its container, and has no terminal."""
+    """Return a `docker run` that is stopped by the id of its container, and has no terminal."""
     at = 0
     while words[at : at + 1] and words[at].startswith("-"):  # an option, and perhaps its value
         at += 1 if "=" in words[at] or words[at + 1 : at + 2] in (["run"], ["container"]) else 2
@@ -519,7 +514,7 @@ def _container(one: _Server, words: list[str]) -> list[str]:
 
 
 def _run_options(words: list[str]) -> tuple[list[tuple[str, str | None]], list[str]]:
-    """Return the options of `docker run` with their values, and the image and what follows it."""
+    """Return the options of `docker run` with their values, and the image with its arguments."""
     found, rest = list[tuple[str, str | None]](), list(words)
     while rest and rest[0].startswith("-") and rest[0] != "--":
         word = rest.pop(0)
@@ -535,7 +530,6 @@ def _run_options(words: list[str]) -> tuple[list[tuple[str, str | None]], list[s
 
 
 def _without_secrets(one: _Server, words: list[str]) -> list[str]:
-    """Return a command with variables in the places of its secrets; raises `_LeftOutError`."""
     program, *words = words
     if "/" not in program and _SECRET_VALUE.search(program):
         raise one.left_out("looks like a secret, not like a program", "command")

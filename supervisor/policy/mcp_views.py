@@ -1,13 +1,13 @@
-"""What an MCP client sees of the fleet: a view, as `[mcp.views.NAME]` of the configuration has it.
+"""The views of MCP clients on the fleet, as `[mcp.views.NAME]` of the configuration has them.
 
     modules   globs over MODULE and MODULE.OP, as of a principal; without, all modules of kind tool
     prefix    whether a tool's name begins with its module's; without, yes
-    for       who may use it, by name, `*` for any characters; without, everybody
+    for       the principals that may use it, by name, `*` for any characters; without, all
 
-A view only takes away: whoever uses it asks as himself, narrowed to its modules. The view that
-nobody has to name is called `default`; unless the configuration has one, it shows all.
+A view only takes away: its user remains the principal, narrowed to the view's modules. The view
+used without a name is called `default`; unless the configuration has one, it shows all.
 
-Beside the views, the table `mcp` says how long things last that nobody uses:
+Beside the views, the table `mcp` says how long unused things last:
 
     session_idle_s   a session of the older era over HTTP
     keep             a daemon that `stdiod mcp` has started: "always", or seconds
@@ -31,42 +31,36 @@ ALWAYS = "always"
 MOST_S = 366 * 86_400.0
 
 SESSION_IDLE_S = 3600.0
-"""A client that has it ended too early is told so, and begins another one."""
+"""A session that ends too early costs little: the client is told, and begins another one."""
 
 _KEYS = ("modules", "prefix", "for")
 _TABLE_KEYS = ("views", "session_idle_s", "keep")
 
 
 class View(msgspec.Struct, frozen=True):
-    """One view."""
-
     name: str = DEFAULT
     modules: tuple[str, ...] | None = None
     prefix: bool = True
     users: tuple[str, ...] = ("*",)
 
     def is_for(self, principal: Principal) -> bool:
-        """Whether somebody may use it."""
         return any(fnmatchcase(principal.name, one) for one in self.users)
 
     def narrowed(self, principal: Principal) -> Principal:
-        """Return as whom somebody asks who uses it."""
+        """Return the principal of a client that uses the view."""
         return principal if self.modules is None else principal.narrowed(None, self.modules)
 
 
 class McpOptions(msgspec.Struct, frozen=True):
-    """What the operator says about MCP clients."""
-
     views: Mapping[str, View] = {}
-    """By name."""
     session_idle_s: float = SESSION_IDLE_S
     keep_s: float | None = None
-    """How long a daemon stays that was started for its clients, once they are gone; None for as
-    long as nobody ends it."""
+    """How long a daemon that was started for its clients stays after they have gone; None: until it
+    is stopped."""
 
 
 def read_mcp(said: Any) -> McpOptions | list[str]:
-    """Read the table `mcp`; a list has what is wrong with it, as clauses."""
+    """Read the table `mcp`; a list has its faults, as clauses."""
     if not isinstance(said, dict):
         return [f"must be a table, not {described(said)}"]
     faults = [_no_such_key(key, _TABLE_KEYS) for key in said if key not in _TABLE_KEYS]
@@ -138,7 +132,7 @@ def _are_texts(value: Any) -> bool:
 
 
 def find_view(views: Mapping[str, View], name: str | None, principal: Principal) -> View | str:
-    """Return the view of that name, or in words why somebody can't use it."""
+    """Return the view of that name, or say why the principal can't use it."""
     wanted = DEFAULT if name is None else name
     view = views.get(wanted)
     if view is None and wanted == DEFAULT:

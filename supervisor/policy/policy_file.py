@@ -1,13 +1,14 @@
-"""Read the operator's policy file: text to `Policy`, or to words about what is wrong.
+"""Read the operator's policy file: text to `Policy`, or to words about its faults.
 
 Wrong types, modes, keys and syntax are errors. Entries that contradict each other are findings:
-what they come to is well-defined, since deny beats allow, but somebody meant something else.
+their effect is well-defined, since deny beats allow, but the operator meant something else.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -24,14 +25,13 @@ from supervisor.policy.capabilities import (
     operation,
     unknown_capability,
 )
-from supervisor.policy.toml_document import NotTomlError, Remark, key_text, read_toml, told
-from supervisor.policy.toml_lines import Place
+from supervisor.policy.toml_document import NotTomlError, Place, Remark, key_text, read_toml, told
 
 MAX_ENTRIES = 1000
 """In all lists together: each decision may look at all of them, in a fraction of a millisecond."""
 
 MAX_TOLD = 100
-"""Problems and findings that are told; nobody reads the second hundred."""
+"""More problems and findings are left out; nobody reads the second hundred."""
 
 _SCOPE_KEYS = ("mode", "allow", "deny")
 _KEYS = (*_SCOPE_KEYS, "modules", "$schema")
@@ -48,7 +48,7 @@ _TYPES: tuple[tuple[type, str], ...] = (
 
 
 class PolicyError(Exception):
-    """A policy file that cannot be used; its text is one line per problem: `FILE:LINE: ...`."""
+    """A policy file that cannot be used; its text is one line per problem: `FILE: KEY: ...`."""
 
     def __init__(self, source: str, problems: tuple[Remark, ...]) -> None:
         super().__init__(source, problems)
@@ -60,11 +60,8 @@ class PolicyError(Exception):
 
 
 class PolicyFile(msgspec.Struct, frozen=True):
-    """A policy, the findings about its entries, and in which line each module's table begins."""
-
     policy: Policy
     findings: tuple[Remark, ...] = ()
-    module_lines: dict[str, int] = {}
 
 
 def parse_policy(text: str, source: str) -> PolicyFile:
@@ -73,44 +70,38 @@ def parse_policy(text: str, source: str) -> PolicyFile:
     Raises `PolicyError` with everything that is wrong, and nothing else.
     """
     try:
-        document, where = read_toml(text)
+        document = read_toml(text)
     except NotTomlError as error:
         raise PolicyError(source, (error.remark,)) from None
-    reading = _Reading(where)
+    reading = _Reading()
     policy = reading.policy(document, source)
     if reading.problems:
-        raise PolicyError(source, tuple(sorted(reading.problems)[:MAX_TOLD]))
-    found = sorted(_findings(policy))[:MAX_TOLD]
-    return PolicyFile(
-        policy, tuple(found), {name: where["modules", name] for name in policy.modules}
-    )
+        raise PolicyError(source, tuple(reading.problems[:MAX_TOLD]))
+    return PolicyFile(policy, tuple(islice(_findings(policy), MAX_TOLD)))
 
 
 def unknown_modules(found: PolicyFile, known: Iterable[str]) -> tuple[Remark, ...]:
-    """Return a finding for each table of rules and each entry about no module there is."""
+    """Return a finding for each table of rules and each entry that names an unknown module."""
     names = set(known)
     remarks = [
-        Remark(
-            line,
-            f"{key_text(('modules', name))}: no module has this name{did_you_mean(name, names)}",
-        )
-        for name, line in found.module_lines.items()
+        Remark(f"{key_text(('modules', name))}: no module has this name{did_you_mean(name, names)}")
+        for name in found.policy.modules
         if name not in names
     ]
     callable_names = sorted(operation(name) for name in names)
-    for at, entries in _lists(found.policy):
-        for index, entry in enumerate(entries):
+    for entries in _lists(found.policy):
+        for entry in entries:
             method, colon, target = entry.text.partition(":")
             if method != INVOKE or not colon or _meets(target, callable_names):
                 continue
             near = did_you_mean(target.partition(".")[0], callable_names)
             words = f"{quoted(entry.text)} is about no module there is{near}"
-            remarks.append(Remark(entry.line, f"{key_text((*at, index))}: {words}"))
-    return tuple(sorted(remarks)[:MAX_TOLD])
+            remarks.append(Remark(f"{entry.key}: {words}"))
+    return tuple(remarks[:MAX_TOLD])
 
 
 def _meets(target: str, names: Sequence[str]) -> bool:
-    """Tell whether MODULE or MODULE.OP, with wildcards, could be about one of the sorted names."""
+    """Tell whether MODULE or MODULE.OP, with wildcards, could match one of the sorted names."""
     head, wildcard, _ = target.partition(WILDCARD)
     module, dot, _ = head.partition(".")
     at = bisect_left(names, module)
@@ -120,11 +111,8 @@ def _meets(target: str, names: Sequence[str]) -> bool:
 
 
 class _Reading:
-    """One document on its way to a policy, with the problems found so far."""
-
-    def __init__(self, where: dict[Place, int]) -> None:
+    def __init__(self) -> None:
         self.problems: list[Remark] = []
-        self._where = where
         self._entries = 0
 
     def policy(self, document: dict[str, Any], source: str) -> Policy:
@@ -153,7 +141,7 @@ class _Reading:
             mode = None
         return Rules(
             mode=None if mode is None else Mode(mode),
-            mode_line=None if mode is None else self._where[*at, "mode"],
+            mode_key=None if mode is None else key_text((*at, "mode")),
             allow=self._list((*at, "allow"), table.get("allow", [])),
             deny=self._list((*at, "deny"), table.get("deny", [])),
         )
@@ -171,7 +159,7 @@ class _Reading:
         for index, text in enumerate(value):
             place = (*at, index)
             if isinstance(text, str) and text:
-                entries.append(Entry(text, self._where[place]))
+                entries.append(Entry(text, key_text(place)))
             else:
                 self._wrong(place, text, 'a capability such as "module.invoke:kv.get"')
         return tuple(entries)
@@ -187,7 +175,7 @@ class _Reading:
         self._say(at, f"is {shown}, must be {want}")
 
     def _say(self, at: Place, message: str) -> None:
-        self.problems.append(Remark(self._where[at], f"{key_text(at)}: {message}"))
+        self.problems.append(Remark(f"{key_text(at)}: {message}"))
 
 
 def _kind(value: Any) -> str:
@@ -196,36 +184,27 @@ def _kind(value: Any) -> str:
 
 def _findings(policy: Policy) -> Iterator[Remark]:
     everywhere = policy.everywhere
-    yield from _never(((), everywhere), ((), everywhere))
-    for name, rules in policy.modules.items():
-        scope = ("modules", name)
-        yield from _never((scope, rules), (scope, rules), ((), everywhere))
-    for at, entries in _lists(policy):
-        for index, entry in enumerate(entries):
+    yield from _never(everywhere.allow, everywhere.deny)
+    for rules in policy.modules.values():
+        yield from _never(rules.allow, (*rules.deny, *everywhere.deny))
+    for entries in _lists(policy):
+        for entry in entries:
             if (words := unknown_capability(entry.text)) is not None:
-                yield Remark(entry.line, f"{key_text((*at, index))}: {words}")
+                yield Remark(f"{entry.key}: {words}")
 
 
-def _lists(policy: Policy) -> Iterator[tuple[Place, tuple[Entry, ...]]]:
-    for at, rules in (
-        ((), policy.everywhere),
-        *((("modules", name), rules) for name, rules in policy.modules.items()),
-    ):
-        yield (*at, "allow"), rules.allow
-        yield (*at, "deny"), rules.deny
+def _lists(policy: Policy) -> Iterator[tuple[Entry, ...]]:
+    for rules in (policy.everywhere, *policy.modules.values()):
+        yield rules.allow
+        yield rules.deny
 
 
-def _never(granting: tuple[Place, Rules], *denying: tuple[Place, Rules]) -> Iterator[Remark]:
+def _never(allow: Iterable[Entry], deny: Sequence[Entry]) -> Iterator[Remark]:
     """Find the entries of an allow list that a deny entry covers completely."""
-    at, rules = granting
-    for index, allowed in enumerate(rules.allow):
-        for scope, others in denying:
-            denied = next((one for one in others.deny if covers(one.text, allowed.text)), None)
-            if denied is not None:
-                yield Remark(
-                    allowed.line,
-                    f"{key_text((*at, 'allow', index))}: {quoted(allowed.text)} never applies: "
-                    f"{key_text((*scope, 'deny'))} in line {denied.line} has "
-                    f"{quoted(denied.text)}, and deny beats allow",
-                )
-                break
+    for allowed in allow:
+        denied = next((one for one in deny if covers(one.text, allowed.text)), None)
+        if denied is not None:
+            yield Remark(
+                f"{allowed.key}: {quoted(allowed.text)} never applies: {denied.key} is "
+                f"{quoted(denied.text)}, and deny beats allow"
+            )

@@ -1,4 +1,4 @@
-"""How many processes a persistent module has, how it is with them, and when one is renewed.
+"""The processes of a persistent module: their number, condition and renewal.
 
 Rules that live here, and nowhere else (docs/descriptor.md):
 
@@ -6,8 +6,8 @@ Rules that live here, and nowhere else (docs/descriptor.md):
   `QUEUE_WAIT_S` and all instances are full; those that are starting are counted on already;
 - a module serves if one of its workers does. It is `degraded` if fewer than `min` of them are
   well; a first start that is under way is nothing unwell;
-- what is renewed after so many requests, or at an age, is renewed up to `SPREAD` earlier, drawn at
-  random: instances that started together are not renewed together.
+- a process that is renewed after so many requests, or at an age, is renewed up to `SPREAD` earlier,
+  drawn at random: instances that started together are not renewed together.
 """
 
 from __future__ import annotations
@@ -18,18 +18,16 @@ from typing import NamedTuple
 from supervisor.policy.lifecycle import COMES, HAS_PROCESS, SERVES, State
 
 QUEUE_WAIT_S = 0.1
-"""Short enough to be no delay for a person, and too long for what is served in a moment anyway."""
+"""Short enough to be no delay for a person, and too long for short calls anyway."""
 
 SPREAD = 0.1
-"""The share of an age, or of a number of requests, that is left out at random at the most."""
+"""The largest random share by which an age, or a number of requests, is shortened."""
 
 
 class Condition(NamedTuple):
-    """How it is with one worker."""
-
     state: State
     restarted: bool = False
-    """Whether it has come back after an end nobody asked for."""
+    """Whether it has come back after an unexpected end."""
     leaving: bool = False
     """Whether it is on its way out: it gets no more calls, and does not come back."""
 
@@ -41,13 +39,13 @@ _WITHOUT_SERVICE = (
     State.BACKOFF,
     State.FAILED,
 )
-"""What can be hoped for, most of it first."""
+"""The states without service, the most hopeful first."""
 
 
 def state_of(workers: Sequence[Condition], least: int) -> State:
     """Return the state of a module with these workers, of which `least` should be well.
 
-    With one worker it is that one's.
+    With one worker it is the worker's.
     """
     staying = [one for one in workers if not one.leaving]
     states = {one.state for one in staying}
@@ -66,7 +64,7 @@ def state_of(workers: Sequence[Condition], least: int) -> State:
 
 
 def more_needed(waiting: int, starting: int, concurrency: int, room: int) -> int:
-    """Return how many more processes to start, given how many are starting, and may be started."""
+    """Return how many more processes to start; `starting` ones count, `room` is the most."""
     uncared = waiting - starting * concurrency
     return max(0, min(room, -(-uncared // concurrency)))
 

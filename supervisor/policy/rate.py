@@ -1,24 +1,23 @@
-"""How often somebody may ask: a bucket that fills at a rate, of which each request takes one.
+"""A rate of requests: a bucket that fills at the rate, and from which each request takes one.
 
-It holds what a second fills it with, and one at the least: so who asks rarely may ask at once, and
-over a while nobody asks more often than the rate says.
+The bucket holds one second of the rate, and one request at the least: a rare requester is served at
+once, and over a while no requester exceeds the rate.
 """
 
 from __future__ import annotations
 
 
 class Bucket:
-    """What is left of a rate; times are of a clock that does not jump (s)."""
+    """The rest of a rate; times are those of a clock that does not jump (s)."""
 
     def __init__(self, rate_per_s: float, now_s: float) -> None:
-        """Begin full."""
         self._rate_per_s = rate_per_s
         self._most = max(1.0, rate_per_s)
         self._left = self._most
         self._at_s = now_s
 
     def take(self, now_s: float) -> float:
-        """Take one; returns 0, or in how many seconds there is one, and then takes none."""
+        """Take one and return 0; or take none, and return in how many seconds there is one."""
         filled = (now_s - self._at_s) * self._rate_per_s
         self._left, self._at_s = min(self._most, self._left + filled), now_s
         if self._left < 1:

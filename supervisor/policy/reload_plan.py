@@ -1,4 +1,4 @@
-"""What a reload is going to do: a pure function of what runs and what was read.
+"""The plan of a reload: a pure function of the running modules and a reading.
 
 "Unchanged means untouched" (promise 7 of ARCHITECTURE.md) is decided here: a module is replaced
 only if its descriptor differs in effect, or if it asked for its program to be watched and that
@@ -19,10 +19,10 @@ from supervisor.policy.findings import Quarantined, Reading, kept, usable
 
 
 class Running(msgspec.Struct, frozen=True):
-    """A module as it was started: its descriptor, and the digests of its watched program files.
+    """A running module: its descriptor, and the digests of its watched program files.
 
-    `programs` is None as long as those were never seen. `offered` is a newer descriptor, which is
-    being tried, or has failed; with `again`, what has failed is to be tried once more.
+    `programs` is None as long as those were never read. `offered` is a newer descriptor, which is
+    being tried, or has failed; with `again`, a failed one is tried once more.
     """
 
     descriptor: Descriptor
@@ -32,14 +32,13 @@ class Running(msgspec.Struct, frozen=True):
 
     @property
     def newest(self) -> Descriptor:
-        """The one that its file said last."""
         return self.offered or self.descriptor
 
 
 class Changed(msgspec.Struct, frozen=True):
-    """A module that is replaced, and why: what changed in its descriptor, which program files.
+    """A module to be replaced, with the changes of its descriptor and its program files.
 
-    With neither, it is as it was before something else was offered, unless that is tried `again`.
+    Without any, it is as it was before another was offered, unless that is tried `again`.
     """
 
     descriptor: Descriptor
@@ -54,10 +53,10 @@ class Changed(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What becomes of each module; a name stands in one list only.
+    """The fate of each module; a name stands in one list only.
 
     `added` and `changed` are in the order of dependencies, `removed` in the reverse. `unchanged`
-    has the descriptors as they were read now: their files may have moved, or been written anew.
+    has the descriptors as they were read now: their files may have moved, or been rewritten.
     """
 
     added: tuple[Descriptor, ...] = ()
@@ -65,10 +64,10 @@ class Plan(msgspec.Struct, frozen=True):
     changed: tuple[Changed, ...] = ()
     unchanged: tuple[Descriptor, ...] = ()
     moved: tuple[tuple[str, Descriptor], ...] = ()
-    """Those of the unchanged whose file has another path now, with the path it had."""
+    """Unchanged ones whose file has moved, with its former path."""
     quarantined: tuple[Quarantined, ...] = ()
     unrunnable: tuple[Quarantined, ...] = ()
-    """Those that are used, though their programs could not be run now, and why."""
+    """Those that are used, though their programs could not be run now, with the reasons."""
     programs: Mapping[str, Mapping[str, str]] = {}
     """The digests to remember for the next plan."""
 
@@ -78,7 +77,6 @@ class Plan(msgspec.Struct, frozen=True):
         return not (self.added or self.removed or self.changed)
 
     def document(self) -> dict[str, Any]:
-        """Return the plan as JSON."""
         return {
             "added": [_named(one) for one in self.added],
             "removed": [_named(one) for one in self.removed],
@@ -98,7 +96,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def plan(current: Mapping[str, Running], reading: Reading) -> Plan:
-    """Compare what runs with what was read."""
+    """Compare the running modules with a reading."""
     known = {name: one.newest for name, one in current.items()}
     found = usable(known, reading)
     wanted = {one.name: one for one in found.descriptors}
@@ -141,10 +139,9 @@ def runnable(
     current: Mapping[str, Running],
     hopeless: Container[str],
 ) -> Plan:
-    """Refuse the changes that would put a program that can't be run in the place of another.
+    """Refuse the changes that would replace a program with one that can't be run.
 
-    `obstacles` has what is in the way, by the names of the modules; those that are `hopeless` have
-    nothing to lose.
+    `obstacles` has the reasons, by module name; `hopeless` modules have nothing to lose.
     """
     refused = {
         one.descriptor.name: one
@@ -179,7 +176,7 @@ def _seen(
 ) -> Mapping[str, str] | None:
     """Return the digests to remember of a module, None if there never were any.
 
-    What is not there now, or does not answer, is compared with what it was once it does.
+    A file that is absent now, or does not answer, is compared with its last digest once it is back.
     """
     known = before.programs if before is not None and descriptor.supervision.watch else None
     return now if known is None else {**known, **(now or {})}

@@ -1,4 +1,4 @@
-"""Whether, and when, a process that is gone comes back: intensity, backoff, restart types.
+"""Whether, and when, an ended process comes back: intensity, backoff, restart types.
 
 Restart types and intensity are OTP's (supervisor behaviour: permanent, transient, temporary; more
 than `intensity` restarts in `period_s` is giving up). Ours beside them: `on-demand`, exponential
@@ -36,20 +36,18 @@ class History(msgspec.Struct, frozen=True):
 
 
 class RestartRule(msgspec.Struct, frozen=True):
-    """An entry of the descriptor that decided: where it stands, and what it is."""
-
     pointer: str
     end: int | str
 
     @property
     def words(self) -> str:
-        """Say it as a clause that follows a module's name or `it`."""
+        """Return a clause that follows a module's name or `it`."""
         field = self.pointer.rpartition("/")[0].removeprefix("/").replace("/", ".")
         return f"is not restarted: its {field} has {self.end}"
 
 
 class RestartDecision(msgspec.Struct, frozen=True):
-    """What follows from an end: the input for the lifecycle table, and the wait before RETRY."""
+    """The consequence of an end: the input for the lifecycle table, and the wait before RETRY."""
 
     given: Input
     delay_s: float
@@ -99,7 +97,7 @@ def after_end(
 
 
 def _named(field: str, entries: tuple[int | str, ...], end: Exit | None) -> RestartRule | None:
-    """Return the entry of `restart_on` or `never_on` that an end is, if there is one."""
+    """Return the entry of `restart_on` or `never_on` that matches an end, if any."""
     if end is None or end.stopped_by_host or end.breach is not None:
         return None
     # A code is no signal: what a shell reports as 137 has exited, and was not killed.
@@ -124,5 +122,5 @@ def backoff_s(backoff: Backoff, delayed: int, draw: float) -> float:
 
 
 def healthy_long_enough(supervision: Supervision, healthy_s: float) -> bool:
-    """Tell whether an uptime in good health forgets the crashes before it."""
+    """Tell whether a healthy uptime is long enough to forget earlier crashes."""
     return healthy_s >= supervision.period_s

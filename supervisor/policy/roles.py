@@ -1,8 +1,8 @@
-"""The roles of a session: which modules serve the prompts that it is given.
+"""The roles of a session: the modules that serve its prompts.
 
-Either an agent does, or an orchestrator, which is told of a context, a provider and tools to work
-with. Both are asked for the op `execute`, with the text as `prompt`; an orchestrator also has what
-is named of `context`, `provider` and `tools`.
+Either an agent does, or an orchestrator, which works with a context, a provider and tools. Both
+serve the op `execute`, with the text as `prompt`; an orchestrator also gets the session's
+`context`, `provider` and `tools`.
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ from protocol.descriptor.model import Kind
 from protocol.errors import Failure, Reason
 
 EXECUTE = "execute"
-"""The op that a prompt is."""
 
 TOOLS = 100
-"""The most that may be named."""
+"""The most tools that may be named."""
 
 _OF_ORCHESTRATOR = ("context", "provider", "tools")
 
 
 class Roles(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Who serves the prompts of a session, by name; none at all are named by `Roles()`."""
+    """The modules that serve a session's prompts, by role; `Roles()` names none."""
 
     agent: str | None = None
     orchestrator: str | None = None
@@ -35,11 +34,10 @@ class Roles(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def lead(self) -> str | None:
-        """The module that is given the prompts."""
         return self.agent or self.orchestrator
 
     def cast(self) -> Iterator[tuple[str, Kind, str]]:
-        """Give who is named: the place in the document, the kind that it takes, the module."""
+        """Yield each named role: its place in the document, the required kind, the module."""
         for kind in (Kind.AGENT, Kind.ORCHESTRATOR, Kind.CONTEXT, Kind.PROVIDER):
             name = getattr(self, kind)
             if name is not None:
@@ -48,12 +46,10 @@ class Roles(msgspec.Struct, frozen=True, omit_defaults=True):
             yield f"/roles/tools/{number}", Kind.TOOL, name
 
     def document(self) -> dict[str, Any]:
-        """Return those that are named, as JSON has them."""
         named: dict[str, Any] = msgspec.to_builtins(self)
         return {**named, "tools": list(self.tools)} if self.tools else named
 
     def args(self, prompt: str) -> dict[str, Any]:
-        """Return the args of the `execute` that a prompt is."""
         own = self.document()
         return {"prompt": prompt, **{key: own[key] for key in _OF_ORCHESTRATOR if key in own}}
 
@@ -70,7 +66,7 @@ class Roles(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def only_agent(session_id: str, agents: list[str], orchestrators: list[str]) -> str | Failure:
-    """Return the agent of a session that names none: the only one there is, or say what to do."""
+    """Return the only agent there is, for a session that names none; else what to do."""
     if len(agents) == 1:
         return agents[0]
     if agents:

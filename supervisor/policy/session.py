@@ -1,13 +1,13 @@
-"""A session as a value: what it may be called, how large it may get, what it is doing.
+"""A session as a value: its allowed ids and sizes, and its status.
 
     busy       an invocation is in flight, or several
     idle       the last one ended well, or there was none
     cancelled  the last one was cancelled
     error      the last one failed
-    ended      nothing can be done with it any more but to look at it, or to fork it
+    ended      the session can only be read or forked
 
 The first that applies counts, `ended` before all others. An invocation that was refused before it
-reached a module is one that failed.
+reached a module counts as failed.
 """
 
 from __future__ import annotations
@@ -24,12 +24,10 @@ from protocol.plan import plan_problems
 from protocol.weight import is_deeper
 
 _UNPRINTABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
-"""Control characters, halves of surrogate pairs, and what breaks lines."""
+"""Control characters, halves of surrogate pairs, and line breaks."""
 
 
 class Status(StrEnum):
-    """What a session is doing."""
-
     IDLE = "idle"
     BUSY = "busy"
     CANCELLED = "cancelled"
@@ -38,44 +36,44 @@ class Status(StrEnum):
 
 
 class SessionLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a daemon lets sessions take; all that they hold is in its memory."""
+    """The limits of sessions, which are held in the daemon's memory."""
 
     state_bytes: int = 1 << 20
-    """As compact JSON. In memory it takes several times as much."""
+    """As compact JSON. In memory a state takes several times as much."""
     patch_bytes: int = 1 << 20
     """A patch may be larger than the state it leads to, and the journal keeps each whole."""
     depth: int = 64
-    """Of a patch, and so of a state: half of what a request may have, which carries patches."""
+    """Of a patch, and so of a state: half of a request's depth, since requests carry patches."""
     members: int = 10_000
-    """Of a patch, those of its inner objects included: each is merged by itself. Those in the
-    journal may have more: an earlier version took them."""
+    """Of a patch, those of its inner objects included: each is merged by itself. Patches in the
+    journal may have more: an earlier version accepted them."""
     live: int = 10_000
     live_bytes: int = 64 << 20
-    """Of all live ones together, states and plans as compact JSON."""
+    """Of all live sessions together, states and plans as compact JSON."""
     ended: int = 1_000
-    """Ended ones that can still be looked at; the one that ended first is forgotten first."""
+    """Ended sessions that can still be read; the one that ended first is forgotten first."""
     ended_bytes: int = 64 << 20
-    """Of all ended ones together, as they are kept on disk; the last one stays however large."""
+    """Of all ended sessions together, as they are kept on disk; the last one stays however large.
+    """
     id_chars: int = 128
     title_chars: int = 200
     cwd_chars: int = 4096
     plan_bytes: int = 64 << 10
     history: int = 100
-    """Invocations remembered of each session; the journal has them all."""
+    """Invocations remembered per session; the journal has them all."""
 
 
 BOUNDS = SessionLimits()
 
 
 def status_of(*, ended: bool, in_flight: int, last: Status) -> Status:
-    """Return what a session is doing; `last` is what its last invocation led to."""
+    """Return the status of a session; `last` is that of its last invocation."""
     if ended:
         return Status.ENDED
     return Status.BUSY if in_flight else last
 
 
 def status_after(outcome: Outcome) -> Status:
-    """Return what an outcome leads to when nothing else is in flight."""
     if not isinstance(outcome, Failure):
         return Status.IDLE
     return Status.CANCELLED if outcome.code == Code.CANCELLED else Status.ERROR
@@ -84,7 +82,7 @@ def status_after(outcome: Outcome) -> Status:
 def id_problem(
     session_id: object, bounds: SessionLimits = BOUNDS, field: str = "session_id"
 ) -> str | None:
-    """Say what keeps a value from being a session's id, or None."""
+    """Say why a value is no session id, or None."""
     if not isinstance(session_id, str):
         return f'"{field}" must be a string'
     if not session_id:
@@ -109,7 +107,7 @@ def title_problem(title: str, bounds: SessionLimits = BOUNDS) -> Failure | None:
 
 
 def cwd_problem(cwd: str, bounds: SessionLimits = BOUNDS) -> Failure | None:
-    """Refuse what cannot be the path of a folder."""
+    """Refuse a value that cannot be the path of a folder."""
     if len(cwd) > bounds.cwd_chars:
         words = f"the folder has {len(cwd)} characters, may have {bounds.cwd_chars} at most"
         return _too_much(words, bounds.cwd_chars)
@@ -120,7 +118,7 @@ def cwd_problem(cwd: str, bounds: SessionLimits = BOUNDS) -> Failure | None:
 
 
 def plan_problem(plan: Any, bounds: SessionLimits = BOUNDS) -> Failure | None:
-    """Refuse what is no plan, or too large a one."""
+    """Refuse a value that is no plan, or a plan that is too large."""
     problems = plan_problems(plan, "/plan")
     if problems:
         words = "the plan is not valid: " + "; ".join(map(str, problems))
@@ -137,13 +135,12 @@ def plan_problem(plan: Any, bounds: SessionLimits = BOUNDS) -> Failure | None:
 def patch_members_problem(patch: dict[str, Any], bounds: SessionLimits = BOUNDS) -> Failure | None:
     """Refuse a patch of too many members, before it is merged for the first time.
 
-    What an earlier version has merged is not refused: later patches build on it.
+    Patches that an earlier version merged are not refused: later ones build on them.
     """
     return _members_problem(patch, bounds, "the patch", "send it in parts")
 
 
 def first_state_problem(state: dict[str, Any], bounds: SessionLimits = BOUNDS) -> Failure | None:
-    """Refuse a state that a session cannot begin with."""
     hint = "begin with a part, and patch the rest in afterwards"
     problem = _members_problem(state, bounds, "the state", hint)
     if problem is None and isinstance(size := patch_size(state, bounds, "the state"), Failure):
@@ -164,7 +161,7 @@ def patch_size(
     patch: dict[str, Any], bounds: SessionLimits = BOUNDS, what: str = "the patch"
 ) -> int | Failure:
     """Return the bytes of a patch, or refuse one that is too deep or too large by itself."""
-    # The depth comes first: of what is too deep the size cannot be told without an end.
+    # The depth comes first: measuring a value that is too deep may not end.
     if is_deeper(patch, bounds.depth):
         return _too_much(f"{what} is nested more than {bounds.depth} levels deep", bounds.depth)
     size = encoded_bytes(patch)
@@ -175,7 +172,6 @@ def patch_size(
 
 
 def state_problem(size: int, bounds: SessionLimits = BOUNDS) -> Failure | None:
-    """Refuse a state of so many bytes, if it is too large."""
     if size <= bounds.state_bytes:
         return None
     words = f"the state would have {size} bytes, may have {bounds.state_bytes} at most"
@@ -183,7 +179,7 @@ def state_problem(size: int, bounds: SessionLimits = BOUNDS) -> Failure | None:
 
 
 def room_problem(growth: int, room: int, bounds: SessionLimits = BOUNDS) -> Failure | None:
-    """Refuse what makes the live sessions together larger by more than there is room for."""
+    """Refuse a growth of the live sessions together beyond the `room` that is left."""
     if growth <= max(room, 0):
         return None
     total = bounds.live_bytes - room + growth
@@ -192,7 +188,6 @@ def room_problem(growth: int, room: int, bounds: SessionLimits = BOUNDS) -> Fail
 
 
 def count_problem(live: int, bounds: SessionLimits = BOUNDS) -> Failure | None:
-    """Refuse one more session beside so many live ones."""
     if live < bounds.live:
         return None
     words = f"there are {live} sessions that have not ended, {bounds.live} may be; end some first"

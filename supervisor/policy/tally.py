@@ -1,7 +1,7 @@
-"""Count how the invocations of one module ended, by outcome and op.
+"""Counts of a module's invocations, by outcome and op.
 
 An op is counted under its name if the module describes it, and under `OTHER` else, or once there
-are `SERIES` counts: clients may ask for any op, and what is counted is kept as long as the module.
+are `SERIES` counts: clients may ask for any op, and counts are kept as long as the module.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ MODULE_ERROR = "module_error"
 """The module itself said that it failed, by whatever code; `isError` of MCP is that, too."""
 
 OUTCOMES = (OK, MODULE_ERROR, *map(str, Code))
-"""All there are; a code is the host's own finding, such as `internal` for a missing `done`."""
+"""Every outcome; a code is the host's own finding, such as `internal` for a missing `done`."""
 
 OTHER = "other"
 
 SERIES = 256
-"""So many pairs of outcome and op are counted apart; `OTHER` adds one for each outcome."""
+"""How many pairs of outcome and op are counted apart; `OTHER` adds one for each outcome."""
 
 Cell = list[int]
-"""A count, as its only item: what adds to it need not look for it again."""
+"""A count, as its only item: adding to it takes no further look-up."""
 
 
 class Tally:
@@ -35,11 +35,11 @@ class Tally:
         self._counts: dict[str, dict[str, Cell]] = {}
         """By outcome, then by op."""
         self.succeeded: dict[str, Cell] = {}
-        """Where successes of an op are counted, if that is known: each invocation looks here, and
-        adds to it by itself. Some ops that count as `OTHER` are in it, too."""
+        """The success counts of ops, as far as they are known: each invocation looks here, and adds
+        to the cell by itself. Some ops that count as `OTHER` are in it, too."""
 
     def add(self, op: str, outcome: str, is_described: Callable[[], bool]) -> None:
-        """Count one; `is_described` tells whether its module describes the op."""
+        """Count an invocation; `is_described` tells whether the module describes the op."""
         cells = self._counts.setdefault(outcome, {})
         cell = cells.get(op)
         if cell is None:
@@ -50,12 +50,12 @@ class Tally:
             self.succeeded[op] = cell
 
     def look_again(self) -> None:
-        """Ask anew which ops are described: that may have changed. What was counted stays."""
+        """Ask anew which ops are described, since that may have changed; counts stay."""
         self.succeeded = {}
 
     @property
     def by_outcome(self) -> Mapping[str, Mapping[str, int]]:
-        """What was counted: by outcome, then by op."""
+        """The counts, by outcome, then by op."""
         return {
             outcome: {op: cell[0] for op, cell in cells.items()}
             for outcome, cells in self._counts.items()
@@ -67,7 +67,6 @@ class Tally:
 
     @property
     def failures(self) -> int:
-        """How many of them did not succeed."""
         return self.invocations - sum(cell[0] for cell in self._counts.get(OK, {}).values())
 
 

@@ -1,4 +1,4 @@
-"""What the end of a process means for the request it served: the table of docs/protocol.md.
+"""The outcome of a request after its process ended: the table of docs/protocol.md.
 
 The rows are tried from the top; the first that applies is the verdict:
 
@@ -32,10 +32,10 @@ from protocol.json_line import Fault
 
 
 class Breach(msgspec.Struct, frozen=True):
-    """A limit that was passed: what was found, and what may be.
+    """A limit that was exceeded: its use, and the bound.
 
-    `limit` is its name; `used` what was found when it was passed, of the whole tree - of all
-    modules together for `memory_ceiling_bytes`, and then `share` is this module's part.
+    `limit` is its name; `used` is the use when it was exceeded, of the whole tree - of all modules
+    together for `memory_ceiling_bytes`, and then `share` is this module's part.
     """
 
     limit: str
@@ -59,7 +59,7 @@ class Breach(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """Say it as a clause: `used 300 of the 256 bytes ...`."""
+        """Return a clause: `used 300 of the 256 bytes ...`."""
         if not self.is_memory:
             return f"had {self.used} processes, and {self.allowed} is its limit"
         if self.share is not None:
@@ -71,11 +71,11 @@ class Breach(msgspec.Struct, frozen=True):
 
 
 class Suspect(msgspec.Struct, frozen=True):
-    """A process that some module left, and that shows nothing of which one."""
+    """A left process that shows no mark of its module."""
 
     pid: int
     command: str
-    """What it runs, its arguments too, cut to a line."""
+    """Its command line, cut to one line."""
 
 
 class Tracer(msgspec.Struct, frozen=True):
@@ -86,12 +86,11 @@ class Tracer(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """Name it."""
         return f"{self.name or 'a process'} (pid {self.pid})"
 
 
 class Exit(msgspec.Struct, frozen=True):
-    """How a process ended, with the evidence there is."""
+    """The end of a process, with its evidence."""
 
     exit_code: int | None = None
     signal: int | None = None
@@ -106,11 +105,11 @@ class Exit(msgspec.Struct, frozen=True):
     breach: Breach | None = None
     """The limit it was ended for; without this evidence no end is called `oom`."""
     stopped_by_host: bool = False
-    """Whether the stop ladder had begun: then a SIGTERM or SIGKILL was ours."""
+    """Whether the stop ladder had begun: then a SIGTERM or SIGKILL was the host's."""
     traced_by: Tracer | None = None
-    """Who keeps the dead process from being reaped."""
+    """The process that keeps the dead one from being reaped."""
     remark: str = ""
-    """What its output says of its end, as a clause that follows `words`."""
+    """A clause that follows `words`, from its output."""
 
     @property
     def abnormal(self) -> bool:
@@ -119,7 +118,6 @@ class Exit(msgspec.Struct, frozen=True):
 
     @property
     def reason(self) -> Reason:
-        """Whether it exited or was killed, or passed a limit."""
         if self.breach is not None:
             return self.breach.reason
         return Reason.EXITED if self.signal is None else Reason.SIGNALED
@@ -134,7 +132,6 @@ class Exit(msgspec.Struct, frozen=True):
         return "ended" if self.exit_code is None else f"exited with code {self.exit_code}"
 
     def evidence(self) -> dict[str, Any]:
-        """Return what is known, for `details`."""
         return {
             "instance": self.instance,
             "pid": self.pid,
@@ -151,22 +148,22 @@ class Exit(msgspec.Struct, frozen=True):
 
 
 class Said(msgspec.Struct, frozen=True):
-    """What the module said of a request before its process ended."""
+    """The module's words on a request before its process ended."""
 
     answer: Outcome | None = None
     fault: Fault | None = None
     error: Failure | None = None
-    """What its last `error` event reports."""
+    """The failure in its last `error` event."""
     codes: tuple[int, ...] = (0,)
     """The exit codes with which its answer stands."""
 
     def bears(self, end: Exit) -> bool:
-        """Whether the process ended as one does whose answer stands."""
+        """Whether the process ended in a way that lets its answer stand."""
         return end.exit_code in self.codes
 
     @property
     def reported(self) -> dict[str, Any] | None:
-        """The error that it told of, by its answer or before, for `details.reported`."""
+        """The error that it reported, by its answer or before, for `details.reported`."""
         answer = self.answer
         if isinstance(answer, Failure) and answer.details.get("origin") == Origin.MODULE:
             return answer.as_reported
@@ -174,7 +171,7 @@ class Said(msgspec.Struct, frozen=True):
 
     @property
     def carried(self) -> dict[str, Any] | None:
-        """What its answer carried, for `details.reported`; without one, the error before it."""
+        """The error in its answer, for `details.reported`; without one, the error before it."""
         match self.answer:
             case Success(result=result, summary=summary):
                 told = {"ok": True, "result": result}
@@ -186,7 +183,7 @@ class Said(msgspec.Struct, frozen=True):
 
 
 class Stopped(msgspec.Struct, frozen=True):
-    """Why the host itself ended a request, in words."""
+    """The host's own reason for ending a request, in words."""
 
     reason: Reason
     message: str
@@ -217,9 +214,9 @@ def on_invocation(said: Said, end: Exit, stopped: Stopped | None, what: str) -> 
 
 
 def on_death(end: Exit, fault: Fault | None, what: str, error: Failure | None = None) -> Failure:
-    """Judge a request that was in flight on a persistent instance when it ended.
+    """Judge a request in flight on a persistent instance that ended.
 
-    `error` is what the module told of last.
+    `error` is the last one that the module reported.
     """
     evidence = {**end.evidence(), "reported": None if error is None else error.as_reported}
     if fault is not None and not end.abnormal and end.breach is None:
@@ -241,14 +238,14 @@ _SAYS_NOTHING = re.compile(
     r"npm (error|ERR!) (A complete log of this run|.*Note that you can)|npm notice"
     r"|npm (error|ERR!)( \d{3})?\s*$|npm (error|ERR!) \d{3} tarball, folder|[\s)}\]]*$"
 )
-"""Lines that stand behind the cause, and name none: npm's, and the end of what Node prints."""
+"""Lines behind the cause that name none: npm's, and the end of Node's report."""
 
 
 def last_words(stderr_tail: Sequence[str]) -> str:
-    """Return the last line, and before it the last one that names an error if that is another.
+    """Return the last line, preceded by the last one that names an error if that is another.
 
     Reports of errors end with where it happened, or with the runtime's version; such lines are
-    indented, or name no error. Empty if nothing was said.
+    indented, or name no error. Empty without any line.
     """
     if not stderr_tail:
         return ""
@@ -260,7 +257,7 @@ def last_words(stderr_tail: Sequence[str]) -> str:
 
 
 def telling_tail(stderr_tail: Sequence[str], most: int) -> list[str]:
-    """Return the last lines, and the last one that names an error in the place of the first."""
+    """Return the last lines, with the last one that names an error in place of the first."""
     shown = list(stderr_tail[-most:])
     named = [
         one for one in stderr_tail if _NAMES_AN_ERROR.match(one) and not _SAYS_NOTHING.match(one)
@@ -269,7 +266,7 @@ def telling_tail(stderr_tail: Sequence[str], most: int) -> list[str]:
 
 
 def unset_remark(names: Sequence[str]) -> str:
-    """Say of an end that this may be why, as a clause; nothing if nothing was missing."""
+    """Say as a clause that unset variables may be the cause; nothing if none was unset."""
     verb = "is" if len(names) == 1 else "are"
     return f"; {', '.join(names)}, which pass_env names, {verb} not set" if names else ""
 

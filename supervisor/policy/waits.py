@@ -1,6 +1,6 @@
-"""Whether a call that waits for a module can ever be served, and if not, who waits for whom.
+"""Whether a call that waits for a module can ever be served, and if not, which circle waits.
 
-The rules, of which the answer is the least fixed point (what nothing shows to end, does not end):
+The rules; the answer is their least fixed point (a call ends only if a rule shows it):
 
 - a module can serve if it has capacity to spare, or if one of the calls that hold it can end;
 - a call can end if all its open children can, and, if it still waits for capacity, its module can
@@ -18,21 +18,20 @@ import msgspec
 
 
 class Waits(msgspec.Struct, frozen=True):
-    """Who holds and who waits for what now; calls are named by their request ids.
+    """Who holds capacity and who waits for it now; calls are named by their request ids.
 
-    The mappings are looked into and never copied, so they may be the ones that are kept up to date.
+    The mappings are never copied, so they may be the live ones.
     """
 
     modules: Mapping[str, str]
-    """Of each call, the module it is for."""
     children: Mapping[str, Collection[str]]
-    """Of a call, the open calls that it waits for: host calls and gate calls."""
+    """The open calls that a call waits for: host calls and gate calls."""
     waiting: Container[str]
     """The calls that still need capacity: queued ones, and those at a gate before the queue."""
     holders: Mapping[str, Collection[str]]
-    """Of a module, the calls that hold its capacity."""
+    """The calls that hold a module's capacity."""
     capacities: Mapping[str, int]
-    """Of a module, how many calls it can serve at a time when all its processes are there."""
+    """How many calls a module can serve at a time with all its processes."""
 
 
 def circle(call: str, waits: Waits) -> tuple[str, ...] | None:
@@ -92,7 +91,6 @@ class _Search:
         return holders
 
     def settle(self) -> None:
-        """Find which of the calls can end."""
         served = set(self._serving)
         while self._serving or self._ended:
             if self._serving:
@@ -113,7 +111,7 @@ class _Search:
                 self._ended.append(call)
 
     def circle(self, call: str) -> tuple[str, ...]:
-        """Follow a call that cannot end to what it waits for, until a call comes again."""
+        """Follow a call that cannot end along its waits, until a call comes again."""
         waits = self._waits
         names = [waits.modules[call]]
         seen: set[str] = set()

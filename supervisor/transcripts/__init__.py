@@ -1,1 +1,1 @@
-"""Transcripts of what a module was told and said: record, replay, compare, play."""
+"""Transcripts of conversations with modules: record, replay, compare, play."""

@@ -1,4 +1,4 @@
-"""Compare a replay with its transcript: the lines a module says, as JSON, and the outcomes."""
+"""Compare a replay with its transcript: the module's lines, as JSON, and the outcomes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DIFFED_LINES = 2000
 
 
 class Heard(msgspec.Struct, frozen=True):
-    """A line of a module: what is compared, what is shown, and the request it names."""
+    """A line of a module: its compared form, its shown form, and the request it names."""
 
     compared: bytes
     shown: str
@@ -51,7 +51,7 @@ def heard(line: Line, ignored: Sequence[str]) -> Heard:
 def recorded_lines(
     entries: Sequence[Entry], ignored: Sequence[str], line_bytes: int
 ) -> list[Heard]:
-    """Return the lines of the module among a process's entries, as a dialect would see them."""
+    """Return the module's lines among a process's entries, as a dialect would see them."""
     splitter = LineSplitter(line_bytes, UNCOUNTED)
     lines: list[Heard] = []
     for entry in entries:
@@ -156,17 +156,16 @@ BY_HOST = frozenset(
         Reason.SHUTDOWN,
     }
 )
-"""Reasons that do not follow from what was said and how the process ended."""
+"""Reasons that do not follow from the conversation and the process's end."""
 
 EVIDENCE = frozenset(
     {"instance", "pid", "uptime_s", "stderr_tail", "unfinished_line", "survivors", "limit"}
     | {"stopped_by_host", "exit_code", "signal", "retry_in_s"}
 )
-"""Keys of `details` that tell about that run of the process, and are not compared."""
+"""Keys of `details` about that run of the process, which are not compared."""
 
 
 def reason_of(outcome: dict[str, Any]) -> str | None:
-    """Return the reason in a failure's details, if there is one."""
     error = outcome.get("error")
     details = error.get("details") if isinstance(error, dict) else None
     reason = details.get("reason") if isinstance(details, dict) else None
@@ -174,7 +173,7 @@ def reason_of(outcome: dict[str, Any]) -> str | None:
 
 
 def same(recorded: dict[str, Any], replayed: dict[str, Any] | None) -> bool:
-    """Compare what the recorded outcome says; what was left out of it is not compared."""
+    """Compare outcomes; what the recorded one leaves out is not compared."""
     if replayed is None:
         return False
     return all(_compared(value) == _compared(replayed.get(key)) for key, value in recorded.items())

@@ -1,8 +1,8 @@
-"""Run a module and say to it what a host said in a transcript, in step; keep what it says.
+"""Run a module and write the host's lines of a transcript to it, in step; keep its output.
 
-The next recorded line is written when as many requests have been answered as had been then, and a
-line that asks nothing once as much was said. What is a request and what an answer, the dialect
-tells (`sent`). The process is held, pumped and stopped by an `Incarnation` like any other; `Script`
+The next recorded request is written when as many requests have been answered as had been then, and
+any other line once the module has printed as many lines. The dialect tells requests and answers
+(`sent`). The process is held, pumped and stopped by an `Incarnation` like any other; `Script`
 stands where a dialect would.
 """
 
@@ -39,7 +39,7 @@ Connect = Callable[[], Connection]
 
 
 class Cue(msgspec.Struct, frozen=True):
-    """A recorded line of the host's, and what the module had said before it."""
+    """A recorded line of the host, and how much the module had said before it."""
 
     data: bytes
     answers: int
@@ -47,23 +47,23 @@ class Cue(msgspec.Struct, frozen=True):
 
 
 class Played(msgspec.Struct, frozen=True):
-    """What a module said, each line without its newline, and how it ended."""
+    """The module's lines, each without its newline, and its end."""
 
     lines: tuple[Line, ...]
     exit: Exit
     unsent: int
-    """How many recorded lines were never written, since what they waited for did not come."""
+    """How many recorded lines were never written, since the output they waited for did not come."""
     overdue: bool
-    """Whether it had not said all that was recorded when the time was over."""
+    """Whether the time ran out before the module had said all that was recorded."""
 
 
 class Script(Connection):
-    """Says what was said; no request is the host's own."""
+    """The host's part in a recording; no request is the host's own."""
 
     def __init__(
         self, entries: Sequence[Entry], connect: Connect, *, closes_stdin: bool, line_bytes: int
     ) -> None:
-        """Play the host's part in the entries of one process; `connect` speaks their dialect."""
+        """Play the host's part in the entries of one process; `connect` makes their dialect."""
         self.closes_stdin = closes_stdin
         self.outgoing = Outgoing()
         self.lines: list[Line] = []
@@ -76,12 +76,11 @@ class Script(Connection):
 
     @property
     def unsent(self) -> int:
-        """How many lines have not been written."""
         return len(self._cues)
 
     @property
     def complete(self) -> bool:
-        """Whether everything was said on both sides, as far as the input was open."""
+        """Whether both sides have said everything, as far as the input was open."""
         return (
             not self._cues
             and self._answers >= self._answers_due
@@ -89,18 +88,16 @@ class Script(Connection):
         )
 
     def start(self) -> Events:
-        """Say what was said first."""
         return self._say()
 
     def receive_data(self, data: bytes) -> Events:
-        """Keep the lines, and say what was said after as many; tells whether there were some."""
+        """Keep the lines, and write the host's next ones."""
         lines = self._splitter.feed(data)
         self.lines += lines
         self._answers += _answers(self._understood.receive_data(data))
         return [Alive(), *self._say()] if lines else NOTHING
 
     def receive_eof(self) -> Events:
-        """Keep the last line, if it has no newline."""
         line = self._splitter.finish()
         if line is not None:
             self.lines.append(line)
@@ -108,7 +105,7 @@ class Script(Connection):
         return NOTHING
 
     def _say(self) -> Events:
-        """Say the lines whose time has come, and forget them."""
+        """Write the lines that are due, and drop them."""
         while self._cues and self._is_due(self._cues[0]):
             data = self._cues.pop(0).data
             self._understood.sent(data)
@@ -205,11 +202,10 @@ def _ended_by_itself(entries: Sequence[Entry]) -> bool:
 
 
 def _cues(entries: Sequence[Entry], understood: Connection) -> tuple[list[Cue], int, int]:
-    """Return the host's lines, and how many answers and lines there were while it could write.
+    """Return the host's lines, and how many answers and lines came while it could write.
 
-    A process per invocation sees its input end at once; then nothing is due, it ends by itself.
-    Of a recording that began in the middle, answers are to requests it does not have, and count
-    for none.
+    A process per invocation sees its input end at once; then nothing is due, it ends by itself. In
+    a recording that began in the middle, answers to unrecorded requests do not count.
     """
     cues: list[Cue] = []
     answers = lines = 0

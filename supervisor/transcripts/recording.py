@@ -1,8 +1,8 @@
-"""Keep what a tap hears until somebody writes it down; bounded, and never blocking the module.
+"""Keep a tap's bytes until they are written down; bounded, and never blocking the module.
 
-A recording is filled by the event loop and emptied by whoever writes: a thread (`TranscriptFile`),
-or the op that streams it to a client. What does not fit is dropped and counted; where it is
-missing, the transcript says how many bytes it was.
+A recording is filled by the event loop and emptied by a writer: a thread (`TranscriptFile`), or the
+op that streams it to a client. Bytes that do not fit are dropped and counted; the transcript says
+where, and how many.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from supervisor.runtime.supervision.call import Call
 from supervisor.runtime.taps import Tap
 
 WAITING_BYTES = 8 << 20
-"""How much may wait to be written; a pipe holds 64 KiB, so it takes a slow writer to fill it."""
+"""How much may wait to be written; a pipe holds 64 KiB, so only a slow writer fills it."""
 
 ENTRY_BYTES = 512
-"""What anything that waits counts for beside its bytes: so a flood of small things is bounded."""
+"""What each waiting item counts for beside its bytes, so that a flood of small ones is bounded."""
 
 
 def header_of(descriptor: Descriptor, recorded: str) -> Header:
@@ -61,7 +61,7 @@ class Recording(Tap):
     def __init__(self, wake: Callable[[], None], account: Account | None = None) -> None:
         """Call `wake`, in the event loop, whenever there is something to write.
 
-        With an `account`, what waits is held for it, and everything is done in the event loop.
+        With an `account`, waiting bytes are held for it, and everything is done in the event loop.
         """
         self.started_at = trio.current_time()
         self._wake = wake
@@ -72,28 +72,25 @@ class Recording(Tap):
         self._gaps: dict[tuple[str, EntrySource], Gap] = {}
         self._transcriber = Transcriber()
         self.saw_an_end = False
-        """Whether a process has ended, and all that was asked of it has its outcome."""
+        """Whether a process has ended, with outcomes for all its requests."""
         self._open: Counter[str] = Counter()
         self._exited: set[str] = set()
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since it began."""
         return round(trio.current_time() - self.started_at, 6)
 
     @property
     def missing_bytes(self) -> int:
-        """How many bytes the entries that were taken say are missing."""
+        """How many bytes the taken entries report as missing."""
         return self._transcriber.missing_bytes
 
     # What the tap hears.
 
     def said(self, instance: str, source: EntrySource, data: bytes) -> None:
-        """Keep bytes that passed through a pipe."""
         self._put(Piece(self.elapsed_s, instance, source, data), ENTRY_BYTES + len(data))
 
     def happened(self, instance: str, event: Happened, **facts: Any) -> None:
-        """Keep what became of a process."""
         if event is Happened.EXITED and self._open[instance]:
             self._exited.add(instance)
         elif event is Happened.EXITED:
@@ -105,11 +102,9 @@ class Recording(Tap):
         self._put(entry, ENTRY_BYTES)
 
     def asked(self, instance: str) -> None:
-        """Take note that a request has been handed to a process."""
         self._open[instance] += 1
 
     def answered(self, instance: str, call: Call, outcome: Outcome) -> None:
-        """Keep the outcome of a request."""
         self._close(instance)
         document = outcome_document(outcome)
         request = call.request
@@ -134,9 +129,9 @@ class Recording(Tap):
     # What the writer does.
 
     def take(self) -> Iterator[Entry]:
-        """Yield the entries that what was heard since the last call makes; from one thread."""
+        """Yield the entries since the last call; from one thread."""
         with self._lock:
-            # The gaps here and not when there is room again: nothing more may ever be said.
+            # Gaps are taken here, not when there is room again: the module may never write more.
             heard, self._heard = [*self._heard, *self._take_gaps()], []
         for one, size in heard:
             yield from self._transcriber.take(one)
@@ -144,7 +139,6 @@ class Recording(Tap):
                 self._hold(-size)
 
     def end(self, at_s: float, why: str) -> list[Entry]:
-        """Return the last entries; nothing may be taken after them."""
         return self._transcriber.end(at_s, why)
 
     def _put(self, heard: Piece | Entry, size: int) -> None:
@@ -157,7 +151,7 @@ class Recording(Tap):
         self._wake()
 
     def drop(self) -> None:
-        """Forget what was not taken; nothing is taken or heard after it."""
+        """Forget what was not taken; nothing is taken or recorded after it."""
         self._heard = []
         self._hold(-self._waiting)
 
@@ -180,7 +174,7 @@ class Recording(Tap):
         if isinstance(heard, Piece):
             size, lines = len(heard.data), heard.data.count(b"\n")
             mid_line = not heard.data.endswith(b"\n")
-        # What is no piece is an entry that is lost as a whole; no line is broken by that.
+        # An entry that is no piece is lost as a whole, which breaks no line.
         source = heard.source if isinstance(heard, Piece) else EntrySource.PROCESS
         before = self._gaps.get((instance, source))
         if before is not None:
@@ -195,13 +189,13 @@ CLOSE_S = 10.0
 
 
 class TranscriptFile:
-    """A file that a recording is written to; `recording` is what to attach."""
+    """A file that a recording is written to; `recording` is the tap to attach."""
 
     def __init__(self, path: Path, header: Header) -> None:
-        """Make the file, or write over the one that there is; raises `OSError`."""
+        """Create or truncate the file; raises `OSError`."""
         self.recording = Recording(self._wake)
         self.error: str | None = None
-        """Why not all of it could be written, once `close` has returned."""
+        """Why the file is incomplete, once `close` has returned."""
         self._path = path
         number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         self._file = os.fdopen(number, "wb")
@@ -219,7 +213,7 @@ class TranscriptFile:
         self._thread.start()
 
     def close(self, why: str) -> None:
-        """Write what waits and the end, in which `why` stands; the recording is detached by now."""
+        """Write what waits, and the end with `why`; the recording must be detached."""
         if not self._thread.is_alive():
             return
         self._ended_at = self.recording.elapsed_s

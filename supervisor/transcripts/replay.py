@@ -1,11 +1,11 @@
-"""Play a transcript to the dialect it was recorded with, and compare what comes of it.
+"""Play a transcript to the dialect it was recorded with, and compare the outcomes.
 
 Each process has its own connection. It takes the lines that the host wrote as its own (`sent`) and
 the recorded bytes as the module's, and the recorded exit is judged; the outcome of each request is
-then held to the one that the transcript says it had. Nothing is run, so it may come from anybody.
+then compared with the recorded one. Nothing is run, so a transcript may come from anybody.
 
-What the host decided by itself (a deadline, a cancel, a stop) cannot be found out from what was
-said: such an outcome is taken as it is, and the request given up at that point, as it was then.
+The host's own decisions (a deadline, a cancel, a stop) do not follow from the conversation: such an
+outcome is taken as it is, and the request given up at that point, as it was then.
 """
 
 from __future__ import annotations
@@ -57,14 +57,12 @@ PLAYED_LINE_BYTES = 64 << 20
 
 
 class Step(msgspec.Struct, frozen=True):
-    """Something that came of the replay, as one readable line."""
-
     instance: str
     words: str
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """An outcome that is another one than was recorded; None where there is none at all."""
+    """An outcome that differs from the recorded one; None where there is none at all."""
 
     instance: str
     request_id: str
@@ -74,12 +72,9 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class Replayed(msgspec.Struct, frozen=True):
-    """What came of a replay."""
-
     steps: tuple[Step, ...]
     differences: tuple[Difference, ...]
     compared: int
-    """How many outcomes were compared."""
     by_host: int
     """How many were the host's own decisions, and so taken as they are."""
 
@@ -89,7 +84,6 @@ class UnplayableError(Exception):
 
 
 def replay_through_dialect(transcript: Transcript, descriptor: Descriptor) -> Replayed:
-    """Play all processes of a transcript; raises `UnplayableError`."""
     dialect = DIALECTS[descriptor.transport.protocol]
     numbers, memory = count(1), Memory()
     steps: list[Step] = []
@@ -116,8 +110,6 @@ def replay_through_dialect(transcript: Transcript, descriptor: Descriptor) -> Re
 
 
 class _Process:
-    """One process of the transcript, played again."""
-
     def __init__(
         self, instance: str, entries: list[Entry], descriptor: Descriptor, connection: Connection
     ) -> None:
@@ -294,7 +286,7 @@ class _Process:
                     f"{self._instance}: only the beginning of a line of {size} bytes was kept at "
                     f"{entry.at_s:g} s, so what it meant cannot be found out"
                 )
-            # All the dialect may see of it is that it is too long, and its beginning.
+            # The dialect may only see its beginning, and that it is too long.
             if self._line_bytes > PLAYED_LINE_BYTES:
                 raise UnplayableError(
                     f"{self._instance}: limits.line_bytes is {self._line_bytes}, and a line longer "
@@ -305,7 +297,7 @@ class _Process:
 
 
 def _named(entry: Entry) -> Request | None:
-    """Return the request that an outcome is of: what was asked as the host itself knew it."""
+    """Return the request of an outcome, as the host itself knew it."""
     if entry.request_id is None or entry.operation is None:
         return None
     return Request(entry.request_id, entry.operation, entry.op or "")

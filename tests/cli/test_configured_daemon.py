@@ -95,7 +95,7 @@ def test_a_file_at_the_usual_place_is_named_and_not_read(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("sokcet = 'x'", "stdiod.toml:1: sokcet: there is no such key; did you mean 'socket'?"),
+        ("sokcet = 'x'", "stdiod.toml: sokcet: there is no such key; did you mean 'socket'?"),
         ("directories = ['gone']", "gone is not a directory"),
     ],
 )

@@ -222,18 +222,18 @@ def test_the_list_tells_of_what_has_changed_and_what_is_gone(
     [
         (
             "",
-            ':1: directories: is missing; say where the modules are: directories = ["modules"]',
+            ': directories: is missing; say where the modules are: directories = ["modules"]',
         ),
         ("directories = ", ':1: is not TOML: Invalid value, in "directories ="'),
-        (GOOD + "wach = 1", ":2: wach: there is no such key; did you mean 'watch'?"),
+        (GOOD + "wach = 1", ": wach: there is no such key; did you mean 'watch'?"),
         (
             GOOD + "\nsocket = 's'",
-            ":3: socket: a project has its own, which its path decides; leave it out",
+            ": socket: a project has its own, which its path decides; leave it out",
         ),
         (GOOD + 'policy = "policy.toml"', "policy.toml: cannot be read: No such file"),
     ],
 )
-def test_what_is_broken_is_not_trusted_and_told_with_its_line(
+def test_what_is_broken_is_not_trusted_and_told_with_its_key(
     shop: Path, typed: Type, text: str, words: str
 ) -> None:
     (shop / FILE).write_text(text)

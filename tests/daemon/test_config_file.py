@@ -18,7 +18,7 @@ def written(folder: Path, text: str | bytes) -> Path:
 
 
 def faults(folder: Path, text: str | bytes) -> list[str]:
-    """Return what is said of a file, each without its name but with its line."""
+    """Return what is said of a file, each without its name."""
     path = written(folder, text)
     with pytest.raises(ConfigError) as caught:
         read_config(path)
@@ -75,7 +75,7 @@ def test_an_empty_file_says_nothing(tmp_path: Path) -> None:
 def test_every_key_of_the_result_is_a_key_of_the_file(tmp_path: Path) -> None:
     (fault,) = faults(tmp_path, "zzz = 1")
     keys = ", ".join((*msgspec.structs.asdict(Config()), "$schema"))
-    assert fault == f"1: zzz: there is no such key; the keys are {keys}"
+    assert fault == f" zzz: there is no such key; the keys are {keys}"
 
 
 @pytest.mark.parametrize("table", ["modules.dice", "programs.dice", "service"])
@@ -158,25 +158,25 @@ def test_a_program_in_the_file_is_told_where_one_is_described(tmp_path: Path, ta
 def test_a_fault_names_the_key_and_what_would_be_right(
     tmp_path: Path, text: str, fault: str
 ) -> None:
-    assert faults(tmp_path, f"# a comment\n{text}") == [f"2: {fault}"]
+    assert faults(tmp_path, f"# a comment\n{text}") == [f" {fault}"]
 
 
 def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
     found = faults(tmp_path, "socket = 1\n\nwatch = 2\nwach = true")
-    assert [one.partition(" ")[0] for one in found] == ["1:", "3:", "4:"]
+    assert [one.split(":")[0] for one in found] == [" socket", " watch", " wach"]
 
 
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
         ("\nsocket = ", '2: is not TOML: Invalid value, in "socket ="'),
-        ("watch = true\nwatch = false", "2: is not TOML: watch stands in line 1 already"),
+        ("watch = true\nwatch = false", "2: is not TOML: Cannot overwrite a value"),
         (b"\nsocket = '\xff'", "2: is not UTF-8"),
         (
             b"#" * (CONFIG_BYTES + 1),
             " is larger than the 1048576 bytes that a configuration may have",
         ),
-        ("socket = " + "[" * 100_000, "1: is nested too deeply to be read"),
+        ("socket = " + "[" * 100_000, " is nested too deeply to be read"),
     ],
 )
 def test_a_file_that_is_no_configuration_is_told_as_such(

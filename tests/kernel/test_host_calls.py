@@ -289,7 +289,7 @@ async def test_events_and_log_lines_are_written_in_the_modules_name(tmp_path: Pa
     [
         ([], 'mode = "permissive"', "descriptor"),
         (ALL, "", "strict"),
-        (ALL, 'mode = "permissive"\ndeny = ["log"]', 'policy.toml:2: deny "log"'),
+        (ALL, 'mode = "permissive"\ndeny = ["log"]', 'policy.toml: deny[0] "log"'),
     ],
 )
 async def test_what_is_not_granted_is_denied_and_says_by_what(

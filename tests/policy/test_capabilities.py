@@ -120,23 +120,23 @@ def with_rules(own: bool, **fields: object) -> Callable[[Policy], Policy]:
     return add
 
 
-def entry_at(line: int) -> tuple[Entry, ...]:
-    return (Entry("log", 90), Entry("module.invoke:shell", line), Entry("module.*", 91))
+def entry_at(key: str) -> tuple[Entry, ...]:
+    return (Entry("log", "x"), Entry("module.invoke:shell", key), Entry("module.*", "y"))
 
 
 RULES: dict[str, tuple[Callable[[Policy], Policy], Verdict, Rule]] = {}
 for source, verdict in ((RulePlace.DENY, Verdict.DENIED), (RulePlace.ALLOW, Verdict.ALLOWED)):
     for own in (True, False):
-        line = len(RULES) + 1
+        key = f"{'modules.m.' if own else ''}{source}[1]"
         RULES[f"{source} of the {'module' if own else 'file'}"] = (
-            with_rules(own, **{source: entry_at(line)}),
+            with_rules(own, **{source: entry_at(key)}),
             verdict,
             Rule(
                 source=source,
                 module="m" if own else None,
                 entry="module.invoke:shell",
                 file="p.toml",
-                line=line,
+                key=key,
             ),
         )
 VERDICTS = {
@@ -146,16 +146,16 @@ VERDICTS = {
 }
 for own in (True, False):
     for mode, verdict in VERDICTS.items():
-        line = len(RULES) + 1
+        key = f"{'modules.m.' if own else ''}mode"
         RULES[f"{mode} of the {'module' if own else 'file'}"] = (
-            with_rules(own, mode=mode, mode_line=line),
+            with_rules(own, mode=mode, mode_key=key),
             verdict,
             Rule(
                 source=RulePlace.MODE,
                 module="m" if own else None,
                 entry=mode,
                 file="p.toml",
-                line=line,
+                key=key,
             ),
         )
 SAME_PLACE = {
@@ -203,12 +203,16 @@ def test_without_a_policy_all_is_denied_by_default() -> None:
 
 
 def test_rules_of_another_module_are_nothing_to_this_one() -> None:
-    policy = Policy(modules={"other": Rules(mode=Mode.PERMISSIVE, allow=(Entry("*", 1),))})
+    policy = Policy(
+        modules={
+            "other": Rules(mode=Mode.PERMISSIVE, allow=(Entry("*", "modules.other.allow[0]"),))
+        }
+    )
     assert decide(policy, "m", METHODS, "log").verdict is Verdict.DENIED
 
 
 def test_a_rule_reads_as_one_line() -> None:
     own = RULES["allow of the module"][2]
-    assert str(own) == 'p.toml:3: [modules."m"] allow "module.invoke:shell"'
-    assert str(RULES["deny of the file"][2]) == 'p.toml:2: deny "module.invoke:shell"'
-    assert str(RULES["prompt of the file"][2]) == 'p.toml:9: mode "prompt"'
+    assert str(own) == 'p.toml: modules.m.allow[1] "module.invoke:shell"'
+    assert str(RULES["deny of the file"][2]) == 'p.toml: deny[1] "module.invoke:shell"'
+    assert str(RULES["prompt of the file"][2]) == 'p.toml: mode "prompt"'

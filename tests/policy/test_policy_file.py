@@ -43,25 +43,25 @@ def said(text: str) -> list[str]:
     return [told("p.toml", one) for one in found.findings]
 
 
-def test_a_policy_is_read_with_the_lines_of_its_entries() -> None:
+def test_a_policy_is_read_with_the_keys_of_its_entries() -> None:
     assert parse_policy(WHOLE, "p.toml") == PolicyFile(
         Policy(
             source="p.toml",
             everywhere=Rules(
                 mode=Mode.PROMPT,
-                mode_line=1,
-                allow=(Entry("log", 2), Entry("session.*", 3)),
-                deny=(Entry("module.invoke:shell", 5),),
+                mode_key="mode",
+                allow=(Entry("log", "allow[0]"), Entry("session.*", "allow[1]")),
+                deny=(Entry("module.invoke:shell", "deny[0]"),),
             ),
             modules={
                 "orchestrator": Rules(
-                    mode=Mode.PERMISSIVE, mode_line=9, allow=(Entry("module.invoke", 10),)
+                    mode=Mode.PERMISSIVE,
+                    mode_key="modules.orchestrator.mode",
+                    allow=(Entry("module.invoke", "modules.orchestrator.allow[0]"),),
                 ),
                 "a b": Rules(),
             },
-        ),
-        (),
-        {"orchestrator": 8, "a b": 13},
+        )
     )
 
 
@@ -72,57 +72,56 @@ def test_an_empty_file_grants_nothing() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("mod = 'strict'", "1: mod: unknown key; did you mean 'mode'?"),
-        ("\nzzzz = 1", "2: zzzz: unknown key; known are mode, allow, deny, modules, $schema"),
-        ("[module.x]", "1: module: unknown key; did you mean 'modules'?"),
-        ("[modules.x]\nalow = []", "2: modules.x.alow: unknown key; did you mean 'allow'?"),
+        ("mod = 'strict'", " mod: unknown key; did you mean 'mode'?"),
+        ("\nzzzz = 1", " zzzz: unknown key; known are mode, allow, deny, modules, $schema"),
+        ("[module.x]", " module: unknown key; did you mean 'modules'?"),
+        ("[modules.x]\nalow = []", " modules.x.alow: unknown key; did you mean 'allow'?"),
         ("[modules.x]\nmodules = 1",
-         "2: modules.x.modules: unknown key; did you mean 'mode'?"),
+         " modules.x.modules: unknown key; did you mean 'mode'?"),
         ("mode = 'strikt'",
-         ('1: mode: is "strikt", must be one of "strict", "prompt", "permissive"; '
+         (' mode: is "strikt", must be one of "strict", "prompt", "permissive"; '
          "did you mean 'strict'?")),
-        ("mode = 3", '1: mode: is a number, must be one of "strict", "prompt", "permissive"'),
-        ("mode = true", '1: mode: is a boolean, must be one of "strict", "prompt", "permissive"'),
+        ("mode = 3", ' mode: is a number, must be one of "strict", "prompt", "permissive"'),
+        ("mode = true", ' mode: is a boolean, must be one of "strict", "prompt", "permissive"'),
         ("\n\nallow = 'log'",
-         '3: allow: is "log", must be an array of capabilities such as ["log", "session.*"]'),
+         ' allow: is "log", must be an array of capabilities such as ["log", "session.*"]'),
         ("deny = {}",
-         '1: deny: is a table, must be an array of capabilities such as ["log", "session.*"]'),
+         ' deny: is a table, must be an array of capabilities such as ["log", "session.*"]'),
         ("allow = ['log',\n 2020-01-01]",
-         '2: allow[1]: is a date or time, must be a capability such as "module.invoke:kv.get"'),
+         ' allow[1]: is a date or time, must be a capability such as "module.invoke:kv.get"'),
         ("allow = ['']",
-         '1: allow[0]: is "", must be a capability such as "module.invoke:kv.get"'),
-        ("modules = 1", "1: modules: is a number, must be tables such as [modules.orchestrator]"),
-        ("[[modules]]", "1: modules: is an array, must be tables such as [modules.orchestrator]"),
+         ' allow[0]: is "", must be a capability such as "module.invoke:kv.get"'),
+        ("modules = 1", " modules: is a number, must be tables such as [modules.orchestrator]"),
+        ("[[modules]]", " modules: is an array, must be tables such as [modules.orchestrator]"),
         ("modules.'a b' = 1",
-         '1: modules."a b": is a number, must be a table with mode, allow and deny'),
+         ' modules."a b": is a number, must be a table with mode, allow and deny'),
         ("mode = 'strict'\nmode = 'prompt'",
-         "2: is not TOML: mode stands in line 1 already, and a key may stand once only"),
+         "2: is not TOML: Cannot overwrite a value, in \"mode = 'prompt'\""),
         ("allow = [\n'log',\n]\n\nallow = [\n'x',\n]\n",
-         "5: is not TOML: allow stands in line 1 already, and a key may stand once only"),
+         '7: is not TOML: Cannot overwrite a value, in "]"'),
         ("[modules.a]\n[modules.b]\nmode = 'prompt'\n[modules.a]\n",
-         "4: is not TOML: modules.a stands in line 1 already, and a key may stand once only"),
+         "4: is not TOML: Cannot declare ('modules', 'a') twice, in \"[modules.a]\""),
         ("\nallow = [log]", '2: is not TOML: Invalid value, in "allow = [log]"'),
         ("allow = ['log',\n", "2: is not TOML: Invalid value"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told_with_file_line_and_key(text: str, problem: str) -> None:
+def test_what_is_wrong_is_told_with_file_and_key(text: str, problem: str) -> None:
     assert said(text) == ["error", f"p.toml:{problem}"]
 
 
-@pytest.mark.parametrize(("text", "line"), [("a = " + "[" * 100_000, 1), ("a = " + "1" * 5000, 1)])
-def test_text_that_is_too_much_for_the_parser_is_refused_in_words(text: str, line: int) -> None:
+@pytest.mark.parametrize("text", ["a = " + "[" * 100_000, "a = " + "1" * 5000])
+def test_text_that_is_too_much_for_the_parser_is_refused_in_words(text: str) -> None:
     with pytest.raises(PolicyError) as caught:
         parse_policy(text, "p.toml")
-    assert caught.value.problems[0].line == line
     assert str(caught.value).isprintable()
 
 
-def test_all_problems_are_told_in_the_order_of_their_lines() -> None:
+def test_all_problems_are_told_at_once() -> None:
     text = "allow = 3\nmode = 'x'\n[modules.a]\ndeny = [4]\n"
     assert [line.split(": ")[:2] for line in said(text)[1:]] == [
-        ["p.toml:1", "allow"],
-        ["p.toml:2", "mode"],
-        ["p.toml:4", "modules.a.deny[0]"],
+        ["p.toml", "mode"],
+        ["p.toml", "allow"],
+        ["p.toml", "modules.a.deny[0]"],
     ]
     assert len(said(f"allow = {list(range(MAX_ENTRIES))}")) == 1 + MAX_TOLD
 
@@ -132,7 +131,7 @@ def test_the_number_of_entries_is_bounded() -> None:
     assert said(f"allow = {most}") == []
     assert said(f"allow = {most}\ndeny = ['log']") == [
         "error",
-        "p.toml:2: deny: makes more than 1000 entries in this file, the most there may be",
+        "p.toml: deny: makes more than 1000 entries in this file, the most there may be",
     ]
 
 
@@ -140,15 +139,15 @@ def test_the_number_of_entries_is_bounded() -> None:
     ("text", "findings"),
     [
         ("allow = ['log']\ndeny = [\n'log']",
-         ['1: allow[0]: "log" never applies: deny in line 3 has "log", and deny beats allow']),
+         [' allow[0]: "log" never applies: deny[0] is "log", and deny beats allow']),
         ("deny = ['module.*']\nallow = ['module.invoke:kv']",
-         [('2: allow[0]: "module.invoke:kv" never applies: deny in line 1 has "module.*", '
+         [(' allow[0]: "module.invoke:kv" never applies: deny[0] is "module.*", '
           "and deny beats allow")]),
         ("deny = ['session']\n[modules.m]\nallow = ['log',\n'session.read']",
-         [('4: modules.m.allow[1]: "session.read" never applies: deny in line 1 has "session", '
+         [(' modules.m.allow[1]: "session.read" never applies: deny[0] is "session", '
           "and deny beats allow")]),
         ("[modules.m]\nallow = ['log']\ndeny = ['*']",
-         [('2: modules.m.allow[0]: "log" never applies: modules.m.deny in line 3 has "*", '
+         [(' modules.m.allow[0]: "log" never applies: modules.m.deny[0] is "*", '
           "and deny beats allow")]),
         # Not contradictions: something is taken out of what is allowed, for all or for one.
         ("allow = ['module.invoke']\ndeny = ['module.invoke:shell']", []),
@@ -156,20 +155,20 @@ def test_the_number_of_entries_is_bounded() -> None:
         ("[modules.a]\nallow = ['log']\n[modules.b]\ndeny = ['log']", []),
         # Slips of the pen.
         ("allow = ['sesion.read']",
-         [('1: allow[0]: "sesion.read" is an unknown capability, for which nothing is granted; '
+         [(' allow[0]: "sesion.read" is an unknown capability, for which nothing is granted; '
           'did you mean "session.read"?')]),
         ("[modules.m]\ndeny = ['module.invok:shell']",
-         [('2: modules.m.deny[0]: "module.invok:shell" is an unknown capability, for which nothing '
+         [(' modules.m.deny[0]: "module.invok:shell" is an unknown capability, for which nothing '
           'is granted; did you mean "module.invoke:shell"?')]),
         ("allow = ['fs.read', 'session', 'log', '*', 'LOG.x']",
-         [('1: allow[0]: "fs.read" is an unknown capability, for which nothing is granted; known '
+         [(' allow[0]: "fs.read" is an unknown capability, for which nothing is granted; known '
            'are module.invoke, session.read, session.write, event.emit, log, roots.list, user.ask, '
            'model.sample'),
-          ('1: allow[4]: "LOG.x" is an unknown capability, for which nothing is granted; '
+          (' allow[4]: "LOG.x" is an unknown capability, for which nothing is granted; '
            'did you mean "log"?')]),
     ],
 )  # fmt: skip
-def test_contradictions_and_slips_are_found_with_the_lines(text: str, findings: list[str]) -> None:
+def test_contradictions_and_slips_are_found_with_the_keys(text: str, findings: list[str]) -> None:
     assert said(text) == [f"p.toml:{one}" for one in findings]
 
 
@@ -177,8 +176,8 @@ def test_a_table_for_a_module_that_is_not_there_is_found() -> None:
     found = parse_policy("[modules.kv]\n[modules.orchestator]\n[modules.zzz]\n", "p.toml")
     remarks = unknown_modules(found, ["kv", "orchestrator"])
     assert [told("p.toml", one) for one in remarks] == [
-        "p.toml:2: modules.orchestator: no module has this name; did you mean 'orchestrator'?",
-        "p.toml:3: modules.zzz: no module has this name",
+        "p.toml: modules.orchestator: no module has this name; did you mean 'orchestrator'?",
+        "p.toml: modules.zzz: no module has this name",
     ]
 
 

@@ -15,21 +15,17 @@ from protocol.amcp import (
     UnifiedEvent,
     Vocabulary,
     from_acp,
-    from_sse,
-    from_ws,
     of_ui_event,
     to_acp,
     to_line,
-    to_sse,
     to_ws,
 )
-from protocol.amcp_errors import ErrorCode, error_of, session_busy, validation_error
+from protocol.amcp_errors import ErrorCode, error_of
 from protocol.errors import Code, Failure, Reason
 from protocol.events import UiEvent
 from protocol.host_events import HostUiEvent, SeenUiEvent
 
 AT = "2026-01-08T12:00:00"
-NOW = "2026-01-08T12:00:05Z"
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8),
@@ -49,15 +45,6 @@ events = st.builds(
     st.just(AT),
     payloads,
 )
-
-
-@given(events, st.none() | st.integers(0, 2**63))
-def test_an_event_stream_keeps_an_event_as_it_is(event: UnifiedEvent, number: int | None) -> None:
-    told = to_sse(event, number)
-    assert told.endswith(b"\n\n")
-    assert told.count(b"\n") == (3 if number is None else 4)
-    assert told.startswith(b"event: " if number is None else b"id: %d\n" % number)
-    assert from_sse(told) == event
 
 
 @given(events)
@@ -81,28 +68,6 @@ DEPLOYED_LINES = {
 }
 
 
-@given(events, st.sampled_from(Vocabulary), st.none() | st.text(max_size=3))
-def test_a_frame_that_is_read_and_told_again_is_the_same(
-    event: UnifiedEvent, vocabulary: Vocabulary, message_id: str | None
-) -> None:
-    # An `action` is a client's word, and a `kind` of its own takes the place of ours.
-    own = {"action", "kind", "session_id", "type"}
-    payload = {key: value for key, value in event.payload.items() if key not in own}
-    frame = to_ws(msgspec.structs.replace(event, payload=payload), message_id, vocabulary)
-    again = from_ws(frame, NOW)
-    assert again is not None
-    named = event.type not in _NAMELESS or vocabulary is Vocabulary.DEPLOYED
-    start = event.type is EventType.MESSAGE_START and vocabulary is Vocabulary.DOCUMENTED
-    if named:
-        assert again.type is (EventType.MESSAGE_CHUNK if start else event.type)
-        assert to_ws(again, message_id, vocabulary) == frame
-    assert (again.session_id, again.timestamp) == (event.session_id, AT)
-    assert vocabulary is Vocabulary.DOCUMENTED or payload.items() <= again.payload.items()
-
-
-_NAMELESS = {one for one in EventType if one.startswith("prompt.")}
-
-
 @given(events)
 def test_an_update_that_is_read_and_told_again_is_the_same(event: UnifiedEvent) -> None:
     update = to_acp(event)
@@ -119,12 +84,6 @@ def texts_of(update: dict[str, Any]) -> list[dict[str, Any]]:
     if update["session_update"] in ("agent_response", "agent_thought"):
         return list(update["content"])
     return []
-
-
-@given(values | st.dictionaries(st.sampled_from(["type", "id", "timestamp", "payload"]), values))
-def test_whatever_comes_as_a_frame_is_an_event_or_none(message: Any) -> None:
-    event = from_ws(message, AT)
-    assert event is None or isinstance(event.payload, dict)
 
 
 @given(st.dictionaries(st.sampled_from(["session_update", "content", "entries", "status"]), values))
@@ -153,15 +112,6 @@ def test_the_deployed_words_are_those_its_clients_read(
     assert (told["id"], told["timestamp"]) == ("m", AT)
 
 
-@pytest.mark.parametrize(
-    "message",
-    [None, "x", {}, {"type": 1}, {"type": "event", "payload": []}, {"type": "event", "id": 3}]
-    + [{"type": "event", "timestamp": one} for one in (5, None, "yesterday")],
-)
-def test_what_is_no_frame_is_none(message: Any) -> None:
-    assert from_ws(message, AT) is None
-
-
 def test_a_call_that_failed_is_told_and_read_as_one_that_has_ended() -> None:
     update = to_acp(UnifiedEvent(EventType.TOOL_CALL_ERROR, "s", AT, {"result": "no dice"}))
     assert update["status"] == "failed"
@@ -182,12 +132,6 @@ def test_what_a_payload_says_decides_on_the_update() -> None:
     assert name(status, available_commands=[]) == "available_commands_update"
     named = to_acp(UnifiedEvent(EventType.TOOL_CALL_START, "s", AT, {"tool_name": "dice.roll"}))
     assert (named["title"], named["kind"]) == ("dice.roll", "other")
-
-
-@pytest.mark.parametrize("event", [b"", b"event: x\n\n", b"data: {}\n\n", b'data: {"type":"x"}\n'])
-def test_what_is_none_of_our_events_cannot_be_read(event: bytes) -> None:
-    with pytest.raises(msgspec.DecodeError):
-        from_sse(event)
 
 
 @pytest.mark.parametrize("kind", EventType)
@@ -234,10 +178,3 @@ def test_a_failure_has_a_code_and_a_status_there(failure: Failure, code: str, st
 def test_every_code_of_ours_has_one_there() -> None:
     known = {error_of(Failure(code, "w")).code for code in Code}
     assert ErrorCode.TOOL_ERROR not in known
-
-
-def test_an_error_names_what_it_is_about() -> None:
-    assert session_busy("s").body() == {
-        "error": "Session is busy: s", "code": "SESSION_BUSY", "details": {"session_id": "s"},
-    }  # fmt: skip
-    assert validation_error("bad", "content").details == {"field": "content"}

@@ -30,7 +30,7 @@ def test_every_document_is_a_valid_schema_with_its_own_id_and_title(name: str) -
     document = schemas.load(name)
     Draft202012Validator.check_schema(document)
     assert document["$schema"] == "https://json-schema.org/draft/2020-12/schema"
-    assert document["$id"] == schemas.BASE + name
+    assert document["$id"] == f"https://stdiod.dev/schemas/{name}"
     assert document["title"]
 
 

@@ -1,11 +1,10 @@
-r"""The requests of the host that are open, each from its line to its answer.
+r"""The open requests of the host, each from its line to its answer.
 
     asked --an answer--> answered
       |  \--input_required--> the host is asked --> asked again, under another id
       \--cancelled--> gone: a late answer is told by its id, and dropped
 
-A request has one line that waits for an answer at a time, and the id of that is the token of its
-progress.
+One line of a request waits for an answer at a time; its id is the token of the request's progress.
 """
 
 from __future__ import annotations
@@ -38,8 +37,6 @@ from protocol.replies import Operation
 
 
 class OpenCall(msgspec.Struct, gc=False):
-    """A request that waits for its answer."""
-
     request: Request
     method: str
     params: dict[str, Any]
@@ -47,12 +44,10 @@ class OpenCall(msgspec.Struct, gc=False):
     progress: float | None = None
     rounds: int = 0
     round: Round | None = None
-    """What the host is asked before the server goes on."""
+    """The input that the server waits for before it goes on."""
 
 
 class Calls:
-    """The requests that one process has to answer."""
-
     def __init__(self, speaker: Speaker) -> None:
         self.gave_up = False
         """Whether the server may still answer a request that is not open any more."""
@@ -65,12 +60,10 @@ class Calls:
 
     @property
     def only(self) -> str | None:
-        """The request that is open, if there is only one."""
         return next(iter(self._open)) if len(self._open) == 1 else None
 
     @property
     def all(self) -> list[str]:
-        """The requests that are open."""
         return list(self._open)
 
     @property
@@ -84,17 +77,15 @@ class Calls:
         return None if call is None or call.round is not None else call
 
     def ask(self, request: Request, method: str, params: dict[str, Any]) -> None:
-        """Open a request and write it."""
         # Written before it is noted as open: args that cannot be encoded leave nothing behind.
         self.sent(request, method, params, self._speaker.ask(request, method, params))
 
     def sent(self, request: Request, method: str, params: dict[str, Any], rpc_id: RpcId) -> None:
-        """Open a request that was written."""
         call = OpenCall(request, method, params, rpc_id)
         self._open[request.request_id] = self._by_rpc_id[rpc_id] = call
 
     def sent_again(self, request_id: str, rpc_id: RpcId) -> None:
-        """Take note that an open request was written once more, under another id."""
+        """Register that an open request was written once more, under another id."""
         call = self._open[request_id]
         call.round = None
         self._by_rpc_id.pop(call.rpc_id, None)
@@ -102,7 +93,7 @@ class Calls:
         self._by_rpc_id[rpc_id] = call
 
     def cancel(self, request_id: str, written: Written) -> None:
-        """Forget a request, and tell the server if it has it."""
+        """Forget a request, and cancel it at the server if it was written."""
         call = self._open.pop(request_id, None)
         if call is None:
             return
@@ -112,14 +103,13 @@ class Calls:
             self._speaker.notify("notifications/cancelled", {"requestId": call.rpc_id})
 
     def sent_cancel(self, rpc_id: RpcId | None) -> None:
-        """Forget the request that was cancelled."""
         call = self.of(rpc_id)
         if call is not None:
             self.gave_up = True
             self._forget(call)
 
     def take_all(self) -> list[str]:
-        """Return the requests that are open, and forget them."""
+        """Return the open requests, and forget them."""
         left = list(self._open)
         self._open.clear()
         self._by_rpc_id.clear()
@@ -134,9 +124,8 @@ class Calls:
         size_bytes: int,
         received: list[Received],
     ) -> None:
-        """Take the answer to a line."""
         if call.request.operation is Operation.HEALTH:
-            # Whatever it is, an answer shows that it is there.
+            # Any answer shows that the server is alive.
             self._close(call, Success({"status": "ok"}), received)
         elif isinstance(outcome, RpcError):
             self._close(call, failure_of(outcome), received)
@@ -149,7 +138,7 @@ class Calls:
         received.append(Answered(request_id, fault.failure(), fault))
 
     def receive_progress(self, params: dict[str, Any], received: list[Received]) -> bool:
-        """Take progress; False if it is of no open request."""
+        """Take progress; False if it belongs to no open request."""
         token, done = meant_id(params.get("progressToken")), params.get("progress")
         call = None if token is None else self._by_rpc_id.get(token)
         if call is None:
@@ -165,7 +154,7 @@ class Calls:
             event = UiEvent(version="0", request_id=request_id, event="progress", payload=payload)
             received.append(EventReceived(request_id, event))
             return True
-        # Nobody is told, but whoever says so is at work.
+        # No event for the client, but the server is at work.
         received += [Warned(request_id, Notice("bad_progress", words)), Alive(request_id)]
         return True
 
@@ -195,7 +184,7 @@ class Calls:
     # What the host says.
 
     def answer(self, asked: HostCalled, outcome: Outcome, received: list[Received]) -> None:
-        """Take what the host says to what a request wants to know."""
+        """Take the host's answer to an input that a request waits for."""
         call = self._open.get(asked.request_id or "")
         if call is None or call.round is None:
             return
@@ -206,7 +195,7 @@ class Calls:
             self._go_on(call, call.round, received)
 
     def _go_on(self, call: OpenCall, wanted: Round, received: list[Received]) -> None:
-        """Ask the same again, if all is known that the server wanted to know."""
+        """Repeat the request with the input, if all of it has come."""
         if not wanted.is_over:
             return
         try:

@@ -1,9 +1,9 @@
-"""What a server offers: its lists page by page within bounds, and the description they make.
+"""The lists of a server, fetched page by page within bounds, and the description made of them.
 
-A definition is kept as the server wrote it, all fields of it; only the name must make sense. What
-does not fit is left out with a word for the log, and the rest is served. What strict clients refuse
-is said, too: they get it mended (`protocol.mcp_server`). While a list is asked for
-anew, the old one counts.
+A definition is kept as the server wrote it, with all fields; only the name must make sense.
+Definitions that do not fit are left out with a word for the log, and the rest is served. Members
+that strict clients refuse are logged, too: those clients get them mended (`protocol.mcp_server`).
+While a list is fetched anew, the old one counts.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ CALL = "tools/call"
 SUBSCRIBE, UNSUBSCRIBE = "resources/subscribe", "resources/unsubscribe"
 
 PAGES = 100
-"""A server that pages by ones may have so many; one whose cursors never end has too."""
+"""A server that pages by ones may have this many pages; one whose cursors never end is cut off."""
 
 DEFINITIONS = 2_000
 """Of one list. No model can choose among more, and each daemon holds them for each process."""
 
 TURN = 100
-"""So many entries are looked at before others have their turn: odd ones take 0.1 ms."""
+"""Entries per turn; odd ones take 0.1 ms each."""
 
 LIST_BYTES = 4 << 20
-"""Of one list, as JSON. The largest servers seen have 200 tools in 300 kB."""
+"""Per list, as JSON. The largest servers seen have 200 tools in 300 kB."""
 
 TTL_S = 86_400.0
-"""A list that is said to last longer is looked at again for an op that nobody knows."""
+"""A list with a longer ttl is still looked at again for an unknown op."""
 
 PROBLEMS = 8
 """Told of one definition."""
@@ -55,18 +55,18 @@ COMPLAINTS = 20
 """Definitions that one warning names; further ones are only counted."""
 
 DEPTH = 64
-"""How deep a definition may nest: it is encoded again for whoever asks."""
+"""How deep a definition may nest: it is encoded again for each client."""
 
 
 EXTRAS = ("experimental", "extensions")
-"""The capabilities that hold others, which MCP does not define."""
+"""The capabilities that hold other ones, which MCP does not define."""
 
 EXTRAS_BYTES = 64 << 10
-"""Of each of them, as JSON."""
+"""Per capability of those, as JSON."""
 
 
 class _ListKind(msgspec.Struct, frozen=True):
-    """How a list is asked for and answered; `field` holds the entries, `named_by` their name."""
+    """A list's method and answer; `field` holds the entries, `named_by` their name."""
 
     capability: str
     field: str
@@ -109,7 +109,7 @@ class OpOfServer(msgspec.Struct, frozen=True):
 
     capability: str
     args: dict[str, Any]
-    """The schema of its args, which are its params."""
+    """The schema of its args, which become the params."""
     method: str
 
 
@@ -139,45 +139,41 @@ OPS = {
         "completion/complete",
     ),
 }
-"""A tool of such a name hides it."""
+"""Hidden by a tool of the same name."""
 
 ACCEPTED = {op: plain_acceptance(one.args) for op, one in OPS.items()}
 
 
 class _Listing:
-    """A list on its way."""
+    """A list that is being fetched."""
 
     def __init__(self) -> None:
         self.entries: dict[str, dict[str, Any]] = {}
         self.tools: dict[str, dict[str, Any]] = {}
-        """The tools as clients get them."""
         self.size_bytes = 0
         self.pages = 0
         self.cursors: set[str] = set()
 
 
 class ServerLists:
-    """The lists of one server."""
-
     def __init__(self, agreed: Agreed) -> None:
         self.complaints: list[str] = []
-        """What was left out and why, as clauses; whoever has told them clears it."""
+        """The omitted definitions and why, as clauses; the reader clears it."""
         capabilities = dict(agreed.capabilities)
         for field in EXTRAS:
             self._mend_extras(capabilities, field)
         self.agreed = msgspec.structs.replace(agreed, capabilities=capabilities)
         self._lists: dict[str, dict[str, dict[str, Any]]] = {}
         self._tools: dict[str, dict[str, Any]] = {}
-        """Those of the list, as clients get them."""
         self._unlisted: dict[str, str] = {}
-        """Why there is no list, of those that could not be had."""
+        """Why lists could not be fetched, by name."""
         self._coming: dict[str, _Listing] = {}
         self.ttl_s = 0.0
-        """How long the server says that its tools stay as they are."""
+        """How long the server's tools stay valid, as it says."""
 
     @property
     def offered(self) -> list[str]:
-        """The lists that the server says it has, and tools that it has without saying so."""
+        """The lists that the server announces; and tools, which it may have unannounced."""
         announced = self.agreed.capabilities
         return [
             name
@@ -187,7 +183,6 @@ class ServerLists:
 
     @property
     def extras(self) -> list[str]:
-        """The names of the capabilities that MCP does not define."""
         return [one for field in EXTRAS for one in self.agreed.capabilities.get(field, ())]
 
     def _mend_extras(self, capabilities: dict[str, Any], field: str) -> None:
@@ -206,15 +201,14 @@ class ServerLists:
             self.complaints.append(f"{field} of its capabilities, {words}: the rest is left out")
 
     def begin(self, name: str) -> None:
-        """Begin with a list's first page."""
+        """Ask for a list's first page."""
         self._coming[name] = _Listing()
 
     def is_coming(self, name: str) -> bool:
-        """Tell whether a list is on its way."""
         return name in self._coming
 
     def give_up(self, name: str, why: str) -> None:
-        """Leave a list as it was."""
+        """Keep a list as it was."""
         del self._coming[name]
         if name not in self.offered:
             return  # it was asked in case, and there is none
@@ -223,7 +217,7 @@ class ServerLists:
             self._unlisted[name] = why
 
     def add_some(self, name: str, result: dict[str, Any]) -> dict[str, Any] | None:
-        """Take as much of a page as one turn is for; returns the page that is left, if any is."""
+        """Add the entries of one turn; returns the rest of the page, if any."""
         field = LISTS[name].field
         entries = result.get(field)
         if not isinstance(entries, list) or len(entries) <= TURN:
@@ -232,7 +226,7 @@ class ServerLists:
         return {**result, field: entries[TURN:]}
 
     def add_page(self, name: str, result: dict[str, Any]) -> str | None:
-        """Take a page; returns the cursor of the next one if there is one to ask for."""
+        """Add a page; returns the cursor of the next one, if there is one to ask for."""
         listing = self._coming[name]
         listing.pages += 1
         entries = result.get(LISTS[name].field)
@@ -292,7 +286,7 @@ class ServerLists:
         if name == TOOLS:
             listing.tools[named] = found
         if newest is not entry or len(found) < len(entry):
-            # Those that are only counted take no time for words.
+            # Definitions that are only counted need no words.
             told = changes(entry, found) if len(self.complaints) < COMPLAINTS else ()
             words = "; ".join(islice(told, PROBLEMS))
             self.complaints.append(f"{name}: {quoted(named)}: {words}")
@@ -312,11 +306,11 @@ class ServerLists:
 
     @property
     def has_tools(self) -> bool:
-        """Whether it is known which tools there are, if there are any."""
+        """Whether the list of tools is known, if the server has tools."""
         return TOOLS in self._lists or TOOLS not in self.offered
 
     def op_of_server(self, op: str) -> OpOfServer | None:
-        """Return what an op asks for, unless it is a tool."""
+        """Return the request of MCP that an op names, unless a tool has that name."""
         found, capabilities = OPS.get(op), self.agreed.capabilities
         if found is None or found.capability not in capabilities:
             return None
@@ -327,7 +321,7 @@ class ServerLists:
         return None if op in self._lists.get(TOOLS, ()) else found
 
     def description(self, descriptor: Descriptor) -> dict[str, Any]:
-        """Return what `describe` answers, with the definitions as they came."""
+        """Return the answer to `describe`, with the definitions as they came."""
         agreed = self.agreed
         inputs = {op: one.args for op in OPS if (one := self.op_of_server(op)) is not None}
         inputs |= {op: one["inputSchema"] for op, one in self._tools.items()}

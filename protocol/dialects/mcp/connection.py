@@ -1,19 +1,19 @@
 """Dialect `mcp`: one process of a server, from its greeting to its end.
 
-Whose a line is:
+How a line finds its request:
 
-- an answer is that of its id: a question of the connection's own (`introduction`), or a request
+- an answer belongs to its id: a question of the connection's own (`introduction`), or a request
   (`calls`). An error without an id answers the only line that waits. Under an id that was never
   asked with, an answer fails the only line that waits, if it can be of no other (`_misnamed`); else
   it is a stray;
 - progress is of the request whose token it has; a log is of the only request that is open, else of
   the process;
-- what the server asks is of the only request that is open, else of the process. Its ids are its own
-  and mean nothing among ours.
+- a request of the server belongs to the only request that is open, else to the process. Its ids are
+  its own and mean nothing among ours.
 
-What is no message as it stands is taken as what it clearly means, with a warning (`odd_lines`);
-else it fails the request that it names. A line that is too long to be read fails the only request
-that is open. All else is noise.
+A line that is no message is read as the message that it clearly means, with a warning
+(`odd_lines`); else it fails the request that it names. A line that is too long to be read fails the
+only request that is open. All else is noise.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ from protocol.events import Log
 from protocol.frames import DEPTH, encode
 from protocol.framing import LineSplitter, Written
 from protocol.host_call import Chunk
-from protocol.json_line import Fault, excerpt, overlong_fault, read_object
+from protocol.json_line import Fault, excerpt, overlong_fault, read_object, truncated_fault
 from protocol.problem import literal
 from protocol.replies import Operation
 from protocol.weight import LONG_BYTES, collector_paused, is_deeper
@@ -93,16 +93,16 @@ from protocol.weight import LONG_BYTES, collector_paused, is_deeper
 PING = "ping"
 
 IDS = 8
-"""Of open requests, in words."""
+"""Open requests named in words."""
 
 PIECES_BYTES = 1 << 18
-"""Of a message over several lines."""
+"""Per message over several lines."""
 
 NOTIFIED_BYTES = 1 << 20
 """A longer notification of an extension is not passed on."""
 
 OPEN_INQUIRIES = 1024
-"""Requests of the server's that wait for an answer; a further one is refused."""
+"""Requests of the server that wait for an answer; a further one is refused."""
 
 
 class McpConnection(Connection):
@@ -122,13 +122,12 @@ class McpConnection(Connection):
         self._inquiries: set[RpcId] = set()
         """The ids of the server's requests that wait for an answer."""
         self._oddities: set[str] = set()
-        """The warnings that were given; each is given once per process."""
+        """The warnings given so far; each is given once per process."""
         self._pieces = bytearray()
         """The lines so far of a message that is printed over several lines, from its `{` on."""
 
     @property
     def waits(self) -> tuple[Wait, ...]:
-        """What the start waits for."""
         waits, left = self._introduction.waits, self._introduction.left
         return (*waits, *left) if left else waits
 
@@ -139,7 +138,6 @@ class McpConnection(Connection):
     # What the host wants.
 
     def start(self) -> Events:
-        """Greet it."""
         received: list[Received] = []
         self._introduction.begin(received)
         return received
@@ -174,13 +172,12 @@ class McpConnection(Connection):
         return NOTHING
 
     def cancel(self, request_id: str, written: Written) -> Events:
-        """Forget a request, and tell the server."""
         self._listening.forget(request_id)
         self._calls.cancel(request_id, written)
         return NOTHING
 
     def answer(self, asked: HostCalled, outcome: Outcome, chunk: Chunk | None = None) -> Events:
-        """Answer what the server asked: by a line, or by the next round of its request."""
+        """Answer the server's question: by a line, or in the next round of its request."""
         if chunk is not None and not chunk.is_last:
             return NOTHING
         received: list[Received] = []
@@ -215,8 +212,7 @@ class McpConnection(Connection):
         received: list[Received] = []
         found = read_object(line) if isinstance(line, bytes) else None
         if isinstance(line, bytes) and isinstance(found, Fault) and reread(line, found) is None:
-            words = "the output ends in the middle of a line"
-            fault = Fault(Reason.TRUNCATED_LINE, words, excerpt(line))
+            fault = truncated_fault(line)
             only = self._calls.only
             # Not an answer yet: how the process ended may say more (policy.verdict).
             received.append(Quarantined(fault) if only is None else Violated(only, fault))
@@ -227,7 +223,6 @@ class McpConnection(Connection):
         return received
 
     def process_exited(self, code: int | None) -> Events:
-        """Leave all requests unanswered that are still open."""
         del code
         self._inquiries.clear()
         left: list[Received] = [Unanswered(one) for one in self._calls.take_all()]
@@ -236,13 +231,11 @@ class McpConnection(Connection):
         return left if again is None else [*left, again]
 
     def time_passed(self, wait: Wait) -> Events:
-        """Have the start go on."""
         received: list[Received] = []
         self._introduction.time_passed(wait, received)
         return received
 
     def sent(self, line: bytes) -> Events:
-        """Open the request that this line is, or do what else it did when it was written."""
         document = read_object(line)
         if isinstance(document, Fault):
             return NOTHING
@@ -316,7 +309,7 @@ class McpConnection(Connection):
     def _receive_notification(
         self, notification: RpcNotification, size_bytes: int, received: list[Received]
     ) -> bool:
-        """Take what the server tells; False if it is of nothing that is open."""
+        """Take a notification; False if it concerns nothing that is open."""
         method, params = notification.method, notification.params
         match method:
             case "notifications/message":
@@ -395,10 +388,10 @@ class McpConnection(Connection):
             received.append(HostCalled(self._calls.only, call, len(line)))
 
     def _misnamed(self, answer: RpcAnswer, line: bytes, received: list[Received]) -> None:
-        """Take an answer whose id is of nothing that is open.
+        """Take an answer with an unknown id.
 
-        Under an id that was asked with it may be late, or the second one. Under another it is of
-        the only line that waits, unless the server may still answer what was given up.
+        Under an id that was used it may be late, or a second one. Another id means the only line
+        that waits, unless the server may still answer a request that was given up.
         """
         waiting, rpc_id = self._waiting, meant_id(answer.rpc_id)
         was_asked = isinstance(rpc_id, int) and 0 < rpc_id <= self._speaker.last_id
@@ -461,7 +454,7 @@ class McpConnection(Connection):
         *,
         odd: Sequence[str] = (),
     ) -> None:
-        """Take what stands in an odd line, if it is not something that a program logs there."""
+        """Take the document of an odd line, unless the line is a log record."""
         message, odder = meant(document, line) if isinstance(document, dict) else (None, [])
         odd = [*odd, *odder]
         named = message.rpc_id if isinstance(message, RpcAnswer | RpcMistake) else None
@@ -487,7 +480,7 @@ class McpConnection(Connection):
             self._receive_mistake(RpcMistake(fault, self._only_id()), received)
 
     def _collect(self, line: bytes, received: list[Received]) -> None:
-        """Take a line of a message that is printed over several; the first one was told of."""
+        """Take a further line of a message that is printed over several lines."""
         self._pieces += b"\n" + line
         if line.rstrip() == b"}":
             whole, self._pieces = bytes(self._pieces), bytearray()
@@ -496,7 +489,6 @@ class McpConnection(Connection):
             self._pieces = bytearray()
 
     def _warn_once(self, odd: list[str], message: RpcMessage, received: list[Received]) -> None:
-        """Warn of what is odd about a message, but for what has been said before."""
         new = [one for one in odd if one not in self._oddities]
         self._oddities.update(new)
         if new:
@@ -532,7 +524,7 @@ class McpConnection(Connection):
             received.append(Quarantined(fault) if only is None else Warned(only, Notice.of(fault)))
 
     def _lose(self, fault: Fault, received: list[Received]) -> None:
-        """Take note of a line that could not be read, which most probably was an answer."""
+        """Take a line that could not be read, which most probably was an answer."""
         only = self._calls.only
         if only is None:
             received.append(Quarantined(fault))
@@ -547,7 +539,7 @@ NOT_PASSED_ON = frozenset(
         *("roots/list_changed", "tasks/status"),
     )
 )
-"""The notifications that MCP defines, and that nothing is done about here."""
+"""The notifications that MCP defines and that have no effect here."""
 
 _OP_OF = {one.method: op for op, one in OPS.items()}
 

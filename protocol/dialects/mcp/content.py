@@ -1,8 +1,8 @@
-"""What an answer comes to: its result, its failure, and the files that it carries.
+"""The outcome of an answer: its result or failure, and the files that it carries.
 
 Structured content is the result; without it the answer is, as it came. Binary content becomes an
 asset in the same place, in structured content too: `data` and `blob` give way to `assetId`, so that
-nothing is held twice. What is no base64 is left as it came. A link is left a link.
+nothing is held twice. Text that is no base64 stays as it came. A link stays a link.
 """
 
 from __future__ import annotations
@@ -24,30 +24,28 @@ from protocol.mcp_server.mending import as_list
 UNKNOWN_TYPE = "application/octet-stream"
 
 FILES = 256
-"""Of one answer (`kernel.assets.spool.SPOOLS_WHOLE`); further ones stay where they are."""
+"""Per answer (`kernel.assets.spool.SPOOLS_WHOLE`); further files stay where they are."""
 
 DEPTH = 64
 """Of structured content; what is deeper stays as it came."""
 
 SHARED_CHARS = 64
-"""A shorter text in structured content may be equal to data by chance."""
+"""A shorter text in structured content may equal data by chance."""
 
 MESSAGE_CHARS = 4_000
-"""Of what a tool says of its failure; the whole stands in `details`."""
+"""Of a tool's error text; the whole stands in `details`."""
 
 
 class Unpacking:
-    """The files that one answer carries."""
-
     def __init__(self, request_id: str) -> None:
         self.events: list[Received] = []
         self._request_id = request_id
         self._count = 0
         self._assets: dict[str, str] = {}
-        """By the base64 that they were."""
+        """Asset ids by the base64 that they replace."""
 
     def result(self, method: str, result: dict[str, Any]) -> Outcome:
-        """Return what an answer to a method comes to; a null is a member that is not there."""
+        """Return the outcome of an answer to a method; a null is an absent member."""
         result = {key: one for key, one in _present(result).items() if key != "resultType"}
         if method == "tools/call":
             return self._tool_result(result)
@@ -80,7 +78,7 @@ class Unpacking:
         return Success(result, whole=result if "content" in result else None)
 
     def _shared(self, value: Any, depth: int = 0) -> Any:
-        """Return structured content with the assets in the place of what became them."""
+        """Return structured content with assets in the place of their base64."""
         if not self._assets or depth > DEPTH:
             return value
         if isinstance(value, list):
@@ -98,7 +96,7 @@ class Unpacking:
         return found
 
     def _messages(self, message: Any) -> list[Any]:
-        """Return a message for each of its blocks: there is to be but one."""
+        """Return a message for each block of a message: MCP has one block per message."""
         said = message if isinstance(message, dict) else {"content": message}
         return [{**said, "content": self._block(one)} for one in as_list(said.get("content"))]
 
@@ -154,16 +152,17 @@ class Unpacking:
 
 
 _DATA_URL = re.compile(r"\s*data:([^,]{0,1024}?);base64,", re.IGNORECASE)
-"""RFC 2397; its media type."""
+"""RFC 2397, with its media type."""
 _ALPHABET = (string.ascii_letters + string.digits + "+/").encode()
 _STANDARD = bytes.maketrans(b"-_", b"+/")
 
 
 def plain_base64(text: str) -> str | None:
-    """Return base64 as RFC 4648 4 has it, None for what is none, or no bytes.
+    """Return base64 as RFC 4648 4 has it.
 
-    White space, the alphabet for URLs and missing padding are mended. What is right already takes
-    4 ms for 15 MB; that is decoded where it is written (`AssetBytes`).
+    None for other text, or no bytes. White space, the alphabet for URLs and missing padding are
+    mended. A right one already takes 4 ms for 15 MB; it is decoded where it is written
+    (`AssetBytes`).
     """
     if not text.isascii():
         return None
@@ -178,14 +177,13 @@ def plain_base64(text: str) -> str | None:
 
 
 def _present(value: Any) -> Any:
-    """Return an object without its members that are null."""
+    """Return an object without its null members."""
     if not isinstance(value, dict):
         return value
     return {key: one for key, one in value.items() if one is not None}
 
 
 def failure_of(error: RpcError) -> Failure:
-    """Return what an error of the server's comes to."""
     code = {METHOD_NOT_FOUND: Code.UNSUPPORTED_OP, INVALID_PARAMS: Code.BAD_REQUEST}.get(
         error.code, Code.INTERNAL
     )

@@ -1,4 +1,4 @@
-r"""Which era a server is of, and what it agrees to: the one handshake of a process.
+r"""The negotiation with a server: its era and revision; one handshake per process.
 
     server/discover --supports the newer revision--> modern
       |  \--supports older ones only, another error, 1 s of silence--> initialize
@@ -8,11 +8,11 @@ r"""Which era a server is of, and what it agrees to: the one handshake of a proc
       |  \--an error that names the revisions it supports--> initialize with one of those, once
       \--anything else--> failed
 
-After a silence both may be answered, since the server may only have been slow: the first answer
-that agrees to something counts. A pinned era is asked for alone. What was agreed is remembered for
-the processes that follow, of later daemons too, which then have all of `start_s` to answer. Where
-that turns out to be wrong, by a refusal or an exit, the other greeting is tried as if nothing were
-known; a start that fails forgets it.
+After a silence both questions may be answered, since the server may only have been slow: the first
+answer that agrees to something counts. Of a pinned era only its own question is asked. The
+agreement is remembered for later processes, of later daemons too, which then have all of `start_s`
+to answer. If it proves wrong, by a refusal or an exit, the other greeting is tried as if nothing
+were known; a start that fails forgets it.
 """
 
 from __future__ import annotations
@@ -36,23 +36,21 @@ DISCOVER = "server/discover"
 INITIALIZE = "initialize"
 
 DISCOVER_S = 1.0
-"""A server of the older era may say nothing to what it does not know. Node and Python need less
-than this to get so far, and whoever needs more has its late answer taken."""
+"""A server of the older era may ignore an unknown method. Node and Python start up in less than
+this, and a late answer is still taken."""
 
 META = "io.modelcontextprotocol/"
 CLIENT = {"name": "stdiod", "version": VERSION}
 
 
 class Era(StrEnum):
-    """Whether each request says all there is to know, or a handshake once."""
+    """Whether each request carries the handshake's data, or a handshake does once."""
 
     MODERN = "modern"
     LEGACY = "legacy"
 
 
 class Agreed(msgspec.Struct, frozen=True):
-    """What the handshake came to."""
-
     era: Era
     revision: str
     capabilities: dict[str, Any]
@@ -61,19 +59,17 @@ class Agreed(msgspec.Struct, frozen=True):
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What to ask next; the wait for the answer stands in `Greeting.waits`."""
+    """The next question; the wait for its answer stands in `Greeting.waits`."""
 
     method: str
     params: dict[str, Any]
 
 
 GreetingStep = Question | Agreed | StartFailed | None
-"""None is to wait."""
+"""None: wait."""
 
 
 class Greeting:
-    """The handshake with one process."""
-
     def __init__(
         self, descriptor: Descriptor, memory: Memory, client_capabilities: dict[str, Any]
     ) -> None:
@@ -84,12 +80,10 @@ class Greeting:
         self._client = client_capabilities
         self._remembered: str | None = None
         self._open: set[str] = set()
-        """What was asked and not answered."""
+        """The questions without an answer."""
         self._offered: list[str] = []
-        """The revisions that `initialize` was asked with."""
 
     def begin(self) -> GreetingStep:
-        """Return the first question."""
         self._remembered = self._memory.get("era")
         first_again = self._memory.pop("initialize_next", False)
         if self._pin is EraPin.LEGACY or (
@@ -99,14 +93,13 @@ class Greeting:
         return self._discover()
 
     def answered(self, method: str, outcome: dict[str, Any] | RpcError) -> GreetingStep:
-        """Take the answer to a question."""
         self._open.discard(method)
         if method == DISCOVER:
             return self._discovered(outcome)
         return self._initialized(outcome)
 
     def time_passed(self, wait: Wait) -> GreetingStep:
-        """Ask otherwise, or give up."""
+        """Ask in another way, or give up."""
         if not self._offered and self._is_open_to_both:
             return self._initialize(LEGACY[0])
         words = f"gave no {wait.for_what[3:]} in {wait.seconds:g} s"
@@ -118,12 +111,12 @@ class Greeting:
         return StartFailed(reason, words, bound)
 
     def exited(self) -> StartAgain | None:
-        """Return what to do when the process ends before it has agreed to anything."""
+        """Ask for a fresh process if this one ended before anything was agreed on."""
         known = self._memory.pop("era", None)
         if self._pin is not EraPin.AUTO or not self._open:
             return None
         if DISCOVER in self._open:
-            # However late it was: it may have been slow to read what it could not bear.
+            # However late: the server may have been slow to read a question it does not know.
             self._memory["initialize_next"] = True
             words = (
                 f"ended when it was asked {DISCOVER}, with which the newer MCP begins; some older"
@@ -209,7 +202,6 @@ class Greeting:
 
 
 def modern_meta(client_capabilities: dict[str, Any]) -> dict[str, Any]:
-    """Return what each request of the newer era says of who asks."""
     return {
         f"{META}protocolVersion": MODERN,
         f"{META}clientInfo": CLIENT,

@@ -1,13 +1,13 @@
-"""What a server asks of its client: calls to the host, under the capability rules.
+"""The requests of a server to its client: calls to the host, under the capability rules.
 
 A server of the older era sends requests of its own. One of the newer era answers a request with
-what it wants to know first (`input_required`), and is asked the same again, with that.
+its questions (`input_required`), and is asked the same again, with the answers.
 
     roots/list -> roots.list
     elicitation/create -> user.ask
     sampling/createMessage -> model.sample
 
-It is told of no capability that its descriptor does not list.
+A server is told only of capabilities that its descriptor lists.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _CLIENT_CAPABILITIES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 ROUNDS = 16
-"""A request may ask for input so many times; its deadline is one for all of them."""
+"""Rounds of input per request; one deadline covers them all."""
 
 INQUIRIES = 32
-"""What a request may ask for in one round."""
+"""Inputs per round."""
 
 
 def client_capabilities(descriptor: Descriptor) -> dict[str, Any]:
-    """Return what a server may ask, as MCP puts it."""
+    """Return the client capabilities that the descriptor grants, as MCP puts them."""
     return dict(
         told
         for method, told in _CLIENT_CAPABILITIES.items()
@@ -58,7 +58,7 @@ def client_capabilities(descriptor: Descriptor) -> dict[str, Any]:
 
 
 def host_call(call_id: str, method: str, params: dict[str, Any]) -> HostCall | Failure:
-    """Return the call that a server's request means, or what is wrong with that."""
+    """Return the call that a server's request stands for, or why it is refused."""
     if len(call_id) > CALL_ID_CHARS:
         return _bad(f"its id has more than {CALL_ID_CHARS} characters")
     wanted = HOST_METHODS.get(method)
@@ -82,7 +82,7 @@ def host_call(call_id: str, method: str, params: dict[str, Any]) -> HostCall | F
 
 
 def client_result(call: HostCall, outcome: Outcome) -> Outcome:
-    """Return the answer to a call in the form that MCP has; without that it is a failure."""
+    """Return the answer to a call in MCP's form; an answer that has no such form is a failure."""
     if isinstance(outcome, Failure):
         return outcome
     try:
@@ -125,7 +125,7 @@ class _Text(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
 
 
 class _Sample(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """Text is all that a model is had say here."""
+    """A model's text; other content has no place here."""
 
     role: Literal["assistant", "user"]
     content: _Text | list[_Text]
@@ -137,17 +137,15 @@ _RESULTS: dict[str, Any] = {ROOTS: _Roots, ASK: _Reply, SAMPLE: _Sample}
 
 
 class Round:
-    """What a server wants to know before it goes on with a request."""
-
     def __init__(self, calls: dict[str, HostCall], state: str | None) -> None:
-        """Take the `calls` by the server's keys."""
+        """Start with the `calls` by the server's keys."""
         self.calls = calls
         self._state = state
         self._keys = {call.call_id: key for key, call in calls.items()}
         self._responses: dict[str, Any] = {}
 
     def answered(self, call: HostCall, outcome: Outcome) -> Failure | None:
-        """Take an answer; returns why the request comes to nothing, if it does."""
+        """Take an answer; returns the failure of the whole request, if the answer is one."""
         key = self._keys.pop(call.call_id, None)
         if key is None:
             return None
@@ -159,11 +157,10 @@ class Round:
 
     @property
     def is_over(self) -> bool:
-        """Whether all is known."""
         return not self._keys
 
     def params(self) -> dict[str, Any]:
-        """Return what the same request has beside its params, when it is asked again."""
+        """Return the params that the repeated request has besides its own."""
         given: dict[str, Any] = {}
         if self._responses:
             given["inputResponses"] = self._responses

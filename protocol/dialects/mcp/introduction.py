@@ -1,13 +1,13 @@
-r"""How a server is got to know: the greeting, then its lists, then what changes.
+r"""The start of a server: the greeting, then its lists, then their changes.
 
     greeting --agreed--> its lists, all at once --the last page of the last--> Ready
        \--failed              \--no list of tools--> StartFailed
 
-A start can do without lists of prompts and resources that do not come. A list that changes is asked
-for anew, once for any number of changes meanwhile. So are tools when somebody looks for one that is
-not known (`look_again`): not within the list's `ttlMs`, and once in `LOOK_AGAIN_S` unless the
-server has done something meanwhile. What is asked here are the connection's own questions: of each
-there is one at the most, and no request of the host's is told of them.
+A start can do without lists of prompts and resources that do not come. A list that changes is
+fetched anew, once for any number of changes meanwhile. So are tools when a request names an unknown
+one (`look_again`): not within the list's `ttlMs`, and once in `LOOK_AGAIN_S` unless the server has
+served a request meanwhile. All questions here are the connection's own: one of each at the most,
+and no request of the host reports them.
 """
 
 from __future__ import annotations
@@ -44,12 +44,10 @@ from protocol.json_line import Fault
 from protocol.problem import quoted
 
 LOOK_AGAIN_S = 1.0
-"""Whoever asks for tools that do not exist, however often, costs the server one list a second."""
+"""Requests for unknown tools, however many, cost the server one list a second."""
 
 
 class Introduction:
-    """What is known of one server."""
-
     def __init__(
         self,
         descriptor: Descriptor,
@@ -60,36 +58,37 @@ class Introduction:
     ) -> None:
         self.waits: tuple[Wait, ...] = ()
         self.catalogue: ServerLists | None = None
-        """What it offers, once it has been greeted."""
+        """The server's lists, once the greeting is over."""
         self.is_ready = False
         self._descriptor = descriptor
         self._speaker = speaker
         self._greeting: Greeting | None = Greeting(descriptor, memory, client)
         self._asked: dict[RpcId, str] = {}
-        """The methods of what was asked and not answered, by id."""
+        """The methods of open questions, by id."""
         self._listening = listening
         self._outdated: set[str] = set()
-        """Lists that changed while they were on their way."""
         self._lookups: list[str] = []
         """The ids of requests that wait for the tools."""
         self._may_look = True
-        """Whether the list of tools is old enough to be asked for anew for those."""
+        """Whether the list of tools is old enough to be fetched anew for those."""
         self.left: dict[Wait, tuple[str, dict[str, Any]]] = {}
-        """Pages that have entries left for another turn: the list, and the page."""
+        """Pages with entries left for another turn: the list, and the page."""
 
     def begin(self, received: list[Received]) -> None:
-        """Greet it."""
         assert self._greeting is not None  # noqa: S101 - it is begun once
         self._follow(self._greeting.begin(), received)
 
     def exited(self) -> StartAgain | None:
-        """Take note that the process has ended; returns what to do if that was too early."""
+        """Take the end of the process.
+
+        Returns `StartAgain` if it came before the greeting was over.
+        """
         greeting, self._greeting = self._greeting, None
         self._asked, self.waits, self._lookups = {}, (), []
         return None if greeting is None else greeting.exited()
 
     def time_passed(self, wait: Wait, received: list[Received]) -> None:
-        """Greet it otherwise, do without the lists that a start can do without, or give up."""
+        """Greet in another way, go on without optional lists, or give up."""
         if self._greeting is not None:
             self._follow(self._greeting.time_passed(wait), received)
         elif wait in self.left:
@@ -109,16 +108,14 @@ class Introduction:
 
     @property
     def is_greeting(self) -> bool:
-        """Whether nothing is agreed on yet."""
         return self._greeting is not None
 
     @property
     def waiting(self) -> list[RpcId]:
-        """The ids of what was asked and will be answered."""
         return list(self._asked)
 
     def takes(self, rpc_id: RpcId | None) -> bool:
-        """Tell whether an answer of that id is to a question asked here."""
+        """Tell whether the id is that of an open question."""
         return rpc_id in self._asked
 
     def answered(
@@ -137,7 +134,7 @@ class Introduction:
             self._answered_list(self.catalogue, method, outcome, received)
 
     def changed(self, method: str, params: dict[str, Any]) -> bool:
-        """Ask anew for what a notification says has changed; False if it is none that counts."""
+        """Fetch the list that a notification says has changed; False if there is none."""
         if self.catalogue is None:
             return False
         if self._speaker.is_modern and not self._listening.is_of_lists(params):
@@ -150,7 +147,10 @@ class Introduction:
         return True
 
     def look_again(self, request: Request, received: list[Received]) -> None:
-        """Answer with the description once no list of tools is on its way, perhaps a new one."""
+        """Answer with the description once no list of tools is being fetched.
+
+        Fetches it anew if old.
+        """
         catalogue = self.catalogue
         assert catalogue is not None  # noqa: S101 - it is ready
         self._lookups.append(request.request_id)
@@ -158,7 +158,7 @@ class Introduction:
         self._answer_lookups(catalogue, received)
 
     def served(self) -> None:
-        """Take note that the server has answered a request: it may have other tools by that."""
+        """Take note that the server has answered a request, which may have changed its tools."""
         if self.catalogue is not None and not self.catalogue.ttl_s:
             self._may_look = True
 
@@ -178,14 +178,12 @@ class Introduction:
             received += [Answered(one, described) for one in lookups]
 
     def fail_start(self, words: str, received: list[Received]) -> None:
-        """Give up: what the server prints can't be understood."""
         if self._greeting is not None:
             self._follow(self._greeting.failed("bad_start", words), received)
         elif self.catalogue is not None:
             self._fail(words, received)
 
     def sent(self, rpc_id: RpcId, method: str) -> None:
-        """Take note that something was asked under that id."""
         catalogue = self.catalogue
         if self.is_ready and catalogue and method in LISTS and not catalogue.is_coming(method):
             catalogue.begin(method)  # a replay: nobody looks again in it
@@ -261,7 +259,7 @@ class Introduction:
         self._listed(received)
 
     def _listed(self, received: list[Received]) -> None:
-        """Say what it is, if no list is on its way any more, or somebody waits for the tools."""
+        """Report the description if all lists have come, or a request waits for the tools."""
         catalogue = self.catalogue
         assert catalogue is not None  # noqa: S101 - it has been asked for its lists
         complaints, catalogue.complaints = catalogue.complaints, []
@@ -287,7 +285,7 @@ class Introduction:
         self._list_anew(catalogue)
 
     def _list_anew(self, catalogue: ServerLists) -> None:
-        """Ask again for the lists that changed while they were on their way."""
+        """Ask again for the lists that changed while they were being fetched."""
         outdated, self._outdated = self._outdated, set()
         self._list(catalogue, sorted(outdated))
 

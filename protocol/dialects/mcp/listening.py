@@ -1,13 +1,13 @@
-r"""What a server of the newer era is to tell unasked: one `subscriptions/listen` for all of it.
+r"""The notifications of a server of the newer era: one `subscriptions/listen` for all of them.
 
     wanted otherwise --> listen again --acknowledged--> the one before is cancelled
                                 \--refused--> the one before goes on
 
-So nothing is missed between the two, and there are two at the most: what else is wanted meanwhile
-is asked for once the newer one is acknowledged. Resources are followed by requests of the host's
-(`resources/subscribe`), which are answered when the server has said that it will tell of them.
+So nothing is missed between the two, and there are two at the most: further wishes wait until the
+newer one is acknowledged. Requests of the host follow resources (`resources/subscribe`); they are
+answered when the server has acknowledged the resource.
 
-A server of the older era tells of its lists unasked, and has a request for each resource.
+A server of the older era notifies of its lists unasked, and has a request for each resource.
 """
 
 from __future__ import annotations
@@ -27,25 +27,23 @@ LISTEN = "subscriptions/listen"
 
 
 class Listening:
-    """What one server is to tell."""
-
     def __init__(self, speaker: Speaker) -> None:
         self._speaker = speaker
         self._lists: dict[str, bool] = {}
         self._resources: dict[str, None] = {}
         self._waiting: dict[str, str] = {}
-        """The resources that requests of the host's wait for, by their ids."""
+        """The resources that requests of the host wait for, by their ids."""
         self._open: list[RpcId] = []
-        """The ids of those that have no answer, the newest last."""
+        """The ids of the open `subscriptions/listen`, the newest last."""
         self._acknowledged = True
-        """Whether the newest one is."""
+        """Whether the server has acknowledged the newest one."""
         self._outdated = False
 
     def __contains__(self, request_id: str) -> bool:
         return request_id in self._waiting
 
     def begin(self, capabilities: dict[str, Any]) -> None:
-        """Have the lists told that may change."""
+        """Subscribe to the lists that may change."""
         self._lists = {
             f"{one}ListChanged": True
             for one in ("tools", "prompts", "resources")
@@ -55,7 +53,6 @@ class Listening:
             self._listen()
 
     def ask(self, request: Request, received: list[Received]) -> None:
-        """Have a resource followed from now on, or no longer."""
         uri = request.args["uri"]
         if request.op == SUBSCRIBE:
             self._resources[uri] = None
@@ -69,13 +66,11 @@ class Listening:
             self._outdated = True
 
     def forget(self, request_id: str) -> None:
-        """Let go of a request that the host has given up."""
         uri = self._waiting.pop(request_id, None)
         if uri is not None and uri not in self._waiting.values():
             self._resources.pop(uri, None)
 
     def exited(self) -> list[Received]:
-        """Take note that the process has ended."""
         left: list[Received] = [Unanswered(one) for one in self._waiting]
         self._waiting.clear()
         self._open.clear()
@@ -85,30 +80,29 @@ class Listening:
 
     @property
     def is_open(self) -> bool:
-        """Whether a question is open, which is answered when it ends."""
+        """Whether a `subscriptions/listen` is open; it is answered when it ends."""
         return bool(self._open)
 
     def takes(self, rpc_id: RpcId | None) -> bool:
-        """Tell whether an answer of that id is to a question asked here."""
+        """Tell whether the id is that of an open `subscriptions/listen`."""
         return rpc_id in self._open
 
     def is_of(self, params: dict[str, Any]) -> bool:
-        """Tell whether a notification is one that was asked for here."""
+        """Tell whether a notification belongs to a subscription of ours."""
         meta = params.get("_meta")
         named = meta.get(f"{META}subscriptionId") if isinstance(meta, dict) else None
         return meant_id(named) in self._open
 
     def is_of_lists(self, params: dict[str, Any]) -> bool:
-        """Tell whether a notification is about what the server has now.
+        """Tell whether a notification is about the server's lists as they are now.
 
-        A server that refuses to be listened to, or names no subscription, may tell all the same.
+        A server that refuses to be listened to, or names no subscription, may notify all the same.
         """
         meta = params.get("_meta")
         names_none = not isinstance(meta, dict) or f"{META}subscriptionId" not in meta
         return names_none or not self._open or self.is_of(params)
 
     def acknowledged(self, params: dict[str, Any], received: list[Received]) -> bool:
-        """Take what the server says that it will tell; False if nobody waits for that."""
         if not self.is_of(params) or self._acknowledged:
             return False
         if meant_id(params["_meta"][f"{META}subscriptionId"]) != self._open[-1]:
@@ -126,7 +120,7 @@ class Listening:
     def answered(
         self, rpc_id: RpcId, outcome: dict[str, Any] | RpcError, received: list[Received]
     ) -> None:
-        """Take the end of a question: the server tells no more because of it."""
+        """Take the end of a `subscriptions/listen`: no more notifications come because of it."""
         newest = self._open[-1] == rpc_id
         self._open.remove(rpc_id)
         if isinstance(outcome, RpcError):
@@ -138,7 +132,6 @@ class Listening:
             self._settle([], Failure.because(Reason.INVALID_ARGS, words), received)
 
     def sent(self, rpc_id: RpcId) -> None:
-        """Take note that such a question was asked under that id."""
         self._open = [*self._open[-1:], rpc_id]
         self._acknowledged = False
 
@@ -149,7 +142,7 @@ class Listening:
         self.sent(self._speaker.ask_own(LISTEN, {"notifications": wanted}))
 
     def _settle(self, known: list[Any], refusal: Failure, received: list[Received]) -> None:
-        """Answer whoever waits for a resource, and ask for what else is wanted by now."""
+        """Answer the requests that wait for a resource, and subscribe to resources wanted since."""
         self._acknowledged = True
         for request_id, uri in tuple(self._waiting.items()):
             if self._outdated and uri not in known:

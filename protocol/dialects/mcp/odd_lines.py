@@ -5,8 +5,8 @@
     an object that is no message                                      -> the message that is meant
     neither, but it shows whose answer it is                          -> that request fails
 
-A server's own line is never trusted further than it is clear: without `"jsonrpc"` it is a message
-only if it answers what is open, or has a method of MCP; programs log in JSON, too.
+Only a clear line is read as a message: one without `"jsonrpc"` only if it answers an open question,
+or has a method of MCP; programs log in JSON, too.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from protocol.mended_json import SURROGATES, mended
 from protocol.problem import literal
 
 BATCH = 1000
-"""Messages in one line: each takes some 10 us."""
+"""Messages per line; each takes some 10 us."""
 
 BATCHES = "2025-03-26"
-"""The revision that has them."""
+"""The revision that has batches."""
 
 BEFORE = "what stands before it left out"
 SEVERAL = "each of its objects by itself"
@@ -62,14 +62,14 @@ _MESSAGE = re.compile(rb'\{\s*"(?:jsonrpc|id|result|error|method)"\s*:')
 
 
 def is_header(line: bytes) -> bool:
-    """Tell whether a line is a header of the framing that LSP has."""
+    """Tell whether a line is a header of LSP's framing."""
     return _HEADER.fullmatch(line) is not None
 
 
 def shown_id(line: bytes) -> RpcId | None:
-    """Return the id of the answer that an unreadable line begins or ends as, if it shows one.
+    """Return the id that an unreadable line shows at its beginning or end, as an answer has it.
 
-    Deeper in it there may be ids of other things; of a request of the server's own it is not ours.
+    Deeper in it there may be ids of other things; the id of a request of the server is not ours.
     """
     found = _HEAD.match(line)
     if found is None and _OTHER_HEAD.match(line):
@@ -78,7 +78,7 @@ def shown_id(line: bytes) -> RpcId | None:
 
 
 def reread(line: bytes, fault: Fault) -> tuple[Any, list[str]] | None:
-    """Return what a line says that is no message, and what in it was read as what, if anything."""
+    """Return the document of a line that is no message, and the repairs it took, if any."""
     try:
         if fault.reason in (Reason.INVALID_EVENT, Reason.NOT_OBJECT):
             return msgspec.json.decode(line), []
@@ -96,7 +96,6 @@ def reread(line: bytes, fault: Fault) -> tuple[Any, list[str]] | None:
 
 
 def notice_of(fault: Fault, repairs: list[str]) -> Notice:
-    """Return the warning of a line that was read all the same."""
     if repairs == [SURROGATES]:
         return Notice(*LONE_SURROGATES)
     words = f"{fault.message}; it was read all the same, with {' and '.join(repairs)}"
@@ -104,7 +103,7 @@ def notice_of(fault: Fault, repairs: list[str]) -> Notice:
 
 
 def meant(document: dict[str, Any], line: bytes) -> tuple[RpcMessage, list[str]]:
-    """Return the message that an object is, or clearly means, and what is odd about it."""
+    """Return the message that an object is, or clearly means, and its oddities."""
     odd: list[str] = []
     message = {**document, "jsonrpc": "2.0"}
     if document.get("jsonrpc") != "2.0":

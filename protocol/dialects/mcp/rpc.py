@@ -1,8 +1,8 @@
 """The lines of JSON-RPC 2.0, as MCP uses them: read strictly, and written.
 
 An id is a string or a whole number, and `1` is not `"1"`. A null for an optional field is an absent
-one. An answer with an error and no id is one to a request that could not be read. What servers
-write that is not quite a message is read by `odd_lines`.
+one. An answer with an error and no id answers a request that could not be read. `odd_lines` reads
+lines of servers that are not quite messages.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WHOLE = re.compile(r"[1-9][0-9]{0,17}")
 
 
 def meant_id(named: object) -> RpcId | None:
-    """Return the id of ours that a server means: it may write `"3"` or `3.0` for 3."""
+    """Return our id that a server means: it may write `"3"` or `3.0` for 3."""
     if isinstance(named, str):
         return int(named) if _WHOLE.fullmatch(named) else named
     if isinstance(named, float) and named.is_integer():
@@ -39,39 +39,33 @@ INTERNAL_ERROR = -32603
 
 
 class RpcError(msgspec.Struct, frozen=True):
-    """Why a request failed, as the server puts it."""
-
     code: int
     message: str = ""
     data: Any = None
 
 
 class RpcAnswer(msgspec.Struct, frozen=True):
-    """What a request came to; without an id it is to none that could be read."""
+    """An answer; without an id it belongs to no request that could be read."""
 
     rpc_id: RpcId | None
     outcome: dict[str, Any] | RpcError
     shown_id: str = ""
-    """The unusable id of an answer without a usable one, in words."""
+    """The unusable id of an answer, in words."""
 
 
 class RpcCall(msgspec.Struct, frozen=True):
-    """A request of the server's own."""
-
     rpc_id: RpcId
     method: str
     params: dict[str, Any]
 
 
 class RpcNotification(msgspec.Struct, frozen=True):
-    """Something the server tells, and wants no answer to."""
-
     method: str
     params: dict[str, Any]
 
 
 class RpcMistake(msgspec.Struct, frozen=True):
-    """A line that is none of these; `rpc_id` is that of the request that it would answer."""
+    """A line that is none of these; `rpc_id` is the id of the request that it would answer."""
 
     fault: Fault
     rpc_id: RpcId | None = None
@@ -81,13 +75,12 @@ RpcMessage = RpcAnswer | RpcCall | RpcNotification | RpcMistake
 
 
 def read_message(line: bytes) -> RpcMessage:
-    """Read a line that a server or client wrote."""
     document = read_object(line)
     return RpcMistake(document) if isinstance(document, Fault) else message_of(document, line)
 
 
 def message_of(document: dict[str, Any], line: bytes) -> RpcMessage:
-    """Return what an object means; `line` is shown if that is no message."""
+    """Return the message of an object; `line` is shown if it is none."""
     named = document.get("id")
     rpc_id = named if isinstance(named, str) or type(named) is int else None
     problem = _problem(document, rpc_id)
@@ -144,24 +137,22 @@ def _problem_of_request(document: dict[str, Any], rpc_id: RpcId | None) -> str |
 
 
 def refused(method: str, outcome: RpcError | Fault) -> str:
-    """Say as a clause that a question has no answer."""
+    """Say as a clause that a question was refused."""
     if isinstance(outcome, Fault):
         return f"gave no answer to {method} that can be taken: {outcome.message}"
     return f"answered {method} with the error {outcome.code}: {quoted(outcome.message)}"
 
 
 def request_line(rpc_id: int, method: str, params: dict[str, Any]) -> bytes:
-    """Encode a request; raises one of `UNENCODABLE` over what no line can hold."""
     return encode_line({"jsonrpc": "2.0", "id": rpc_id, "method": method, "params": params})
 
 
 def notification_line(method: str, params: dict[str, Any]) -> bytes:
-    """Encode a notification."""
     return encode_line({"jsonrpc": "2.0", "method": method, "params": params})
 
 
 def answer_line(rpc_id: RpcId, outcome: Outcome) -> bytes:
-    """Encode the answer to a request of the server's; what cannot be encoded becomes an error."""
+    """Encode the answer to a request of the server; an unencodable result becomes an error."""
     answer: dict[str, Any] = {"jsonrpc": "2.0", "id": rpc_id}
     try:
         if isinstance(outcome, Success):

@@ -1,7 +1,8 @@
-"""What the journal says of a request beside its op: OpenTelemetry's names for a client of MCP.
+"""Attributes of a request for the journal.
 
-https://opentelemetry.io/docs/specs/semconv/gen-ai/mcp. `mcp.session.id` and `server.address` are of
-servers over HTTP. The id of the JSON-RPC request is the entry's `request_id`.
+OpenTelemetry's names for a client of MCP. https://opentelemetry.io/docs/specs/semconv/gen-ai/mcp.
+`mcp.session.id` and `server.address` are of servers over HTTP. The id of the JSON-RPC request is
+the entry's `request_id`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from protocol.dialects.mcp.catalogue import CALL, OPS
 from protocol.errors import Failure, Outcome
 
 VALUE_CHARS = 256
-"""Of what the client chose."""
+"""Of values that the client chose."""
 
 _CHOSEN = {
     "prompts/get": ("gen_ai.prompt.name", "name"),
@@ -25,7 +26,6 @@ _CHOSEN = {
 def span_attributes(
     description: Mapping[str, Any] | None, request: Request, outcome: Outcome
 ) -> dict[str, str]:
-    """Return the attributes; `description` is what the server said of itself, if it has."""
     said = {} if description is None else description
     named, tools = OPS.get(request.op), said.get("tools", ())
     is_tool = named is None or any(one["name"] == request.op for one in tools)

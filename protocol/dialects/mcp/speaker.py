@@ -1,4 +1,4 @@
-"""What is written to a server: each line as the revision wants it that was agreed on."""
+"""The writer of lines to a server, in the form of the agreed revision."""
 
 from __future__ import annotations
 
@@ -11,43 +11,42 @@ from protocol.errors import Outcome
 from protocol.framing import Outgoing
 
 REQUEST_ID = "stdiod/requestId"
-"""Has the id that a request has at the host, in its `_meta`: a transcript is read by it."""
+"""The host's id of a request, in its `_meta`: transcripts are read by it."""
 
 LOG_LEVEL = "info"
-"""What a server of the newer era is asked to log; one of the older era chooses itself."""
+"""The level asked of a server of the newer era; one of the older era chooses itself."""
 
 
 class Speaker:
     """Our side of the conversation with one process.
 
-    Ids are numbers, counted from 1: many servers read them into a whole number, and those that
-    cannot read one answer 0.
+    Ids are numbers, counted from 1: many servers read them into an integer, and those that cannot
+    read an id answer 0.
     """
 
     def __init__(self, client: dict[str, Any]) -> None:
-        """Declare the `client` capabilities with what is asked in the newer era."""
+        """`client` is the client capabilities."""
         self.outgoing = Outgoing()
         self.agreed: Agreed | None = None
-        """What the handshake came to, once it has."""
         self.last_id = 0
         self._client = client
 
     @property
     def is_modern(self) -> bool:
-        """Whether the newer era was agreed on."""
         return self.agreed is not None and self.agreed.era is Era.MODERN
 
     def ask_own(self, method: str, params: dict[str, Any]) -> int:
-        """Ask something of the connection's own; returns its id."""
+        """Ask a question of the connection's own; returns its id."""
         self.last_id += 1
         line = request_line(self.last_id, method, self._with_meta(method, params, {}))
         self.outgoing.add(line)
         return self.last_id
 
     def ask(self, request: Request, method: str, params: dict[str, Any]) -> int:
-        """Ask something of the host's; returns the id of the line, and of its progress.
+        """Write a request of the host.
 
-        Raises one of `UNENCODABLE` and then writes nothing.
+        Returns the id of the line, which is the token of its progress. Raises one of `UNENCODABLE`,
+        and then writes nothing.
         """
         rpc_id = self.last_id + 1
         meta: dict[str, Any] = {"progressToken": rpc_id, REQUEST_ID: request.request_id}
@@ -59,11 +58,9 @@ class Speaker:
         return rpc_id
 
     def notify(self, method: str, params: dict[str, Any]) -> None:
-        """Tell something."""
         self.outgoing.add(notification_line(method, params))
 
     def answer(self, rpc_id: RpcId, outcome: Outcome) -> None:
-        """Answer a request of the server's."""
         self.outgoing.add(answer_line(rpc_id, outcome))
 
     def _with_meta(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ def examine(
     names = {one.name for one in descriptors}
     if status is not None:
         names.update(one["name"] for one in status["modules"])
-    remarks = sorted((*read.findings, *(unknown_modules(read, names) if names else ())))
+    remarks = (*read.findings, *(unknown_modules(read, names) if names else ()))
     findings = []
     if is_used and used is not None and used["problem"] is not None:
         words = f"{shown(file)} is valid now; the daemon still has the one before it was bad"
@@ -88,5 +88,5 @@ def _check(file: Path) -> str:
     return f"`stdiod policy check {shell_word(shown(file))}`"
 
 
-def _lines(source: str, remarks: list[Remark]) -> tuple[str, ...]:
+def _lines(source: str, remarks: Sequence[Remark]) -> tuple[str, ...]:
     return tuple(told(source, one) for one in remarks[:LINES])

@@ -94,7 +94,7 @@ def show(*, as_json: bool, socket: Path) -> None:
         click.echo(f"{head} mode {rules['mode'] or ('of all modules' if name else 'strict')}")
         for key in ("allow", "deny"):
             for entry in rules[key]:
-                click.echo(f"  {key} {quoted(entry['text'])} (line {entry['line']})")
+                click.echo(f"  {key} {quoted(entry['text'])}")
     for one in found["answers"]:
         words = f"{one['module']} {one['capability']} {_word(one['allowed'])}"
         click.echo(f"remembered: {one_line(words)}")
@@ -122,7 +122,7 @@ def check(*, file: Path, directories: tuple[Path, ...], as_json: bool) -> None:
     else:
         unknown = unknown_modules(read, _descriptors(directories)) if directories else ()
         problems = []
-        findings = [told(source, one) for one in sorted((*read.findings, *unknown))]
+        findings = [told(source, one) for one in (*read.findings, *unknown)]
     if as_json:
         print_json({"ok": not (problems or findings), "problems": problems, "findings": findings})
     else:

@@ -129,8 +129,8 @@ class Grants:
             "rule": grant.words,
             "source": str(rule.source),
         }
-        if rule.line is not None:
-            data |= {"file": rule.file, "line": rule.line}
+        if rule.key is not None:
+            data |= {"file": rule.file, "key": rule.key}
         self._recorder.record(
             "policy:decision",
             module=grant.decision.module,

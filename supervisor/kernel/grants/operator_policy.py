@@ -40,9 +40,9 @@ def read_policy(path: Path, objection: Objection = lambda _: None) -> PolicyFile
     try:
         data = read_whole(path, POLICY_BYTES, "policy")
     except UnreadableError as error:
-        raise PolicyError(source, (Remark(0, str(error)),)) from None
+        raise PolicyError(source, (Remark(str(error)),)) from None
     if (words := objection(data)) is not None:
-        raise PolicyError(source, (Remark(0, words),))
+        raise PolicyError(source, (Remark(words),))
     try:
         text = decoded(data)
     except NotTomlError as error:
@@ -95,7 +95,7 @@ class OperatorPolicy:
         if self.path is None:
             return []
         source = self.policy.source or ""
-        found = sorted((*self._file.findings, *unknown_modules(self._file, modules)))
+        found = (*self._file.findings, *unknown_modules(self._file, modules))
         return [told(source, one) for one in found]
 
     def status(self, modules: Iterable[str]) -> dict[str, Any] | None:
@@ -128,7 +128,7 @@ def explained(policy: Policy, decision: Decision, descriptor: Descriptor) -> dic
         "rule": str(rule),
         "source": str(rule.source),
         "file": rule.file,
-        "line": rule.line,
+        "key": rule.key,
         "remedy": remedy(policy, decision, descriptor.source),
         "asked_for": list(descriptor.capabilities),
         "remembered": None,
