@@ -225,7 +225,7 @@ stderr    flaky: simulated failure: dying of signal 9
 $ stdiod invoke planner sleep seconds=60 --timeout 1
 info   Thinking, 1 of 120
 planner.sleep failed: planner.sleep gave no answer in 1 s
-it took too long (timeout, deadline)
+it waited until its time was over (timeout, deadline)
 planner#1, pid <planner>, ran for
 (exit status 1)
 $ stdiod status planner
