@@ -89,12 +89,15 @@ def failure_text(
 def _of_no_name(word: str) -> str:
     """Say what may have been meant by a word that is no module's name."""
     if word == "all":
-        return "All modules are meant by --all."
+        return "Verbs that take all modules have --all."
     if "/" in word:
         return (
             "A module is called by the name in its descriptor. A new folder is noticed by itself in"
             " a directory that the daemon serves; `stdiod up DIR` serves others."
         )
+    module, dot, op = word.partition(".")
+    if dot:
+        return f"MODULE and OP are two words: {shell_word(module)} {shell_word(op)}."
     return ""
 
 

@@ -51,13 +51,15 @@ def serve(words: list[str]) -> bool:
 
 def not_served(folders: list[str], answer: str) -> str:
     """Say which folders a daemon that was joined does not serve, by its answer as JSON."""
-    other = []
-    for folder in folders:
-        path = os.path.abspath(folder)  # noqa: PTH100
-        same = (path, os.path.dirname(path), os.path.realpath(path))  # noqa: PTH120
-        if '"' not in path and not any(f'"{one}"' in answer for one in same):
-            other.append(path)
-    if not other or '"directories":' not in answer:
+    if not folders or '"directories":' not in answer:
+        return ""
+    import json
+
+    document = json.loads(answer)
+    served = {os.path.realpath(one) for one in document.get("result", document)["directories"]}
+    paths = [os.path.realpath(one) for one in folders]
+    other = [one for one in paths if not {one, os.path.dirname(one)} & served]  # noqa: PTH120
+    if not other:
         return ""
     pid = answer.partition('"pid":')[2].partition(",")[0]
     words = f"stdiod: joined the daemon pid {pid}, which does not serve {', '.join(other)};"

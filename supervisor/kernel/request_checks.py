@@ -42,6 +42,9 @@ INPUT_FIELDS = frozenset({"op", "args", "session_id", "timeout_s", "traceparent"
 FIELDS_LOOKED_AT = 16
 """Of more fields that are not known, none is taken for a misspelt one."""
 
+NEAR = 0.8
+"""How like a known field a misspelt one is: `tags` and `total_s` may be meant as they stand."""
+
 OPS_SHOWN = 100
 """So many of a module's ops are told to who asks for another one."""
 
@@ -261,7 +264,7 @@ def misspelt_fields(content: Mapping[str, Any]) -> tuple[Notice, ...]:
     absent = INPUT_FIELDS.difference(content)
     if len(unknown) > FIELDS_LOOKED_AT:
         return ()
-    hints = ((field, did_you_mean(field, absent)) for field in unknown)
+    hints = ((field, did_you_mean(field, absent, NEAR)) for field in unknown)
     return tuple(
         Notice("unknown_field", f"{named(field, NAME_CHARS)} is not a field of input{hint}")
         for field, hint in hints

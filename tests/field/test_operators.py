@@ -83,7 +83,7 @@ def test_words_that_name_no_module_are_told_with_what_was_meant(start_daemon: St
     op = "roll"
     daemon = start_daemon({**caller("a"), "inputs": {op: {}}})
     for words, said in {
-        ("start", "all"): "All modules are meant by --all.",
+        ("start", "all"): "Verbs that take all modules have --all.",
         ("start", "modules/wc"): "A new folder is noticed by itself in a directory that the daemon",
         ("describe", "a", op): f"{op} is an op of a",
         ("invoke", "a"): f"a has {op}",
