@@ -15,6 +15,7 @@ import structlog
 
 from protocol.errors import Failure
 from protocol.events import ErrorEvent
+from protocol.host_call import UNENCODABLE
 from protocol.replies import read_error
 from protocol.response import Response
 from supervisor.kernel.parties import Origin
@@ -94,11 +95,14 @@ def record_error(recorder: Recorder, event: ErrorEvent, origin: Origin) -> None:
 
 
 def bounded_error(failure: Failure) -> dict[str, Any]:
-    """Return an error as Error Schema v1, cut to a bounded size."""
-    details: dict[str, Any] = failure.details
+    """Return an error as Error Schema v1, cut to a bounded size.
+
+    The command line of an exec call (`ran`) is made of its args, which no journal has.
+    """
+    details = {key: value for key, value in failure.details.items() if key != "ran"}
     try:
         fits = len(_encode(details)) <= DETAILS_BYTES
-    except (RecursionError, UnicodeError, TypeError, ValueError, OverflowError):
+    except UNENCODABLE:
         fits = False  # a module's own, as deep as its line was
     if not fits:
         short = {

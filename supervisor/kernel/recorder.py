@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from protocol.errors import Failure
+from protocol.host_call import UNENCODABLE
 from protocol.journal_event import JournalEvent
 from supervisor.kernel.store.settings import DocumentKey, Span
 
@@ -32,7 +33,7 @@ def encoded(entry: JournalEvent) -> tuple[JournalEvent, bytes]:
     """Return an entry as JSON, and what of it could be written: all, unless that is no JSON."""
     try:
         return entry, _encode(entry)
-    except (RecursionError, UnicodeError, TypeError, ValueError, OverflowError):
+    except UNENCODABLE:
         # A name on disk that is no UTF-8, say: an entry with a mark in it is better than none.
         # `by` is JSON already, and none of what was said.
         whole = _encodable(msgspec.structs.asdict(msgspec.structs.replace(entry, by=None)))

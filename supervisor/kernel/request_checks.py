@@ -16,6 +16,7 @@ import trio
 
 from protocol.args_schema import OpSchema
 from protocol.errors import Failure, Reason
+from protocol.host_call import UNENCODABLE
 from protocol.problem import described, did_you_mean, named
 from protocol.trace_context import EXAMPLE, is_traceparent
 from supervisor.policy.findings import Quarantined
@@ -61,7 +62,7 @@ class Doubt(msgspec.Struct, frozen=True):
         """
         try:
             args = msgspec.json.encode(self.args)
-        except (RecursionError, UnicodeError, TypeError, ValueError, OverflowError) as error:
+        except UNENCODABLE as error:
             return self._unchecked(f"they cannot be encoded: {type(error).__name__}")
         check = checks.ask(party, self.schema, args, lambda verdict: told(self._refusal(verdict)))
         if check is not None:

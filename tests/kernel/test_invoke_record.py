@@ -94,6 +94,16 @@ def test_details_that_are_long_deep_or_no_text_are_left_out(much: Any) -> None:
     assert (len(error["code"]), len(error["message"])) == (NAME_CHARS, MESSAGE_CHARS)
 
 
+def test_the_command_line_of_an_exec_call_is_not_in_the_journal() -> None:
+    failure = Failure.because(Reason.EXITED, "it exited", exit_code=3, ran="env -- sh -c 'secret'")
+    noted = Noted()
+    response = Response(failure, "r1", "box", "run", 7)
+    record_response(noted, response, "span", parent=None, by=ADA.by, was_in_flight=False)
+    (entry,) = noted.entries
+    assert entry["error"]["details"] == {"reason": "exited", "origin": "supervisor", "exit_code": 3}
+    assert "ran" in response.document()["error"]["details"]
+
+
 async def test_the_first_errors_of_a_request_are_in_the_journal_and_all_are_counted(
     tmp_path: Path,
 ) -> None:

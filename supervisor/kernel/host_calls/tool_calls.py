@@ -13,6 +13,7 @@ import msgspec
 from protocol.amcp import EventType
 from protocol.descriptor.model import Kind
 from protocol.errors import Failure
+from protocol.host_call import UNENCODABLE
 from protocol.host_events import HostUiEvent
 from protocol.problem import shortened
 from protocol.response import Response
@@ -76,7 +77,7 @@ def tool_call(call: OpenCall, host: Host) -> ToolCall | None:
 def _size(value: object) -> int:
     try:
         return len(_encode(value))
-    except (RecursionError, UnicodeError, TypeError, ValueError, OverflowError):
+    except UNENCODABLE:
         return ARGUMENTS_BYTES + 1
 
 
@@ -88,7 +89,7 @@ def _text(value: object) -> str:
         return value if isinstance(value, str) else data.decode(errors="replace")
     try:
         return value if isinstance(value, str) else _encode(value).decode(errors="replace")
-    except (RecursionError, UnicodeError, TypeError, ValueError, OverflowError):
+    except UNENCODABLE:
         return ""
 
 
