@@ -37,14 +37,14 @@ from supervisor.cli.results import compact
 from supervisor.daemon.inherited import mend_signals
 from supervisor.faces.local_user import this_user
 from supervisor.kernel.kernel import Kernel
-from supervisor.kernel.parties import Handle, Party
+from supervisor.kernel.parties import Client, Handle, Party
 from supervisor.policy.findings import Found
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.files.directory import read_descriptor
 from supervisor.runtime.files.module_log import LogLine
 from supervisor.runtime.loop_clock import run_timed
 from supervisor.runtime.process.program import module_folder, of_prepare, program_files
-from supervisor.runtime.supervision.call import Call, Congestion
+from supervisor.runtime.supervision.call import Call
 
 LOOK_S = 0.25
 """How often it is looked for changes; what has changed has to look the same twice."""
@@ -364,7 +364,7 @@ class _Tap:
         """Do nothing: who asked is told."""
 
 
-class _Asker:
+class _Asker(Client):
     """Who called an op (kernel.parties.Client)."""
 
     def __init__(self, tell: Callable[[_Asker, dict[str, Any]], None]) -> None:
@@ -377,7 +377,3 @@ class _Asker:
     def finished(self, response: Response) -> None:
         self.answered.set()
         self._tell(self, response.document())
-
-    def congested(self) -> Congestion:
-        """Return none."""
-        return Congestion.NONE

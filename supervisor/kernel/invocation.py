@@ -25,7 +25,7 @@ from protocol.response import Response
 from supervisor.kernel.hooks.approvals import with_questions
 from supervisor.kernel.invoke_record import NOTHING, record_response
 from supervisor.kernel.long_way import LongWay
-from supervisor.kernel.parties import Calls, Client, Origin
+from supervisor.kernel.parties import Client, Origin
 from supervisor.kernel.request_checks import without_unseen
 from supervisor.kernel.sessions.session import Session
 from supervisor.kernel.spans import Spans
@@ -42,6 +42,7 @@ from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.module import Module
 
 if TYPE_CHECKING:
+    from supervisor.kernel.host_calls.docket import Docket
     from supervisor.runtime.process.dialogue import Dialogue
 
 
@@ -54,7 +55,7 @@ class Setting(msgspec.Struct, kw_only=True):
 
     host: Host
     effects: Effects
-    calls: Callable[[Invocation], Calls]
+    calls: Callable[[Invocation], Docket]
     """Makes what serves the calls of one invocation."""
     parents: Parents
     account: Account

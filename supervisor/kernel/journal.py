@@ -14,7 +14,7 @@ import contextlib
 import itertools
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -29,13 +29,13 @@ from supervisor.kernel.durability import FLUSH_S
 from supervisor.kernel.recorder import (
     Content,
     Kept,
-    Overhear,
+    Recorder,
+    Restored,
     Unended,
     encoded,
     overheard,
 )
 from supervisor.kernel.store.batch import Entry
-from supervisor.kernel.store.restored import RestoredJournal
 from supervisor.kernel.store.retention import Clocks
 from supervisor.kernel.store.settings import DocumentKey, JournalOptions, Span
 from supervisor.kernel.store.writer import Told, Writer, WriterOptions
@@ -50,7 +50,7 @@ OPEN_S = 30.0
 log = structlog.get_logger()
 
 
-class Journal:
+class Journal(Recorder):
     """The recorder of a daemon (kernel.recorder); made by `remembering`."""
 
     def __init__(
@@ -66,7 +66,7 @@ class Journal:
         self.life = uuid.uuid4().hex[:8]
         self.dropped = 0
         self.told = Told()
-        self._restored = RestoredJournal()
+        self._restored = Restored()
         self._wall_clock = wall_clock
         self._blocking = blocking
         self.new_span: Callable[[], str] = map(
@@ -83,7 +83,6 @@ class Journal:
         self._flushes: dict[int, tuple[float, Kept]] = {}
         self._flush_asked = trio.Event()
         self._on_loss: list[Callable[[], None]] = []
-        self._listener: Overhear | None = None
         self._commits = trio.lowlevel.ParkingLot()
         self._opened = trio.Event()
         self._closed = trio.Event()
@@ -102,39 +101,9 @@ class Journal:
 
     # The recorder.
 
-    def record(
-        self,
-        event: str,
-        *,
-        module: str | None = None,
-        status: str | None = None,
-        duration_ms: int | None = None,
-        data: Mapping[str, Any] | None = None,
-        error: Mapping[str, Any] | None = None,
-        session_id: str | None = None,
-        request_id: str | None = None,
-        span_id: str | None = None,
-        by: msgspec.Raw | None = None,
-        in_place_of: DocumentKey | None = None,
-    ) -> None:
-        """Add an entry; the document `in_place_of` is deleted with it."""
-        ts = self._wall_clock()
-        entry = JournalEvent(
-            id=self.new_span(),
-            ts=ts,
-            event=event,
-            component="supervisor",
-            module=module,
-            status=status,
-            duration_ms=duration_ms,
-            data=data,
-            error=error,
-            session_id=session_id,
-            request_id=request_id,
-            span_id=span_id,
-            by=by,
-        )
-        revision = None if event != "session:patch" or data is None else data.get("revision")
+    def _write(self, entry: JournalEvent, in_place_of: DocumentKey | None) -> None:
+        data = entry.data or {}
+        revision = data.get("revision") if entry.event == "session:patch" else None
         written = _entry(entry, revision, in_place_of)
         # One is dropped, so those after it are too, until there is room: the gap is one.
         if self._unreported or not self._writer.add(written):
@@ -172,10 +141,6 @@ class Journal:
         ticket = self._writer.ask()
         self._flushes[ticket] = (trio.current_time(), done)
         self._flush_asked.set()
-
-    def overhear(self, listener: Overhear | None) -> None:
-        """Have `listener` called with each entry; also with those that the disk never gets."""
-        self._listener = listener
 
     def unavailable(self) -> Failure | None:
         """Return why nothing can be kept at the moment."""
@@ -218,9 +183,9 @@ class Journal:
         """Whether all that was ever kept is there: nothing was set aside, nothing is amiss."""
         return self.problem is None and not self.told.asides
 
-    def take_restored(self) -> RestoredJournal:
+    def take_restored(self) -> Restored:
         """Return what was found at the start, once: it may have much, and is not kept here."""
-        restored, self._restored = self._restored, RestoredJournal()
+        restored, self._restored = self._restored, Restored()
         return restored
 
     def on_loss(self, again: Callable[[], None]) -> None:
@@ -238,7 +203,7 @@ class Journal:
 
     # What the writer tells, in the event loop.
 
-    def take_opened(self, restored: RestoredJournal) -> None:
+    def take_opened(self, restored: Restored) -> None:
         """Take what was found at the start."""
         if not self._opened.is_set():  # later it is too late: others have begun without it
             self._restored = restored
@@ -339,7 +304,7 @@ class _Relay:
         self._journal = journal
         self._token = token
 
-    def opened(self, restored: RestoredJournal) -> None:
+    def opened(self, restored: Restored) -> None:
         self._soon(self._journal.take_opened, restored)
 
     def told(self, told: Told, *, renewed: bool) -> None:

@@ -48,7 +48,7 @@ from supervisor.kernel.operations import Operations
 from supervisor.kernel.operations.op import Parts
 from supervisor.kernel.page_codes import PageCodes
 from supervisor.kernel.parties import Client, Handle, Lineage, Party, RefusedError
-from supervisor.kernel.recorder import Forgetful, Recorder, Restored
+from supervisor.kernel.recorder import Recorder, Restored
 from supervisor.kernel.reloads import Reloads
 from supervisor.kernel.requests import Deciding, Requests
 from supervisor.kernel.resource_updates import ResourceUpdates
@@ -73,7 +73,6 @@ from supervisor.runtime.held_bytes import FREE_BYTES, HeldBounds
 from supervisor.runtime.process.file_limit import FileLimit
 from supervisor.runtime.process.reaping import tracer_of
 from supervisor.runtime.stalls import Stalls
-from supervisor.runtime.supervision.call import Congestion
 from supervisor.runtime.supervision.fleet import Fleet
 from supervisor.runtime.supervision.host import Host
 
@@ -229,7 +228,7 @@ class Kernel:
                 ),
                 trio.open_nursery() as nursery,
             ):
-                recorder = journal or self._recorder or Forgetful()
+                recorder = journal or self._recorder or Recorder()
                 notes = KeptNotes(recorder)
                 host = Host(
                     self._environment,
@@ -502,7 +501,7 @@ class Kernel:
                 log.error("left behind", **known)
 
 
-class _OneResponse:
+class _OneResponse(Client):
     """The client of `Kernel.ask`."""
 
     def __init__(self, on_event: Callable[[Progress], None] | None) -> None:
@@ -518,9 +517,6 @@ class _OneResponse:
     def finished(self, response: Response) -> None:
         self.response = response
         self.answered.set()
-
-    def congested(self) -> Congestion:
-        return Congestion.NONE
 
 
 async def _take_over(effects: Effects, journal: Journal | None, restored: Restored | None) -> None:

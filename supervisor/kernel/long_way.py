@@ -20,7 +20,6 @@ from supervisor.kernel.assets.intake import AssetIntake
 from supervisor.kernel.begin_order import BeginOrder, Held
 from supervisor.kernel.durability import acknowledged
 from supervisor.kernel.invoke_record import ERRORS_RECORDED, NOTHING, record_error
-from supervisor.kernel.parties import Calls
 from supervisor.kernel.request_checks import Doubt
 from supervisor.kernel.spans import ended_span
 from supervisor.kernel.taking_effect import InTurn
@@ -31,6 +30,7 @@ from supervisor.runtime.supervision.deadlines import Timer
 
 if TYPE_CHECKING:
     from supervisor.kernel.hooks.guard import Guard
+    from supervisor.kernel.host_calls.docket import Docket
     from supervisor.kernel.invocation import Invocation
 
 
@@ -56,7 +56,7 @@ class LongWay:
         self.errors = 0
         """How many `error` events came."""
         self._children: set[Invocation] = set()
-        self._calls: Calls | None = None
+        self._calls: Docket | None = None
         self._guard: Guard | None = None
         self._family: LongWay | None = None
         """That of its parent."""

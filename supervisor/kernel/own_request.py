@@ -6,23 +6,20 @@ takes time is a task's, whose steps have their turns with those of the party's o
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import structlog
 import trio
 
-from protocol.errors import Failure, Outcome, Reason, Success
-from protocol.events import Progress
+from protocol.errors import Failure, Reason, Success
 from protocol.replies import Operation
-from protocol.response import Response
 from supervisor.kernel.begin_order import BeginOrder, order_of
 from supervisor.kernel.operations import Operations
 from supervisor.kernel.operations.connection import NARROW
-from supervisor.kernel.operations.op import Begun
+from supervisor.kernel.operations.op import Begun, OwnRequest
 from supervisor.kernel.operations.scopes import ALL_MODULES, SCOPES, WHOLE_MODULE
-from supervisor.kernel.parties import Client, Handle, Invoke, OutcomeOnly, Party, RefusedError
+from supervisor.kernel.parties import Client, Handle, Invoke, Party, RefusedError
 from supervisor.kernel.prompts import PROMPT, Prompt, Prompts
 from supervisor.kernel.request_checks import (
     Doubt,
@@ -30,100 +27,15 @@ from supervisor.kernel.request_checks import (
     op_refusal,
     scope_refusal,
     unknown_module,
-    without_unseen,
 )
 from supervisor.kernel.taking_effect import Effects
 from supervisor.policy.principals import Principal, Scope
-from supervisor.policy.verdict import Stopped
 from supervisor.runtime.checking.checks import Checks
 from supervisor.runtime.supervision.fleet import Fleet
 from supervisor.runtime.supervision.module import Module
 from supervisor.runtime.turns import Turn, in_turns
 
 log = structlog.get_logger()
-
-
-class OwnRequest:
-    """One request and its one answer (kernel.parties.Handle); what the op sees of who asked."""
-
-    __slots__ = ("_room", "_scope", "client", "ended", "party", "principal", "session_id", "what")
-
-    def __init__(
-        self, party: Party, client: Client, what: str, session_id: str | None = None
-    ) -> None:
-        self.party = party
-        self.what = what
-        """The op that is asked for."""
-        self.principal = party.principal
-        """As it was when it asked: its connection may be narrowed since."""
-        self.session_id = session_id
-        self.client = client
-        self.ended = False
-        self._scope = trio.CancelScope()
-        self._room = trio.lowlevel.ParkingLot()
-
-    @property
-    def is_written(self) -> bool:
-        """Whether the answer is only encoded: nobody within the daemon looks at it."""
-        return not isinstance(self.client, OutcomeOnly)
-
-    def begin(self, begin: Callable[[], Begun], nursery: trio.Nursery) -> None:
-        """Do at once what can be done at once, and the rest in a task."""
-        with self._answering():
-            begun = begin()
-            if isinstance(begun, dict):
-                self.finish(Success(begun))
-            else:
-                nursery.start_soon(self._run, begun)
-
-    async def emit(self, event: Progress | None) -> None:
-        """Send an event once there is room for it; None waits for the room, and sends nothing."""
-        while self.client.congested():
-            await self._room.park()
-        if self.party.turn.is_over:
-            await trio.lowlevel.cancel_shielded_checkpoint()
-        if event is not None and not self.ended:
-            self.client.event(event, None)
-
-    def finish(self, outcome: Outcome) -> None:
-        """Answer it; only the first answer counts."""
-        if not self.ended:
-            self.ended = True
-            if isinstance(outcome, Failure):
-                outcome = without_unseen(outcome, self.principal)
-            self.client.finished(Response(outcome))
-
-    def cancel(self, stopped: Stopped) -> None:
-        """End it; idempotent."""
-        self._scope.cancel()
-        self.finish(Failure.because(stopped.reason, stopped.message))
-
-    def resume(self) -> None:
-        """Continue: the client may have room again."""
-        self._room.unpark_all()
-
-    async def _run(self, rest: Awaitable[Any]) -> None:
-        await self.party.turn.serve(self._answer(rest), self.what)
-
-    async def _answer(self, rest: Awaitable[Any]) -> None:
-        try:
-            with self._scope, self._answering():
-                self.finish(Success(await rest))
-        finally:  # also when the daemon ends without waiting
-            self.finish(Failure.because(Reason.SHUTDOWN, "the daemon is stopping"))
-
-    @contextlib.contextmanager
-    def _answering(self) -> Iterator[None]:
-        """Have the request answered if it comes to nothing."""
-        try:
-            yield
-        except RefusedError as error:
-            self.finish(error.failure)
-        # A mistake of ours over one request is that request's failure; the others are served.
-        except Exception as error:
-            log.exception("a request failed in the daemon")
-            words = f"the request failed in the daemon: {type(error).__name__}; its log says where"
-            self.finish(Failure.because(Reason.REPORTED, words))
 
 
 class OwnRequests:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 import trio
 
-from protocol.connection import HostCalled
 from protocol.errors import Failure, Outcome
 from protocol.events import Progress
 from protocol.response import Response
@@ -17,7 +16,6 @@ from supervisor.policy.mcp_views import View
 from supervisor.policy.principals import Principal
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import Account, HeldBytes
-from supervisor.runtime.process.dialogue import Dialogue
 from supervisor.runtime.supervision.call import Congestion
 from supervisor.runtime.supervision.module import Module
 from supervisor.runtime.turns import SharedTurn
@@ -118,8 +116,13 @@ class Party:
         """What it sees as an MCP client, once it is one: then its lines are MCP's."""
 
 
-class Client(Protocol):
-    """Whoever waits for a request's answer; none of its methods may block."""
+class Client:
+    """The party that gets a request's events and its response; none of its methods may block.
+
+    By default a client drops events, has room for any number, and can be asked nothing.
+    """
+
+    __slots__ = ()
 
     def event(self, event: Progress, line: bytes | None) -> None:
         """Take an event of the request.
@@ -129,9 +132,32 @@ class Client(Protocol):
 
     def finished(self, response: Response) -> None:
         """Take the response; called once, and last."""
+        raise NotImplementedError
 
     def congested(self) -> Congestion:
         """Whether events should not come faster for now."""
+        return Congestion.NONE
+
+    def may_be_asked(self, method: str) -> bool:
+        """Whether the client can be asked for what a host method is about."""
+        del method
+        return False
+
+    def was_needed(self, method: str) -> None:
+        """Take note that nobody else could be asked either."""
+
+    def ask(
+        self,
+        key: str,
+        method: str,
+        params: Mapping[str, Any],
+        answered: Callable[[Outcome], None],
+    ) -> Callable[[], None]:
+        """Ask the client; `key` is the module's name for the question. Returns what withdraws it.
+
+        Called only if it `may_be_asked`.
+        """
+        raise NotImplementedError
 
 
 class Handle(Protocol):
@@ -155,44 +181,20 @@ class Handle(Protocol):
         """Continue: the client may have room again."""
 
 
-@runtime_checkable
-class Askable(Protocol):
-    """A client that can be asked something itself, in the course of a request of its own."""
-
-    def may_be_asked(self, method: str) -> bool:
-        """Whether it can be asked for what a host method is about."""
-
-    def was_needed(self, method: str) -> None:
-        """Take note that nobody else could be asked either."""
-
-    def ask(
-        self,
-        key: str,
-        method: str,
-        params: Mapping[str, Any],
-        answered: Callable[[Outcome], None],
-    ) -> Callable[[], None]:
-        """Ask it; `key` is the module's own name for the question. Returns what withdraws it."""
-
-
 Begin = Callable[[Party, str | None, str | None, dict[str, Any], Client], Handle | None]
 """The way in for faces (`Requests.begin`)."""
 
 
-class OutcomeOnly:
+class OutcomeOnly(Client):
     """A client that wants nothing but the response."""
 
-    __slots__ = ("finished",)
+    __slots__ = ("_finished",)
 
     def __init__(self, finished: Callable[[Response], None]) -> None:
-        self.finished = finished
+        self._finished = finished
 
-    def event(self, event: Progress, line: bytes | None) -> None:
-        """Ignore it."""
-
-    def congested(self) -> Congestion:
-        """Return none: nothing is kept."""
-        return Congestion.NONE
+    def finished(self, response: Response) -> None:
+        self._finished(response)
 
 
 class Caller(Protocol):
@@ -226,24 +228,6 @@ class Caller(Protocol):
 
     def tell_first(self, event: Progress) -> None:
         """Tell whoever began all this, if somebody listens."""
-
-
-class Calls(Protocol):
-    """The calls to the host that a module makes while it serves one request, or none."""
-
-    def take(self, asked: HostCalled, dialogue: Dialogue) -> None:
-        """Accept a call, or refuse it at once."""
-
-    def end(self, stopped: Stopped) -> None:
-        """End all: the request has ended."""
-
-    @property
-    def waiting(self) -> bool:
-        """Whether the module waits for the host to answer one."""
-
-    @property
-    def questions(self) -> list[str]:
-        """The ids of the questions to people, whether a call is allowed, that are open."""
 
 
 class Invoke(Protocol):

@@ -73,7 +73,7 @@ class Conflict(StrEnum):
     REJECT = "reject"
 
 
-class Prompt:
+class Prompt(Client):
     """One prompt: the handle of whoever asked, and the client of the invocation it becomes."""
 
     __slots__ = (

@@ -4,8 +4,8 @@
     keep     the newest form of a document: what there is now, such as a session
     flush    be told when all that was recorded and kept so far outlives the process
 
-All three return at once. `kernel.journal` writes to disk; `Forgetful` is for a daemon that lives
-for one invocation and has nothing to remember.
+All three return at once. `kernel.journal` writes to disk; the `Recorder` here keeps nothing, for a
+daemon that lives for one invocation.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from __future__ import annotations
 import itertools
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -80,8 +80,13 @@ class Overheard(NamedTuple):
     body: bytes
 
 
-class Recorder(Protocol):
-    """Where the kernel's parts write what happens."""
+class Recorder:
+    """Where the kernel's parts write what happens; this one keeps nothing."""
+
+    _life = uuid.uuid4().hex
+    _numbers = itertools.count(1)
+    _wall_clock: Callable[[], float] = time.time
+    _listener: Overhear | None = None
 
     def record(
         self,
@@ -104,6 +109,27 @@ class Recorder(Protocol):
         `data` and `error` are encoded at once, so they may change later. The document
         `in_place_of` is deleted when the entry is written: after a crash one of both is there.
         """
+        entry = JournalEvent(
+            id=self.new_span(),
+            ts=self._wall_clock(),
+            event=event,
+            component="supervisor",
+            module=module,
+            status=status,
+            duration_ms=duration_ms,
+            data=data,
+            error=error,
+            session_id=session_id,
+            request_id=request_id,
+            span_id=span_id,
+            by=by,
+        )
+        self._write(entry, in_place_of)
+
+    def _write(self, entry: JournalEvent, in_place_of: DocumentKey | None) -> None:
+        del in_place_of
+        if self._listener is not None:
+            self._listener(overheard(*encoded(entry)))
 
     def keep(self, kind: str, name: str, document: Content | None, revision: int = 0) -> None:
         """Store a document in place of the one of that kind and name; None deletes it.
@@ -117,51 +143,49 @@ class Recorder(Protocol):
     def span_ended(self, span: Span) -> bool:
         """Record that an invocation ended well, in a third of the time that `record` takes.
 
-        Returns False if somebody overhears, who has to be told with `record`.
+        Returns False if that has to be done by `record`: somebody overhears, or nothing is kept.
         """
+        del span
+        return False
 
     def flush(self, done: Kept) -> None:
         """Call `done` when all that was written before is durable, or cannot be made so."""
+        done(None)
 
     def unavailable(self) -> Failure | None:
         """Return why nothing can be kept at the moment, for requests that would need it."""
+        return None
 
     def new_span(self) -> str:
         """Return an id for something that begins and ends; nothing else has it, ever."""
+        return f"{self._life}-{next(self._numbers):x}"
 
-    def span_of(self, request_id: str) -> str:
+    def span_of(self, request_id: str, /) -> str:
         """Return such an id for a request of this daemon: always the same."""
+        return f"{self._life}-i{request_id}"
 
     def overhear(self, listener: Overhear | None) -> None:
-        """Have `listener` called with each entry from now on, kept or not; None: nobody."""
+        """Call `listener` with each entry from now on, kept or not; None: nobody."""
+        self._listener = listener
 
 
-class KeptDocument(Protocol):
-    """A document as it was kept last."""
+class RestoredDocument(msgspec.Struct, frozen=True):
+    """A document as it was kept last; `body` is what was given to `keep`, encoded."""
 
-    @property
-    def name(self) -> str:
-        """Its name among those of its kind."""
-
-    @property
-    def body(self) -> bytes:
-        """What was given to `keep`, encoded."""
+    name: str
+    revision: int
+    body: bytes
 
 
-class NewerPatch(Protocol):
-    """A `session:patch` with a higher revision than the session's document has."""
+class RestoredPatch(msgspec.Struct, frozen=True):
+    """A `session:patch` that is newer than its session's document.
 
-    @property
-    def session_id(self) -> str:
-        """Whose state it changed."""
+    `event` is its entry in the journal (`schemas/event.v1.json`).
+    """
 
-    @property
-    def revision(self) -> int:
-        """What it led to."""
-
-    @property
-    def event(self) -> bytes:
-        """Its entry in the journal (`schemas/event.v1.json`)."""
+    session_id: str
+    revision: int
+    event: bytes
 
 
 class CutShort(msgspec.Struct, frozen=True):
@@ -176,66 +200,18 @@ class CutShort(msgspec.Struct, frozen=True):
     """When it was accepted (Unix time, s)."""
 
 
-class Restored(Protocol):
-    """What a daemon finds when it starts, of what one before it kept."""
+class Restored(msgspec.Struct):
+    """What a daemon finds when it starts, of what the daemon before it kept."""
 
-    def documents(self, kind: str) -> Sequence[KeptDocument]: ...
+    kinds: dict[str, list[RestoredDocument]] = {}
+    patches: list[RestoredPatch] = []
+    """The patches that no document has yet, in the order in which they were made."""
+    cut_short: list[CutShort] = []
+    """What the daemon before left unanswered in a session; the journal says so by now."""
 
-    @property
-    def patches(self) -> Sequence[NewerPatch]:
-        """The patches that no document has yet, in the order in which they were made."""
-
-    @property
-    def cut_short(self) -> Sequence[CutShort]:
-        """What the daemon before this one left unanswered, as the journal says by now."""
-
-
-class Forgetful:
-    """A recorder that keeps nothing."""
-
-    _life = uuid.uuid4().hex
-    _numbers = itertools.count(1)
-    _listener: Overhear | None = None
-
-    def record(self, event: str, *, in_place_of: DocumentKey | None = None, **fields: Any) -> None:
-        """Tell who overhears, then forget it."""
-        del in_place_of
-        if self._listener is not None:
-            entry = JournalEvent(
-                id=self.new_span(), ts=time.time(), event=event, component="supervisor", **fields
-            )
-            self._listener(overheard(*encoded(entry)))
-
-    def keep(self, kind: str, name: str, document: Content | None, revision: int = 0) -> None:
-        """Forget it."""
-
-    def span_began(self, key: DocumentKey, document: Unended) -> None:
-        """Forget it."""
-
-    def span_ended(self, span: Span) -> bool:
-        """Leave it to `record`."""
-        del span
-        return False
-
-    def flush(self, done: Kept) -> None:
-        """Call `done`: nothing is waited for."""
-        done(None)
-
-    def unavailable(self) -> Failure | None:
-        """Return None: nothing is promised that could not be kept."""
-        return None
-
-    def new_span(self) -> str:
-        """Return an id that nothing else has."""
-        return f"{self._life}-{next(self._numbers):x}"
-
-    def span_of(self, request_id: str) -> str:
-        """Return an id that nothing else has."""
-        return f"{self._life}-i{request_id}"
-
-    def overhear(self, listener: Overhear | None) -> None:
-        """Have `listener` called with each entry."""
-        self._listener = listener
+    def documents(self, kind: str) -> list[RestoredDocument]:
+        """Return the documents of a kind, by name."""
+        return self.kinds.get(kind, [])
 
 
 def overheard(entry: JournalEvent, body: bytes) -> Overheard:

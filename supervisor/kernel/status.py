@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from supervisor.kernel.spans import Spans
 from supervisor.policy.findings import why_bad
 from supervisor.policy.latency import BucketCounts, Histogram, quantile_us
 from supervisor.policy.lifecycle import HAS_PROCESS, State
@@ -22,15 +23,12 @@ from supervisor.runtime.stalls import Stalls
 from supervisor.runtime.supervision.life import Instance
 from supervisor.runtime.supervision.module import Module
 
+if TYPE_CHECKING:
+    from supervisor.kernel.journal import Journal
+
 _MAY_BE_TRACED = frozenset((str(State.STOPPING), str(State.DEGRADED)))
 
 NOTHING_QUARANTINED: Mapping[str, str] = MappingProxyType({})
-
-
-class Shown(Protocol):
-    """A part of the daemon, as far as `status` shows it."""
-
-    def status(self) -> dict[str, Any]: ...
 
 
 class Connections(msgspec.Struct):
@@ -57,11 +55,11 @@ class DaemonFacts(msgspec.Struct, kw_only=True):
     data_dir: str
     directories: list[str]
     log_files: LogFiles
-    own_log: Shown | None = None
-    """What the daemon says of itself, if anybody is told."""
-    spans: Shown | None = None
+    own_log: Callable[[], dict[str, Any]] | None = None
+    """Returns what `status` shows of the daemon's own log, if there is one."""
+    spans: Spans | None = None
     """What hands spans to a collector, if somebody does."""
-    journal: Shown | None = None
+    journal: Journal | None = None
     """The daemon's memory, unless it has none."""
     stalls: Stalls
     watch: WatchState = msgspec.field(default_factory=WatchState)
@@ -71,7 +69,7 @@ class DaemonFacts(msgspec.Struct, kw_only=True):
 
 def daemon_status(facts: DaemonFacts, now: float) -> dict[str, Any]:
     """Return the `daemon` part."""
-    own_log = None if facts.own_log is None else facts.own_log.status()  # so the ledger has it
+    own_log = None if facts.own_log is None else facts.own_log()  # so the ledger has it
     return {
         "pid": facts.pid,
         "version": facts.version,

@@ -16,14 +16,14 @@ from supervisor.kernel.invoke_record import (
     record_response,
 )
 from supervisor.kernel.parties import Party
-from supervisor.kernel.recorder import Content, Forgetful
+from supervisor.kernel.recorder import Content, Recorder
 from supervisor.kernel.store.settings import IN_FLIGHT, NAME_CHARS, InFlight, Span
 from tests.kernel.conftest import Asker
 from tests.kernel.pipeline import pipeline
 from tests.principals import ADA
 
 
-class Noted(Forgetful):
+class Noted(Recorder):
     """A recorder that a test looks into."""
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ def test_the_command_line_of_an_exec_call_is_not_in_the_journal() -> None:
     response = Response(failure, "r1", "box", "run", 7)
     record_response(noted, response, "span", parent=None, by=ADA.by, was_in_flight=False)
     (entry,) = noted.entries
-    assert entry["error"]["details"] == {"reason": "exited", "origin": "supervisor", "exit_code": 3}
+    assert entry["error"]["details"] == {"reason": "exited", "origin": "host", "exit_code": 3}
     assert "ran" in response.document()["error"]["details"]
 
 

@@ -17,6 +17,7 @@ import trio
 from protocol.errors import CODE_OF, Code, Failure, Reason
 from supervisor.kernel import journal as journal_module
 from supervisor.kernel.journal import FILE, Journal, remembering
+from supervisor.kernel.recorder import Restored
 from supervisor.kernel.store import database as database_module
 from supervisor.kernel.store import writer as writer_module
 from supervisor.kernel.store.batch import (
@@ -27,7 +28,6 @@ from supervisor.kernel.store.batch import (
     store_documents,
 )
 from supervisor.kernel.store.reader import Filter, Reader
-from supervisor.kernel.store.restored import RestoredJournal
 from supervisor.kernel.store.settings import (
     IN_FLIGHT,
     OPEN_QUESTION,
@@ -152,7 +152,7 @@ def remove(folder: Path) -> None:
 # Documents.
 
 
-def documents(restored: RestoredJournal, kind: str) -> dict[str, tuple[int, bytes]]:
+def documents(restored: Restored, kind: str) -> dict[str, tuple[int, bytes]]:
     return {one.name: (one.revision, one.body) for one in restored.documents(kind)}
 
 

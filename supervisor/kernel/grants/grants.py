@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -44,11 +44,37 @@ class Answer(msgspec.Struct, frozen=True):
     remember: bool = False
 
 
-class Asker(Protocol):
-    """Whoever can put a question to people."""
+OPTIONS = (ALLOW, f"{ALLOW} always", DENY, f"{DENY} always")
+"""Those that say `always` are remembered, for the program as it is now."""
+
+_WHY = {
+    "timeout": "nobody answered in time",
+    "too_many": "too many questions wait already",
+    "withdrawn": "the question was withdrawn",
+}
+
+
+class ApprovalAsker:
+    """Asks people whether a module may do something; any client can answer."""
+
+    def __init__(self, open_questions: approvals.Approvals) -> None:
+        self._approvals = open_questions
 
     async def ask(self, question: GrantQuestion, tell: Callable[[ApprovalUiEvent], None]) -> Answer:
-        """Return the answer, within a bound of its own; `tell` is for whoever began all this."""
+        """Return the answer, within a bound of its own; without one it is no.
+
+        `tell` takes the events about the question for the client that began the request.
+        """
+        asked = approvals.Question.about(
+            question.origin,
+            prompt=f"May {question.module} use {question.capability}?",
+            asked_by=approvals.POLICY,
+            options=OPTIONS,
+        )
+        decision = await self._approvals.ask(asked, tell)
+        words = _WHY.get(decision.by, f"a person answered {decision.answer}")
+        remember = decision.by == "client" and is_lasting(decision.answer)
+        return Answer(decision.allowed, words, remember)
 
 
 class Grant(msgspec.Struct, frozen=True):
@@ -74,7 +100,7 @@ class Grants:
         recorder: Recorder,
         answers: Answers,
         environment: Mapping[str, str],
-        asker: Asker,
+        asker: ApprovalAsker,
         *,
         blocking: BlockingWork,
     ) -> None:
@@ -145,33 +171,3 @@ class Grants:
 
 CAPABILITY_CHARS = 300
 """Of a capability in the journal: its scope is what the module wrote."""
-
-
-OPTIONS = (ALLOW, f"{ALLOW} always", DENY, f"{DENY} always")
-"""Those that say `always` are remembered, for the program as it is now."""
-
-_WHY = {
-    "timeout": "nobody answered in time",
-    "too_many": "too many questions wait already",
-    "withdrawn": "the question was withdrawn",
-}
-
-
-class ApprovalAsker:
-    """The asker of a daemon whose questions any client can answer."""
-
-    def __init__(self, open_questions: approvals.Approvals) -> None:
-        self._approvals = open_questions
-
-    async def ask(self, question: GrantQuestion, tell: Callable[[ApprovalUiEvent], None]) -> Answer:
-        """Return the answer; without one it is no."""
-        asked = approvals.Question.about(
-            question.origin,
-            prompt=f"May {question.module} use {question.capability}?",
-            asked_by=approvals.POLICY,
-            options=OPTIONS,
-        )
-        decision = await self._approvals.ask(asked, tell)
-        words = _WHY.get(decision.by, f"a person answered {decision.answer}")
-        remember = decision.by == "client" and is_lasting(decision.answer)
-        return Answer(decision.allowed, words, remember)

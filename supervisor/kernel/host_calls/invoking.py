@@ -12,10 +12,10 @@ from protocol.descriptor.model import Kind
 from protocol.errors import Failure, Reason
 from protocol.events import Progress
 from protocol.response import Response
-from supervisor.kernel.host_calls.method import Host, invalid
+from supervisor.kernel.host_calls.method import Host, Method, invalid
 from supervisor.kernel.host_calls.open_call import OpenCall
 from supervisor.kernel.host_calls.tool_calls import tool_call
-from supervisor.kernel.parties import NOBODY, Caller, RefusedError
+from supervisor.kernel.parties import NOBODY, Caller, Client, RefusedError
 from supervisor.policy.capabilities import INVOKE, invoke_capability
 from supervisor.runtime.supervision.call import Congestion
 
@@ -23,11 +23,11 @@ DEPTH = 16
 """How many modules deep a chain of calls may be: one that goes on for ever ends here."""
 
 
-class ModuleInvoke:
+class ModuleInvoke(Method):
     """`module.invoke`, also written `invoke`."""
 
     names = (INVOKE, "invoke")
-    params: Mapping[str, type] = MappingProxyType(
+    params = MappingProxyType(
         {
             "module": str,
             "op": str,
@@ -114,7 +114,7 @@ def _behind(caller: Caller) -> frozenset[str]:
     return frozenset({caller.module.name}) if own else NOBODY
 
 
-class _Asker:
+class _Asker(Client):
     """The client of a child: the call that it serves."""
 
     def __init__(

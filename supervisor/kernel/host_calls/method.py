@@ -7,7 +7,8 @@ what makes no sense; `begin` does at once what can be done at once. Both may rai
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any
 
 import msgspec
 import trio
@@ -37,26 +38,26 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     nursery: trio.Nursery
 
 
-class Method(Protocol):
-    """Something that a module can have the host do."""
+class Method:
+    """A method that a module can call."""
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What it is called; the first is the name in the documents."""
+    names: tuple[str, ...]
+    """What it is called; the first is the name in the documents."""
 
-    @property
-    def params(self) -> Mapping[str, type]:
-        """What it takes; a float may be written as a whole number."""
+    params: Mapping[str, type] = MappingProxyType({})
+    """The params it takes; a float may be written as a whole number."""
 
-    @property
-    def required(self) -> tuple[str, ...]:
-        """What of that must be there."""
+    required: tuple[str, ...] = ()
+    """The params that must be there."""
 
     def capability(self, call: OpenCall, host: Host) -> str:
-        """Return what the module needs for it; raises `RefusedError` over a bad call."""
+        """Return the capability that the call needs; raises `RefusedError` over a bad call."""
+        del call, host
+        return self.names[0]
 
     def begin(self, call: OpenCall, host: Host) -> None:
         """Do it, or begin to; the call is then answered once. Raises `RefusedError`."""
+        raise NotImplementedError
 
 
 _KINDS = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import MappingProxyType
 
 import msgspec
@@ -33,17 +32,10 @@ EMIT_BYTES = 64 << 10
 """What the data of an event may take, as JSON."""
 
 
-class SessionRead:
+class SessionRead(Method):
     """`session.read`: the state and the plan of the session of the request being served."""
 
     names = (SESSION_READ,)
-    params: Mapping[str, type] = MappingProxyType({})
-    required: tuple[str, ...] = ()
-
-    def capability(self, call: OpenCall, host: Host) -> str:
-        """Return `session.read`."""
-        del call, host
-        return SESSION_READ
 
     def begin(self, call: OpenCall, host: Host) -> None:
         """Answer with the session."""
@@ -52,17 +44,12 @@ class SessionRead:
         call.answer({key: shown[key] for key in wanted})
 
 
-class SessionWrite:
+class SessionWrite(Method):
     """`session.write`: merge a patch into the state, and answer once that is stored."""
 
     names = (SESSION_WRITE,)
-    params: Mapping[str, type] = MappingProxyType({"patch": dict, "if_revision": int})
+    params = MappingProxyType({"patch": dict, "if_revision": int})
     required = ("patch",)
-
-    def capability(self, call: OpenCall, host: Host) -> str:
-        """Return `session.write`."""
-        del call, host
-        return SESSION_WRITE
 
     def begin(self, call: OpenCall, host: Host) -> None:
         """Merge the patch."""
@@ -84,11 +71,11 @@ class SessionWrite:
         host.effects.durability.confirm(stored)
 
 
-class EventEmit:
+class EventEmit(Method):
     """`event.emit`: an entry of the journal in the module's name."""
 
     names = (EMIT,)
-    params: Mapping[str, type] = MappingProxyType({"event": str, "data": dict, "status": str})
+    params = MappingProxyType({"event": str, "data": dict, "status": str})
     required = ("event",)
 
     def capability(self, call: OpenCall, host: Host) -> str:
@@ -125,11 +112,11 @@ class EventEmit:
         call.answer({})
 
 
-class LogLine:
+class LogLine(Method):
     """`log`: a line of the module's log."""
 
     names = (LOG,)
-    params: Mapping[str, type] = MappingProxyType({"message": str, "level": str, "fields": dict})
+    params = MappingProxyType({"message": str, "level": str, "fields": dict})
     required = ("message",)
 
     def capability(self, call: OpenCall, host: Host) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -19,15 +19,8 @@ from supervisor.runtime.process.dialogue import Dialogue
 from supervisor.runtime.supervision.call import Congestion
 from supervisor.runtime.supervision.deadlines import Deadlines, Timer
 
-
-class Owner(Protocol):
-    """Where open calls are kept."""
-
-    order: BeginOrder
-    """Of the invocations that are made by its calls."""
-
-    def closed(self, call: OpenCall) -> None:
-        """Forget it: it has its answer."""
+if TYPE_CHECKING:
+    from supervisor.kernel.host_calls.docket import Docket
 
 
 class OpenCall:
@@ -36,7 +29,7 @@ class OpenCall:
     __slots__ = (
         "_chunks",
         "_dialogue",
-        "_owner",
+        "_docket",
         "_timer",
         "asked",
         "caller",
@@ -48,7 +41,9 @@ class OpenCall:
         "streams",
     )
 
-    def __init__(self, caller: Caller, asked: HostCalled, dialogue: Dialogue, owner: Owner) -> None:
+    def __init__(
+        self, caller: Caller, asked: HostCalled, dialogue: Dialogue, docket: Docket
+    ) -> None:
         self.caller = caller
         """The request in whose course it was made, or the module itself."""
         self.asked = asked
@@ -64,7 +59,7 @@ class OpenCall:
         """Whether its answer comes in chunks."""
         self.done = False
         self._dialogue = dialogue
-        self._owner = owner
+        self._docket = docket
         self._chunks = 0
         self._timer: Timer | None = None
 
@@ -78,7 +73,7 @@ class OpenCall:
     @property
     def order(self) -> BeginOrder:
         """The order in which an invocation made by it begins."""
-        return self._owner.order
+        return self._docket.order
 
     @property
     def call_id(self) -> str:
@@ -163,7 +158,7 @@ class OpenCall:
         self._dialogue.end_stream(self)
         last = Chunk(self._chunks, is_last=True) if self.streams else None
         self._dialogue.answer(self.asked, outcome, last)
-        self._owner.closed(self)
+        self._docket.closed(self)
 
     @property
     def _what(self) -> str:

@@ -19,7 +19,7 @@ from protocol.problem import described, quoted
 from protocol.response import Response
 from supervisor.kernel.host_calls.asking_clients import ask_client, askable, client_of
 from supervisor.kernel.host_calls.invoking import begin_child
-from supervisor.kernel.host_calls.method import Host, invalid
+from supervisor.kernel.host_calls.method import Host, Method, invalid
 from supervisor.kernel.host_calls.open_call import OpenCall
 from supervisor.kernel.parties import RefusedError
 from supervisor.policy.capabilities import SAMPLE, Verdict, sample_capability
@@ -37,11 +37,11 @@ SHOWN = 8
 """So many providers are named to who has to choose among them."""
 
 
-class ModelSample:
+class ModelSample(Method):
     """`model.sample`."""
 
     names = (SAMPLE,)
-    params: Mapping[str, type] = MappingProxyType(
+    params = MappingProxyType(
         {
             "messages": list,
             "systemPrompt": str,

@@ -24,10 +24,10 @@ from supervisor.kernel.operations.offers import OfferOps
 from supervisor.kernel.operations.op import (
     MODULE,
     WORD,
-    Asked,
     Begun,
     Op,
     OpGroup,
+    OwnRequest,
     Parts,
     args_schema,
 )
@@ -114,7 +114,7 @@ class Operations:
             return None
         return Doubt(op, self._validator.schema(op), args)
 
-    def begin(self, op: str, args: dict[str, Any], asked: Asked) -> Begun:
+    def begin(self, op: str, args: dict[str, Any], asked: OwnRequest) -> Begun:
         """Begin an op that `refusal` lets through; returns its result, or what to await for it.
 
         Both may raise `RefusedError`.

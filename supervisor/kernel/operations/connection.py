@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from protocol.errors import Failure, Reason
 from protocol.problem import quoted
-from supervisor.kernel.operations.op import WORD, Asked, Op, Parts, args_schema
+from supervisor.kernel.operations.op import WORD, Op, OpGroup, OwnRequest, args_schema
 from supervisor.kernel.parties import RefusedError
 from supervisor.policy.capabilities import WILDCARD
 from supervisor.policy.mcp_views import find_view
@@ -32,7 +32,7 @@ MODULES: dict[str, Any] = {
 """The schema of globs; that they have few wildcards is `globs_of`'s to say."""
 
 
-class ConnectionOps:
+class ConnectionOps(OpGroup):
     """Ops about the connection."""
 
     INPUTS: ClassVar[Mapping[str, Any]] = {
@@ -51,31 +51,26 @@ class ConnectionOps:
         MCP: args_schema(view={**WORD, "description": "what it is to see of the modules"}),
     }
 
-    def __init__(self, parts: Parts) -> None:
-        """Prepare to serve."""
-        self._views = parts.mcp.views
-        self._facts = parts.facts
-
     def ops(self) -> Mapping[str, Op]:
         return {NARROW: self._narrow, MCP: self._mcp}
 
-    def _narrow(self, args: dict[str, Any], asked: Asked) -> dict[str, Any]:
+    def _narrow(self, args: dict[str, Any], asked: OwnRequest) -> dict[str, Any]:
         party = asked.party
         party.principal = narrowed(party.principal, args)
         return party.principal.document()
 
-    def _mcp(self, args: dict[str, Any], asked: Asked) -> dict[str, Any]:
+    def _mcp(self, args: dict[str, Any], asked: OwnRequest) -> dict[str, Any]:
         party = asked.party
         if not party.may_speak_mcp:
             words = "this connection cannot become an MCP client's: a connection of the control"
             words += " socket can, by its first request"
             raise RefusedError(Failure.because(Reason.MALFORMED_REQUEST, words))
-        view = find_view(self._views, args.get("view"), party.principal)
+        view = find_view(self._parts.mcp.views, args.get("view"), party.principal)
         if isinstance(view, str):
             raise RefusedError(Failure.because(Reason.INVALID_ARGS, view, pointer="/view"))
         party.principal = view.narrowed(party.principal)
         party.view = view
-        served = {"pid": os.getpid(), "directories": self._facts.directories}
+        served = {"pid": os.getpid(), "directories": self._parts.facts.directories}
         return {"view": view.name, **served, **party.principal.document()}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from protocol.errors import Failure, Reason
-from supervisor.kernel.operations.op import MODULE, WORD, Asked, Op, Parts, args_schema
+from supervisor.kernel.operations.op import MODULE, WORD, Op, OpGroup, OwnRequest, args_schema
 from supervisor.kernel.parties import RefusedError
 from supervisor.kernel.seen_entries import sight
 
@@ -18,7 +18,7 @@ PATTERN_CHARS = 200
 """The longest event has 20; a pattern that matches slowly is not to be a long one too."""
 
 
-class EventOps:
+class EventOps(OpGroup):
     """Ops about the journal."""
 
     INPUTS: ClassVar[Mapping[str, Any]] = {
@@ -55,17 +55,12 @@ class EventOps:
         ),
     }
 
-    def __init__(self, parts: Parts) -> None:
-        """Prepare to serve."""
-        self._feed = parts.feed
-        self._sessions = parts.effects.sessions
-
     def ops(self) -> Mapping[str, Op]:
         return {"events": self._events}
 
-    async def _events(self, args: dict[str, Any], asked: Asked) -> Any:
-        if self._feed is None:
+    async def _events(self, args: dict[str, Any], asked: OwnRequest) -> Any:
+        if self._parts.feed is None:
             words = "this daemon keeps no journal"
             raise RefusedError(Failure.because(Reason.STORAGE, words))
-        sees = sight(asked.principal, self._sessions.owner_of)
-        return await self._feed.send({"last": EVENTS, **args}, asked.emit, sees)
+        sees = sight(asked.principal, self._parts.effects.sessions.owner_of)
+        return await self._parts.feed.send({"last": EVENTS, **args}, asked.emit, sees)

@@ -11,7 +11,15 @@ import trio
 
 from supervisor.kernel.metrics import Form
 from supervisor.kernel.operations.long_answers import LongAnswers
-from supervisor.kernel.operations.op import MODULE, Asked, Begun, Op, Parts, args_schema
+from supervisor.kernel.operations.op import (
+    MODULE,
+    Begun,
+    Op,
+    OpGroup,
+    OwnRequest,
+    Parts,
+    args_schema,
+)
 from supervisor.kernel.status import daemon_status
 from supervisor.policy.principals import Principal
 from supervisor.runtime.turns import Turn, each_in_turns
@@ -23,7 +31,7 @@ LOOK_WITHIN_S = 1.0
 """How long a status waits for a look at orphans, which the kernel may hold up."""
 
 
-class FigureOps:
+class FigureOps(OpGroup):
     """Ops that tell how things are."""
 
     INPUTS: ClassVar[Mapping[str, Any]] = {
@@ -57,15 +65,14 @@ class FigureOps:
     }
 
     def __init__(self, parts: Parts) -> None:
-        """Prepare to serve."""
-        self._parts = parts
+        super().__init__(parts)
         self._answers = LongAnswers()
         self._writing = trio.Semaphore(1)
 
     def ops(self) -> Mapping[str, Op]:
         return {"status": self._status, "metrics": self._metrics}
 
-    def _status(self, args: dict[str, Any], asked: Asked) -> Begun:
+    def _status(self, args: dict[str, Any], asked: OwnRequest) -> Begun:
         principal = asked.principal
         more = {name: args.get(name, False) for name in ("histogram", "outcomes")}
         if "module" in args:
@@ -77,14 +84,14 @@ class FigureOps:
             return self._status_after_look(asked, more)
         return self._status_of_all(asked, more)
 
-    async def _status_after_look(self, asked: Asked, more: dict[str, bool]) -> Any:
+    async def _status_after_look(self, asked: OwnRequest, more: dict[str, bool]) -> Any:
         # What is held up is named by what is shown then.
         with trio.move_on_after(LOOK_WITHIN_S):
             await self._parts.facts.custody.strays.look()
         shown = self._status_of_all(asked, more)
         return shown if isinstance(shown, dict) else await shown
 
-    def _status_of_all(self, asked: Asked, more: dict[str, bool]) -> Begun:
+    def _status_of_all(self, asked: OwnRequest, more: dict[str, bool]) -> Begun:
         # First, so that what is said of a module is not older than the reloads that are counted.
         principal, shown = asked.principal, self._whole(asked.principal)
         return self._answers.tell(self._told(principal, **more), shown, asked.party.telling)
@@ -132,7 +139,7 @@ class FigureOps:
             for _, module in by_name
         )
 
-    async def _metrics(self, args: dict[str, Any], asked: Asked) -> Any:
+    async def _metrics(self, args: dict[str, Any], asked: OwnRequest) -> Any:
         """Write what `status` says; a turn at a time, since it takes as long as that."""
         blocking = self._parts.facts.custody.blocking
         async with self._writing:

@@ -11,7 +11,7 @@ import trio
 from protocol.errors import Failure, Reason
 from protocol.events import Log
 from supervisor.kernel.followed_log import FollowedLogs
-from supervisor.kernel.operations.op import MODULE, Asked, Op, Parts, args_schema
+from supervisor.kernel.operations.op import MODULE, Op, OpGroup, OwnRequest, Parts, args_schema
 from supervisor.kernel.parties import RefusedError
 from supervisor.policy.lifecycle import State
 from supervisor.policy.principals import Principal
@@ -39,7 +39,7 @@ TAIL_S = 10.0
 not answer at all."""
 
 
-class ModuleOps:
+class ModuleOps(OpGroup):
     """Ops about modules."""
 
     INPUTS: ClassVar[Mapping[str, Any]] = {
@@ -72,10 +72,7 @@ class ModuleOps:
     }
 
     def __init__(self, parts: Parts) -> None:
-        """Prepare to serve."""
-        self._module = parts.module
-        self._status_of = parts.status_of
-        self._fleet = parts.fleet
+        super().__init__(parts)
         self._followed = FollowedLogs(parts.facts.ledger)
         self._one_tail = trio.Lock()
         """Held until what was read is in the ledger."""
@@ -89,21 +86,21 @@ class ModuleOps:
             "logs": self._logs,
         }
 
-    def _start(self, args: dict[str, Any], asked: Asked) -> Awaitable[Any]:
-        module = self._module(args["module"], asked.principal)
+    def _start(self, args: dict[str, Any], asked: OwnRequest) -> Awaitable[Any]:
+        module = self._parts.module(args["module"], asked.principal)
         module.start("a command")
         return self._until_ready(module, asked.principal)
 
-    def _restart(self, args: dict[str, Any], asked: Asked) -> Awaitable[Any]:
-        module = self._module(args["module"], asked.principal)
+    def _restart(self, args: dict[str, Any], asked: OwnRequest) -> Awaitable[Any]:
+        module = self._parts.module(args["module"], asked.principal)
         if args.get("prepare", False) and not module.forget_prepared():
             words = f"{module.name} has no transport.prepare in its descriptor"
             raise RefusedError(Failure.because(Reason.INVALID_ARGS, words))
         module.restart("a command")
         return self._until_ready(module, asked.principal)
 
-    def _stop(self, args: dict[str, Any], asked: Asked) -> Awaitable[Any]:
-        module = self._module(args["module"], asked.principal)
+    def _stop(self, args: dict[str, Any], asked: OwnRequest) -> Awaitable[Any]:
+        module = self._parts.module(args["module"], asked.principal)
         module.stop("a command")
         return self._until_down(module, asked.principal)
 
@@ -114,7 +111,7 @@ class ModuleOps:
         if CIDFILE in " ".join(module.descriptor.transport.command):
             bound_s += REMOVED_WITHIN_S
         with trio.move_on_after(bound_s) as scope:
-            await self._fleet.wait_until(
+            await self._parts.fleet.wait_until(
                 lambda: module.state is not State.STOPPING or None, of=module
             )
         if scope.cancelled_caught:
@@ -123,13 +120,13 @@ class ModuleOps:
     async def _until_down(self, module: Module, principal: Principal) -> Any:
         await self._until_ended(module)
         # Another client may want it up again meanwhile; then it may never be seen down.
-        await self._fleet.wait_until(
+        await self._parts.fleet.wait_until(
             lambda: module.state is State.DOWN or module.wanted or None, of=module
         )
-        return self._status_of(module, principal)
+        return self._parts.status_of(module, principal)
 
-    async def _wait(self, args: dict[str, Any], asked: Asked) -> Any:
-        goal, changes, turn = args.get("for", "ready"), self._fleet.changes(), Turn()
+    async def _wait(self, args: dict[str, Any], asked: OwnRequest) -> Any:
+        goal, changes, turn = args.get("for", "ready"), self._parts.fleet.changes(), Turn()
         pending = await self._awaited(args.get("modules"), asked.principal, turn)
         count = len(pending)
         verdicts: dict[str, str] = {}
@@ -144,7 +141,7 @@ class ModuleOps:
                     verdicts[module.name] = str(module.state)
                     await asked.emit(_progress(module, len(verdicts), count, well=well))
                     if not well and goal != "verdict":
-                        raise RefusedError(self._fleet.verdict(module) or unavailable(module))
+                        raise RefusedError(self._parts.fleet.verdict(module) or unavailable(module))
                 elif module.state is State.PREPARING and module.name not in preparing:
                     preparing.add(module.name)
                     await asked.emit(_preparing(module))
@@ -159,18 +156,18 @@ class ModuleOps:
         """Return the modules that are named, each once, or all eager ones, by name."""
         found: dict[str, Module] = {}
         if names is None:
-            for module in self._fleet.eager():
+            for module in self._parts.fleet.eager():
                 await turn.go_on()
                 if principal.sees(module.name):
                     found[module.name] = module
         else:
             for name in names:
                 await turn.go_on()
-                found[name] = self._module(name, principal)
+                found[name] = self._parts.module(name, principal)
         return found
 
-    async def _logs(self, args: dict[str, Any], asked: Asked) -> Any:
-        module = self._module(args["module"], asked.principal)
+    async def _logs(self, args: dict[str, Any], asked: OwnRequest) -> Any:
+        module = self._parts.module(args["module"], asked.principal)
         count = args.get("lines", LOG_LINES)
         with contextlib.ExitStack() as held:
             # Followed before the tail is asked for, so that nothing is missed between the two; what
@@ -188,7 +185,7 @@ class ModuleOps:
                 await asked.emit(_log_event(line))
         return {"module": module.name}
 
-    async def _send_tail(self, module: Module, count: int, asked: Asked) -> None:
+    async def _send_tail(self, module: Module, count: int, asked: OwnRequest) -> None:
         account = asked.party.account
         with trio.move_on_after(TAIL_S) as bound:
             async with self._one_tail:
@@ -211,13 +208,13 @@ class ModuleOps:
 
     async def _until_ready(self, module: Module, principal: Principal) -> Any:
         await self._until_ended(module)
-        verdict = await self._fleet.wait_until(lambda: self._start_verdict(module), of=module)
+        verdict = await self._parts.fleet.wait_until(lambda: self._start_verdict(module), of=module)
         if isinstance(verdict, Failure):
             raise RefusedError(verdict)
-        return self._status_of(module, principal)
+        return self._parts.status_of(module, principal)
 
     def _start_verdict(self, module: Module) -> Failure | bool | None:
-        return True if module.is_ready() or module.asleep else self._fleet.verdict(module)
+        return True if module.is_ready() or module.asleep else self._parts.fleet.verdict(module)
 
     def _settled(self, module: Module, goal: str) -> bool | None:
         """Tell whether a module has come to what is waited for, or cannot; None if it may yet."""
@@ -227,7 +224,7 @@ class ModuleOps:
             return True if module.state is State.DOWN else None
         if module.is_ready() or module.asleep:  # a request is all it waits for
             return True
-        return None if self._fleet.verdict(module, final=goal == "ready") is None else False
+        return None if self._parts.fleet.verdict(module, final=goal == "ready") is None else False
 
 
 def _never_ends(module: Module) -> Failure:

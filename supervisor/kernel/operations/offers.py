@@ -12,7 +12,15 @@ from protocol.connection import Notified
 from protocol.events import Log
 from protocol.frames import encode
 from supervisor.kernel.operations.long_answers import LongAnswers
-from supervisor.kernel.operations.op import MODULE, WORD, Asked, Op, Parts, args_schema
+from supervisor.kernel.operations.op import (
+    MODULE,
+    WORD,
+    Op,
+    OpGroup,
+    OwnRequest,
+    Parts,
+    args_schema,
+)
 from supervisor.kernel.resource_updates import URI_CHARS, ResourceFollower
 
 NOTIFICATIONS, NOTIFIED_BYTES = 256, 1 << 20
@@ -27,7 +35,7 @@ LOOKED_AT = 256
 FOLLOWING = "following a resource"
 
 
-class OfferOps:
+class OfferOps(OpGroup):
     """Ops about what modules offer."""
 
     INPUTS: ClassVar[Mapping[str, Any]] = {
@@ -63,17 +71,14 @@ class OfferOps:
     }
 
     def __init__(self, parts: Parts) -> None:
-        """Prepare to serve."""
-        self._catalogue = parts.catalogue
+        super().__init__(parts)
         self._answers = LongAnswers()
-        self._updates = parts.updates
-        self._module = parts.module
 
     def ops(self) -> Mapping[str, Op]:
         return {"offers": self._offers, "resource.follow": self._follow_resource}
 
-    async def _offers(self, args: dict[str, Any], asked: Asked) -> Any:
-        catalogue, principal = self._catalogue, asked.principal
+    async def _offers(self, args: dict[str, Any], asked: OwnRequest) -> Any:
+        catalogue, principal = self._parts.catalogue, asked.principal
         if args.get("follow"):
             await self._follow(asked, notifications=args.get("notifications", False))
         if args.get("wait", True):
@@ -86,7 +91,7 @@ class OfferOps:
         begun = self._answers.tell(told, {"version": version, "modules": []}, asked.party.telling)
         return begun if isinstance(begun, dict) else await begun
 
-    async def _follow(self, asked: Asked, *, notifications: bool) -> None:
+    async def _follow(self, asked: OwnRequest, *, notifications: bool) -> None:
         some, is_changed = trio.Event(), False
         waiting: list[tuple[str, Notified]] = []
 
@@ -103,13 +108,13 @@ class OfferOps:
                 waiting.append((module, told))
                 some.set()
 
-        unfollow = self._catalogue.follow(tell, notified)
+        unfollow = self._parts.catalogue.follow(tell, notified)
         try:
             while True:  # until it is cancelled
                 await some.wait()
                 some = trio.Event()
                 if is_changed:
-                    is_changed, changed = False, {"version": self._catalogue.version}
+                    is_changed, changed = False, {"version": self._parts.catalogue.version}
                     words = "what modules offer has changed"
                     await asked.emit(Log(version="0", level="info", message=words, fields=changed))
                 told, waiting = waiting, []
@@ -120,8 +125,8 @@ class OfferOps:
         finally:
             unfollow()
 
-    async def _follow_resource(self, args: dict[str, Any], asked: Asked) -> Any:
-        module = self._module(args["module"], asked.principal)
+    async def _follow_resource(self, args: dict[str, Any], asked: OwnRequest) -> Any:
+        module = self._parts.module(args["module"], asked.principal)
         changed: dict[str, None] = {}
         some = trio.Event()
 
@@ -131,7 +136,7 @@ class OfferOps:
             some.set()
 
         follower = ResourceFollower(module.name, args["uri"], asked.principal, tell)
-        await self._updates.follow(follower)
+        await self._parts.updates.follow(follower)
         try:
             await asked.emit(Log(version="0", level="info", message=FOLLOWING))
             while True:  # until it is cancelled
@@ -144,4 +149,4 @@ class OfferOps:
                     words = "a resource has changed"
                     await asked.emit(Log(version="0", level="info", message=words, fields=fields))
         finally:
-            self._updates.leave(follower)
+            self._parts.updates.leave(follower)

@@ -2,69 +2,134 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, ClassVar, Protocol
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
+import structlog
+import trio
 
 from protocol.descriptor.model import Kind
+from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import Progress
+from protocol.response import Response
 from supervisor.kernel.catalogue import Catalogue
 from supervisor.kernel.grants.grants import Grants
 from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.hooks.registry import Hooks
 from supervisor.kernel.page_codes import PageCodes
-from supervisor.kernel.parties import Party, RefusedError
+from supervisor.kernel.parties import Client, OutcomeOnly, Party, RefusedError
 from supervisor.kernel.prompts import Prompts
 from supervisor.kernel.reloads import Reloads
-from supervisor.kernel.request_checks import unknown_module
+from supervisor.kernel.request_checks import unknown_module, without_unseen
 from supervisor.kernel.resource_updates import ResourceUpdates
-from supervisor.kernel.seen_entries import Sees
 from supervisor.kernel.status import DaemonFacts, module_status
 from supervisor.kernel.taking_effect import Effects
 from supervisor.policy.hook_findings import hook_findings
 from supervisor.policy.mcp_views import McpOptions
 from supervisor.policy.principals import Principal
+from supervisor.policy.verdict import Stopped
 from supervisor.runtime.supervision.fleet import Fleet
 from supervisor.runtime.supervision.module import Module
 
+if TYPE_CHECKING:
+    from supervisor.kernel.event_feed import EventFeed
+
+log = structlog.get_logger()
+
 Emit = Callable[[Progress | None], Awaitable[None]]
-"""Where an op's events go; waits while the client cannot keep up (`Asked.emit`)."""
+"""Where an op's events go; waits while the client cannot keep up (`OwnRequest.emit`)."""
 
 
-class Asked(Protocol):
-    """A request for an op (kernel.own_request): who asks, and where events go."""
+Begun = dict[str, Any] | Awaitable[Any]
+"""The result of an op, or what to await for it; both may come to a `RefusedError`."""
 
-    @property
-    def party(self) -> Party:
-        """The connection it came over."""
 
-    @property
-    def principal(self) -> Principal:
-        """Who asked; what he may not see is answered as what is not there."""
+class OwnRequest:
+    """One request and its one answer (kernel.parties.Handle); what the op sees of who asked."""
 
-    @property
-    def session_id(self) -> str | None:
-        """The session that was named with it, as it was named."""
+    __slots__ = ("_room", "_scope", "client", "ended", "party", "principal", "session_id", "what")
+
+    def __init__(
+        self, party: Party, client: Client, what: str, session_id: str | None = None
+    ) -> None:
+        self.party = party
+        self.what = what
+        """The op that is asked for."""
+        self.principal = party.principal
+        """As it was when it asked: its connection may be narrowed since."""
+        self.session_id = session_id
+        self.client = client
+        self.ended = False
+        self._scope = trio.CancelScope()
+        self._room = trio.lowlevel.ParkingLot()
 
     @property
     def is_written(self) -> bool:
         """Whether the answer is only encoded: nobody within the daemon looks at it."""
+        return not isinstance(self.client, OutcomeOnly)
+
+    def begin(self, begin: Callable[[], Begun], nursery: trio.Nursery) -> None:
+        """Do at once what can be done at once, and the rest in a task."""
+        with self._answering():
+            begun = begin()
+            if isinstance(begun, dict):
+                self.finish(Success(begun))
+            else:
+                nursery.start_soon(self._run, begun)
 
     async def emit(self, event: Progress | None) -> None:
         """Send an event once there is room for it; None waits for the room, and sends nothing."""
+        while self.client.congested():
+            await self._room.park()
+        if self.party.turn.is_over:
+            await trio.lowlevel.cancel_shielded_checkpoint()
+        if event is not None and not self.ended:
+            self.client.event(event, None)
+
+    def finish(self, outcome: Outcome) -> None:
+        """Answer it; only the first answer counts."""
+        if not self.ended:
+            self.ended = True
+            if isinstance(outcome, Failure):
+                outcome = without_unseen(outcome, self.principal)
+            self.client.finished(Response(outcome))
+
+    def cancel(self, stopped: Stopped) -> None:
+        """End it; idempotent."""
+        self._scope.cancel()
+        self.finish(Failure.because(stopped.reason, stopped.message))
+
+    def resume(self) -> None:
+        """Continue: the client may have room again."""
+        self._room.unpark_all()
+
+    async def _run(self, rest: Awaitable[Any]) -> None:
+        await self.party.turn.serve(self._answer(rest), self.what)
+
+    async def _answer(self, rest: Awaitable[Any]) -> None:
+        try:
+            with self._scope, self._answering():
+                self.finish(Success(await rest))
+        finally:  # also when the daemon ends without waiting
+            self.finish(Failure.because(Reason.SHUTDOWN, "the daemon is stopping"))
+
+    @contextlib.contextmanager
+    def _answering(self) -> Iterator[None]:
+        """Have the request answered if it comes to nothing."""
+        try:
+            yield
+        except RefusedError as error:
+            self.finish(error.failure)
+        # A mistake of ours over one request is that request's failure; the others are served.
+        except Exception as error:
+            log.exception("a request failed in the daemon")
+            words = f"the request failed in the daemon: {type(error).__name__}; its log says where"
+            self.finish(Failure.because(Reason.REPORTED, words))
 
 
-class Feed(Protocol):
-    """Where entries of the journal come from."""
-
-    async def send(self, args: dict[str, Any], emit: Emit, sees: Sees | None) -> dict[str, Any]:
-        """Send what `args` ask for; raises `RefusedError`."""
-
-
-Begun = dict[str, Any] | Awaitable[Any]
-
-Op = Callable[[dict[str, Any], Asked], Begun]
+Op = Callable[[dict[str, Any], OwnRequest], Begun]
 """Takes args that fit the schema, and does at once what can be done at once.
 
 It returns its result, or what to await for it; both parts may raise `RefusedError`. So of requests
@@ -94,7 +159,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     updates: ResourceUpdates
     page_codes: PageCodes
     mcp: McpOptions
-    feed: Feed | None = None
+    feed: EventFeed | None = None
     shut_down: ShutDown
     next_request_id: Callable[[], str]
 
@@ -127,17 +192,23 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
         return {**shown, "ops": ops, "hook": self.hooks.status(module)}
 
 
-class OpGroup(Protocol):
+class OpGroup:
     """Some ops that belong together."""
 
     INPUTS: ClassVar[Mapping[str, Any]]
     """The schema of the args of each op, by the op's name."""
 
     def __init__(self, parts: Parts) -> None:
-        """Prepare to serve."""
+        self._parts = parts
 
     def ops(self) -> Mapping[str, Op]:
         """Return the ops; one for each of `INPUTS`."""
+        raise NotImplementedError
+
+    async def _when_stored(self, result: dict[str, Any]) -> dict[str, Any]:
+        """Return the result once all that was recorded so far is stored."""
+        await self._parts.effects.durability.confirmed()
+        return result
 
 
 WORD_CHARS = 8192

@@ -18,7 +18,7 @@ from protocol.errors import Failure, Reason
 from protocol.events import Log
 from protocol.json_line import excerpt
 from protocol.transcript import Entry, Header
-from supervisor.kernel.operations.op import MODULE, Asked, Emit, Op, Parts, args_schema
+from supervisor.kernel.operations.op import MODULE, Emit, Op, OpGroup, OwnRequest, args_schema
 from supervisor.kernel.parties import RefusedError
 from supervisor.runtime.held_bytes import Account
 from supervisor.runtime.supervision.module import Module
@@ -31,7 +31,7 @@ ENTRIES_AT_ONCE = 64
 """How many are sent before it is the others' turn."""
 
 
-class RecordOps:
+class RecordOps(OpGroup):
     """The ops that listen in."""
 
     INPUTS: ClassVar[Mapping[str, Any]] = {
@@ -57,16 +57,11 @@ class RecordOps:
         ),
     }
 
-    def __init__(self, parts: Parts) -> None:
-        """Prepare to serve."""
-        self._module = parts.module
-        self._fleet = parts.fleet
-
     def ops(self) -> Mapping[str, Op]:
         return {"record": self._record}
 
-    async def _record(self, args: dict[str, Any], asked: Asked) -> Any:
-        module = self._module(args["module"], asked.principal)
+    async def _record(self, args: dict[str, Any], asked: OwnRequest) -> Any:
+        module = self._parts.module(args["module"], asked.principal)
         if not module.descriptor.transport.command:
             words = f"{module.name} is a service: only what a process says can be recorded"
             raise RefusedError(Failure.because(Reason.INVALID_ARGS, words))
@@ -99,8 +94,8 @@ class RecordOps:
 
     async def _stop_with(self, module: Module, recording: _Streamed) -> None:
         """End a recording of what can never be heard again; a module that comes back is another."""
-        places = (self._fleet.modules, self._fleet.leaving)
-        await self._fleet.wait_until(
+        places = (self._parts.fleet.modules, self._parts.fleet.leaving)
+        await self._parts.fleet.wait_until(
             lambda: all(one.get(module.name) is not module for one in places) or None
         )
         recording.stop("the module was removed")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import secrets
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from protocol.errors import Code, Failure, Reason
 from protocol.merge_patch import copied, encoded_bytes, without_nulls
@@ -27,7 +27,6 @@ from supervisor.kernel.sessions.session import (
     Parent,
     Session,
     SessionDocument,
-    SessionInvocation,
 )
 from supervisor.policy.principals import Principal
 from supervisor.policy.roles import Roles
@@ -47,6 +46,9 @@ from supervisor.policy.session import (
     title_problem,
 )
 from supervisor.policy.verdict import Stopped
+
+if TYPE_CHECKING:
+    from supervisor.kernel.invocation import Invocation
 
 LOOKED_THROUGH = 200
 """Sessions among which the one is looked for that was probably meant: the newest."""
@@ -255,7 +257,7 @@ class Sessions:
 
     # What the pipeline tells.
 
-    def began(self, session: Session, request_id: str, invocation: SessionInvocation) -> None:
+    def began(self, session: Session, request_id: str, invocation: Invocation) -> None:
         """Note that an invocation is in flight."""
         session.in_flight[request_id] = invocation
 

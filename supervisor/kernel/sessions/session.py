@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -20,7 +20,9 @@ from supervisor.policy.session import (
     status_after,
     status_of,
 )
-from supervisor.policy.verdict import Stopped
+
+if TYPE_CHECKING:
+    from supervisor.kernel.invocation import Invocation
 
 SNAPSHOT_BYTES = 64 << 10
 """Patches of so many bytes, or of as many as the state has, make a new document worth its cost:
@@ -28,13 +30,6 @@ so what is written stays in proportion to what came, and a restart reads no more
 
 NAME_CHARS = 128
 """What is kept of the names that a refused request had; they may be anything."""
-
-
-class SessionInvocation(Protocol):
-    """An invocation of a session."""
-
-    def cancel(self, stopped: Stopped) -> None:
-        """End it."""
 
 
 class Parent(msgspec.Struct, frozen=True):
@@ -84,7 +79,7 @@ class Session:
     def __init__(self, kept: SessionDocument, bounds: SessionLimits) -> None:
         """Take over a document, whose `history` and `revision` go on from here."""
         self.kept = kept
-        self.in_flight: dict[str, SessionInvocation] = {}
+        self.in_flight: dict[str, Invocation] = {}
         self.changed = False
         """Whether there is something that neither the last document nor a patch tells."""
         self._bounds = bounds

@@ -29,7 +29,7 @@ from typing import Protocol
 import msgspec
 import structlog
 
-from supervisor.kernel.recorder import Content, Unended
+from supervisor.kernel.recorder import Content, Restored, Unended
 from supervisor.kernel.store.batch import (
     Batch,
     Entry,
@@ -46,7 +46,7 @@ from supervisor.kernel.store.database import (
     transaction,
 )
 from supervisor.kernel.store.faults import FAILURES, in_words, is_damage
-from supervisor.kernel.store.restored import RestoredJournal, restore
+from supervisor.kernel.store.restored import restore
 from supervisor.kernel.store.retention import Clocks, Retention
 from supervisor.kernel.store.settings import UNENDED, DocumentKey, Limits, Span
 from supervisor.runtime.blocking import BlockingWork
@@ -87,7 +87,7 @@ class Told(msgspec.Struct, frozen=True):
 class Listener(Protocol):
     """Who is told, in the writing thread."""
 
-    def opened(self, restored: RestoredJournal) -> None:
+    def opened(self, restored: Restored) -> None:
         """Take what was found; called once, when the file could be opened."""
 
     def told(self, told: Told, *, renewed: bool) -> None:
@@ -337,7 +337,7 @@ class Writer:
             self._listener.opened(restored)
         return database
 
-    def _open_and_restore(self) -> tuple[Database, RestoredJournal, set[DocumentKey]]:
+    def _open_and_restore(self) -> tuple[Database, Restored, set[DocumentKey]]:
         options, now = self._options, self._options.clocks.wall()
         database = open_database(
             options.path, power=options.power, now=now, after_seq=self._told.last_seq
