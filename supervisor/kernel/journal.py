@@ -1,11 +1,11 @@
-"""The daemon's memory: entries and documents on their way to disk, and what came back from it.
+"""The daemon's memory: entries and documents on their way to disk, and those restored from it.
 
-    record, keep -> store.writer (a thread) -> committed -> followers, and who waits for a flush
+    record, keep -> store.writer (a thread) -> committed -> followers, and flushes
 
 Everything here runs in the event loop and returns at once; the disk is the writer's. While it does
 not serve, entries wait, up to a bound; beyond it they are counted, and `journal:dropped` says how
-many once there is room again. What was kept by documents is then asked for again (`on_loss`), since
-an entry may have been what a document relied on.
+many once there is room again. All documents are then kept anew (`on_loss`), since a document may
+have relied on an entry that was dropped.
 """
 
 from __future__ import annotations
@@ -51,8 +51,6 @@ log = structlog.get_logger()
 
 
 class Journal(Recorder):
-    """The recorder of a daemon (kernel.recorder); made by `remembering`."""
-
     def __init__(
         self,
         data_dir: Path,
@@ -72,7 +70,7 @@ class Journal(Recorder):
         self.new_span: Callable[[], str] = map(
             f"{self.life}-{{:x}}".format, itertools.count(1)
         ).__next__
-        """Returns an id that nothing else has, in this life of the daemon or another."""
+        """Returns a unique id, in this life of the daemon or another."""
         self.span_of: Callable[[str], str] = f"{self.life}-i".__add__
         """The same for a request; no digit of the others is an "i"."""
         self._unended: dict[DocumentKey, Unended] = {}
@@ -114,17 +112,14 @@ class Journal(Recorder):
             self._listener(overheard(entry, written.body))
 
     def keep(self, kind: str, name: str, document: Content | None, revision: int = 0) -> None:
-        """Store a document in place of the one of that kind and name; None deletes it."""
         self._writer.keep((kind, name), revision, document)
 
     def span_began(self, key: DocumentKey, document: Unended) -> None:
-        """Store a document of something that began, until its end is recorded."""
         self._unended[key] = document
         if self._writer.asleep:
             self._writer.wake()
 
     def span_ended(self, span: Span) -> bool:
-        """Record the end of an invocation in place of its document, if nobody overhears."""
         if self._listener is not None:
             return False
         if self._unreported or not self._writer.add(span):
@@ -133,7 +128,6 @@ class Journal(Recorder):
         return True
 
     def flush(self, done: Kept) -> None:
-        """Call `done` when all that was written before is durable, or cannot be made so."""
         refusal = self.unavailable()
         if refusal is not None:
             done(refusal)
@@ -143,7 +137,6 @@ class Journal(Recorder):
         self._flush_asked.set()
 
     def unavailable(self) -> Failure | None:
-        """Return why nothing can be kept at the moment."""
         problem = self.problem
         if problem is None:
             return None
@@ -165,7 +158,6 @@ class Journal(Recorder):
         return None
 
     def status(self) -> dict[str, Any]:
-        """Return what `status` shows of it."""
         return {
             "path": shown(self.path),
             "id": self.told.journal,
@@ -180,16 +172,16 @@ class Journal(Recorder):
 
     @property
     def is_complete(self) -> bool:
-        """Whether all that was ever kept is there: nothing was set aside, nothing is amiss."""
+        """Whether all that was ever kept is there: nothing was set aside, there is no problem."""
         return self.problem is None and not self.told.asides
 
     def take_restored(self) -> Restored:
-        """Return what was found at the start, once: it may have much, and is not kept here."""
+        """Return what was found at the start, once: it may be large, and is not kept here."""
         restored, self._restored = self._restored, Restored()
         return restored
 
     def on_loss(self, again: Callable[[], None]) -> None:
-        """Call `again` when something kept was lost: it then keeps all its documents anew."""
+        """Call `again` when documents were lost: it then keeps all of its own anew."""
         self._on_loss.append(again)
 
     async def wait_beyond(self, seq: int) -> None:
@@ -198,13 +190,12 @@ class Journal(Recorder):
             await self._commits.park()
 
     def suspect(self) -> None:
-        """Have the file set aside: what was read from it is damaged."""
+        """Set the file aside: data read from it is damaged."""
         self._writer.suspect()
 
-    # What the writer tells, in the event loop.
+    # Called for the writer, in the event loop.
 
     def take_opened(self, restored: Restored) -> None:
-        """Take what was found at the start."""
         if not self._opened.is_set():  # later it is too late: others have begun without it
             self._restored = restored
         self._opened.set()
@@ -223,7 +214,7 @@ class Journal(Recorder):
         self._commits.unpark_all()
 
     def take_closed(self) -> None:
-        """Take note that nothing is written any more."""
+        """Note that nothing is written any more."""
         self._over = True
         self._opened.set()
         self._closed.set()
@@ -250,7 +241,7 @@ class Journal(Recorder):
             log.warning("the journal was not written to its end", path=shown(self.path))
 
     async def expire_flushes(self) -> None:
-        """Answer those who have waited too long for the disk, until cancelled."""
+        """Answer flushes that have waited too long for the disk, until cancelled."""
         while True:
             await self._flush_asked.wait()
             while self._flushes:
@@ -298,7 +289,7 @@ class Journal(Recorder):
 
 
 class _Relay:
-    """Takes what the writer tells into the event loop (store.writer.Listener)."""
+    """Calls the journal in the event loop with what the writer's thread reports."""
 
     def __init__(self, journal: Journal, token: trio.lowlevel.TrioToken) -> None:
         self._journal = journal
@@ -314,7 +305,7 @@ class _Relay:
         self._soon(self._journal.take_closed)
 
     def _soon(self, function: Callable[..., None], *args: object) -> None:
-        with contextlib.suppress(trio.RunFinishedError):  # nobody is there to be told
+        with contextlib.suppress(trio.RunFinishedError):  # the event loop has ended
             self._token.run_sync_soon(function, *args)
 
 
@@ -326,9 +317,9 @@ async def remembering(
     blocking: BlockingWork | None = None,
     flush_s: float = FLUSH_S,
 ) -> AsyncIterator[Journal]:
-    """Keep the journal in `data_dir` around the block; never fails for want of a disk.
+    """Keep the journal in `data_dir` around the block; a disk that fails does not make it fail.
 
-    `blocking` is told what its thread is at.
+    `blocking` is told what its thread does.
     """
     journal = Journal(data_dir, options, wall_clock, blocking or BlockingWork(), flush_s)
     await journal.begin()

@@ -11,23 +11,21 @@ from supervisor.kernel.recorder import Recorder, Restored
 from supervisor.runtime.supervision.notes import Notes
 
 KIND = "note"
-"""Of the documents; the name of one is the digest that it stands under."""
+"""The kind of the documents; the name of each is the digest of its program."""
 
 NOTES_KEPT = 10_000
-"""The oldest are forgotten beyond it; it is found out again then."""
+"""The oldest are forgotten beyond that; it is found out again then."""
 
 log = structlog.get_logger()
 
 
 class KeptNotes(Notes):
-    """The notes of a daemon and of those before it, the oldest first."""
-
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()
         self._recorder = recorder
 
     def put(self, digest: str, note: dict[str, Any] | None) -> None:
-        """Note something, and keep it; None to forget it."""
+        """Note something, and keep it; None deletes the note."""
         super().put(digest, note)
         self._keep(digest, note)
         while len(self._all) > NOTES_KEPT:
@@ -43,7 +41,7 @@ class KeptNotes(Notes):
             super().put(document.name, note)
 
     def keep_all(self) -> None:
-        """Keep all anew: what was kept is lost."""
+        """Keep all anew after what was kept is lost."""
         for digest, note in self._all.items():
             self._keep(digest, note)
 

@@ -1,7 +1,7 @@
-"""Requests that the daemon serves itself: ops of its own, and looks at a module.
+"""Requests that the daemon serves itself: ops of its own, and `health` and `describe` of modules.
 
-Each is begun at once, so that requests have their effects in the order in which they come; what
-takes time is a task's, whose steps have their turns with those of the party's other tasks.
+Each is begun at once, so that requests have their effects in the order in which they come; the rest
+is a task, whose steps have their turns with those of the party's other tasks.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ log = structlog.get_logger()
 
 
 class OwnRequests:
-    """What is asked of one daemon itself: its ops, and how its modules are."""
+    """The requests that one daemon serves itself."""
 
     operations: Operations
-    """The ops; they work on what needs this, and so come later."""
+    """The ops; they need this object themselves, so this is set later."""
 
     def __init__(
         self, fleet: Fleet, effects: Effects, checks: Checks, invoke: Invoke, nursery: trio.Nursery
     ) -> None:
-        """Serve them in `nursery`; what they invoke goes through `invoke`."""
+        """Serve them in `nursery`; their invocations go through `invoke`."""
         self.prompts = Prompts(fleet, effects.sessions, effects.ui, invoke)
         self._fleet = fleet
         self._recorder = effects.recorder
@@ -63,7 +63,7 @@ class OwnRequests:
         content: dict[str, Any],
         client: Client,
     ) -> Handle | None:
-        """Begin a request for `tool`, which is what the daemon is called there; as `Requests`."""
+        """Begin a request for `tool`, the daemon's name for this party; as `Requests.begin`."""
         asked: object = operation
         args: Any = content
         if asked == Operation.INVOKE:
@@ -97,7 +97,7 @@ class OwnRequests:
     def _invoke_through(
         self, party: Party, content: dict[str, Any], args: dict[str, Any], client: Client
     ) -> Handle | None:
-        """Begin an invocation through the daemon itself: so one serves inside another one."""
+        """Begin an invocation through the daemon: so it serves as a module of another daemon."""
         order = order_of(party, self._checks)
         if "traceparent" in content:
             args = {**args, "traceparent": content["traceparent"]}
@@ -106,7 +106,7 @@ class OwnRequests:
         )
 
     def _prompt(self, party: Party, args: dict[str, Any], client: Client) -> Handle | None:
-        """Begin a prompt: no sooner than what its client asked of the daemon before it."""
+        """Begin a prompt in the order of the party's requests."""
         prompt = Prompt(self.prompts, party.principal, args, client)
         prompt.account = party.account
 
@@ -136,7 +136,7 @@ class OwnRequests:
                 request.begin(lambda: self._begin_op(op, args, request), self._nursery)
 
         order = order_of(request.party, self._checks)
-        # What comes after a `narrow` asks with less at once, though what came before still waits.
+        # Requests after a `narrow` have fewer rights at once, though those before it still wait.
         if not order or op == NARROW:
             begin(None)
         else:
@@ -151,9 +151,9 @@ class OwnRequests:
         return self.operations.begin(op, args, request)
 
     async def _look_and_run(self, doubt: Doubt, request: OwnRequest) -> Any:
-        """Run an op about whose args there is a doubt, if it proves wrong; raises `RefusedError`.
+        """Run an op whose args are in doubt, if they prove valid; raises `RefusedError`.
 
-        Whoever writes `1.0` for `1` has no place in the order of requests: this one begins later.
+        A request with `1.0` for `1` has no place in the order: it begins later.
         """
         op, args = doubt.what, doubt.args
         refusal = await doubt.settled(self._checks, request.party.label)
@@ -167,7 +167,7 @@ class OwnRequests:
         return begun if isinstance(begun, dict) else await begun
 
     def ask(self, party: Party, tool: str, operation: Operation, client: Client) -> Handle | None:
-        """Begin a look at a module: its `health` or `describe`."""
+        """Begin a module's `health` or `describe`."""
         request = OwnRequest(party, client, f"{operation} of {tool:.130}")
         principal = party.principal
         what = f"ask {tool:.130} for its {operation}"
@@ -203,8 +203,8 @@ class OwnRequests:
 async def answer_of(module: Module, operation: Operation) -> dict[str, Any]:
     """Return a module's answer to `health` or `describe`; raises `RefusedError`.
 
-    `inputs` and `outputs` of its descriptor stand in a description in place of its own: these are
-    the ops and args that it is held to.
+    In a description, `inputs` and `outputs` of its descriptor replace its own: its ops and args are
+    held to those.
     """
     outcome = await module.ask(operation)
     if isinstance(outcome, Failure):

@@ -1,8 +1,8 @@
-"""What the rest of the kernel sees of the daemon's memory: a place to record and to keep things.
+"""The daemon's memory, as the rest of the kernel uses it: a place to record and to keep things.
 
     record   an entry of the journal: what happened
     keep     the newest form of a document: what there is now, such as a session
-    flush    be told when all that was recorded and kept so far outlives the process
+    flush    a callback when all that was recorded and kept so far outlives the process
 
 All three return at once. `kernel.journal` writes to disk; the `Recorder` here keeps nothing, for a
 daemon that lives for one invocation.
@@ -24,18 +24,18 @@ from protocol.journal_event import JournalEvent
 from supervisor.kernel.store.settings import DocumentKey, Span
 
 DEPTH = 32
-"""Values that cannot be encoded are copied this deep, with what is wrong replaced."""
+"""Values that cannot be encoded are copied this deep, with the bad parts replaced."""
 
 _encode = msgspec.json.Encoder().encode
 
 
 def encoded(entry: JournalEvent) -> tuple[JournalEvent, bytes]:
-    """Return an entry as JSON, and what of it could be written: all, unless that is no JSON."""
+    """Return an entry as it could be encoded, and its JSON: all of it, unless it is no JSON."""
     try:
         return entry, _encode(entry)
     except UNENCODABLE:
         # A name on disk that is no UTF-8, say: an entry with a mark in it is better than none.
-        # `by` is JSON already, and none of what was said.
+        # `by` is JSON already, and by the daemon itself.
         whole = _encodable(msgspec.structs.asdict(msgspec.structs.replace(entry, by=None)))
         marked = msgspec.structs.replace(msgspec.convert(whole, JournalEvent), by=entry.by)
         return marked, _encode(marked)
@@ -61,18 +61,17 @@ Overhear = Callable[["Overheard"], None]
 """Called with each entry as it is recorded; must neither block nor raise."""
 
 Content = bytes | msgspec.Struct
-"""What a document says; a struct is encoded as JSON when it is written, if it comes to that."""
+"""The body of a document; a struct is encoded as JSON when it is written."""
 
 Unended = Content | Span
-"""A document that is there until its end is recorded in place of it; most are gone before they are
-encoded."""
+"""A document that its end replaces; most are gone before they are encoded."""
 
 Kept = Callable[[Failure | None], None]
-"""Called once, in the event loop: with None, or with why what was recorded could not be kept."""
+"""Called once, in the event loop: with None, or with why it could not be stored."""
 
 
 class Overheard(NamedTuple):
-    """An entry as it was recorded: what it is about, and all of it (`schemas/event.v1.json`)."""
+    """An entry as it was recorded, with its whole body (`schemas/event.v1.json`)."""
 
     event: str
     module: str | None
@@ -81,7 +80,7 @@ class Overheard(NamedTuple):
 
 
 class Recorder:
-    """Where the kernel's parts write what happens; this one keeps nothing."""
+    """Where the kernel's parts record what happens; this one keeps nothing."""
 
     _life = uuid.uuid4().hex
     _numbers = itertools.count(1)
@@ -201,13 +200,13 @@ class CutShort(msgspec.Struct, frozen=True):
 
 
 class Restored(msgspec.Struct):
-    """What a daemon finds when it starts, of what the daemon before it kept."""
+    """What a daemon finds at its start of what the daemon before it kept."""
 
     kinds: dict[str, list[RestoredDocument]] = {}
     patches: list[RestoredPatch] = []
     """The patches that no document has yet, in the order in which they were made."""
     cut_short: list[CutShort] = []
-    """What the daemon before left unanswered in a session; the journal says so by now."""
+    """Invocations of sessions that the daemon before left unanswered; the journal has their end."""
 
     def documents(self, kind: str) -> list[RestoredDocument]:
         """Return the documents of a kind, by name."""
@@ -215,5 +214,4 @@ class Restored(msgspec.Struct):
 
 
 def overheard(entry: JournalEvent, body: bytes) -> Overheard:
-    """Return an entry for who overhears; `body` is all of it."""
     return Overheard(entry.event, entry.module, entry.request_id, body)

@@ -32,7 +32,7 @@ NOTHING_QUARANTINED: Mapping[str, str] = MappingProxyType({})
 
 
 class Connections(msgspec.Struct):
-    """How many clients there are, as the control socket tells."""
+    """The counts of clients, set by the control socket."""
 
     open: int = 0
     refused: int = 0
@@ -40,7 +40,7 @@ class Connections(msgspec.Struct):
 
 
 class DaemonFacts(msgspec.Struct, kw_only=True):
-    """What is known of the daemon itself."""
+    """The facts that `status` shows of the daemon itself."""
 
     pid: int
     version: str
@@ -58,9 +58,9 @@ class DaemonFacts(msgspec.Struct, kw_only=True):
     own_log: Callable[[], dict[str, Any]] | None = None
     """Returns what `status` shows of the daemon's own log, if there is one."""
     spans: Spans | None = None
-    """What hands spans to a collector, if somebody does."""
+    """The exporter of spans to a collector, if there is one."""
     journal: Journal | None = None
-    """The daemon's memory, unless it has none."""
+    """None if the daemon keeps no journal."""
     stalls: Stalls
     watch: WatchState = msgspec.field(default_factory=WatchState)
     connections: Connections = msgspec.field(default_factory=Connections)
@@ -115,8 +115,8 @@ def module_status(
 ) -> dict[str, Any]:
     """Return one entry of `modules`.
 
-    `quarantined` has the reasons by path; `histogram` adds what quantiles of a time are made of,
-    `outcomes` what became of the invocations of each op, and what the restarts followed.
+    `quarantined` has the reasons by path; `histogram` adds the buckets behind the quantiles,
+    `outcomes` the outcomes of each op's invocations and the causes of restarts.
     """
     descriptor = module.descriptor
     last_exit = module.last_exit
@@ -160,7 +160,7 @@ def _causes(module: Module) -> dict[str, Any]:
 
 
 def _agreed(module: Module) -> dict[str, Any] | None:
-    """Return what an MCP server that is ready agreed to."""
+    """Return the era and the revision of an MCP server that is ready."""
     current = module.descriptions.current
     if current is None or module.descriptor.transport.protocol != "mcp":
         return None

@@ -1,7 +1,7 @@
-"""Who waits for whom, and whether somebody would wait for himself (policy.waits).
+"""Which invocations wait for each other, and whether one would wait for itself (policy.waits).
 
-An invocation waits for its open children: what its module calls the host for, and the gates that
-are asked about it. Before its module has begun with it, it also waits for that one's capacity.
+An invocation waits for its open children: the host calls of its module, and the gates that are
+asked about it. Before its module has begun with it, it also waits for that module's capacity.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ class Parents:
         self._by_module: dict[str, dict[str, Invocation]] = {}
 
     def add(self, one: Invocation) -> None:
-        """Take note of one that has a child; idempotent."""
+        """Add an invocation that has a child; idempotent."""
         self._by_module.setdefault(one.module.name, {})[one.request_id] = one
 
     def discard(self, one: Invocation) -> None:
-        """Forget one that has none any more; idempotent."""
+        """Remove an invocation without children; idempotent."""
         of_module = self._by_module.get(one.module.name, {})
         of_module.pop(one.request_id, None)
         if not of_module:
             self._by_module.pop(one.module.name, None)
 
     def reentrant(self, call: str, parent: Invocation, module: Module) -> Failure | None:
-        """Say that a call for a module without room would never be served, if that is so.
+        """Return the failure if a call for a module without room would never be served.
 
         `call` is its id, `parent` the invocation on whose behalf it is to be made.
         """
@@ -84,6 +84,6 @@ class Parents:
         return Waits(modules, children, waiting, holders, capacities)
 
     def _holders(self, module: Module) -> list[Invocation]:
-        """Return those that hold a module's capacity; others there end by themselves."""
+        """Return the invocations that hold a module's capacity; others there end by themselves."""
         of_module = self._by_module.get(module.name, {})
         return [one for one in of_module.values() if not (one.is_waiting or one.has_outcome)]

@@ -1,8 +1,8 @@
-"""Whether a module may do what it asks the host for: the policy's decision, or somebody's answer.
+"""Whether a module may do what it asks the host for: the policy's decision, or a person's answer.
 
-`decide` is the policy's word (`supervisor.policy.capabilities`). Where that is to ask, `ask` looks
-for a remembered answer about the very program, and asks whoever can answer if there is none: in a
-daemon any client, by an approval that `policy` asks for.
+`decide` asks the policy (`supervisor.policy.capabilities`). Where the policy says to ask, `ask`
+looks for a remembered answer about this very program, and else asks a person: any client, by an
+approval of `policy`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from supervisor.runtime.files.file_digest import FileDigests
 
 
 class GrantQuestion(msgspec.Struct, frozen=True):
-    """What somebody is asked: whether a module may do something, and in whose course it would."""
+    """The question to a person: whether a module may do something, and for which request."""
 
     module: str
     capability: str
@@ -37,7 +37,7 @@ class GrantQuestion(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What was answered; `words` say by whom, or why by nobody."""
+    """The answer; `words` say who answered, or why nobody did."""
 
     allowed: bool
     words: str
@@ -78,7 +78,7 @@ class ApprovalAsker:
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """Whether something was allowed, and why: by a rule, or else by the answer it asked for."""
+    """Whether something was allowed, by a rule or by the answer that the rule asked for."""
 
     decision: Decision
     allowed: bool
@@ -92,8 +92,6 @@ class Grant(msgspec.Struct, frozen=True):
 
 
 class Grants:
-    """What the modules of one daemon may do."""
-
     def __init__(
         self,
         operator: OperatorPolicy,
@@ -114,7 +112,7 @@ class Grants:
         self._asking: WeakValueDictionary[tuple[str, str], trio.Lock] = WeakValueDictionary()
 
     def decide(self, descriptor: Descriptor, capability: str) -> Decision:
-        """Return the policy's word."""
+        """Return the decision of the policy."""
         return decide(self.operator.policy, descriptor.name, descriptor.capabilities, capability)
 
     async def ask(
@@ -124,9 +122,9 @@ class Grants:
         origin: Origin,
         tell: Callable[[ApprovalUiEvent], None],
     ) -> Grant:
-        """Return what somebody answered, now or before, where the policy says to ask.
+        """Return a person's answer, now or remembered, where the policy says to ask.
 
-        `tell` takes the events about a question for whoever began all this.
+        `tell` takes the events about a question for the client that began the request.
         """
         module, capability = decision.module, decision.capability
         # One question at a time about the same thing: the answer to the first may do for all.
@@ -143,12 +141,11 @@ class Grants:
             return Grant(decision, answer.allowed, answer.words)
 
     async def program(self, descriptor: Descriptor) -> str:
-        """Return the digest of a module's program."""
         digest = partial(program_digest, descriptor, self._environment, self._files)
         return await self._blocking.run(f"reading the program of {descriptor.name}", digest)
 
     def record(self, grant: Grant, origin: Origin) -> None:
-        """Write a decision into the journal."""
+        """Record a decision in the journal."""
         rule = grant.decision.rule
         data: dict[str, Any] = {
             "capability": grant.decision.capability[:CAPABILITY_CHARS],

@@ -20,10 +20,10 @@ from supervisor.runtime.process.environment import UnsetVariableError, resolved
 from supervisor.runtime.process.program import SpawnError, find_program, program_files
 
 KIND = "grant"
-"""Of the documents."""
+"""The kind of the documents."""
 
 ANSWERS_KEPT = 10_000
-"""The oldest are forgotten beyond it; it is asked again then."""
+"""The oldest are forgotten beyond that; the question is asked again then."""
 
 log = structlog.get_logger()
 
@@ -34,7 +34,7 @@ class Remembered(msgspec.Struct, frozen=True):
     module: str
     capability: str
     program: str
-    """The digest of the program that it is about."""
+    """The digest of the program that the answer is about."""
     allowed: bool
     ts: float
 
@@ -43,7 +43,6 @@ class Answers:
     """The remembered answers of one daemon, the oldest first."""
 
     def __init__(self, recorder: Recorder, wall_clock: Callable[[], float]) -> None:
-        """`wall_clock` gives Unix time (s)."""
         self._recorder = recorder
         self._wall_clock = wall_clock
         self._all: dict[tuple[str, str], Remembered] = {}
@@ -52,11 +51,9 @@ class Answers:
         return self._all.get((module, capability))
 
     def all(self) -> list[Remembered]:
-        """Return all, the oldest first."""
         return list(self._all.values())
 
     def add(self, module: str, capability: str, program: str, *, allowed: bool) -> None:
-        """Remember an answer."""
         one = Remembered(module, capability, program, allowed, self._wall_clock())
         self._all.pop((module, capability), None)
         self._all[module, capability] = one
@@ -72,7 +69,6 @@ class Answers:
         return found
 
     def restore(self, restored: Restored) -> None:
-        """Take over what was kept."""
         found: list[Remembered] = []
         for document in restored.documents(KIND):
             try:
@@ -83,7 +79,7 @@ class Answers:
             self._all[one.module, one.capability] = one
 
     def keep_all(self) -> None:
-        """Keep all anew: what was kept is lost."""
+        """Keep all anew after what was kept is lost."""
         for one in self._all.values():
             self._keep(one)
 

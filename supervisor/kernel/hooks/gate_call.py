@@ -19,8 +19,6 @@ from supervisor.policy.principals import SUPERVISOR
 
 
 class GateCall:
-    """A call of a gate."""
-
     def __init__(self, name: str, timeout_s: float) -> None:
         self._name = name
         self._timeout_s = timeout_s
@@ -30,7 +28,7 @@ class GateCall:
     async def ask(
         self, invoke: Invoke, gate: Gate, data: dict[str, Any], parent: Invocation
     ) -> Outcome:
-        """Ask, and wait for the answer; that is bounded by the gate's `timeout_s`."""
+        """Call the gate and return its answer; bounded by its `timeout_s`."""
         if is_deeper(data, DEPTH):
             words = f"the data of its question nests more than {DEPTH} levels deep"
             return Failure.because(Reason.MALFORMED_REQUEST, words)
@@ -42,7 +40,7 @@ class GateCall:
         return self._response.outcome
 
     def why(self, failure: Failure) -> str:
-        """Say how the gate failed, as a phrase about it."""
+        """Return how the gate failed, as a phrase about it."""
         if failure.details.get("reason") == Reason.DEADLINE:
             return f"gave no answer in {self._timeout_s:g} s"
         return f"failed: {failure.code}, {failure.message}"
@@ -62,7 +60,7 @@ _WORDS = {
 def denial(
     gate: Gate, denied: GateResult, problem: str | None, what: str, *, approval: str | None = None
 ) -> Failure:
-    """Return the failure of a request that a gate denied; `problem` if that is not its own word."""
+    """Return the failure of a request that a gate denied; `problem` if the gate itself failed."""
     reason = denied.result.reason
     words = _WORDS[gate].format(what=what, hook=denied.name)
     if reason:
@@ -81,7 +79,7 @@ def denial(
 
 
 def injection(result: HookResult) -> dict[str, Any]:
-    """Return what a chain wants in the context, as the response says it."""
+    """Return what a chain wants in the context, as the response shows it."""
     return {
         "content": result.context_injection,
         "role": str(result.context_injection_role),
@@ -98,7 +96,7 @@ def error_document(failure: Failure) -> dict[str, Any]:
 def failure_of(error: dict[str, Any], before: Failure) -> Failure:
     """Return the failure that a gate's Error Schema v1 says; the summary stays the module's.
 
-    What the gate did not leave as it was is its word, and no finding of the host's.
+    What the gate has changed counts as the module's word, not as the host's finding.
     """
     if error == error_document(before):
         return before

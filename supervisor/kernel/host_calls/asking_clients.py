@@ -1,4 +1,4 @@
-"""A call of a module's that its client answers: who began all that it is made for."""
+"""A call of a module that the client behind its request answers."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def client_of(call: OpenCall) -> Client | None:
 
 
 def askable(call: OpenCall, method: str) -> Client | None:
-    """Return the client behind a call, if it can be asked for that."""
+    """Return the client behind a call, if it may be asked by that method."""
     client = client_of(call)
     return client if client is not None and client.may_be_asked(method) else None
 
 
 async def ask_client(call: OpenCall, client: Client, method: str) -> None:
-    """Have a client answer a call."""
+    """Let a client answer a call."""
     found: list[Outcome] = []
     done = trio.Event()
 

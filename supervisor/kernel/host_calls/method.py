@@ -1,7 +1,7 @@
-"""What a method that a module can call is, and what all of them work on.
+"""A method that a module can call, and the services that methods use.
 
-What is asked is held to `params` and `required` first. `capability` is made from it, and says no to
-what makes no sense; `begin` does at once what can be done at once. Both may raise `RefusedError`.
+A call is checked by `params` and `required` first. `capability` is made from it, and refuses calls
+that make no sense; `begin` does at once what can be done at once. Both may raise `RefusedError`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from supervisor.runtime.supervision.fleet import Fleet
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):
-    """What the methods of one daemon work on."""
+    """The services that the methods of one daemon use."""
 
     invoke: Invoke
     effects: Effects
@@ -42,10 +42,10 @@ class Method:
     """A method that a module can call."""
 
     names: tuple[str, ...]
-    """What it is called; the first is the name in the documents."""
+    """Its names; the first is the one in the documents."""
 
     params: Mapping[str, type] = MappingProxyType({})
-    """The params it takes; a float may be written as a whole number."""
+    """Its params; a float may be written as a whole number."""
 
     required: tuple[str, ...] = ()
     """The params that must be there."""
@@ -71,7 +71,7 @@ _KINDS = {
 
 
 def check_params(method: Method, params: Mapping[str, Any]) -> None:
-    """Hold params to what a method takes; raises `RefusedError`."""
+    """Check the params of a call; raises `RefusedError`."""
     known = method.params
     for key, value in params.items():
         wanted = known.get(key)
@@ -93,5 +93,5 @@ def _is(value: object, wanted: type) -> bool:
 
 
 def invalid(words: str) -> Failure:
-    """Say what is wrong with a call."""
+    """Return the failure of a call whose params are wrong."""
     return Failure.because(Reason.MALFORMED_REQUEST, f"params of the call: {words}")

@@ -1,4 +1,4 @@
-"""The methods that a module can call, and what each does."""
+"""The methods that a module can call."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from supervisor.policy.session import revision_problem
 from supervisor.runtime.files.module_log import log_text
 
 EMIT_BYTES = 64 << 10
-"""What the data of an event may take, as JSON."""
+"""The most bytes of an event's data, as JSON."""
 
 
 class SessionRead(Method):
@@ -38,7 +38,6 @@ class SessionRead(Method):
     names = (SESSION_READ,)
 
     def begin(self, call: OpenCall, host: Host) -> None:
-        """Answer with the session."""
         shown = _session(call, host).shown()
         wanted = ("session_id", "title", "cwd", "status", "revision", "plan", "state")
         call.answer({key: shown[key] for key in wanted})
@@ -52,7 +51,6 @@ class SessionWrite(Method):
     required = ("patch",)
 
     def begin(self, call: OpenCall, host: Host) -> None:
-        """Merge the patch."""
         session = _session(call, host)
         refusal = revision_problem(session.kept.revision, call.params.get("if_revision"))
         refusal = refusal or host.effects.sessions.patch(
@@ -79,7 +77,6 @@ class EventEmit(Method):
     required = ("event",)
 
     def capability(self, call: OpenCall, host: Host) -> str:
-        """Return `event.emit:NAME`."""
         del host
         params = call.params
         problem = module_event_problem(params)
@@ -88,9 +85,8 @@ class EventEmit(Method):
         return emit_capability(params["event"])
 
     def begin(self, call: OpenCall, host: Host) -> None:
-        """Record it."""
         if call.caller.serving is None and call.caller.module.descriptor.kind is Kind.HOOK:
-            # Nobody could tell what it was told of that made it emit, so two hooks would go on and
+            # The event that made it emit is not known here, so two hooks would go on and
             # on telling each other (kernel.parties).
             words = "a hook can emit an event in the course of a request only"
             raise RefusedError(Failure.because(Reason.MALFORMED_REQUEST, words))
@@ -120,7 +116,6 @@ class LogLine(Method):
     required = ("message",)
 
     def capability(self, call: OpenCall, host: Host) -> str:
-        """Return `log`."""
         del host
         params = call.params
         level = params.get("level", "info")
@@ -130,7 +125,6 @@ class LogLine(Method):
         return LOG
 
     def begin(self, call: OpenCall, host: Host) -> None:
-        """Write it."""
         del host
         params = call.params
         line = Log(

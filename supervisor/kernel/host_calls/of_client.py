@@ -1,4 +1,4 @@
-"""What an MCP server may ask its client for: its folders, and a person's answer."""
+"""Methods by which an MCP server asks its client: for its folders, and for a person's answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RootsList(Method):
     names = (ROOTS,)
 
     def begin(self, call: OpenCall, host: Host) -> None:
-        """Answer with them; a descriptor that gives none leaves that to the client."""
+        """Answer with the folders; if the descriptor has none, the client answers."""
         descriptor = call.caller.module.descriptor
         # No link is followed: that would ask the disk, and the server does so itself.
         paths = [
@@ -44,7 +44,6 @@ class UserAsk(Method):
     required = ("message",)
 
     def capability(self, call: OpenCall, host: Host) -> str:
-        """Return `user.ask`."""
         del host
         params = call.params
         problem = form_problem(params["form"]) if "form" in params else None
@@ -53,7 +52,7 @@ class UserAsk(Method):
         return USER_ASK
 
     def begin(self, call: OpenCall, host: Host) -> None:
-        """Put the question; the answer may take as long as the request has."""
+        """Ask the question; the answer may take as long as the request has."""
         host.nursery.start_soon(self._ask, call, host)
 
     async def _ask(self, call: OpenCall, host: Host) -> None:

@@ -1,7 +1,7 @@
-"""The calls that a module makes on its own account: of no request, and of one of its processes.
+"""The calls that a module makes on its own account: one of its processes makes them for no request.
 
-The same rules hold for them, and the same bounds. They have no session and no parent, nobody is
-told of what comes of them, and they end with the process.
+The same rules and bounds hold for them. They have no session and no parent, no client is told of
+them, and they end with the process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from supervisor.runtime.supervision.module import Module
 
 
 class ModuleItself:
-    """A module, as who calls (kernel.parties.Caller)."""
+    """A module as a caller (kernel.parties.Caller)."""
 
     serving = None
     session_id = None
@@ -30,15 +30,13 @@ class ModuleItself:
         self.principal = Principal(module_name(module.name), "module", frozenset({Scope.INVOKE}))
         self.origin = Origin(module.name, "", None, owner=self.principal.name, by=self.principal.by)
 
-    def attend(self) -> None:
-        """Do nothing: no request waits for the module."""
+    def attend(self) -> None: ...
 
-    def tell_first(self, event: Progress) -> None:
-        """Do nothing: nobody began this."""
+    def tell_first(self, event: Progress) -> None: ...
 
 
 class CallsOfModules:
-    """The calls of no request of all processes (runtime.supervision.host)."""
+    """The calls of all processes for no request (runtime.supervision.host)."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -53,7 +51,7 @@ class CallsOfModules:
         docket.take(asked, dialogue)
 
     def end(self, instance: str) -> None:
-        """End all calls of a process: it is gone."""
+        """End all calls of a process that has ended."""
         docket = self._dockets.pop(instance, None)
         if docket is not None:
             words = f"{instance}, on whose behalf it was made, has ended"

@@ -15,8 +15,6 @@ ID_CHARS = 40
 
 
 class ApprovalOps(OpGroup):
-    """Ops about approvals."""
-
     INPUTS: ClassVar[Mapping[str, Any]] = {
         "approvals": args_schema(follow={"type": "boolean", "default": False}),
         "approve": args_schema(
@@ -43,7 +41,7 @@ class ApprovalOps(OpGroup):
             return {"approvals": self._parts.approvals.waiting(asked.principal)}
         following, unfollow = self._parts.approvals.follow(asked.principal)
         try:
-            # Both at once: what is asked from here on comes as a change.
+            # Both at once: later questions come as changes.
             for question in self._parts.approvals.waiting(asked.principal):
                 await asked.emit(_event(Change(question)))
             while True:  # until it is cancelled

@@ -12,7 +12,7 @@ from supervisor.kernel.operations.op import MODULE, WORD, Op, OpGroup, OwnReques
 from supervisor.kernel.parties import DAEMON, Origin, RefusedError
 
 LISTED = 1000
-"""How many are listed at the most, the newest ones."""
+"""The most assets in a list: the newest ones."""
 
 _ASSET = {
     **WORD,
@@ -21,8 +21,6 @@ _ASSET = {
 
 
 class AssetOps(OpGroup):
-    """Ops about assets."""
-
     INPUTS: ClassVar[Mapping[str, Any]] = {
         "asset.list": args_schema(session_id=WORD, module=MODULE, request_id=WORD),
         "asset.show": args_schema(("asset",), asset=_ASSET),
@@ -94,7 +92,7 @@ class AssetOps(OpGroup):
         return result
 
     def _reader(self, op: str, asked: OwnRequest) -> Origin:
-        """Return who reads, in the session that was named with the op, if one was."""
+        """Return the origin of a read: the principal, in the session that was named with the op."""
         principal, session_id = asked.principal, asked.session_id
         if session_id is not None:
             found = self._parts.effects.sessions.find(session_id, principal)

@@ -29,12 +29,10 @@ MODULES: dict[str, Any] = {
     "items": {"type": "string", "minLength": 1, "maxLength": GLOB_CHARS},
     "maxItems": GLOBS,
 }
-"""The schema of globs; that they have few wildcards is `globs_of`'s to say."""
+"""The schema of globs; `globs_of` bounds their wildcards."""
 
 
 class ConnectionOps(OpGroup):
-    """Ops about the connection."""
-
     INPUTS: ClassVar[Mapping[str, Any]] = {
         NARROW: args_schema(
             scopes={
@@ -75,7 +73,7 @@ class ConnectionOps(OpGroup):
 
 
 def narrowed(principal: Principal, args: Mapping[str, Any]) -> Principal:
-    """Return a principal with no more than the `scopes` and `modules` of args leave.
+    """Return a principal narrowed to the `scopes` and `modules` of args.
 
     Raises `RefusedError` if that takes too many globs, or too many wildcards.
     """

@@ -11,8 +11,6 @@ from supervisor.kernel.operations.op import Op, OpGroup, OwnRequest, args_schema
 
 
 class DaemonOps(OpGroup):
-    """Ops about the daemon as a whole."""
-
     INPUTS: ClassVar[Mapping[str, Any]] = {
         "reload": args_schema(
             dry_run={

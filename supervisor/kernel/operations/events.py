@@ -12,15 +12,13 @@ from supervisor.kernel.seen_entries import sight
 
 EVENTS = 50
 MAX_EVENTS = 10_000
-"""How many of the last entries of the journal are sent to who names no number."""
+"""The last entries that are sent if the args name no number."""
 
 PATTERN_CHARS = 200
-"""The longest event has 20; a pattern that matches slowly is not to be a long one too."""
+"""The longest event has 20; a slow pattern must not be long too."""
 
 
 class EventOps(OpGroup):
-    """Ops about the journal."""
-
     INPUTS: ClassVar[Mapping[str, Any]] = {
         "events": args_schema(
             since={

@@ -1,4 +1,4 @@
-"""What is told of the daemon and its modules: `status`, and the same in figures, `metrics`."""
+"""The ops `status` and `metrics`, which shows the same in figures."""
 
 from __future__ import annotations
 
@@ -32,8 +32,6 @@ LOOK_WITHIN_S = 1.0
 
 
 class FigureOps(OpGroup):
-    """Ops that tell how things are."""
-
     INPUTS: ClassVar[Mapping[str, Any]] = {
         "status": args_schema(
             module=MODULE,
@@ -85,19 +83,19 @@ class FigureOps(OpGroup):
         return self._status_of_all(asked, more)
 
     async def _status_after_look(self, asked: OwnRequest, more: dict[str, bool]) -> Any:
-        # What is held up is named by what is shown then.
+        # The status then names what is stuck.
         with trio.move_on_after(LOOK_WITHIN_S):
             await self._parts.facts.custody.strays.look()
         shown = self._status_of_all(asked, more)
         return shown if isinstance(shown, dict) else await shown
 
     def _status_of_all(self, asked: OwnRequest, more: dict[str, bool]) -> Begun:
-        # First, so that what is said of a module is not older than the reloads that are counted.
+        # First, so that no entry of a module is older than the reloads that are counted.
         principal, shown = asked.principal, self._whole(asked.principal)
         return self._answers.tell(self._told(principal, **more), shown, asked.party.telling)
 
     def _whole(self, principal: Principal) -> dict[str, Any]:
-        """Return the answer to `status`, but for the modules."""
+        """Return the answer to `status` without the modules."""
         fleet, facts, effects = self._parts.fleet, self._parts.facts, self._parts.effects
         whole = principal.covers_all()
         shown: dict[str, Any] = {
@@ -127,9 +125,9 @@ class FigureOps(OpGroup):
         return shown
 
     def _told(self, principal: Principal, **more: bool) -> Iterator[dict[str, Any] | None]:
-        """Return what is said of each module, when it is asked for; None if it is not seen.
+        """Yield the entry of each module; None for a module that the principal does not see.
 
-        To find that takes time too: there may be a turn's end behind each.
+        Finding that takes time too: a turn may end after each.
         """
         by_name = sorted(self._parts.fleet.modules.items(), key=itemgetter(0))
         return (
@@ -140,7 +138,7 @@ class FigureOps(OpGroup):
         )
 
     async def _metrics(self, args: dict[str, Any], asked: OwnRequest) -> Any:
-        """Write what `status` says; a turn at a time, since it takes as long as that."""
+        """Write metrics a turn at a time: it takes as long as a whole `status`."""
         blocking = self._parts.facts.custody.blocking
         async with self._writing:
             make = await blocking.run("importing prometheus_client", _import)
@@ -159,7 +157,7 @@ class FigureOps(OpGroup):
 
 
 def _import() -> type[Exposition]:
-    # Where nobody scrapes, it is never imported; and it takes longer than a turn.
+    # Without a scrape it is never imported; and that takes longer than a turn.
     from supervisor.kernel.exposition import Exposition  # noqa: PLC0415
 
     return Exposition

@@ -28,20 +28,18 @@ LOG_LINES = 50
 MAX_LOG_LINES = 10_000
 
 WAITED = 10_000
-"""How many modules a `wait` may name: as many as a large fleet has."""
+"""Names that a `wait` may have: as many as a large fleet has modules."""
 
 KILLED_WITHIN_S = 5.0
-"""How long a module may take to be gone once its own timeouts are over, before its stop is refused:
-a process that was killed is gone in milliseconds, unless a debugger or the kernel holds it."""
+"""How long a module may take to end once its own timeouts are over, before its stop is refused: a
+killed process ends in milliseconds, unless a debugger or the kernel holds it."""
 
 TAIL_S = 10.0
-"""How long a log may take to be read, and the one that is read before it: a disk may be slow, or
-not answer at all."""
+"""How long reading a log may take, and the read before it: a disk may be slow, or not answer at
+all."""
 
 
 class ModuleOps(OpGroup):
-    """Ops about modules."""
-
     INPUTS: ClassVar[Mapping[str, Any]] = {
         "start": args_schema(("module",), module=MODULE),
         "stop": args_schema(("module",), module=MODULE),
@@ -75,7 +73,7 @@ class ModuleOps(OpGroup):
         super().__init__(parts)
         self._followed = FollowedLogs(parts.facts.ledger)
         self._one_tail = trio.Lock()
-        """Held until what was read is in the ledger."""
+        """Held until the bytes that were read are in the ledger."""
 
     def ops(self) -> Mapping[str, Op]:
         return {
@@ -105,7 +103,7 @@ class ModuleOps(OpGroup):
         return self._until_down(module, asked.principal)
 
     async def _until_ended(self, module: Module) -> None:
-        """Wait for the end of what is being stopped; refuses once it is beyond its bounds."""
+        """Wait for the end of a module that stops; refuses once it is beyond its bounds."""
         timeouts = module.descriptor.supervision.timeouts
         bound_s = 2 * timeouts.stop_s + timeouts.exit_s + KILLED_WITHIN_S
         if CIDFILE in " ".join(module.descriptor.transport.command):
@@ -153,7 +151,7 @@ class ModuleOps(OpGroup):
     async def _awaited(
         self, names: list[str] | None, principal: Principal, turn: Turn
     ) -> dict[str, Module]:
-        """Return the modules that are named, each once, or all eager ones, by name."""
+        """Return the named modules, each once, or all eager ones, by name."""
         found: dict[str, Module] = {}
         if names is None:
             for module in self._parts.fleet.eager():
@@ -217,7 +215,7 @@ class ModuleOps(OpGroup):
         return True if module.is_ready() or module.asleep else self._parts.fleet.verdict(module)
 
     def _settled(self, module: Module, goal: str) -> bool | None:
-        """Tell whether a module has come to what is waited for, or cannot; None if it may yet."""
+        """Return whether a module has reached the goal, or cannot; None if it still may."""
         if module.succession.undecided:
             return None
         if goal == "down":

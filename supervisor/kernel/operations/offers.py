@@ -24,10 +24,10 @@ from supervisor.kernel.operations.op import (
 from supervisor.kernel.resource_updates import URI_CHARS, ResourceFollower
 
 NOTIFICATIONS, NOTIFIED_BYTES = 256, 1 << 20
-"""Notifications of extensions that may wait to be told of; more are left out."""
+"""Notifications of extensions that may wait for a client; more are left out."""
 
 BELOW = 256
-"""Resources below one that is followed which may wait to be told of; of more, some are left out."""
+"""Resources below a followed one that may wait for a client; some of more are left out."""
 
 LOOKED_AT = 256
 """Servers that are asked at a time whether they have more."""
@@ -36,8 +36,6 @@ FOLLOWING = "following a resource"
 
 
 class OfferOps(OpGroup):
-    """Ops about what modules offer."""
-
     INPUTS: ClassVar[Mapping[str, Any]] = {
         "offers": args_schema(
             follow={

@@ -47,7 +47,7 @@ Begun = dict[str, Any] | Awaitable[Any]
 
 
 class OwnRequest:
-    """One request and its one answer (kernel.parties.Handle); what the op sees of who asked."""
+    """One request and its one answer (kernel.parties.Handle), as an op sees it."""
 
     __slots__ = ("_room", "_scope", "client", "ended", "party", "principal", "session_id", "what")
 
@@ -56,9 +56,9 @@ class OwnRequest:
     ) -> None:
         self.party = party
         self.what = what
-        """The op that is asked for."""
+        """The op that is asked for, for words."""
         self.principal = party.principal
-        """As it was when it asked: its connection may be narrowed since."""
+        """The principal at the time of the request: its connection may be narrowed since."""
         self.session_id = session_id
         self.client = client
         self.ended = False
@@ -67,7 +67,7 @@ class OwnRequest:
 
     @property
     def is_written(self) -> bool:
-        """Whether the answer is only encoded: nobody within the daemon looks at it."""
+        """Whether the answer is only encoded: no code within the daemon reads it."""
         return not isinstance(self.client, OutcomeOnly)
 
     def begin(self, begin: Callable[[], Begun], nursery: trio.Nursery) -> None:
@@ -97,12 +97,10 @@ class OwnRequest:
             self.client.finished(Response(outcome))
 
     def cancel(self, stopped: Stopped) -> None:
-        """End it; idempotent."""
         self._scope.cancel()
         self.finish(Failure.because(stopped.reason, stopped.message))
 
     def resume(self) -> None:
-        """Continue: the client may have room again."""
         self._room.unpark_all()
 
     async def _run(self, rest: Awaitable[Any]) -> None:
@@ -117,7 +115,7 @@ class OwnRequest:
 
     @contextlib.contextmanager
     def _answering(self) -> Iterator[None]:
-        """Have the request answered if it comes to nothing."""
+        """Answer the request with the failure that the block raises."""
         try:
             yield
         except RefusedError as error:
@@ -130,20 +128,17 @@ class OwnRequest:
 
 
 Op = Callable[[dict[str, Any], OwnRequest], Begun]
-"""Takes args that fit the schema, and does at once what can be done at once.
-
-It returns its result, or what to await for it; both parts may raise `RefusedError`. So of requests
-that come one after the other, a start or stop has its effect before the next one is looked at,
-however long its own answer takes.
-"""
+"""Takes args that fit the schema, and does at once what can be done at once. It returns its result,
+or an awaitable of it; both may raise `RefusedError`. So of requests that come one after the other,
+a start or stop has its effect before the next one is checked, however long its own answer takes."""
 
 
 ShutDown = Callable[[str, msgspec.Raw | None], None]
-"""Begins the daemon's end: the cause, and who asked for it (`Principal.by`)."""
+"""Begins the daemon's end: the cause, and the principal that asked for it (`Principal.by`)."""
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the ops of one daemon work on."""
+    """The services that the ops of one daemon use."""
 
     fleet: Fleet
     facts: DaemonFacts
@@ -154,7 +149,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     approvals: Approvals
     prompts: Prompts
     refused: Mapping[str, int]
-    """How many invocations no module was asked for since the start, by the reason."""
+    """The count of invocations that never reached a module, by reason."""
     catalogue: Catalogue
     updates: ResourceUpdates
     page_codes: PageCodes
@@ -164,7 +159,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     next_request_id: Callable[[], str]
 
     def module(self, name: str, principal: Principal) -> Module:
-        """Return the module of that name, if the principal may see it; raises `RefusedError`."""
+        """Return a module that the principal may see; raises `RefusedError`."""
         module = self.fleet.modules.get(name)
         if module is None or not principal.sees(name):
             raise RefusedError(unknown_module(name, self.fleet, principal))
@@ -179,7 +174,6 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
         outcomes: bool = False,
         inputs: bool = False,
     ) -> dict[str, Any]:
-        """Return one entry of `modules` of `status`, as the principal may see it."""
         reasons = self.fleet.quarantine_reasons
         shown = module_status(module, reasons, histogram=histogram, outcomes=outcomes)
         if principal.is_full and module.descriptor.kind is Kind.HOOK:
@@ -193,7 +187,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpGroup:
-    """Some ops that belong together."""
+    """A group of ops."""
 
     INPUTS: ClassVar[Mapping[str, Any]]
     """The schema of the args of each op, by the op's name."""
@@ -212,8 +206,8 @@ class OpGroup:
 
 
 WORD_CHARS = 8192
-"""Of a name, an id or a path. What no such thing may have is mostly far less, and refused by the op
-in its own words; beyond this it is refused unread."""
+"""The bound on a name, an id or a path. Most have a much lower bound, and the op refuses a longer
+one in its own words; beyond this it is refused unread."""
 
 WORD: dict[str, Any] = {"type": "string", "maxLength": WORD_CHARS}
 

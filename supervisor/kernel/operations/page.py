@@ -19,8 +19,6 @@ LOGIN = "page.login"
 
 
 class PageOps(OpGroup):
-    """The op about the page."""
-
     INPUTS: ClassVar[Mapping[str, Any]] = {
         LOGIN: args_schema(**ConnectionOps.INPUTS["narrow"]["properties"])
     }

@@ -13,8 +13,6 @@ from supervisor.policy.capabilities import Verdict
 
 
 class PolicyOps(OpGroup):
-    """Ops about what modules are allowed."""
-
     INPUTS: ClassVar[Mapping[str, Any]] = {
         "policy.show": args_schema(),
         "policy.explain": args_schema(

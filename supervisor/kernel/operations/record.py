@@ -1,8 +1,8 @@
 """The op `record`: stream a module's conversation to a client, as the entries of a transcript.
 
 Each entry is a `log` event: its message is one readable line, its `fields` the entry as a file has
-it, the header first. A client that does not read slows down nobody but itself: what does not fit
-into the recording's buffer is dropped and counted, and an entry says so.
+it, the header first. A client that does not read slows down only itself: entries that do not fit
+into the recording's buffer are dropped and counted, and an entry says so.
 """
 
 from __future__ import annotations
@@ -25,15 +25,13 @@ from supervisor.runtime.supervision.module import Module
 from supervisor.transcripts.recording import Recording, header_of
 
 MAX_SECONDS = 7 * 24 * 3600.0
-"""The longest recording, also of one that names no time."""
+"""The longest recording, also if the args name no time."""
 
 ENTRIES_AT_ONCE = 64
-"""How many are sent before it is the others' turn."""
+"""Entries that are sent in one turn."""
 
 
 class RecordOps(OpGroup):
-    """The ops that listen in."""
-
     INPUTS: ClassVar[Mapping[str, Any]] = {
         "record": args_schema(
             ("module",),
@@ -93,7 +91,7 @@ class RecordOps(OpGroup):
         }
 
     async def _stop_with(self, module: Module, recording: _Streamed) -> None:
-        """End a recording of what can never be heard again; a module that comes back is another."""
+        """End the recording once its module is gone; a module that comes back is another."""
         places = (self._parts.fleet.modules, self._parts.fleet.leaving)
         await self._parts.fleet.wait_until(
             lambda: all(one.get(module.name) is not module for one in places) or None
@@ -112,10 +110,10 @@ class _Streamed:
         self._why = ""
 
     async def stream(self, emit: Emit, seconds: float) -> None:
-        """Send what is heard until the time is over, or a process has ended if that was asked."""
+        """Send entries until the time is over, or a process has ended if that was asked for."""
         ends_at = trio.current_time() + seconds
         while not self._why:
-            # Only waiting is cut short: what was taken is sent, or it would be lost untold.
+            # Only waiting is cut short: taken entries are sent, or they would be lost.
             with trio.move_on_at(ends_at):
                 await self._some.wait()
             self._some = trio.Event()
@@ -130,12 +128,12 @@ class _Streamed:
         return "the time is over" if trio.current_time() >= ends_at else ""
 
     def stop(self, why: str) -> None:
-        """Have `stream` return."""
+        """Make `stream` return."""
         self._why = self._why or why
         self._wake()
 
     async def end(self, emit: Emit) -> None:
-        """Send what is left; the recording is detached by now."""
+        """Send the rest; the recording is detached by now."""
         await self._send(emit, self.recording.take())
         await self._send(emit, self.recording.end(self.recording.elapsed_s, self._why))
 
@@ -144,7 +142,7 @@ class _Streamed:
             await emit(_log(entry))
             self.entries += 1
             if self.entries % ENTRIES_AT_ONCE == 0:
-                await trio.lowlevel.checkpoint()  # `emit` waits for nobody while there is room
+                await trio.lowlevel.checkpoint()  # `emit` does not wait while there is room
 
     def _wake(self) -> None:
         self._some.set()

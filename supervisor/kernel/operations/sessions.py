@@ -1,8 +1,7 @@
 """The ops about sessions: `session.new`, `.list`, `.show`, `.fork`, `.end`, `.patch`, `.cancel`.
 
-`session.prompt` is served from `kernel.prompts`, as an invocation is.
-
-Those that change something answer once the change is stored.
+`session.prompt` is served from `kernel.prompts`, as an invocation is. Ops that change something
+answer once the change is stored.
 """
 
 from __future__ import annotations
@@ -43,8 +42,6 @@ _ROLES = {
 
 
 class SessionOps(OpGroup):
-    """Ops about sessions."""
-
     INPUTS: ClassVar[Mapping[str, Any]] = {
         "session.new": args_schema(
             session_id=_OWN_ID,
@@ -173,7 +170,7 @@ class SessionOps(OpGroup):
         return found
 
     def _roles(self, args: dict[str, Any], asked: OwnRequest) -> Roles | None:
-        """Return the roles that are named; raises `RefusedError` if they cannot be played."""
+        """Return the named roles; raises `RefusedError` if they cannot be played."""
         if "roles" not in args:
             return None
         roles = msgspec.convert(args["roles"], Roles)
@@ -187,7 +184,6 @@ class SessionOps(OpGroup):
         return self._stored(session)
 
     def _tell(self, kind: EventType, session: Session, asked: OwnRequest) -> None:
-        """Tell whoever watches."""
         owner, by = session.owner, asked.principal.by
         origin = Origin("", "", None, session.id, None, owner, by)
         self._parts.prompts.publish(kind, {"title": session.kept.title}, origin)

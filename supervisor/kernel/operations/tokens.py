@@ -14,7 +14,7 @@ from supervisor.kernel.tokens import NAME_CHARS
 from supervisor.policy.principals import EVERYTHING, Scope
 
 USUAL = (Scope.READ, Scope.INVOKE)
-"""The scopes of a token of which nothing else is said."""
+"""The scopes of a token if the args name none."""
 
 MAX_EXPIRES_S = 100 * 365 * 86400.0
 
@@ -24,8 +24,6 @@ _NAME = {"type": "string", "minLength": 1, "maxLength": NAME_CHARS}
 
 
 class TokenOps(OpGroup):
-    """Ops about tokens."""
-
     INPUTS: ClassVar[Mapping[str, Any]] = {
         "token.new": args_schema(
             ("name",),

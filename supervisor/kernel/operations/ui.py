@@ -13,14 +13,12 @@ from supervisor.kernel.parties import RefusedError
 from supervisor.kernel.ui_events import NAME_CHARS, Subscription
 
 PATTERNS = 32
-"""How many names, or beginnings of names, a subscriber may ask for."""
+"""Names, or beginnings of names, in one subscription."""
 
 WATCHING = "watching for ui events"
 
 
 class UiOps(OpGroup):
-    """Ops about `ui_event`s."""
-
     INPUTS: ClassVar[Mapping[str, Any]] = {
         "ui.subscribe": args_schema(
             events={

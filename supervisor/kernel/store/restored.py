@@ -1,7 +1,7 @@
 """What a daemon finds when it starts: documents, and the patches that came after them.
 
 Invocations that were in flight when the former daemon ended, and questions that were open, get
-their entry here: the one place that knows that nobody answered them.
+their entry here: the one place that knows that they were not answered.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from supervisor.kernel.store.settings import (
 
 
 def restore(database: Database, life: str, now: float) -> tuple[Restored, set[DocumentKey]]:
-    """Close what had no end before `life`, read what there is; returns the keys of it too."""
+    """Close what had no end before `life`, read the rest; returns its keys too."""
     found = Restored()
     stored: set[DocumentKey] = set()
     in_flight: list[RestoredDocument] = []
