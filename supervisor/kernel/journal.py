@@ -51,6 +51,10 @@ log = structlog.get_logger()
 
 
 class Journal(Recorder):
+    """The recorder that writes to disk; made by `remembering`."""
+
+    _keeps = True
+
     def __init__(
         self,
         data_dir: Path,

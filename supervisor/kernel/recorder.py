@@ -86,6 +86,8 @@ class Recorder:
     _numbers = itertools.count(1)
     _wall_clock: Callable[[], float] = time.time
     _listener: Overhear | None = None
+    _keeps = False
+    """Whether an entry is worth making without a listener."""
 
     def record(
         self,
@@ -108,6 +110,8 @@ class Recorder:
         `data` and `error` are encoded at once, so they may change later. The document
         `in_place_of` is deleted when the entry is written: after a crash one of both is there.
         """
+        if self._listener is None and not self._keeps:
+            return
         entry = JournalEvent(
             id=self.new_span(),
             ts=self._wall_clock(),
