@@ -117,7 +117,6 @@ class Catalogue:
         return {} if module is None else self._said(module) or {}
 
     def serves(self, name: str) -> bool:
-        """Tell whether a module is there and up."""
         module = self._fleet.modules.get(name)
         return module is not None and module.state in SERVES
 

@@ -26,7 +26,6 @@ class Chronicle:
         catalogue: Catalogue,
         updates: ResourceUpdates,
     ) -> None:
-        """Record what happens; add or remove hooks; remember descriptions."""
         self._recorder = recorder
         self._hooks = hooks
         self._descriptions = descriptions
@@ -59,7 +58,6 @@ class Chronicle:
             self._recorder.record("module:description", module=descriptor.name, data=data)
 
     def instance_ready(self, module: str) -> None:
-        """Ask it for the resources that are followed."""
         self._updates.began(module)
 
     def told(self, module: str, news: ResourceUpdated | Notified) -> None:

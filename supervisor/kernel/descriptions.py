@@ -43,8 +43,6 @@ class RememberedDescription(msgspec.Struct, frozen=True):
 
 
 class RememberedDescriptions:
-    """The descriptions of one daemon, the oldest first."""
-
     def __init__(self, recorder: Recorder, wall_clock: Callable[[], float]) -> None:
         self._recorder = recorder
         self._wall_clock = wall_clock
@@ -126,7 +124,6 @@ class RememberedDescriptions:
             self._take(one)
 
     def keep_all(self) -> None:
-        """Keep all anew after what was kept is lost."""
         for one in self._all.values():
             self._recorder.keep(KIND, one.module, one)
 

@@ -27,13 +27,11 @@ class FollowedLogs:
     """The logs of one daemon that have followers."""
 
     def __init__(self, ledger: HeldBytes) -> None:
-        """Count the lines in `ledger`."""
         self._ledger = ledger
         self._followed: dict[ModuleLog, _Followed] = {}
 
     @contextlib.contextmanager
     def following(self, log: ModuleLog) -> Iterator[Follower]:
-        """Follow a log within the block."""
         followed = self._followed.get(log)
         if followed is None:
             followed = self._followed[log] = _Followed(log, self._ledger)

@@ -325,7 +325,6 @@ class Invocation(Call, kw_only=True, eq=False):
 
     @property
     def what(self) -> str:
-        """Its module and op, for words."""
         return f"{self.module.name}.{self.request.op}"
 
     @property
@@ -340,7 +339,6 @@ class Invocation(Call, kw_only=True, eq=False):
 
     @property
     def origin(self) -> Origin:
-        """The origin of its events."""
         request = self.request
         return Origin(
             self.module.name,

@@ -157,7 +157,6 @@ class LongWay:
         return stopped
 
     def hurry(self) -> None:
-        """Stop waiting for assets."""
         if self.intake is not None:
             self.intake.hurry()
 
@@ -165,7 +164,6 @@ class LongWay:
 
     @property
     def children(self) -> Iterable[Invocation]:
-        """The open invocations that are made on its behalf."""
         return self._children
 
     @property
@@ -188,7 +186,6 @@ class LongWay:
 
     @property
     def injected(self) -> tuple[dict[str, Any], ...]:
-        """What gates want in the context."""
         return () if self._guard is None else tuple(self._guard.injected)
 
     def _respond(self, outcome: Outcome) -> None:
@@ -213,7 +210,6 @@ class LongWay:
         self._invocation.setting.parents.add(self._invocation)
 
     def let_go(self, child: Invocation) -> None:
-        """Remove a child that has ended."""
         self._children.discard(child)
         if not self._children:
             self._invocation.setting.parents.discard(self._invocation)

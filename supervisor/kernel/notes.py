@@ -41,7 +41,6 @@ class KeptNotes(Notes):
             super().put(document.name, note)
 
     def keep_all(self) -> None:
-        """Keep all anew after what was kept is lost."""
         for digest, note in self._all.items():
             self._keep(digest, note)
 

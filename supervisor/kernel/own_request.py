@@ -39,15 +39,12 @@ log = structlog.get_logger()
 
 
 class OwnRequests:
-    """The requests that one daemon serves itself."""
-
     operations: Operations
     """The ops; they need this object themselves, so this is set later."""
 
     def __init__(
         self, fleet: Fleet, effects: Effects, checks: Checks, invoke: Invoke, nursery: trio.Nursery
     ) -> None:
-        """Serve them in `nursery`; their invocations go through `invoke`."""
         self.prompts = Prompts(fleet, effects.sessions, effects.ui, invoke)
         self._fleet = fleet
         self._recorder = effects.recorder

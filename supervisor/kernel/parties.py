@@ -215,8 +215,7 @@ class Caller(Protocol):
         """The origin of the call's effects."""
 
     @property
-    def session_id(self) -> str | None:
-        """The session of the request, if it has one."""
+    def session_id(self) -> str | None: ...
 
     @property
     def ancestors(self) -> Iterable[Invocation]:

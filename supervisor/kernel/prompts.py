@@ -157,7 +157,6 @@ class Prompt(Client):
     # For its lane.
 
     def run(self, lead: str, roles: Roles) -> None:
-        """Invoke its module."""
         self.lead = lead
         self.tell(EventType.PROMPT_STARTED, message_id=self.message_id)
         self._prompts.tell_status(self)
@@ -345,7 +344,6 @@ class Prompts:
     def origin(
         self, prompt: Prompt, invocation: Invocation | None, session: Session | None = None
     ) -> Origin:
-        """Return the origin of a prompt's events."""
         if session is None and prompt.lane is not None:
             session = prompt.lane.session
         return Origin(

@@ -36,8 +36,6 @@ class EndedSpan(msgspec.Struct, frozen=True, gc=False):
 
 
 class Spans(Protocol):
-    """The taker of spans (`daemon.span_export`)."""
-
     def ended(self, span: EndedSpan) -> None:
         """Take one; returns at once, and never raises."""
 

@@ -118,7 +118,6 @@ class InTurn:
         self._listener.host_call(asked, dialogue, call)
 
     def answered(self, outcome: Outcome, call: Call) -> None:
-        """Let the listener respond in its turn."""
         self._listener.answered(outcome, call)
 
     def congested(self) -> Congestion:

@@ -101,8 +101,6 @@ class Login:
 
 
 class Tokens:
-    """The tokens of one daemon, the oldest first."""
-
     def __init__(
         self, recorder: Recorder, wall_clock: Callable[[], float], deadlines: Deadlines
     ) -> None:
@@ -141,7 +139,6 @@ class Tokens:
         return None if token is None or not same or self._is_over(token) else token
 
     def is_of(self, login: Login, said: str) -> bool:
-        """Return whether `said` is the token of a login."""
         return self.find(said) is login.token
 
     def wait_s(self, login: Login, now_s: float) -> float:
@@ -264,7 +261,6 @@ class Tokens:
         self._all = {one.id: one for one in sorted(found, key=lambda one: one.created)}
 
     def keep_all(self) -> None:
-        """Keep all anew after what was kept is lost."""
         for one in self._all.values():
             self._keep(one)
 

@@ -208,7 +208,6 @@ class UiEvents:
     """The `ui_event`s of one daemon: kept once, for all subscribers, each at its own place."""
 
     def __init__(self, ledger: HeldBytes, bounds: UiBounds | None = None) -> None:
-        """Count the events in `ledger`."""
         self._bounds = bounds or UiBounds()
         self._placeholders = 0
         self._subscriptions: set[Subscription] = set()

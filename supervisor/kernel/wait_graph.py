@@ -27,7 +27,6 @@ class Parents:
         self._by_module.setdefault(one.module.name, {})[one.request_id] = one
 
     def discard(self, one: Invocation) -> None:
-        """Remove an invocation without children; idempotent."""
         of_module = self._by_module.get(one.module.name, {})
         of_module.pop(one.request_id, None)
         if not of_module:

@@ -39,7 +39,7 @@ class UnreadableError(Exception):
 
 
 class ChangedError(Exception):
-    """The file changed while it was read."""
+    pass
 
 
 class OpenFile(msgspec.Struct, frozen=True):

@@ -54,7 +54,6 @@ class AssetRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def uri(self) -> str:
-        """The path as a `file:` URI."""
         return Path(self.path).as_uri()
 
     @property
@@ -68,7 +67,6 @@ class AssetRecord(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def registration(self) -> Registration:
-        """Return what an `asset` event says of the registration."""
         placeholder = self.placeholder
         return Registration(
             self.asset,

@@ -77,7 +77,6 @@ class Assets:
         self._nursery.start_soon(self._check, asset, module, folder, done)
 
     def spool(self, spool: Spool) -> None:
-        """Write a file that comes in pieces."""
         self._nursery.start_soon(spool.run)
 
     def register(

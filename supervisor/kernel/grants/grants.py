@@ -112,7 +112,6 @@ class Grants:
         self._asking: WeakValueDictionary[tuple[str, str], trio.Lock] = WeakValueDictionary()
 
     def decide(self, descriptor: Descriptor, capability: str) -> Decision:
-        """Return the decision of the policy."""
         return decide(self.operator.policy, descriptor.name, descriptor.capabilities, capability)
 
     async def ask(
@@ -145,7 +144,6 @@ class Grants:
         return await self._blocking.run(f"reading the program of {descriptor.name}", digest)
 
     def record(self, grant: Grant, origin: Origin) -> None:
-        """Record a decision in the journal."""
         rule = grant.decision.rule
         data: dict[str, Any] = {
             "capability": grant.decision.capability[:CAPABILITY_CHARS],

@@ -40,8 +40,6 @@ class Remembered(msgspec.Struct, frozen=True):
 
 
 class Answers:
-    """The remembered answers of one daemon, the oldest first."""
-
     def __init__(self, recorder: Recorder, wall_clock: Callable[[], float]) -> None:
         self._recorder = recorder
         self._wall_clock = wall_clock
@@ -79,7 +77,6 @@ class Answers:
             self._all[one.module, one.capability] = one
 
     def keep_all(self) -> None:
-        """Keep all anew after what was kept is lost."""
         for one in self._all.values():
             self._keep(one)
 

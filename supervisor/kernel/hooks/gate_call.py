@@ -89,7 +89,6 @@ def injection(result: HookResult) -> dict[str, Any]:
 
 
 def error_document(failure: Failure) -> dict[str, Any]:
-    """Return a failure as Error Schema v1."""
     return {"code": failure.code, "message": failure.message, "details": failure.details}
 
 

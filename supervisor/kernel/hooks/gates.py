@@ -20,8 +20,6 @@ class Standing(NamedTuple):
 
 
 class Gates:
-    """The gates of one daemon."""
-
     def __init__(self) -> None:
         self.any = False
         """Whether there is a gate at all; each invocation asks this."""
@@ -37,7 +35,6 @@ class Gates:
         self._changed()
 
     def unmount(self, name: str) -> None:
-        """Remove a hook."""
         self._hooks.pop(name, None)
         self._changed()
 

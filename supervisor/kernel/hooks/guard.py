@@ -172,11 +172,9 @@ class Guards:
         return Guard(invocation, standing, asking, self._guarding.nursery, self)
 
     def enter(self, guard: Guard) -> None:
-        """Note that a gate is being asked."""
         self._asking.add(guard)
 
     def leave(self, guard: Guard) -> None:
-        """Note that none is asked any more."""
         self._asking.discard(guard)
         if not self._asking:
             self._none_asks.unpark_all()
@@ -187,6 +185,5 @@ class Guards:
             one.stop()
 
     async def wait_none_asks(self) -> None:
-        """Return when no gate is being asked."""
         while self._asking:
             await self._none_asks.park()

@@ -71,7 +71,6 @@ class Observing:
         self._changed()
 
     def unmount(self, name: str) -> None:
-        """Tell a hook of no more events."""
         observer = self._observers.pop(name, None)
         if observer is not None:
             del self._globs[name]
@@ -79,13 +78,11 @@ class Observing:
             observer.end()
 
     def look(self, name: str) -> None:
-        """Note that a module's state has changed."""
         observer = self._observers.get(name)
         if observer is not None:
             observer.look()
 
     def end(self) -> None:
-        """Tell no hook of anything more."""
         for name in tuple(self._observers):
             self.unmount(name)
 

@@ -50,12 +50,10 @@ class Hooks:
             self._observing.unmount(name)
 
     def moved(self, name: str) -> None:
-        """Note that a module went to another state."""
         if name in self._mounted:
             self._observing.look(name)
 
     def end(self) -> None:
-        """Tell no hook of anything more."""
         self._observing.end()
 
     def status(self, module: Module) -> dict[str, Any] | None:

@@ -54,7 +54,6 @@ class Docket:
         """The order in which invocations of its calls begin."""
 
     def take(self, asked: HostCalled, dialogue: Dialogue) -> None:
-        """Accept a call, or refuse it at once."""
         refusal = self._refusal(asked)
         if refusal is not None:
             reason, words = refusal

@@ -26,8 +26,6 @@ from supervisor.runtime.supervision.fleet import Fleet
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):
-    """The services that the methods of one daemon use."""
-
     invoke: Invoke
     effects: Effects
     grants: Grants
@@ -39,8 +37,6 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Method:
-    """A method that a module can call."""
-
     names: tuple[str, ...]
     """Its names; the first is the one in the documents."""
 

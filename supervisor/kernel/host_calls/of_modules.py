@@ -43,7 +43,6 @@ class CallsOfModules:
         self._dockets: dict[str, Docket] = {}
 
     def take(self, module: Module, asked: HostCalled, dialogue: Dialogue) -> None:
-        """Accept a call, or refuse it at once."""
         docket = self._dockets.get(dialogue.instance)
         if docket is None:
             docket = Docket(ModuleItself(module), self._host)
@@ -51,7 +50,6 @@ class CallsOfModules:
         docket.take(asked, dialogue)
 
     def end(self, instance: str) -> None:
-        """End all calls of a process that has ended."""
         docket = self._dockets.pop(instance, None)
         if docket is not None:
             words = f"{instance}, on whose behalf it was made, has ended"

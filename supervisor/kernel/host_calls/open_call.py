@@ -77,7 +77,6 @@ class OpenCall:
 
     @property
     def call_id(self) -> str:
-        """The module's own id of it."""
         return self.asked.call.call_id
 
     @property
@@ -106,7 +105,6 @@ class OpenCall:
             self.child.resume()
 
     def congested(self) -> Congestion:
-        """Whether chunks should not come faster for now."""
         if not self.streams or self.done or not self._dialogue.congested:
             return Congestion.NONE
         return Congestion.FULL if self._dialogue.full else Congestion.SLOW

@@ -138,8 +138,6 @@ ShutDown = Callable[[str, msgspec.Raw | None], None]
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
-    """The services that the ops of one daemon use."""
-
     fleet: Fleet
     facts: DaemonFacts
     reloads: Reloads
@@ -187,8 +185,6 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpGroup:
-    """A group of ops."""
-
     INPUTS: ClassVar[Mapping[str, Any]]
     """The schema of the args of each op, by the op's name."""
 

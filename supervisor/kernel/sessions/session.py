@@ -63,8 +63,6 @@ class SessionDocument(msgspec.Struct, kw_only=True):
 
 
 class Session:
-    """A session, live or ended."""
-
     __slots__ = (
         "_bounds",
         "_most_bytes",
@@ -100,7 +98,6 @@ class Session:
 
     @property
     def owner(self) -> str | None:
-        """The name of the owner."""
         return self.kept.owner
 
     @property

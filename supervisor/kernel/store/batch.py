@@ -167,7 +167,6 @@ def store_documents(
 def remember_stored(
     documents: dict[DocumentKey, tuple[int, Content | None]], stored: set[DocumentKey]
 ) -> None:
-    """Update `stored` after `store_documents`, once that is committed."""
     for key, (_, body) in documents.items():
         if body is None:
             stored.discard(key)

@@ -90,8 +90,6 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 
 
 class Aside(msgspec.Struct, frozen=True):
-    """A file that was set aside, and why."""
-
     path: str
     why: str
 
@@ -221,7 +219,6 @@ def _migrate(connection: sqlite3.Connection, after_seq: int) -> None:
 
 @contextlib.contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Run the block in one transaction."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield

@@ -54,7 +54,6 @@ class Retention:
         self._jumped = False
 
     def begin(self) -> None:
-        """Examine all entries again, from the oldest one."""
         self._from = 0
         self._look_at_clocks()
 

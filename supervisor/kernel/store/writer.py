@@ -93,8 +93,7 @@ class Listener(Protocol):
     def told(self, told: Told, *, renewed: bool) -> None:
         """Take the new state; `renewed` says that a new file was begun while the daemon ran."""
 
-    def closed(self) -> None:
-        """Note that the thread has ended."""
+    def closed(self) -> None: ...
 
 
 class WriterOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,7 +149,6 @@ class Writer:
     # For the event loop.
 
     def start(self) -> None:
-        """Open the file, and begin to write."""
         self._thread.start()
 
     @property
