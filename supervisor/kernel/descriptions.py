@@ -109,17 +109,12 @@ class RememberedDescriptions:
 
     def restore(self, restored: Restored) -> None:
         found: list[RememberedDescription] = []
-        for document in restored.documents(KIND):
-            try:
-                one = msgspec.json.decode(document.body, type=RememberedDescription)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                log.warning("a description was not restored", name=document.name, words=str(error))
-                continue
-            if one.module == document.name:
+        problem = "a description was not restored"
+        for name, one in restored.decoded(KIND, RememberedDescription, problem):
+            if one.module == name:
                 found.append(one)
             else:
-                words = f"it is of {one.module!r:.130}"
-                log.warning("a description was not restored", name=document.name, words=words)
+                log.warning(problem, name=name, words=f"it is of {one.module!r:.130}")
         for one in sorted(found, key=lambda one: one.ts):
             self._take(one)
 

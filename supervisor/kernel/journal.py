@@ -10,7 +10,6 @@ have relied on an entry that was dropped.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import time
 import uuid
@@ -38,7 +37,7 @@ from supervisor.kernel.recorder import (
 from supervisor.kernel.store.batch import Entry
 from supervisor.kernel.store.retention import Clocks
 from supervisor.kernel.store.settings import DocumentKey, JournalOptions, Span
-from supervisor.kernel.store.writer import Told, Writer, WriterOptions
+from supervisor.kernel.store.writer import Relay, Told, Writer, WriterOptions
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.files.directory import shown
 
@@ -96,7 +95,7 @@ class Journal(Recorder):
                 limits=options.limits,
                 clocks=Clocks(wall_clock, time.monotonic),
             ),
-            _Relay(self, trio.lowlevel.current_trio_token()),
+            Relay(self, trio.lowlevel.current_trio_token()),
             self._unended,
             blocking,
         )
@@ -290,27 +289,6 @@ class Journal(Recorder):
     def _tell_of_loss(self) -> None:
         for again in self._on_loss:
             again()
-
-
-class _Relay:
-    """Calls the journal in the event loop with what the writer's thread reports."""
-
-    def __init__(self, journal: Journal, token: trio.lowlevel.TrioToken) -> None:
-        self._journal = journal
-        self._token = token
-
-    def opened(self, restored: Restored) -> None:
-        self._soon(self._journal.take_opened, restored)
-
-    def told(self, told: Told, *, renewed: bool) -> None:
-        self._soon(lambda: self._journal.take_told(told, renewed=renewed))
-
-    def closed(self) -> None:
-        self._soon(self._journal.take_closed)
-
-    def _soon(self, function: Callable[..., None], *args: object) -> None:
-        with contextlib.suppress(trio.RunFinishedError):  # the event loop has ended
-            self._token.run_sync_soon(function, *args)
 
 
 @asynccontextmanager

@@ -50,7 +50,7 @@ from supervisor.kernel.page_codes import PageCodes
 from supervisor.kernel.parties import Client, Handle, Lineage, Party, RefusedError
 from supervisor.kernel.recorder import Recorder, Restored
 from supervisor.kernel.reloads import Reloads
-from supervisor.kernel.requests import Deciding, Requests
+from supervisor.kernel.requests import Requests
 from supervisor.kernel.resource_updates import ResourceUpdates
 from supervisor.kernel.sessions.registry import Sessions
 from supervisor.kernel.status import DaemonFacts
@@ -317,8 +317,10 @@ class Kernel:
                     host,
                     self.fleet,
                     effects,
-                    Deciding(gates, self.approvals, self.grants),
                     nursery,
+                    gates=gates,
+                    approvals=self.approvals,
+                    grants=self.grants,
                 )
                 observing = Observing(host, self.fleet, effects, requests.invoke, nursery)
                 hooks = Hooks(recorder, observing, gates)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import structlog
 
 from supervisor.kernel.recorder import Recorder, Restored
 from supervisor.runtime.supervision.notes import Notes
@@ -15,8 +14,6 @@ KIND = "note"
 
 NOTES_KEPT = 10_000
 """The oldest are forgotten beyond that; it is found out again then."""
-
-log = structlog.get_logger()
 
 
 class KeptNotes(Notes):
@@ -32,13 +29,8 @@ class KeptNotes(Notes):
             self.put(next(iter(self._all)), None)
 
     def restore(self, restored: Restored) -> None:
-        for document in restored.documents(KIND):
-            try:
-                note = msgspec.json.decode(document.body, type=dict[str, Any])
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                log.warning("a note was not restored", name=document.name, words=str(error))
-                continue
-            super().put(document.name, note)
+        for name, note in restored.decoded(KIND, dict[str, Any], "a note was not restored"):
+            super().put(name, note)
 
     def keep_all(self) -> None:
         for digest, note in self._all.items():

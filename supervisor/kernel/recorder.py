@@ -13,10 +13,11 @@ from __future__ import annotations
 import itertools
 import time
 import uuid
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
+import structlog
 
 from protocol.errors import Failure
 from protocol.host_call import UNENCODABLE
@@ -25,6 +26,10 @@ from supervisor.kernel.store.settings import DocumentKey, Span
 
 DEPTH = 32
 """Values that cannot be encoded are copied this deep, with the bad parts replaced."""
+
+T = TypeVar("T")
+
+log = structlog.get_logger()
 
 _encode = msgspec.json.Encoder().encode
 
@@ -215,6 +220,16 @@ class Restored(msgspec.Struct):
     def documents(self, kind: str) -> list[RestoredDocument]:
         """Return the documents of a kind, by name."""
         return self.kinds.get(kind, [])
+
+    def decoded(self, kind: str, type_: type[T], problem: str) -> Iterator[tuple[str, T]]:
+        """Yield the names and contents of a kind; bad ones are left where they are, and logged."""
+        for document in self.documents(kind):
+            try:
+                content = msgspec.json.decode(document.body, type=type_)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                log.warning(problem, name=document.name, words=str(error))
+            else:
+                yield document.name, content
 
 
 def overheard(entry: JournalEvent, body: bytes) -> Overheard:

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-import msgspec
 import trio
 
 from protocol.connection import Request
@@ -58,15 +57,6 @@ from supervisor.runtime.supervision.fleet import Fleet
 from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.module import Module
 
-
-class Deciding(msgspec.Struct, frozen=True):
-    """The deciders: gates and people about invocations, the operator about calls to the host."""
-
-    gates: Gates
-    approvals: Approvals
-    grants: Grants
-
-
 _INVOKE = Operation.INVOKE
 """A member of an enum is slow to look up, and this is looked up for each request."""
 
@@ -77,29 +67,32 @@ class Requests:
         host: Host,
         fleet: Fleet,
         effects: Effects,
-        deciding: Deciding,
         nursery: trio.Nursery,
+        *,
+        gates: Gates,
+        approvals: Approvals,
+        grants: Grants,
     ) -> None:
         """Serve requests to `fleet` and to the daemon.
 
         `nursery` is for the daemon's own ops, the asking of gates, and for calls of modules to the
         host.
         """
-        guarding = Guarding(host, deciding.gates, deciding.approvals, nursery, self.invoke)
+        guarding = Guarding(host, gates, approvals, nursery, self.invoke)
         self.guards = Guards(guarding, effects.lineage)
         self.lineage = effects.lineage
         self.checks = host.checks
         self._host = host
         self._fleet = fleet
         self._effects = effects
-        self._gates = deciding.gates
+        self._gates = gates
         self._nursery = nursery
         self._parents = Parents()
         calls = HostOfCalls(
             invoke=self.invoke,
             effects=effects,
-            grants=deciding.grants,
-            approvals=deciding.approvals,
+            grants=grants,
+            approvals=approvals,
             checks=host.checks,
             deadlines=host.deadlines,
             fleet=fleet,

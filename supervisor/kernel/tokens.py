@@ -252,12 +252,8 @@ class Tokens:
     # Start of the daemon, and loss of kept documents.
 
     def restore(self, restored: Restored) -> None:
-        found: list[Token] = []
-        for document in restored.documents(KIND):
-            try:
-                found.append(_within_bounds(msgspec.json.decode(document.body, type=Token)))
-            except msgspec.DecodeError as error:
-                log.warning("a token was not restored", id=document.name, words=str(error))
+        kept = restored.decoded(KIND, Token, "a token was not restored")
+        found = [_within_bounds(one) for _, one in kept]
         self._all = {one.id: one for one in sorted(found, key=lambda one: one.created)}
 
     def keep_all(self) -> None:

@@ -26,7 +26,7 @@ from supervisor.kernel.notes import KeptNotes
 from supervisor.kernel.operations.op import OwnRequest
 from supervisor.kernel.parties import Lineage, Origin
 from supervisor.kernel.recorder import Recorder
-from supervisor.kernel.requests import Deciding, Requests
+from supervisor.kernel.requests import Requests
 from supervisor.kernel.sessions.registry import Sessions
 from supervisor.kernel.taking_effect import Effects
 from supervisor.kernel.tokens import Tokens
@@ -239,13 +239,14 @@ async def pipeline(
     )
     granting: Any = Granting()
     approvals = Approvals(recorder)
-    deciding = Deciding(Gates(), approvals, granting)
     module, told = FakeModule(folder, "m", protocol, timeouts or {}), Told()
     fleet: Any = Fleet(module)
     operations: Any = told
     async with trio.open_nursery() as nursery:
         nursery.start_soon(host.deadlines.run)
-        requests = Requests(host, fleet, effects, deciding, nursery)
+        requests = Requests(
+            host, fleet, effects, nursery, gates=Gates(), approvals=approvals, grants=granting
+        )
         requests.own.operations = operations
         world = World(requests, module, told, approvals)
         recorder.overhear(lambda one: world.entries.append(json.loads(one.body)))

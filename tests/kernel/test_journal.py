@@ -236,9 +236,9 @@ async def test_what_is_open_has_a_row_once_two_groups_saw_it_or_somebody_waits(
     tmp_path: Path,
 ) -> None:
     async with journal(tmp_path) as kept:
-        options, listener, blocking = kept._writer._options, kept._writer._listener, BlockingWork()
+        options, relay, blocking = kept._writer._options, kept._writer._relay, BlockingWork()
         unended: dict[tuple[str, str], Any] = {}
-        writer = Writer(options, listener, unended, blocking)  # its thread is this test
+        writer = Writer(options, relay, unended, blocking)  # its thread is this test
 
         def group(ticket: int = 0) -> set[str]:
             writer._batch = Batch(ticket=ticket)

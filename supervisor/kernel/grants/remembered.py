@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Callable, Mapping
 
 import msgspec
-import structlog
 
 from protocol.descriptor.model import Descriptor
 from protocol.frames import encode
@@ -24,8 +23,6 @@ KIND = "grant"
 
 ANSWERS_KEPT = 10_000
 """The oldest are forgotten beyond that; the question is asked again then."""
-
-log = structlog.get_logger()
 
 
 class Remembered(msgspec.Struct, frozen=True):
@@ -67,13 +64,8 @@ class Answers:
         return found
 
     def restore(self, restored: Restored) -> None:
-        found: list[Remembered] = []
-        for document in restored.documents(KIND):
-            try:
-                found.append(msgspec.json.decode(document.body, type=Remembered))
-            except msgspec.DecodeError as error:
-                log.warning("an answer was not restored", name=document.name, words=str(error))
-        for one in sorted(found, key=lambda one: one.ts):
+        found = restored.decoded(KIND, Remembered, "an answer was not restored")
+        for _, one in sorted(found, key=lambda item: item[1].ts):
             self._all[one.module, one.capability] = one
 
     def keep_all(self) -> None:

@@ -26,7 +26,7 @@ from protocol.hook_result import (
 from protocol.host_events import ApprovalUiEvent
 from protocol.weight import is_deeper
 from supervisor.kernel.hooks.approvals import REQUEST, Approvals, Decision, Question
-from supervisor.kernel.hooks.gate_call import GateCall, denial, injection
+from supervisor.kernel.hooks.gate_call import ask_gate, denial, injection, why_failed
 from supervisor.kernel.hooks.gates import Gates
 from supervisor.kernel.invocation import Invocation
 from supervisor.kernel.parties import Invoke
@@ -109,11 +109,12 @@ class Asking:
         self, name: str, hook: Hook, gate: Gate, subject: Any, given: dict[str, Any]
     ) -> Answer:
         self.waits_for = f"hook {name} ({gate})"
-        call = GateCall(name, hook.timeout_s)
         data = {**self._facts(), **given, SUBJECT[gate]: subject}
-        answer = await call.ask(self._guarding.invoke, gate, data, self._invocation)
+        args = {"event": str(gate), "data": data}
+        invoke = self._guarding.invoke
+        answer = await ask_gate(invoke, name, hook.timeout_s, args, self._invocation)
         if isinstance(answer, Failure):
-            return Failed(call.why(answer))
+            return Failed(why_failed(answer, hook.timeout_s))
         result = read_hook_result(answer.result)
         if isinstance(result, Invalid):
             return result

@@ -18,36 +18,31 @@ from supervisor.policy.hook_chain import GateResult
 from supervisor.policy.principals import SUPERVISOR
 
 
-class GateCall:
-    def __init__(self, name: str, timeout_s: float) -> None:
-        self._name = name
-        self._timeout_s = timeout_s
-        self._response: Response | None = None
-        self._ended = trio.Event()
+async def ask_gate(
+    invoke: Invoke, name: str, timeout_s: float, args: dict[str, Any], parent: Invocation
+) -> Outcome:
+    """Return the gate's answer; its wait is bounded by the invocation's `timeout_s`."""
+    if is_deeper(args["data"], DEPTH):
+        words = f"the data of its question nests more than {DEPTH} levels deep"
+        return Failure.because(Reason.MALFORMED_REQUEST, words)
+    responses: list[Response] = []
+    ended = trio.Event()
 
-    async def ask(
-        self, invoke: Invoke, gate: Gate, data: dict[str, Any], parent: Invocation
-    ) -> Outcome:
-        """Call the gate and return its answer; bounded by its `timeout_s`."""
-        if is_deeper(data, DEPTH):
-            words = f"the data of its question nests more than {DEPTH} levels deep"
-            return Failure.because(Reason.MALFORMED_REQUEST, words)
-        args = {"event": str(gate), "data": data}
-        content = {"op": HOOK_OP, "args": args, "timeout_s": self._timeout_s}
-        invoke(SUPERVISOR, self._name, content, OutcomeOnly(self._finished), parent=parent)
-        await self._ended.wait()
-        assert self._response is not None  # noqa: S101 - set together with the event
-        return self._response.outcome
+    def finished(response: Response) -> None:
+        responses.append(response)
+        ended.set()
 
-    def why(self, failure: Failure) -> str:
-        """Return how the gate failed, as a phrase about it."""
-        if failure.details.get("reason") == Reason.DEADLINE:
-            return f"gave no answer in {self._timeout_s:g} s"
-        return f"failed: {failure.code}, {failure.message}"
+    content = {"op": HOOK_OP, "args": args, "timeout_s": timeout_s}
+    invoke(SUPERVISOR, name, content, OutcomeOnly(finished), parent=parent)
+    await ended.wait()
+    return responses[0].outcome
 
-    def _finished(self, response: Response) -> None:
-        self._response = response
-        self._ended.set()
+
+def why_failed(failure: Failure, timeout_s: float) -> str:
+    """Return how a gate failed, as a phrase about it."""
+    if failure.details.get("reason") == Reason.DEADLINE:
+        return f"gave no answer in {timeout_s:g} s"
+    return f"failed: {failure.code}, {failure.message}"
 
 
 _WORDS = {

@@ -24,10 +24,11 @@ from collections import deque
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
+import trio
 
 from supervisor.kernel.recorder import Content, Restored, Unended
 from supervisor.kernel.store.batch import (
@@ -51,6 +52,9 @@ from supervisor.kernel.store.retention import Clocks, Retention
 from supervisor.kernel.store.settings import UNENDED, DocumentKey, Limits, Span
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.files.directory import shown
+
+if TYPE_CHECKING:
+    from supervisor.kernel.journal import Journal
 
 QUEUE_BYTES = 32 << 20
 """Bytes that may wait for the disk: a second of a daemon that does nothing but answer."""
@@ -84,16 +88,27 @@ class Told(msgspec.Struct, frozen=True):
     asides: tuple[Aside, ...] = ()
 
 
-class Listener(Protocol):
-    """Gets the writer's reports, in the writing thread."""
+class Relay:
+    """Calls the journal in the event loop with what the writer's thread reports."""
+
+    def __init__(self, journal: Journal, token: trio.lowlevel.TrioToken) -> None:
+        self._journal = journal
+        self._token = token
 
     def opened(self, restored: Restored) -> None:
-        """Take what was found; called once, when the file could be opened."""
+        """Report what was found; called once, when the file could be opened."""
+        self._soon(self._journal.take_opened, restored)
 
     def told(self, told: Told, *, renewed: bool) -> None:
-        """Take the new state; `renewed` says that a new file was begun while the daemon ran."""
+        """Report the state; `renewed` says that a new file was begun while the daemon ran."""
+        self._soon(lambda: self._journal.take_told(told, renewed=renewed))
 
-    def closed(self) -> None: ...
+    def closed(self) -> None:
+        self._soon(self._journal.take_closed)
+
+    def _soon(self, function: Callable[..., None], *args: object) -> None:
+        with contextlib.suppress(trio.RunFinishedError):  # the event loop has ended
+            self._token.run_sync_soon(function, *args)
 
 
 class WriterOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,14 +127,14 @@ class Writer:
     def __init__(
         self,
         options: WriterOptions,
-        listener: Listener,
+        relay: Relay,
         unended: dict[DocumentKey, Unended],
         blocking: BlockingWork,
     ) -> None:
         """`unended` is the caller's, who calls `wake` if he adds to it while the thread sleeps."""
         self._options = options
         self._blocking = blocking
-        self._listener = listener
+        self._relay = relay
         self._unended = unended
         self._pending = Batch()
         self._entries: deque[Entry | Span] = deque()
@@ -215,7 +230,7 @@ class Writer:
             log.exception("the journal's thread ended")
             self._tell(problem="a mistake in stdiod ended the journal's thread; its log has more")
         finally:
-            self._listener.closed()
+            self._relay.closed()
 
     def _work(self) -> bool:
         """Wait for work and do it; returns False at the end."""
@@ -333,7 +348,7 @@ class Writer:
         self._use(database, stored)
         if not self._restored:
             self._restored = True
-            self._listener.opened(restored)
+            self._relay.opened(restored)
         return database
 
     def _open_and_restore(self) -> tuple[Database, Restored, set[DocumentKey]]:
@@ -438,4 +453,4 @@ class Writer:
             problem=problem,
             asides=before.asides if asides is None else asides,
         )
-        self._listener.told(self._told, renewed=renewed)
+        self._relay.told(self._told, renewed=renewed)
