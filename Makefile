@@ -8,6 +8,7 @@ PYTEST_WORKERS ?= 4
 BENCH_ARGS ?=
 MINUTES ?= 1
 SOAK_ARGS ?=
+MUTANTS_ARGS ?=
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -59,10 +60,16 @@ test: $(READY) ## run the tests; PYTEST_ARGS is passed on
 	$(call heading,tests)
 	$(BIN)/python -m pytest --numprocesses $(PYTEST_WORKERS) --dist worksteal $(PYTEST_ARGS)
 
+GOLDEN_ARGS ?=
+
+.PHONY: golden
+golden: $(READY) ## play the scenarios of tests/golden; GOLDEN_ARGS="--record NAME" writes NAME down anew
+	@$(BIN)/python -m tests.golden $(GOLDEN_ARGS)
+
 .PHONY: test-mcp
 test-mcp: $(READY) ## MCP servers and clients of others on both sides; installs them into .mcp-servers
 	$(call heading,MCP servers)
-	@$(BIN)/python -m scripts.mcp_servers
+	@$(BIN)/python -m scripts.foreign mcp
 	STDIOD_TEST_MCP=1 $(BIN)/python -m pytest -n 0 -rs tests/mcp $(PYTEST_ARGS)
 
 .PHONY: test-languages
@@ -73,7 +80,7 @@ test-languages: $(READY) ## try what `stdiod new` begins in all ten languages, o
 .PHONY: test-typescript
 test-typescript: $(READY) ## compile and run clients with the TypeScript types; installs what that takes into .typescript
 	$(call heading,TypeScript)
-	@$(BIN)/python -m scripts.typescript
+	@$(BIN)/python -m scripts.foreign typescript
 	STDIOD_TEST_TYPESCRIPT=1 $(BIN)/python -m pytest -n 0 -rs tests/typescript $(PYTEST_ARGS)
 
 .PHONY: typescript
@@ -90,13 +97,13 @@ conformance: $(READY) ## hold /mcp to the official MCP suite; REQUIREMENTS=2025-
 .PHONY: test-amcp
 test-amcp: $(READY) ## serve AMCP's own clients; installs them into .amcp-clients
 	$(call heading,AMCP clients)
-	@$(BIN)/python -m scripts.amcp_clients
+	@$(BIN)/python -m scripts.foreign amcp
 	STDIOD_TEST_AMCP=1 $(BIN)/python -m pytest -n 0 -rs tests/amcp $(PYTEST_ARGS)
 
 .PHONY: test-page
 test-page: $(READY) ## try the page in a browser (chromium, chromium-driver); installs axe-core into .axe
 	$(call heading,page)
-	@$(BIN)/python -m scripts.axe
+	@$(BIN)/python -m scripts.foreign page
 	STDIOD_TEST_PAGE=1 $(BIN)/python -m pytest -n 0 -rs tests/page $(PYTEST_ARGS)
 
 .PHONY: fuzz-http
@@ -160,13 +167,9 @@ demo: $(RUNS) ## watch a small fleet being supervised
 run: $(RUNS) ## run the daemon on the sample modules, in the foreground
 	@$(BIN)/stdiod run modules
 
-.PHONY: compare-mcp
-compare-mcp: $(READY) ## play faults through stdiod, mcp-proxy and FastMCP as hosts of an MCP server
-	@$(BIN)/python -m scripts.compare_mcp $(COMPARE_ARGS)
-
 .PHONY: compare-clients
 compare-clients: $(READY) ## twenty MCP clients that share forty servers, and twenty that start their own
-	@$(BIN)/python -m scripts.compare_mcp.clients $(COMPARE_ARGS)
+	@$(BIN)/python -m scripts.compare_clients $(COMPARE_ARGS)
 
 .PHONY: bench
 bench: $(READY) ## measure, beside the peers that are there; BENCH_ARGS is passed on
@@ -174,14 +177,18 @@ bench: $(READY) ## measure, beside the peers that are there; BENCH_ARGS is passe
 
 .PHONY: bench-peers
 bench-peers: $(READY) ## install the peers into .venv-peers, then measure beside them
-	@$(BIN)/python -m scripts.peers.install
+	@$(BIN)/python -m scripts.bench.peers
 	@$(BIN)/python -m scripts.bench $(BENCH_ARGS)
 
 .PHONY: soak
 soak: $(READY) ## kill, stop, flood and reload at random for MINUTES, and count what is lost
 	@$(BIN)/python -m scripts.soak --minutes $(MINUTES) $(SOAK_ARGS)
 
+.PHONY: mutants
+mutants: $(READY) ## change the product at random and count what the seam tests notice
+	@$(BIN)/python -m scripts.mutants $(MUTANTS_ARGS)
+
 .PHONY: clean
 clean: ## remove all that was made here, .venv too
-	rm -rf .venv .venv-* .amcp-clients .axe .pillow .mcp-conformance .mcp-servers .schemathesis .typescript build dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-* .amcp-clients .axe .pillow .mcp-conformance .mcp-servers .schemathesis .typescript build dist .coverage .hypothesis .import_linter_cache .mutants .mypy_cache .pytest_cache .ruff_cache
 	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

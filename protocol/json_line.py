@@ -159,8 +159,11 @@ def without_lone_surrogates(line: bytes) -> bytes | None:
     return None if mended == line else mended
 
 
-def overlong_fault(line: Overlong) -> Fault:
-    """Describe a line that was dropped because of its length, or of how much it holds."""
+def overlong_fault(line: Overlong, bound: str = " (limits.line_bytes)") -> Fault:
+    """Describe a line that was dropped because of its length, or of how much it holds.
+
+    `bound` says what sets the length: for a module's line, its descriptor.
+    """
     if line.of_values:
         return Fault(
             Reason.LINE_TOO_LONG,
@@ -169,7 +172,7 @@ def overlong_fault(line: Overlong) -> Fault:
         )
     return Fault(
         Reason.LINE_TOO_LONG,
-        f"a line is longer than {line.limit} bytes (limits.line_bytes) and was dropped",
+        f"a line is longer than {line.limit} bytes{bound} and was dropped",
         excerpt(line.excerpt),
     )
 

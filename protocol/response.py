@@ -15,7 +15,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Response(msgspec.Struct, frozen=True, gc=False):
-    """One terminal answer; of an op of the daemon itself, no more than the outcome.
+    """One terminal answer; of an op of the daemon itself, no more than outcome and warnings.
 
     `duration_ms` counts from acceptance.
     """
@@ -70,7 +70,10 @@ class Response(msgspec.Struct, frozen=True, gc=False):
             if type(result) is Pieces:
                 result = result.together()
         if not self.request_id:
-            return _Shown(version, type_, named, action, ok, result, error, summary)
+            notices = self.notices or UNSET
+            return _Shown(
+                version, type_, named, action, ok, result, error, summary, warnings=notices
+            )
         return _Shown(
             version,
             type_,

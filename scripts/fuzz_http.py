@@ -16,11 +16,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from scripts import own_environment
-from scripts.bench.workshop import ROOT, Stdiod, Workshop
+from scripts.checkout import ROOT, Stdiod
+from scripts.foreign import SCHEMATHESIS
 
-FOLDER = ROOT / ".schemathesis"
-PACKAGES = ("schemathesis==4.32.5",)
+FOLDER = SCHEMATHESIS.folder
 STREAMS = r"^/ws$|^/api/v1/sessions/\{session_id\}/events$"
 ANSWERED_BY_200 = r"^/modules/"
 """Module Protocol v1 has no status: there, what is bad is answered, too."""
@@ -45,16 +44,17 @@ NO = 1
 
 def main() -> int:
     """Ask, and return the exit status."""
-    why = own_environment.install(FOLDER, PACKAGES)
+    why = SCHEMATHESIS.install()
     if why is not None:
         sys.stderr.write(f"schemathesis cannot be installed, and nothing is asked: {why}\n")
         return 0
     (FOLDER / "schemathesis.toml").write_text(CONFIGURATION, encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:
-        stdiod = Stdiod(Workshop(Path(folder)))
-        shutil.copytree(ROOT / "modules", stdiod.folder, dirs_exist_ok=True)
+        stdiod = Stdiod(Path(folder))
+        modules = shutil.copytree(ROOT / "modules", stdiod.folder / "modules")
         try:
-            stdiod.up("--http", "127.0.0.1:0", "--policy", str(stdiod.folder / "policy.toml"))
+            policy = str(modules / "policy.toml")
+            stdiod.run("up", str(modules), "--http", "127.0.0.1:0", "--policy", policy)
             scopes = [word for scope in ("read", "invoke", "admin") for word in ("--scope", scope)]
             token = stdiod.run("token", "new", "fuzz", *scopes).strip()
             address = stdiod.status()["daemon"]["http"]

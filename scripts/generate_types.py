@@ -28,7 +28,7 @@ from typing import Any
 import httpcore
 
 import schemas
-from scripts import typescript
+from scripts.foreign import TYPESCRIPT
 from supervisor.faces.http.openapi import document
 from supervisor.faces.http.openapi_schemas import HERE, cases
 from supervisor.faces.http.routes import ROUTES
@@ -159,7 +159,7 @@ def header(document: Mapping[str, Any]) -> str:
     """Return how the file begins; a digest of the document shows whether it is of this one."""
     text = json.dumps(document, separators=(",", ":"))
     digest = hashlib.sha256(text.encode()).hexdigest()
-    return HEADER.format(generator=typescript.GENERATOR, digest=digest)
+    return HEADER.format(generator=TYPESCRIPT.packages[0], digest=digest)
 
 
 def generated(openapi: Mapping[str, Any]) -> str:
@@ -168,7 +168,7 @@ def generated(openapi: Mapping[str, Any]) -> str:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "openapi.json"
         source.write_text(json.dumps(document), encoding="utf-8")
-        command = [str(typescript.BIN / "openapi-typescript"), str(source), *OPTIONS]
+        command = [str(TYPESCRIPT.bin / "openapi-typescript"), str(source), *OPTIONS]
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=WITHIN_S
         )
@@ -195,7 +195,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--server", help=WHERE)
     asked = parser.parse_args()
-    why = typescript.install()
+    why = TYPESCRIPT.install()
     if why is not None:
         sys.exit(f"the types cannot be made: {why}")
     if asked.server is None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -18,13 +17,11 @@ import tempfile
 import threading
 from pathlib import Path
 
-from scripts import own_environment
+from scripts.checkout import ROOT, Stdiod
+from scripts.foreign import MCP_CONFORMANCE
 
-ROOT = Path(__file__).resolve().parents[1]
-FOLDER = ROOT / ".mcp-conformance"
 FIXTURES = ROOT / "tests" / "conformance" / "mcp"
 
-PACKAGES = ("node@22", "@modelcontextprotocol/conformance@0.2.0-alpha.12")
 REVISIONS = ("2026-07-28", "2025-11-25")
 
 WITHIN_S = 900.0
@@ -38,15 +35,6 @@ policy = "policy.toml"
 modules = ["conformance"]
 prefix = false
 """
-
-
-def install() -> None:
-    """Install the suite, unless it is there."""
-    if not own_environment.is_installed(FOLDER, PACKAGES) and shutil.which("npm") is None:
-        sys.exit("npm is missing, and with it the suite")
-    why = own_environment.install_from_npm(FOLDER, PACKAGES)
-    if why is not None:
-        sys.exit(f"{', '.join(PACKAGES)} cannot be installed: {why}")
 
 
 class Relay:
@@ -98,33 +86,21 @@ def main() -> None:
     parser.add_argument("--requirements", choices=REVISIONS, default=REVISIONS[0])
     parser.add_argument("--scenario", help="only this one")
     asked = parser.parse_args()
-    install()
+    if (why := MCP_CONFORMANCE.install()) is not None:
+        sys.exit(f"the suite cannot be installed: {why}")
     with tempfile.TemporaryDirectory(prefix="stdiod-") as named:
         folder = Path(named)
         (folder / "policy.toml").write_text(POLICY, encoding="utf-8")
         config = folder / "stdiod.toml"
         config.write_text(CONFIG.format(folder=json.dumps(str(FIXTURES.parent))), encoding="utf-8")
-        stdiod = [sys.executable, "-m", "supervisor.cli"]
-        places = {"STDIOD_SOCKET": str(folder / "s"), "STDIOD_DATA_DIR": str(folder / "data")}
-        environment = {**os.environ, **places}
-
-        def run(*arguments: str) -> str:
-            done = subprocess.run(
-                [*stdiod, *arguments],
-                env=environment,
-                cwd=ROOT,
-                stdout=subprocess.PIPE,
-                check=True,
-                timeout=WITHIN_S,
-            )
-            return done.stdout.decode()
-
-        run("up", "--config", str(config), "--http", "127.0.0.1:0")
+        stdiod = Stdiod(folder)
+        stdiod.run("up", "--config", str(config), "--http", "127.0.0.1:0")
         try:
-            token = run("token", "new", "suite", "--scope", "read", "--scope", "invoke").split()[0]
-            address = json.loads(run("status", "--json"))["daemon"]["http"]
+            new = ("token", "new", "suite", "--scope", "read", "--scope", "invoke")
+            token = stdiod.run(*new).split()[0]
+            address = stdiod.status()["daemon"]["http"]
             relay = Relay(int(address.rpartition(":")[2]), token)
-            node = FOLDER / "node_modules" / ".bin"
+            node = MCP_CONFORMANCE.bin
             path = f"{node}{os.pathsep}{os.environ['PATH']}"
             url = ["--url", f"http://127.0.0.1:{relay.port}/mcp"]
             suite = [str(node / "conformance"), "server", *url, "-o", str(folder / "results")]
@@ -135,7 +111,7 @@ def main() -> None:
                 suite, env={**os.environ, "PATH": path}, check=False, timeout=WITHIN_S
             )
         finally:
-            run("down")
+            stdiod.end()
     sys.exit(done.returncode)
 
 

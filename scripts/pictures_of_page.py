@@ -16,13 +16,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from scripts import own_environment
+from scripts.checkout import ROOT
+from scripts.foreign import PILLOW
 
-ROOT: Final = Path(__file__).resolve().parent.parent
 DOCS: Final = ROOT / "docs"
 FOLDER_VARIABLE: Final = "STDIOD_PICTURES"
-ENVIRONMENT: Final = ROOT / ".pillow"
-PACKAGES: Final = ("pillow==13.0.0",)
 
 
 class View(NamedTuple):
@@ -60,9 +58,9 @@ small.save(made, optimize=True, pnginfo=said)
 
 def main() -> None:
     """Write the files."""
-    why = own_environment.install(ENVIRONMENT, PACKAGES)
+    why = PILLOW.install()
     if why is not None:
-        sys.exit(f"{', '.join(PACKAGES)} cannot be installed: {why}")
+        sys.exit(f"{', '.join(PILLOW.packages)} cannot be installed: {why}")
     with tempfile.TemporaryDirectory(prefix="stdiod-pictures-") as name:
         environment = {**os.environ, "STDIOD_TEST_PAGE": "1", FOLDER_VARIABLE: name}
         tests = ["-n", "0", "-q", "tests/page/test_pictures.py", "-k", "documents"]
@@ -71,7 +69,7 @@ def main() -> None:
         for taken in sorted(Path(name).glob("*.png")):
             made = DOCS / taken.name
             words = [str(taken), str(taken.with_suffix(".txt")), str(made)]
-            subprocess.run([str(ENVIRONMENT / "bin/python"), "-c", SMALLER, *words], check=True)
+            subprocess.run([str(PILLOW.bin / "python"), "-c", SMALLER, *words], check=True)
             print(f"{made}: {made.stat().st_size} bytes")
 
 

@@ -20,7 +20,7 @@ from protocol.errors import Failure, Outcome, Success
 from protocol.events import CallEvent
 from protocol.replies import Operation
 from supervisor.runtime.process.dialogue import Dialogue
-from supervisor.runtime.supervision.call import Call, Congestion
+from supervisor.runtime.supervision.call import Call, Congestion, Listener
 from supervisor.runtime.supervision.deadlines import Deadlines
 
 GENEROUS_S = 60
@@ -73,7 +73,7 @@ def program(path: Path, content: str | bytes) -> Path:
     return path
 
 
-class Heard:
+class Heard(Listener):
     """A listener that keeps what it is told."""
 
     def __init__(self) -> None:

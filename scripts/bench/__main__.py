@@ -16,35 +16,19 @@ import logging
 import resource
 import sys
 import tempfile
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import msgspec
 import structlog
 
-from scripts.bench import (
-    command_line,
-    in_process,
-    memory,
-    over_http,
-    over_socket,
-    page,
-    patches,
-    scale,
-    shares,
-    supervised,
-    warm,
-)
-from scripts.bench.findings import Findings, from_json, to_json
-from scripts.bench.growth import Point
-from scripts.bench.parties import machine, parties
-from scripts.bench.progress import Progress
-from scripts.bench.report import print_report
+from scripts.bench import in_process, outside, page, shares, supervised
+from scripts.bench.findings import Findings, Point, from_json, to_json
+from scripts.bench.machine import machine, parties
 from scripts.bench.rows import Sample, Share
-from scripts.bench.sizes import FULL, QUICK, Sizes
-from scripts.bench.workshop import NoCompilerError, Workshop
-from scripts.peers import environments
-from scripts.peers.supervisors import Packaged
+from scripts.bench.sizes import QUICK, Sizes
+from scripts.bench.workshop import PEERS, NoCompilerError, Workshop
 from supervisor.daemon.daemon_signals import Continued
 from supervisor.runtime.loop_clock import run_timed
 from supervisor.runtime.stalls import Stalls, Threads
@@ -55,22 +39,24 @@ Scene = Callable[[Workshop, Sizes], Awaitable[Sequence[Sample | Point | Share]]]
 SCENES: dict[str, Scene] = {
     "stream": in_process.stream,
     "invoke": in_process.invoke,
-    "relayed": over_socket.stream,
-    "socket": over_socket.invoke,
+    "relayed": outside.stream,
+    "socket": outside.invoke,
     "hosted": in_process.hosted,
-    "http": over_http.http,
+    "http": outside.http,
     "tool": in_process.tool,
-    "warm": warm.warm,
+    "warm": in_process.warm,
     "crash": supervised.crash,
     "fleet": supervised.fleet,
-    "command": command_line.command,
-    "patch": patches.patch,
-    "journal": memory.journal,
-    "scale": scale.scale,
+    "command": supervised.command,
+    "patch": in_process.patch,
+    "journal": in_process.journal,
+    "scale": supervised.scale,
     "shares": shares.shares,
 }
 ONCE = ("journal", "scale", "shares")
 """Of these one round is enough: they take long, and have nobody beside them."""
+
+BEGAN_S = time.monotonic()
 
 OPEN_FILES = 65_536
 """A thousand modules need more than the usual 1,024 of their daemon, which inherits this."""
@@ -80,13 +66,14 @@ def main() -> None:
     """Measure what was asked for, and print or write it."""
     options = _options()
     findings = _read(options.read) if options.read else _measured(options)
-    if options.json:
-        print(to_json(findings))
-    else:
-        print_report(findings)
-    if options.write:
-        for path in page.write(findings):
-            print(f"bench: wrote {path}", file=sys.stderr)
+    print(to_json(findings) if options.json else page.page(findings))
+    for path in page.write(findings) if options.write else ():
+        _say(f"wrote {path}")
+
+
+def _say(words: str) -> None:
+    """Tell those who wait what is going on, beside the results."""
+    print(f"bench: {time.monotonic() - BEGAN_S:4.0f} s: {words}", file=sys.stderr, flush=True)
 
 
 def _read(path: Path) -> Findings:
@@ -97,33 +84,29 @@ def _read(path: Path) -> Findings:
 
 
 def _measured(options: argparse.Namespace) -> Findings:
-    sizes = QUICK if options.quick else FULL
+    sizes = QUICK if options.quick else Sizes()
     if options.rounds is not None:
         sizes = dataclasses.replace(sizes, rounds=options.rounds)
     # A daemon in this process would log its modules' lives among the results.
     quiet = structlog.make_filtering_bound_logger(logging.CRITICAL)
     structlog.configure(wrapper_class=quiet)
     _allow_open_files()
-    Packaged.environments = options.peers
-    progress = Progress()
     with tempfile.TemporaryDirectory(prefix="stdiod-bench-") as folder:
         workshop = Workshop(Path(folder), options.peers)
-        here, present = machine(), parties(workshop)
+        here, present = machine(), tuple(parties(workshop))
         for party in present:
             if party.version is None:
-                progress.note(f"{party.name} is left out: {party.why}")
+                _say(f"{party.name} is left out: {party.why}")
         names = options.scenes or list(SCENES)
         with contextlib.closing(Threads.begun()) as threads:
             # As `serve` runs the event loop of a daemon of its own.
             gc.callbacks.append(SERVING.collecting)
             stalls = Stalls(threads=threads, continued=Continued())
-            rounds, others = run_timed(_rounds, workshop, sizes, names, progress, stalls=stalls)
-    progress.end()
+            rounds, others = run_timed(_rounds, workshop, sizes, names, stalls=stalls)
     if options.quick:
-        progress.note("quick: this shows that it works; measure without it")
-    today = f"{dt.datetime.now(tz=dt.UTC):%Y-%m-%d}"
+        _say("quick: this shows that it works; measure without it")
     return Findings(
-        today,
+        f"{dt.datetime.now(tz=dt.UTC):%Y-%m-%d}",
         here,
         present,
         options.quick,
@@ -135,27 +118,21 @@ def _measured(options: argparse.Namespace) -> Findings:
 
 
 async def _rounds(
-    workshop: Workshop, sizes: Sizes, names: Sequence[str], progress: Progress
+    workshop: Workshop, sizes: Sizes, names: Sequence[str]
 ) -> tuple[list[list[Sample]], list[Point | Share]]:
     rounds: list[list[Sample]] = []
     others: list[Point | Share] = []
     for number in range(sizes.rounds):
-        samples: list[Sample] = []
+        rounds.append([])
         for name in names:
             if number and name in ONCE:
                 continue
-            progress.step(f"round {number + 1} of {sizes.rounds}: {name}")
+            _say(f"round {number + 1} of {sizes.rounds}: {name}")
             try:
-                found = await SCENES[name](workshop, sizes)
+                for one in await SCENES[name](workshop, sizes):
+                    rounds[-1].append(one) if isinstance(one, Sample) else others.append(one)
             except NoCompilerError as error:
-                progress.note(f"{name} is left out: {error}")
-                continue
-            for one in found:
-                if isinstance(one, Sample):
-                    samples.append(one)
-                else:
-                    others.append(one)
-        rounds.append(samples)
+                _say(f"{name} is left out: {error}")
     return rounds, others
 
 
@@ -178,7 +155,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--peers",
         type=Path,
-        default=environments.FOLDER,
+        default=PEERS,
         metavar="DIR",
         help="where the peers from PyPI are installed",
     )

@@ -1,53 +1,40 @@
-"""The scenes whose daemon runs in this very process: stream, invoke, per-invocation, crash."""
+"""The scenes whose daemon runs in this very process."""
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import json
 import os
 import signal
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from statistics import median
 from typing import Any
 
+import psutil
 import trio
 
 from protocol.events import Progress
 from protocol.response import Response
-from scripts.bench.cpus import cpus_for, pinned_to
-from scripts.bench.peer_programs import peer, with_sdk
-from scripts.bench.rows import (
-    ASYNCIO,
-    BARE,
-    BELOW_CGROUPS,
-    CRASH,
-    HOSTED_MANY,
-    HOSTED_ONE,
-    INVOKE_MANY,
-    INVOKE_ONE,
-    LONE_TOOL,
-    NODE,
-    OURS,
-    RAW,
-    SHORT_WAY,
-    STREAM,
-    TOOL,
-    TRIO,
-    C,
-    Cost,
-    Row,
-    Sample,
-    each_ms,
-    now,
-    rate,
-    since,
-)
+from scripts.bench import rows
+from scripts.bench.machine import cpu_ns, pinned
+from scripts.bench.peers import beside, with_sdk
+from scripts.bench.rows import OURS, Cost, Row, Sample, each_ms, now, rate, since
 from scripts.bench.sizes import Sizes
 from scripts.bench.workshop import PROGRAMS, Workshop, daemon
+from scripts.checkout import COMMAND_WITHIN_S, READY_WITHIN_S
+from supervisor.kernel.event_feed import EventFeed
+from supervisor.kernel.journal import FILE, remembering
 from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.parties import Client
+from supervisor.kernel.store.settings import JournalOptions
 from supervisor.policy.lifecycle import SERVES
 from supervisor.policy.principals import SUPERVISOR
+from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.supervision.module import Module
 
 WINDOW = 64
@@ -73,20 +60,12 @@ class Counting(Client):
 
 async def stream(workshop: Workshop, sizes: Sizes) -> list[Sample]:
     """Let a module say as much as it can, here and to the peers."""
-    arguments = [str(sizes.events), workshop.program("native"), "native"]
-    commands = {
-        RAW: [sys.executable, str(PROGRAMS / "raw_stream.py"), *arguments],
-        ASYNCIO: [sys.executable, str(PROGRAMS / "asyncio_stream.py"), *arguments],
-    }
-    if workshop.node is not None:
-        commands[NODE] = [workshop.node, str(PROGRAMS / "stream.js"), *arguments]
-    samples = [
-        await peer(STREAM, name, sizes.events, command) for name, command in commands.items()
-    ]
+    native = workshop.program("native")
+    samples = await beside(workshop, rows.STREAM, sizes.events, native, "native")
     async with daemon(workshop, workshop.native()) as one:
         await listen(one, sizes.events // 4)
         cost = await listen(one, sizes.events)
-    return [*samples, rate(STREAM, OURS, sizes.events, cost)]
+    return [*samples, rate(rows.STREAM, OURS, sizes.events, cost)]
 
 
 async def listen(one: Kernel, count: int, op: str = "stream", **more: Any) -> Cost:
@@ -114,37 +93,29 @@ async def invoke(workshop: Workshop, sizes: Sizes) -> list[Sample]:
     samples: list[Sample] = []
     asked = long_ways = 0
     for row, window, count in (
-        (INVOKE_ONE, 1, sizes.sequential),
-        (INVOKE_MANY, WINDOW, sizes.concurrent),
+        (rows.INVOKE_ONE, 1, sizes.sequential),
+        (rows.INVOKE_MANY, WINDOW, sizes.concurrent),
     ):
-        arguments = [str(count), str(window), workshop.program("primes")]
-        commands = {
-            C: [workshop.program("pingpong"), *arguments],
-            BARE: [sys.executable, str(PROGRAMS / "trio_pingpong.py"), *arguments],
-            ASYNCIO: [sys.executable, str(PROGRAMS / "asyncio_pingpong.py"), *arguments],
-        }
-        if workshop.node is not None:
-            commands[NODE] = [workshop.node, str(PROGRAMS / "pingpong.js"), *arguments]
-        with pinned_to(cpus_for(row)):
-            for name, command in commands.items():
-                samples.append(await peer(row, name, count, command))
+        with pinned(row):
+            primes = workshop.program("primes")
+            samples += await beside(workshop, row, count, str(window), primes)
             async with daemon(workshop, workshop.primes()) as one:
                 samples.append(await _echoed(one, "primes", row, count, window))
                 asked += count // 4 + count
                 long_ways += one.requests.long_ways
             samples += await with_sdk(workshop, row, count, window)
             samples += await with_sdk(workshop, row, count, window, both_ends=True)
-    return [*samples, Sample(SHORT_WAY.title, OURS, 100 * (1 - long_ways / asked))]
+    return [*samples, Sample(rows.SHORT_WAY.title, OURS, 100 * (1 - long_ways / asked))]
 
 
 async def hosted(workshop: Workshop, sizes: Sizes) -> list[Sample]:
     """Call a tool of an MCP server, one at a time and 64 at a time."""
     samples: list[Sample] = []
     for row, window, count in (
-        (HOSTED_ONE, 1, sizes.sequential),
-        (HOSTED_MANY, WINDOW, sizes.concurrent),
+        (rows.HOSTED_ONE, 1, sizes.sequential),
+        (rows.HOSTED_MANY, WINDOW, sizes.concurrent),
     ):
-        with pinned_to(cpus_for(row)):
+        with pinned(row):
             async with daemon(workshop, workshop.mcp_server()) as one:
                 samples.append(await _echoed(one, "server", row, count, window))
             samples += await with_sdk(workshop, row, count, window)
@@ -159,26 +130,18 @@ async def _echoed(one: Kernel, module: str, row: Row, count: int, window: int) -
 
 async def tool(workshop: Workshop, sizes: Sizes) -> list[Sample]:
     """Run a native tool again and again, one process per invocation, and then now and then."""
-    arguments = [str(sizes.spawns), workshop.program("done")]
-    commands = {
-        C: [workshop.program("spawn_loop"), *arguments],
-        TRIO: [sys.executable, str(PROGRAMS / "trio_spawn_loop.py"), *arguments],
-    }
-    if workshop.node is not None:
-        commands[NODE] = [workshop.node, str(PROGRAMS / "spawn_loop.js"), *arguments]
-    samples = [
-        await peer(TOOL, name, sizes.spawns, command, each_ms) for name, command in commands.items()
-    ]
+    done = workshop.program("done")
+    samples = await beside(workshop, rows.TOOL, sizes.spawns, done, figure=each_ms)
     async with daemon(workshop, workshop.tool()) as one:
         await ask(one, "done", "run", max(1, sizes.spawns // 4), 1)
         cost = await ask(one, "done", "run", sizes.spawns, 1)
-    samples.append(each_ms(TOOL, OURS, sizes.spawns, cost))
+    samples.append(each_ms(rows.TOOL, OURS, sizes.spawns, cost))
     return [*samples, *await _lone_tool(workshop, sizes)]
 
 
 async def _lone_tool(workshop: Workshop, sizes: Sizes) -> list[Sample]:
     samples: list[Sample] = []
-    for name, containment in ((OURS, None), (BELOW_CGROUPS, "subreaper")):
+    for name, containment in ((OURS, None), (rows.BELOW_CGROUPS, "subreaper")):
         costs: list[Cost] = []
         async with daemon(workshop, workshop.tool(), containment=containment) as one:
             await ask(one, "done", "run", 2, 1)
@@ -186,7 +149,7 @@ async def _lone_tool(workshop: Workshop, sizes: Sizes) -> list[Sample]:
                 await trio.sleep(APART_S)
                 costs.append(await ask(one, "done", "run", 1, 1))
         middle = Cost(*map(median, zip(*costs, strict=True)))
-        samples.append(each_ms(LONE_TOOL, name, 1, middle))
+        samples.append(each_ms(rows.LONE_TOOL, name, 1, middle))
     return samples
 
 
@@ -202,7 +165,7 @@ async def crash(workshop: Workshop, sizes: Sizes) -> Sample:
             os.kill(victim, signal.SIGKILL)
             await one.fleet.wait_until(lambda: _replaced(module, victim) or None)  # noqa: B023
             latencies.append(time.perf_counter() - begin)
-    return Sample(CRASH.title, OURS, median(latencies) * 1000)
+    return Sample(rows.CRASH.title, OURS, median(latencies) * 1000)
 
 
 async def ask(one: Kernel, module: str, op: str, count: int, window: int) -> Cost:
@@ -241,3 +204,127 @@ def _pids(module: Module) -> list[int]:
 
 def _replaced(module: Module, victim: int) -> bool:
     return module.state in SERVES and _pids(module) not in ([], [victim])
+
+
+KEPT = 2
+LOOK_EVERY_S = 0.05
+
+
+async def warm(workshop: Workshop, sizes: Sizes) -> list[Sample]:
+    """Run a tool in Python cold and warm, with and without its interpreter's shutdown."""
+    samples = await _compared(workshop, sizes, rows.WARM, "quick")
+    return samples + await _compared(workshop, sizes, rows.WARM_SHUTDOWN)
+
+
+async def _compared(workshop: Workshop, sizes: Sizes, row: Row, *words: str) -> list[Sample]:
+    """Run the tool cold and warm in turn; each warm one once all are warm again."""
+    took_s: dict[str, list[float]] = {"warm": [], "cold": []}
+    documents = [workshop.python_tool(name, *words) for name in took_s]
+    documents[0]["supervision"] = {"warm": KEPT}
+    async with daemon(workshop, *documents) as one:
+        for _ in range(sizes.warm):
+            for name, figures in took_s.items():
+                # A replacement is to have started by now, and not to do so beside the cold one.
+                await _all_warm()
+                figures.append((await ask(one, name, "run", 1, 1)).wall_s)
+    middle_ms = {name: median(figures) * 1000 for name, figures in took_s.items()}
+    return [
+        Sample(row.title, OURS, middle_ms["warm"]),
+        Sample(row.title, rows.COLD, middle_ms["cold"]),
+    ]
+
+
+async def _all_warm() -> None:
+    """Wait until there are so many processes, and all wait for their input."""
+    with trio.fail_after(READY_WITHIN_S):
+        before: Mapping[str, int] = {}
+        while True:
+            tools = _tools()
+            asleep = len(tools) >= KEPT and all(map(_sleeps, tools))
+            now = cpu_ns(tools) if asleep else {}
+            if now and now == before:
+                return
+            before = now
+            await trio.sleep(LOOK_EVERY_S)
+
+
+def _tools() -> list[psutil.Process]:
+    """Return the processes of the tool."""
+    program = str(PROGRAMS / "tool.py")
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if program in process.cmdline():
+                found.append(process)
+    return found
+
+
+def _sleeps(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() == psutil.STATUS_SLEEPING)
+    except psutil.NoSuchProcess:
+        return False
+
+
+MEGABYTE = 1_000_000
+
+
+async def patch(workshop: Workshop, sizes: Sizes) -> list[Sample]:
+    """Have a module send its patches twice: the first time warms up, the second one counts.
+
+    The answer comes when all of them are in the journal, so that is part of the time.
+    """
+    async with daemon(workshop, workshop.native()) as one:
+        session = one.sessions.new(SUPERVISOR, "bench")
+        await listen(one, sizes.patches, "patch", session_id="bench")
+        gc.collect()
+        before = psutil.Process().memory_info().rss
+        cost = await listen(one, sizes.patches, "patch", session_id="bench")
+        gc.collect()
+        grown = psutil.Process().memory_info().rss - before
+        assert session.kept.revision == 2 * sizes.patches, session.kept.revision
+        assert session.kept.state["step"] == sizes.patches - 1, session.kept.state
+        data_dir = Path(one.facts.data_dir)
+    read = await _read(data_dir, 2 * sizes.patches)
+    return [
+        rate(rows.PATCHES, OURS, sizes.patches, cost),
+        Sample(rows.PATCHES_MEMORY.title, OURS, max(0, grown) / MEGABYTE),
+        Sample(rows.PATCHES_SIZE.title, OURS, (data_dir / FILE).stat().st_size / 2 / MEGABYTE),
+        rate(rows.PATCHES_READ, OURS, 2 * sizes.patches, read),
+    ]
+
+
+async def _read(data_dir: Path, count: int) -> Cost:
+    """Read all patches back as `events` does; returns what it took."""
+    seen = -1  # the heading comes first
+
+    async def emit(event: Progress | None) -> None:
+        nonlocal seen
+        seen += event is not None
+
+    async with remembering(data_dir, JournalOptions()) as journal:
+        feed = EventFeed(journal, BlockingWork())
+        begun = now()
+        await feed.send({"since": 0, "last": 0, "event": "session:patch"}, emit, None)
+        cost = since(begun)
+        feed.close()
+    assert seen == count, seen
+    return cost
+
+
+async def journal(workshop: Workshop, sizes: Sizes) -> list[Sample]:
+    """Write entries and read all of them back."""
+    del workshop
+    with tempfile.TemporaryDirectory(prefix="stdiod-bench-") as folder:
+        command = [sys.executable, "-m", "scripts.bench.programs.journal"]
+        with trio.fail_after(COMMAND_WITHIN_S):
+            done = await trio.run_process(
+                [*command, folder, str(sizes.entries)], capture_stdout=True
+            )
+    figures = json.loads(done.stdout)
+    return [
+        rate(rows.JOURNAL_WRITE, OURS, sizes.entries, Cost(*figures["write"])),
+        rate(rows.JOURNAL_READ, OURS, sizes.entries, Cost(*figures["read"])),
+        Sample(rows.JOURNAL_SIZE.title, OURS, figures["bytes"] / sizes.entries * 1000 / 1e6),
+        Sample(rows.JOURNAL_MEMORY.title, OURS, figures["grown_bytes"] / 1e6),
+    ]

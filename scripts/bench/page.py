@@ -8,14 +8,22 @@ from typing import Final
 
 import msgspec
 
-from scripts.bench.findings import Findings, Party, to_json
-from scripts.bench.growth import Curve, curves
+from scripts.bench.findings import (
+    Curve,
+    Findings,
+    Party,
+    Result,
+    Verdict,
+    curves,
+    figure,
+    ranged,
+    to_json,
+)
 from scripts.bench.plot import svg
-from scripts.bench.results import Result, Verdict
 from scripts.bench.rows import OURS, ROWS, Target
-from scripts.bench.wording import figure, ranged
+from scripts.checkout import ROOT
 
-DOCS: Final = Path(__file__).parents[2] / "docs"
+DOCS: Final = ROOT / "docs"
 PAGE: Final = "benchmarks.md"
 DATA: Final = "benchmarks.json"
 PLOT: Final = "benchmarks-scale.svg"

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import Final
 
-from scripts.bench.growth import Curve
-from scripts.bench.wording import figure
+from scripts.bench.findings import Curve, figure
 
 PANEL_WIDTH: Final = 300
 PANEL_HEIGHT: Final = 200

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import trio
 
-ROOT = Path(__file__).parents[2]
+from scripts.checkout import ROOT
 
 EVERY_S = 0.001
 """How often to look; the kernel may do it less often."""

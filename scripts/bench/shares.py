@@ -7,39 +7,24 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import psutil
 import trio
 
-from scripts.bench import over_http, over_socket
-from scripts.bench.cpus import cpus_for, pinned_to
+from scripts.bench import outside, rows
 from scripts.bench.in_process import WINDOW, ask, listen
-from scripts.bench.over_socket import Call, Served, measured, serving
-from scripts.bench.rows import (
-    FLEET_START,
-    HOSTED_MANY,
-    HOSTED_ONE,
-    INVOKE_MANY,
-    INVOKE_ONE,
-    RELAYED,
-    SOCKET_MANY,
-    SOCKET_ONE,
-    STREAM,
-    TOOL,
-    Row,
-    Share,
-)
+from scripts.bench.machine import cpu_ns, pinned
+from scripts.bench.outside import Call, Served, measured, serving
+from scripts.bench.rows import Row, Share
 from scripts.bench.sampling import Spot, sampled
 from scripts.bench.sizes import Sizes
-from scripts.bench.supervised import cpu_ns
-from scripts.bench.workshop import PROGRAM_WITHIN_S, Stdiod, Workshop, daemon
+from scripts.bench.workshop import Measured, Workshop, daemon
+from scripts.checkout import COMMAND_WITHIN_S, started
 
 LONGER = 4
 """How often as much as for a figure is done here, to have samples enough."""
@@ -61,15 +46,16 @@ async def _in_process(workshop: Workshop, sizes: Sizes) -> list[Share]:
     found: list[Share] = []
     documents = (workshop.native(), workshop.primes(), workshop.mcp_server(), workshop.tool())
     async with daemon(workshop, *documents) as one:
+        primes, server = partial(ask, one, "primes", "echo"), partial(ask, one, "server", "echo")
         for row, work, count in (
-            (STREAM, partial(listen, one), sizes.events),
-            (INVOKE_ONE, partial(ask, one, "primes", "echo", window=1), sizes.sequential),
-            (INVOKE_MANY, partial(ask, one, "primes", "echo", window=WINDOW), sizes.concurrent),
-            (HOSTED_ONE, partial(ask, one, "server", "echo", window=1), sizes.sequential),
-            (HOSTED_MANY, partial(ask, one, "server", "echo", window=WINDOW), sizes.concurrent),
-            (TOOL, partial(ask, one, "done", "run", window=1), sizes.spawns),
+            (rows.STREAM, partial(listen, one), sizes.events),
+            (rows.INVOKE_ONE, partial(primes, window=1), sizes.sequential),
+            (rows.INVOKE_MANY, partial(primes, window=WINDOW), sizes.concurrent),
+            (rows.HOSTED_ONE, partial(server, window=1), sizes.sequential),
+            (rows.HOSTED_MANY, partial(server, window=WINDOW), sizes.concurrent),
+            (rows.TOOL, partial(ask, one, "done", "run", window=1), sizes.spawns),
         ):
-            with pinned_to(cpus_for(row)), sampled() as samples:
+            with pinned(row), sampled() as samples:
                 cost = await work(count * LONGER)
             found += _shares(row, samples, cost.cpu_s / (count * LONGER))
     return found
@@ -78,14 +64,14 @@ async def _in_process(workshop: Workshop, sizes: Sizes) -> list[Share]:
 async def _outside(workshop: Workshop, sizes: Sizes) -> list[Share]:
     found: list[Share] = []
     over_the_socket: list[tuple[Row, Call, int]] = [
-        (RELAYED, over_socket.listen, sizes.events),
-        (SOCKET_ONE, partial(over_socket.ask, window=1), sizes.sequential),
-        (SOCKET_MANY, partial(over_socket.ask, window=WINDOW), sizes.concurrent),
+        (rows.RELAYED, outside.listen, sizes.events),
+        (rows.SOCKET_ONE, partial(outside.ask, window=1), sizes.sequential),
+        (rows.SOCKET_MANY, partial(outside.ask, window=WINDOW), sizes.concurrent),
     ]
     sampling = serving(Sampled(workshop, workshop.native(), workshop.primes()))
     for served, asked in (
         (sampling, over_the_socket),
-        (over_http.with_http(workshop, Sampled), over_http.calls(sizes)),
+        (outside.with_http(workshop, Sampled), outside.calls(sizes)),
     ):
         async with served as who:
             for row, call, count in asked:
@@ -94,7 +80,7 @@ async def _outside(workshop: Workshop, sizes: Sizes) -> list[Share]:
 
 
 def _of_call(row: Row, call: Call, who: Served, count: int) -> list[Share]:
-    with pinned_to(cpus_for(row), who.pid):
+    with pinned(row, who.pid):
         looked(who)
         done, cost = measured(call, who, count)
         return _shares(row, looked(who), cost.cpu_s / done)
@@ -107,7 +93,7 @@ def _fleet(workshop: Workshop, sizes: Sizes) -> list[Share]:
         stdiod.up()
         who = Served(stdiod.socket, stdiod.status()["daemon"]["pid"])
         used_ns = sum(cpu_ns([psutil.Process(who.pid)]).values())
-        return _shares(FLEET_START, looked(who), used_ns / 1e9)
+        return _shares(rows.FLEET_START, looked(who), used_ns / 1e9)
     finally:
         stdiod.end()
 
@@ -123,7 +109,7 @@ def _shares(row: Row, samples: Mapping[Spot, int], each_s: float) -> list[Share]
     ]
 
 
-class Sampled(Stdiod):
+class Sampled(Measured):
     """A daemon that counts where its time goes (programs/sampled.py), for `looked`."""
 
     _process: subprocess.Popen[bytes] | None = None
@@ -132,23 +118,8 @@ class Sampled(Stdiod):
         """Start it; returns how long it took until all was ready (s)."""
         begin = time.perf_counter()
         module = [sys.executable, "-P", "-m", "scripts.bench.programs.sampled"]
-        where = ["--socket", str(self.socket), "--data-dir", str(self.folder / "data")]
-        reading, writing = os.pipe()
-        with os.fdopen(reading, "rb") as ready, tempfile.TemporaryFile() as log:
-            try:
-                words = [str(self.folder), *where, "--ready-fd", str(writing), *options]
-                self._process = subprocess.Popen(
-                    [*module, str(_samples_of(self.socket)), "run", *words],
-                    env=self.environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    pass_fds=(writing,),
-                    start_new_session=True,
-                )
-            finally:
-                os.close(writing)
-            assert ready.read(1), f"it did not start: {_said(log)}"
+        words = [str(_samples_of(self.socket)), "run", str(self.folder), *options]
+        self._process = started([*module, *words], self.folder / "log", self.environment)
         self.run("wait", "--all")
         return time.perf_counter() - begin
 
@@ -156,12 +127,7 @@ class Sampled(Stdiod):
         """Stop it."""
         super().end()
         if self._process is not None:
-            self._process.wait(PROGRAM_WITHIN_S)
-
-
-def _said(log: Any) -> str:
-    log.seek(0)
-    return str(log.read().decode(errors="replace"))
+            self._process.wait(COMMAND_WITHIN_S)
 
 
 def looked(who: Served) -> Counter[Spot]:
@@ -172,7 +138,7 @@ def looked(who: Served) -> Counter[Spot]:
         number += 1
     os.kill(who.pid, signal.SIGRTMIN)
     found = Path(f"{folder}-{number}")
-    ends_at = time.monotonic() + PROGRAM_WITHIN_S
+    ends_at = time.monotonic() + COMMAND_WITHIN_S
     while not found.exists():
         assert time.monotonic() < ends_at, "the daemon does not say where its time went"
         time.sleep(0.01)

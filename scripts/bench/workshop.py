@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import resource
-import shlex
 import shutil
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from typing import Any, Final
 import trio
 
 from scripts.bench.rows import Cost
-from scripts.peers import environments
+from scripts.checkout import READY_WITHIN_S, ROOT, STDIOD, Stdiod
 from supervisor.daemon import collector
 from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.store.settings import JournalOptions
@@ -27,30 +26,18 @@ from supervisor.runtime.containment.procfs import rss_bytes
 from supervisor.runtime.files.sources import scan
 
 PROGRAMS: Final = Path(__file__).parent / "programs"
-ROOT: Final = Path(__file__).parents[2]
 PRIMES: Final = ROOT / "modules" / "primes" / "primes.c"
-
-READY_WITHIN_S: Final = 60.0
-PROGRAM_WITHIN_S: Final = 300.0
-"""No benchmark takes so long; one that hangs is not to hang for ever."""
+PEERS: Final = ROOT / ".venv-peers"
 
 
 class NoCompilerError(LookupError):
     """What has to be measured is a program in C, and there is no compiler."""
 
 
-class CommandFailedError(RuntimeError):
-    """A verb did not succeed; the words are what it said of it."""
-
-    def __init__(self, arguments: Sequence[str], done: subprocess.CompletedProcess[str]) -> None:
-        verb = shlex.join(("stdiod", *arguments))
-        super().__init__(f"`{verb}` ended with {done.returncode}: {done.stderr.strip()}")
-
-
 class Workshop:
     """A scratch folder with the programs that are measured, or measured against."""
 
-    def __init__(self, folder: Path, peers: Path = environments.FOLDER) -> None:
+    def __init__(self, folder: Path, peers: Path = PEERS) -> None:
         """Work in `folder`; nothing is compiled before it is needed.
 
         In `peers` are the environments of those that come from PyPI.
@@ -176,28 +163,11 @@ _INITIALIZE = (
 )
 
 
-class Stdiod:
-    """The `stdiod` command with a daemon of its own."""
+class Measured(Stdiod):
+    """The `stdiod` command with a daemon of its own, and what it takes."""
 
     def __init__(self, workshop: Workshop, *documents: Mapping[str, Any]) -> None:
-        self.folder = workshop.descriptors(*documents)
-        self.socket = self.folder / "socket"
-        installed = Path(sys.executable).with_name("stdiod")
-        module = [sys.executable, "-P", "-m", "supervisor.cli"]
-        self._command = [str(installed)] if installed.exists() else module
-        paths = (str(ROOT), os.environ.get("PYTHONPATH", ""))
-        python_path = os.pathsep.join(filter(None, paths))
-        here = {"STDIOD_SOCKET": str(self.socket), "PYTHONPATH": python_path}
-        self.environment = {**os.environ, **here}
-        # An installed package has its bytecode; without it each command compiles all it imports.
-        self.environment.pop("PYTHONDONTWRITEBYTECODE", None)
-
-    def run(self, *arguments: str) -> str:
-        """Run a verb and return what it printed; raises `CommandFailedError`."""
-        done = self._run(*arguments)
-        if done.returncode:
-            raise CommandFailedError(arguments, done)
-        return done.stdout
+        super().__init__(workshop.descriptors(*documents))
 
     def cost(self, *arguments: str) -> Cost:
         """Run a verb and return what it took, with what it waited for, but no daemon it left."""
@@ -208,8 +178,7 @@ class Stdiod:
 
     def up(self, *options: str) -> float:
         """Start the daemon and return how long it took until all was ready (s)."""
-        data = str(self.folder / "data")
-        return self.cost("up", str(self.folder), "--data-dir", data, *options).wall_s
+        return self.cost("up", str(self.folder), *options).wall_s
 
     def entry_s(self) -> float:
         """Be an MCP client of it; returns how long its first answer took.
@@ -217,10 +186,9 @@ class Stdiod:
         If there is no daemon yet, this starts one, as `up` does.
         """
         begin = time.perf_counter()
-        data = str(self.folder / "data")
         with subprocess.Popen(
-            [*self._command, "mcp", str(self.folder)],
-            env={**self.environment, "STDIOD_DATA_DIR": data},
+            [*STDIOD, "mcp", str(self.folder)],
+            env=self.environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         ) as entry:
@@ -233,25 +201,6 @@ class Stdiod:
             entry.communicate()
         assert b'"serverInfo"' in answer, answer
         return took_s
-
-    def status(self) -> dict[str, Any]:
-        """Return what `status --json` prints."""
-        return dict(json.loads(self.run("status", "--json")))
-
-    def end(self) -> None:
-        """Stop the daemon, if it runs."""
-        self._run("down")
-
-    def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*self._command, *arguments],
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PROGRAM_WITHIN_S,
-        )
 
 
 def _children_cpu_s() -> float:

@@ -1,1 +1,1 @@
-"""The demo: a small fleet being supervised, shown and checked."""
+"""Watch a small fleet being supervised."""

@@ -1,359 +1,345 @@
-"""What the demo shows, step by step, and what each step has to find."""
+"""What the demo shows, as a script for the player.
+
+`#` is a heading, `==` a step with the modules that it needs in brackets, `$` a command, as in a
+shell, and `!` a function of this file. Under a command stands what it has to print: each line has
+to be found, in this order, with anything between them. In a line, `...` is anything, and `<name>` a
+word that is the same wherever the name stands again, in commands too. A remark says how many lines
+are shown, or that the command is tried, unseen, until it prints what it has to.
+"""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import time
+import socket
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
-from scripts.demo.answers import Json, chunk, event, failure, log, response
-from scripts.demo.crowding import ask_all, requests
-from scripts.demo.deciding import gate, orchestrate
-from scripts.demo.drawing import draw
-from scripts.demo.likeness import SOME_NUMBER, Having, Like
-from scripts.demo.remembering import recall, remember
-from scripts.demo.stage import MismatchError, Stage
+from jsonschema import Draft202012Validator
+
+import schemas
+from protocol.journal_event import lint
+
+if TYPE_CHECKING:
+    from scripts.demo.__main__ import Player
 
 POLICY: Final = "policy.toml"
-DESCRIBED_LINES: Final = 8
+PERSISTENT: Final = ("dice", "textstats", "primes")
 AT_ONCE: Final = 64
-RESTARTED_WITHIN_S: Final = 20.0
-NO_DAEMON: Final = 3
-AS_EXPECTED: Final = "with --json, each event and the response are as they should be"
+ANSWERS_WITHIN_S: Final = 30.0
+
+BEGIN: Final = """\
+# A folder of descriptors becomes a fleet
+MISSING
+== validate
+$ stdiod validate modules
+NUMBER descriptor...valid
+== up
+$ stdiod up modules --data-dir data WITH_POLICY
+NUMBER of NUMBER module... ready
+== status
+$ stdiod status
+NUMBER module...: NUMBER ready\n
+# Each module says how it is, and what it is
+"""
+MEET: Final = """\
+== health and describe of NAME
+$ stdiod health NAME
+NAME is well
+$ stdiod describe NAME  # 8 lines
+NAME VERSION, KIND
+CAPABILITIES
+"""
+STORY: Final = r"""
+# Each module does what it is for
+== torch light (torch)
+$ stdiod invoke torch light --args '{"room":"hall"}'
+info   Starting
+state  {"flags":{"torchLit":true},"torchRoom":"hall"}
+ok     Torch lit.
+== chart draw (chart)
+$ stdiod invoke chart draw --args '{"title":"Rain","values":{"May":61,"June":48,"July":12}}'
+info   Drawing 3 values  style=bar
+debug  Wrote <picture>
+asset  <picture> (image/svg+xml, image, id chart, asset <asset>)
+ok     Drew a bar chart of 3 values.
+$ grep -o '<svg\|Rain\|</svg>' <picture>
+<svg
+Rain
+</svg>
+== asset list, show and open (chart)
+$ stdiod asset list
+<asset>  chart  chart   -        image/svg+xml
+$ stdiod asset show <asset>
+kind      image, image/svg+xml
+path      <picture>
+made by   chart.draw
+metadata  {"width":640,"height":360}
+$ stdiod asset open <asset> --print
+<picture>
+== dice roll (dice)
+$ stdiod invoke dice roll --args '{"dice":"3d6+2","seed":7}'
+{"rolls": [3, 2, 4], "total": 11}
+== textstats stats (textstats)
+$ stdiod invoke textstats stats text='Call me Ishmael. Some years ago, I went to sea.'
+"characters": 47,
+"longest_words": [
+"Ishmael",
+"years",
+"sentences": 2,
+"words": 10
+== primes factor (primes)
+$ stdiod invoke primes factor --args '{"n":1234567890123456789}'
+{"n": 1234567890123456789, "factors": [3, 3, 101, 3541, 3607, 3803, 27961]}
+== notes add (notes)
+$ stdiod invoke notes add text='The key is under the mat.'
+{"number": 1}
+== notes search (notes)
+$ stdiod invoke notes search query=KEY
+{"notes": [{"number": 1, "text": "The key is under the mat."}]}
+== audit on_event (audit)
+$ stdiod invoke audit on_event event=session:start
+{}
+== audit report (audit)
+$ stdiod invoke audit report
+"session:start": 1
+
+# A session keeps the state that modules add to
+== a session (torch)
+$ stdiod session new --id walk --plan '{"goal":"find the way home","inputs":{"from":"hall"}}'
+walk
+== the torch lit in it (torch)
+$ stdiod invoke torch light --session walk room=hall
+state  {"flags":{"torchLit":true},"torchRoom":"hall"} (revision 1)
+ok     Torch lit.
+== what the session has (torch)
+$ stdiod session show walk
+walk: idle
+goal        find the way home
+requests    0 in flight, 1 invocation ended
+state at revision 1
+{"flags": {"torchLit": true}, "torchRoom": "hall"}
+== two who change it at the same revision (torch)
+$ stdiod session patch walk '{"torchRoom":null}' --if-revision 1
+walk has revision 2
+$ stdiod session patch walk '{"torchRoom":null}' --if-revision 1
+revision_conflict
+(exit status 1)
+== a fork goes its own way (torch)
+$ stdiod session fork walk --id night
+night
+$ stdiod invoke torch douse --session night
+state  {"flags":{"torchLit":false}} (revision 1)
+ok     Torch doused.
+$ stdiod session show walk
+{"flags": {"torchLit": true}}
+$ stdiod session show night
+{"flags": {"torchLit": false}}
+== the end of a session (torch)
+$ stdiod session end walk
+walk has ended
+$ stdiod session list --all
+night  idle
+walk   ended
+$ stdiod invoke torch light --session walk room=hall
+torch.light failed: the session 'walk' has ended
+(exit status 1)
+
+# Who decides: a policy, a gate, a person
+== what the policy says (orchestrator, memory, dice)
+$ stdiod policy explain orchestrator module.invoke:dice.roll
+orchestrator may module.invoke:dice.roll
+$ stdiod policy explain memory module.invoke:dice.roll
+memory may not module.invoke:dice.roll
+(exit status 1)
+== a loop of provider, context and tool (orchestrator, oracle, memory, dice)
+$ stdiod session new --id talk
+talk
+$ stdiod invoke orchestrator execute prompt='use dice.roll {"dice":"4d1+3"}' --session talk
+tool   dice.roll is called {...,"arguments":{"dice":"4d1+3"}}
+tool   dice.roll has ended {...,"success":true,"result":"{\"rolls\": [1, 1, 1, 1], \"total\": 7}"
+dice.roll answered {"rolls": [1, 1, 1, 1], "total": 7}
+"turns":2,"tools":[{"name":"dice.roll","ok":true}]}} (revision 5)
+$ stdiod session show talk
+"memory": {
+"messages": {
+"000004": {
+"content": "dice.roll answered {\"rolls\": [1, 1, 1, 1], \"total\": 7}"
+$ stdiod session end talk
+talk has ended
+== a plan (orchestrator, oracle, memory, dice)
+! write_plan
+$ stdiod plan run plan.json --with orchestrator
+ok     done
+"content": "dice.roll answered {\"rolls\": [1, 1, 1, 1], \"total\": 7}",
+== a refused argument (doorkeeper, notes)
+$ stdiod invoke notes add text='rm -rf /'
+notes.add failed: notes.add was denied by hook doorkeeper
+a hook denied it (forbidden, hook)
+(exit status 1)
+== an approval (doorkeeper, notes)
+$ stdiod invoke notes add text='sudo make me a sandwich' --timeout 60 &
+$ stdiod approvals  # until
+<question>  notes.add wants "sudo make me a sandwich". Allow it?
+$ stdiod approve <question>
+<question> is allowed
+$ wait
+{"number": 2}
+
+# Modules speak while they work
+== planner plan (planner)
+$ stdiod invoke planner plan goal='find a venue, then write the invitation'
+info   Thinking about: find a venue
+1. Decide what matters in a venue
+2. Compare three of a venue
+3. Choose a venue
+info   Thinking about: write the invitation
+4. List what the invitation must say
+5. Draft the invitation in one go
+6. Read the invitation aloud
+ok     6 steps
+"steps": [
+== crowd complete (crowd)
+$ stdiod invoke crowd complete --args '{"prompt":"river","max_words":4,"delay_ms":100}'
+carries the lamp forgets
+ok     4 words
+{"text": "carries the lamp forgets", "words": 4}
+
+# When something goes wrong, it is said what and why
+== a tool that exits with 3 (flaky)
+$ stdiod invoke flaky exit code=3
+warn   exiting with code 3
+flaky.exit failed: flaky.exit: its process exited with code 3
+its process exited (internal, exited)
+flaky#..., pid ..., exit code 3, ran for
+stderr    flaky: simulated failure: exiting with code 3
+(exit status 1)
+== a tool that dies of a signal (flaky)
+$ stdiod invoke flaky die signal=9
+warn   dying of signal 9
+flaky.die failed: flaky.die: its process was killed by SIGKILL
+its process was killed (internal, signaled)
+flaky#..., pid ..., killed by SIGKILL (signal 9), ran for
+stderr    flaky: simulated failure: dying of signal 9
+(exit status 1)
+== a request that takes too long (planner)
+$ stdiod invoke planner sleep seconds=60 --timeout 1
+info   Thinking, 1 of 120
+planner.sleep failed: planner.sleep gave no answer in 1 s
+it took too long (timeout, deadline)
+planner#1, pid <planner>, ran for
+(exit status 1)
+$ stdiod status planner
+planner 1.0.0, agent: ready
+planner#1, pid <planner>,
+
+# A module that is killed is back at once
+== kill -9 of VICTIM (VICTIM)
+$ stdiod status VICTIM
+restarts    0
+VICTIM#1, pid <victim>,
+$ kill -9 <victim>
+$ stdiod wait VICTIM
+1 module is ready
+$ stdiod status VICTIM  # until
+VICTIM ...: ready
+restarts    1
+requests    0 in flight
+VICTIM#2, pid
+last exit   was killed by SIGKILL
+reason signaled, SIGKILL
+
+# One process serves many requests at once
+== AT_ONCE requests at once (crowd)
+! ask_all
+
+# The journal has all of it
+== what happened
+$ stdiod events --lines 5
+! read_journal
+
+# The end leaves nothing behind
+== down
+$ stdiod down
+stdiod is down
+== status finds no daemon and exits with 3
+$ stdiod status
+stdiod: no daemon listens on
+(exit status 3)
+== no process is left
+! look_for_processes
+"""
 
 
-class Story:
-    """The steps in their order, for the modules that can run here."""
+def story(present: Mapping[str, Any], missing: Mapping[str, str], *, policy: bool) -> str:
+    """Return the script for the modules that can run here, by name."""
+    text = BEGIN.replace("MISSING", "\n".join(f"== {name} ({name})" for name in missing))
+    text = text.replace("NUMBER", str(len(present)))
+    text = text.replace("WITH_POLICY", f"--policy modules/{POLICY}" if policy else "")
+    for name, descriptor in present.items():
+        capabilities = ", ".join(descriptor["capabilities"])
+        meet = MEET.replace("NAME", name).replace("VERSION", descriptor["version"])
+        meet = meet.replace("KIND", descriptor["kind"])
+        text += meet.replace("CAPABILITIES", f"capabilities {capabilities}" if capabilities else "")
+    victim = next((name for name in PERSISTENT if name in present), PERSISTENT[0])
+    return text + STORY.replace("VICTIM", victim).replace("AT_ONCE", str(AT_ONCE))
 
-    def __init__(
-        self, stage: Stage, present: Mapping[str, Json], missing: Mapping[str, str]
-    ) -> None:
-        """`present` has the descriptors by name; `missing` what a module lacks here."""
-        self._stage = stage
-        self._present = present
-        self._missing = missing
 
-    def begin(self) -> None:
-        """Start the daemon and look around."""
-        stage = self._stage
-        stage.screen.heading("A folder of descriptors becomes a fleet")
-        for name, why in self._missing.items():
-            stage.skip(name, why)
-        with stage.step("validate"):
-            said = stage.show("validate", "modules")
-            valid = Like(rf"{len(self._present)} descriptors? (is|are) valid\n")
-            stage.expect("every descriptor is valid", valid, said)
-        with stage.step("up"):
-            has_policy = (stage.folder / "modules" / POLICY).exists()
-            policy = ("--policy", f"modules/{POLICY}") if has_policy else ()
-            stage.show("up", "modules", "--data-dir", "data", *policy)
-        with stage.step("status"):
-            stage.show("status")
-            (status,) = stage.ask("status")
-            states = {module["name"]: module["state"] for module in status["modules"]}
-            ready = dict.fromkeys(sorted(self._present), "ready")
-            stage.expect("every module is ready", ready, states)
-            stage.expect("none is quarantined", [], status["quarantined"])
+def write_plan(player: Player) -> None:
+    """Write the plan that is run."""
+    plan = {"goal": 'use dice.roll {"dice":"4d1+3"}', "inputs": {}}
+    (player.folder / "plan.json").write_text(json.dumps(plan))
 
-    def meet(self) -> None:
-        """Ask each module how it is and what it is."""
-        stage = self._stage
-        stage.screen.heading("Each module says how it is, and what it is")
-        for name, descriptor in self._present.items():
-            with stage.step(f"health and describe of {name}"):
-                stage.show("health", name)
-                stage.expect("it is well", [{"status": "ok"}], stage.ask("health", name))
-                stage.show("describe", name, lines=DESCRIBED_LINES)
-                keys = ("name", "version", "kind", "capabilities")
-                itself = Having({key: descriptor[key] for key in keys})
-                stage.expect("it is who it should be", [itself], stage.ask("describe", name))
 
-    def work(self) -> None:
-        """Give each module something to do."""
-        self._stage.screen.heading("Each module does what it is for")
-        self._invoke(
-            "torch",
-            "light",
-            {"room": "hall"},
-            log("Starting"),
-            event("state_patch", patch={"flags": {"torchLit": True}, "torchRoom": "hall"}),
-            response("torch", "light", result=None, summary="Torch lit."),
-        )
-        if "chart" in self._present:
-            draw(self._stage)
-        else:
-            self._stage.skip("chart draw", self._absence("chart"))
-        rolled = {"rolls": [3, 2, 4], "total": 11}
-        self._invoke(
-            "dice", "roll", {"dice": "3d6+2", "seed": 7}, response("dice", "roll", result=rolled)
-        )
-        text = "Call me Ishmael. Some years ago, never mind how long, I went to sea."
-        counted = {
-            "words": 14,
-            "lines": 1,
-            "sentences": 2,
-            "characters": 68,
-            "longest_words": ["Ishmael", "never", "years", "Call", "Some"],
-            "reading_ease": 91,
+def ask_all(player: Player) -> None:
+    """Ask one process many things at once, over one connection to the control socket."""
+    requests = {
+        f"q{n}": {
+            "requestId": f"q{n}",
+            "tool": "crowd",
+            "operation": "invoke",
+            "input": {"op": "complete", "args": {"prompt": f"Verse {n}", "delay_ms": 25}},
         }
-        counting = response("textstats", "stats", result=counted)
-        self._invoke("textstats", "stats", {"text": text}, counting)
-        number = 1234567890123456789
-        factors = {"n": number, "factors": [3, 3, 101, 3541, 3607, 3803, 27961]}
-        self._invoke(
-            "primes", "factor", {"n": number}, response("primes", "factor", result=factors)
-        )
-        note = "The key is under the mat."
-        added = response("notes", "add", result={"number": 1})
-        self._invoke("notes", "add", {"text": note}, added, once=True)
-        kept = {"notes": [{"number": 1, "text": note}]}
-        self._invoke("notes", "search", {"query": "KEY"}, response("notes", "search", result=kept))
-        self._invoke(
-            "audit",
-            "on_event",
-            {"event": "session:start"},
-            response("audit", "on_event", result={}),
-            once=True,
-        )
-        # It observes all that happens, too, so there is more in its report.
-        seen = Having({"events": Having({"session:start": 1})})
-        self._invoke("audit", "report", {}, response("audit", "report", result=seen))
+        for n in range(1, AT_ONCE + 1)
+    }
+    player.print(f"  {AT_ONCE} lines into the control socket, as any program can:")
+    player.print(f"  {json.dumps(requests['q1'])}")
+    streamed: dict[str, str] = {}
+    answers: dict[str, list[dict[str, Any]]] = {}
+    begun_before_first_end = 0
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.settimeout(ANSWERS_WITHIN_S)
+        client.connect(str(player.socket))
+        client.sendall("".join(json.dumps(one) + "\n" for one in requests.values()).encode())
+        with client.makefile("r", encoding="utf-8", newline="\n") as lines:
+            while len(answers) < AT_ONCE and (line := lines.readline()):
+                event = json.loads(line)
+                name = event["requestId"]
+                if event["type"] == "done":
+                    begun_before_first_end = begun_before_first_end or len(streamed)
+                    answers.setdefault(name, []).append(event)
+                else:
+                    streamed[name] = streamed.get(name, "") + event["payload"]["content"]
+    ended = {name: [one["ok"] for one in of_name] for name, of_name in answers.items()}
+    player.expect("each has one answer", {name: [True] for name in requests}, ended)
+    said = {name: one["result"]["text"] for name, (one,) in answers.items()}
+    player.expect("each answer is what was streamed for it", said, streamed)
+    player.expect("all had begun before the first one ended", AT_ONCE, begun_before_first_end)
+    for name in ("q1", f"q{AT_ONCE}"):
+        player.print(f"  {name}: {said[name]}")
 
-    def remember(self) -> None:
-        """Keep a state in a session."""
-        if "torch" in self._present:
-            remember(self._stage)
-        else:
-            self._stage.skip("a session", self._absence("torch"))
 
-    def decide(self) -> None:
-        """Have a policy, a gate and a person decide what is done."""
-        self._stage.screen.heading("Who decides: a policy, a gate, a person")
-        parts = {
-            "a loop and a plan": (orchestrate, ("orchestrator", "oracle", "memory", "dice")),
-            "a gate": (gate, ("doorkeeper", "notes")),
-        }
-        for name, (play, needed) in parts.items():
-            absent = next((one for one in needed if one not in self._present), None)
-            if absent is None:
-                play(self._stage)
-            else:
-                self._stage.skip(name, self._absence(absent))
+def read_journal(player: Player) -> None:
+    """Hold each entry of the journal to its schema and to the registry."""
+    printed = player.call("stdiod events --since 0 --json")
+    entries = [json.loads(line) for line in printed.splitlines()]
+    numbers = [entry.pop("seq") for entry in entries]
+    player.expect("its numbers have no gap", list(range(1, len(entries) + 1)), numbers)
+    event_v1 = Draft202012Validator(schemas.load("event.v1"))
+    wrong = [fault for entry in entries for fault in lint(entry)]
+    wrong += [fault.message for entry in entries for fault in event_v1.iter_errors(entry)]
+    player.expect("each is an Event v1 with what its name asks for", [], wrong)
 
-    def stream(self) -> None:
-        """Let modules talk while they work."""
-        self._stage.screen.heading("Modules speak while they work")
-        steps = [
-            "Decide what matters in a venue",
-            "Compare three of a venue",
-            "Choose a venue",
-            "List what the invitation must say",
-            "Draft the invitation in one go",
-            "Read the invitation aloud",
-        ]
-        chunks = [chunk(f"{number}. {step}\n") for number, step in enumerate(steps, start=1)]
-        goal = "find a venue, then write the invitation"
-        self._invoke(
-            "planner",
-            "plan",
-            {"goal": goal},
-            log("Thinking about: find a venue"),
-            *chunks[:3],
-            log("Thinking about: write the invitation"),
-            *chunks[3:],
-            response("planner", "plan", result={"goal": goal, "steps": steps}, summary="6 steps"),
-        )
-        words = ["carries", " the", " lamp", " forgets"]
-        said = {"text": "".join(words), "words": len(words)}
-        self._invoke(
-            "crowd",
-            "complete",
-            {"prompt": "river", "max_words": 4, "delay_ms": 100},
-            *(chunk(word) for word in words),
-            response("crowd", "complete", result=said, summary="4 words"),
-        )
 
-    def fail(self) -> None:
-        """Let things go wrong, and see what is known about it."""
-        stage = self._stage
-        stage.screen.heading("When something goes wrong, it is said what and why")
-        self._invoke(
-            "flaky",
-            "exit",
-            {"code": 3},
-            log("exiting with code 3", level="warn"),
-            failure(
-                "flaky",
-                "exit",
-                "internal",
-                "flaky.exit: its process exited with code 3",
-                reason="exited",
-                exit_code=3,
-                stderr_tail=["flaky: simulated failure: exiting with code 3"],
-            ),
-            what="a tool that exits with 3",
-            status=1,
-        )
-        self._invoke(
-            "flaky",
-            "die",
-            {"signal": 9},
-            log("dying of signal 9", level="warn"),
-            failure(
-                "flaky",
-                "die",
-                "internal",
-                "flaky.die: its process was killed by SIGKILL",
-                reason="signaled",
-                signal=9,
-                stderr_tail=["flaky: simulated failure: dying of signal 9"],
-            ),
-            what="a tool that dies of a signal",
-            status=1,
-        )
-        self._time_out()
-
-    def survive(self) -> None:
-        """Kill a module and see it come back."""
-        stage = self._stage
-        stage.screen.heading("A module that is killed is back at once")
-        persistent = [name for name in ("dice", "textstats", "primes") if name in self._present]
-        if not persistent:
-            stage.skip("kill -9", "there is no persistent module here")
-            return
-        name = persistent[0]
-        with stage.step(f"kill -9 of {name}"):
-            (before,) = stage.ask("status", name)
-            victim, *others = before["instances"]
-            stage.screen.command(f"kill -9 {victim['pid']}")
-            os.kill(victim["pid"], signal.SIGKILL)
-            after = self._replaced(name, victim["id"], 1 + len(others))
-            stage.show("wait", name)
-            stage.show("status", name)
-            stage.expect(
-                "it is ready again, one restart later, and what it died of is known",
-                Having(
-                    {
-                        "state": "ready",
-                        "restarts": before["restarts"] + 1,
-                        "instances": [Having({"state": "ready", "in_flight": 0})]
-                        * (1 + len(others)),
-                        "last_exit": Having(
-                            {
-                                "reason": "signaled",
-                                "ts": SOME_NUMBER,
-                                "exit_code": None,
-                                "signal": 9,
-                                "stderr_tail": [],
-                            }
-                        ),
-                    }
-                ),
-                after,
-            )
-
-    def crowd(self) -> None:
-        """Ask one process 64 things at once."""
-        stage, name = self._stage, f"{AT_ONCE} requests at once"
-        stage.screen.heading("One process serves many requests at once")
-        if "crowd" not in self._present:
-            stage.skip(name, self._absence("crowd"))
-            return
-        with stage.step(name):
-            asked = requests(AT_ONCE)
-            stage.screen.words(f"{AT_ONCE} lines into the control socket, as any program can:")
-            stage.screen.words(json.dumps(asked["q1"]))
-            crowd = ask_all(stage.socket, asked)
-            ended = {
-                name: [one["ok"] for one in answers] for name, answers in crowd.answers.items()
-            }
-            stage.expect("each has one answer", {key: [True] for key in asked}, ended)
-            streamed = {name: "".join(chunks) for name, chunks in crowd.chunks.items()}
-            said = {name: one["result"]["text"] for name, (one,) in crowd.answers.items()}
-            stage.expect("each answer is what was streamed for it", said, streamed)
-            stage.expect(
-                "all had begun before the first one ended", AT_ONCE, crowd.begun_before_first_end
-            )
-            stage.screen.words(f"q1: {said['q1']}")
-            stage.screen.words(f"q{AT_ONCE}: {said[f'q{AT_ONCE}']}")
-
-    def recall(self) -> None:
-        """Look at what the journal has of all that."""
-        recall(self._stage)
-
-    def end(self) -> None:
-        """Stop everything, and look for what is left."""
-        stage = self._stage
-        stage.screen.heading("The end leaves nothing behind")
-        with stage.step("down"):
-            stage.show("down")
-        with stage.step(f"status finds no daemon and exits with {NO_DAEMON}"):
-            stage.show("status", status=NO_DAEMON)
-        with stage.step("no process is left"):
-            stage.expect("not of the daemon, nor of any module", [], stage.wait_gone())
-
-    def _invoke(
-        self,
-        module: str,
-        op: str,
-        args: Json,
-        *expected: Json,
-        what: str | None = None,
-        status: int = 0,
-        once: bool = False,
-    ) -> None:
-        """Invoke for people to see, then, unless it counts how often, for the exact content."""
-        name = what or f"{module} {op}"
-        if module not in self._present:
-            self._stage.skip(name, self._absence(module))
-            return
-        given = ("--args", json.dumps(args, separators=(",", ":"))) if args else ()
-        with self._stage.step(name):
-            if not once:
-                self._stage.show("invoke", module, op, *given, status=status)
-            found = self._stage.ask("invoke", module, op, *given, status=status, shown=once)
-            self._stage.expect(AS_EXPECTED, list(expected), found)
-
-    def _time_out(self) -> None:
-        stage, name = self._stage, "a request that takes too long"
-        if "planner" not in self._present:
-            stage.skip(name, self._absence("planner"))
-            return
-        with stage.step(name):
-            (before,) = stage.ask("status", "planner")
-            arguments = ("invoke", "planner", "sleep", "--args", '{"seconds":60}', "--timeout", "1")
-            stage.show(*arguments, status=1)
-            *events, answer = stage.ask(*arguments, status=1)
-            late = failure(
-                "planner",
-                "sleep",
-                "timeout",
-                Like("planner.sleep gave no answer in 1 s.*"),
-                reason="deadline",
-                cpu_s=SOME_NUMBER,
-            )
-            stage.expect("it says so", late, answer)
-            thought = log(Like(r"Thinking, \d+ of 120"))
-            stage.expect("what it said before is there", [thought] * len(events), events)
-            (after,) = stage.ask("status", "planner")
-            same = [Having({"pid": one["pid"], "state": "ready"}) for one in before["instances"]]
-            stage.expect("the module was told to stop and serves on", same, after["instances"])
-
-    def _absence(self, module: str) -> str:
-        return self._missing.get(module, f"there is no module {module} here")
-
-    def _replaced(self, name: str, victim: str, number: int) -> Json:
-        """Return the status of a module once it is ready, with so many others than the victim."""
-        ends_at = time.monotonic() + RESTARTED_WITHIN_S
-        while True:
-            (status,) = self._stage.ask("status", name)
-            ready = {one["id"] for one in status["instances"] if one["state"] == "ready"}
-            if status["state"] == "ready" and victim not in ready and len(ready) == number:
-                return dict(status)
-            if time.monotonic() > ends_at:
-                words = f"{name} was not ready again within {RESTARTED_WITHIN_S:g} s"
-                raise MismatchError(f"{words}; it is {status['state']}")
-            time.sleep(0.05)
+def look_for_processes(player: Player) -> None:
+    """See that all processes are gone."""
+    player.expect("not of the daemon, nor of any module", [], player.left())

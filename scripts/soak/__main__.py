@@ -23,56 +23,52 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
 import trio
 
+from scripts.checkout import with_tmpdir
 from scripts.soak.daemon import Daemon
 from scripts.soak.havoc import Havoc
-from scripts.soak.tally import Tally
-from scripts.soak.zoo import Zoo
-
-STATUS_EVERY_S: Final = 0.2
+from scripts.soak.modules import Modules
+from scripts.soak.report import Report
 
 
 def main() -> int:
     """Run the soak; returns the exit status."""
     options = _options()
     seed = random.randrange(1 << 32) if options.seed is None else options.seed  # noqa: S311
-    tally = Tally(seed, patient=options.patient)
+    report = Report(seed, patient=options.patient)
     with tempfile.TemporaryDirectory(prefix="stdiod-soak-", ignore_cleanup_errors=True) as name:
-        trio.run(_soak, Path(name).resolve(), tally, options)
-    print(json.dumps(tally.document()) if options.json else tally.text())
-    return 1 if tally.faults else 0
+        trio.run(_soak, Path(name).resolve(), report, options)
+    print(json.dumps(report.document()) if options.json else report.text())
+    return 1 if report.faults() else 0
 
 
-async def _soak(folder: Path, tally: Tally, options: argparse.Namespace) -> None:
-    draw = random.Random(tally.seed)  # noqa: S311 - dice are not keys
-    daemon = Daemon(folder, tally)
-    zoo = Zoo(daemon.modules, draw)
+async def _soak(folder: Path, report: Report, options: argparse.Namespace) -> None:
+    daemon = Daemon(folder, report)
+    modules = Modules(daemon.modules, random.Random(report.seed))  # noqa: S311 - no keys
     began_at = time.monotonic()
-    ends_at = began_at + options.minutes * 60
     interrupted = trio.Event()
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_end_on_signals, interrupted)
-            if sys.stderr.isatty():
-                nursery.start_soon(_show, tally, lambda: time.monotonic() - began_at, options)
-            havoc = Havoc(daemon, zoo, tally, nursery, draw)
+            havoc = Havoc(daemon, modules, report, nursery)
             await havoc.begin()
             while (
-                time.monotonic() < ends_at
-                and tally.actions.total() < options.actions
+                report.seconds < options.minutes * 60
+                and report.actions.total() < options.actions
                 and not interrupted.is_set()
             ):
                 await havoc.act()
+                report.seconds = time.monotonic() - began_at
+                _show(report, options.minutes)
             await havoc.end()
             nursery.cancel_scope.cancel()
     finally:
-        tally.seconds = round(time.monotonic() - began_at, 3)
-        for process in daemon.marked():
+        _show_line("")
+        report.seconds = round(time.monotonic() - began_at, 3)
+        for process in with_tmpdir(daemon.scratch):
             process.kill()
 
 
@@ -82,20 +78,18 @@ async def _end_on_signals(interrupted: trio.Event) -> None:
             interrupted.set()
 
 
-async def _show(tally: Tally, seconds: Callable[[], float], options: argparse.Namespace) -> None:
-    try:
-        while True:
-            of = "" if math.isinf(options.minutes) else f" of {options.minutes * 60:.0f}"
-            line = (
-                f"{seconds():.0f}{of} s, {tally.actions.total()} actions, {tally.asked} requests, "
-                f"{tally.answered} answered, {len(tally.lost)} lost, {tally.daemons} daemons"
-            )
-            columns = shutil.get_terminal_size().columns
-            sys.stderr.write(f"\r\x1b[K{line[: columns - 1]}")
-            sys.stderr.flush()
-            await trio.sleep(STATUS_EVERY_S)
-    finally:
-        sys.stderr.write("\r\x1b[K")
+def _show(report: Report, minutes: float) -> None:
+    of = "" if math.isinf(minutes) else f" of {minutes * 60:.0f}"
+    _show_line(
+        f"{report.seconds:.0f}{of} s, {report.actions.total()} actions, {report.asked} requests, "
+        f"{report.outcomes.total()} answered, {len(report.lost)} lost, {report.daemons} daemons"
+    )
+
+
+def _show_line(line: str) -> None:
+    if sys.stderr.isatty():
+        columns = shutil.get_terminal_size().columns
+        sys.stderr.write(f"\r\x1b[K{line[: columns - 1]}")
         sys.stderr.flush()
 
 

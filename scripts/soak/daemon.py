@@ -1,7 +1,4 @@
-"""The daemon of a soak: started through the `stdiod` command, killed, ended, measured.
-
-All its processes inherit a TMPDIR of their own; by that mark they are found wherever they went.
-"""
+"""The daemon of a soak: started, suspended, killed, ended, measured."""
 
 from __future__ import annotations
 
@@ -11,79 +8,70 @@ import signal
 import subprocess
 import sys
 import time
+from collections import defaultdict
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import psutil
 import trio
+from prometheus_client.parser import text_string_to_metric_families
 
-from scripts.soak.tally import Tally
+from scripts.checkout import started, with_tmpdir
+from scripts.soak.report import Report
 
-READY_WITHIN_S: Final = 60.0
-ENDS_WITHIN_S: Final = 60.0
-GONE_WITHIN_S: Final = 60.0
-"""How long a process may be found after its daemon's end, on a machine with much else to do."""
-
+WITHIN_S: Final = 60.0
+"""For a start, an end, and the end of its processes, on a machine with much else to do."""
 OPEN_FILES: Final = 1024
 """What it may have open, and so few that a crowd gets to the end of them."""
-
-KEPT_READY = 4
+KEPT_READY: Final = 4
 """Sockets and pidfds of the spawner and its next process, from the first lone call of a tool on."""
+
+SCRAPE: Final = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+OF_MODULE: Final = {
+    "stdiod_module_late_lines_total": ("counters", "late_lines"),
+    "stdiod_module_quarantined_lines_total": ("counters", "quarantined_lines"),
+    "stdiod_module_left_out_log_lines_total": ("counters", "left_out_log_lines"),
+    "stdiod_module_restarts_total": ("restarts",),
+    "stdiod_module_in_flight": ("in_flight",),
+    "stdiod_module_queued": ("queued",),
+    "stdiod_invocations_total": ("counters", "invocations"),
+    "failures": ("counters", "failures"),
+    "stdiod_invocation_duration_seconds_count": ("latency_ms", "count"),
+}
+"""What is compared of each module, all other labels added up; and where it is in `status`."""
+OF_DAEMON: Final = {
+    "stdiod_reloads_total": ("reloads",),
+    "stdiod_suspensions_total": ("suspensions", "count"),
+    "stdiod_dropped_log_bytes_total": ("dropped_log_bytes",),
+    "stdiod_journal_dropped_total": ("journal", "dropped"),
+}
 
 
 class Daemon:
-    """One daemon at a time, in one folder."""
+    """One daemon at a time, in one folder. All its processes inherit a TMPDIR of their own."""
 
-    def __init__(self, folder: Path, tally: Tally) -> None:
-        self.modules = folder / "modules"
-        self.socket = folder / "socket"
-        self.http = folder / "http.sock"
+    def __init__(self, folder: Path, report: Report) -> None:
+        self.modules, self.socket = folder / "modules", folder / "socket"
         self.data_dir = folder / "data"
+        self.scratch = folder / "tmp"
+        self.scratch.mkdir()
+        self._report = report
         self._log = folder / "log"
-        self._mark = folder / "tmp"
-        self._mark.mkdir()
-        self._tally = tally
-        self._files: set[int] = set()
+        self._files_at_start = 0
         self._process: subprocess.Popen[bytes]
-
-    @property
-    def pid(self) -> int:
-        """Its process number."""
-        return self._process.pid
 
     async def start(self) -> None:
         """Start it; returns when clients can connect."""
-        reading = self._spawn()
-        try:
-            with trio.fail_after(READY_WITHIN_S):
-                await trio.lowlevel.wait_readable(reading)
-            if not os.read(reading, 16):
-                words = f"the daemon did not start: {self._log.read_text()[-2000:]}"
-                raise RuntimeError(words)
-        finally:
-            os.close(reading)
-        self._tally.daemons += 1
-        self._files = set(self.open_files())
-
-    def _spawn(self) -> int:
-        """Run it; returns the end of a pipe from which it says that it is ready."""
         limited = ["sh", "-c", f'ulimit -n {OPEN_FILES}; exec "$@"', "sh"]
-        stdiod = [*limited, sys.executable, "-m", "scripts.soak.stalling"]
         where = ["--socket", str(self.socket), "--data-dir", str(self.data_dir), "--http", "sock"]
-        reading, writing = os.pipe()
-        ready = ["--log-format", "json", "--ready-fd", str(writing)]
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*stdiod, "run", str(self.modules), *where, *ready],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "TMPDIR": str(self._mark)},
-                pass_fds=[writing],
-                start_new_session=True,  # a Ctrl-C is for us
-            )
-        os.close(writing)
-        return reading
+        stdiod = [sys.executable, "-m", "scripts.soak.stalling", "run", str(self.modules)]
+        command = [*limited, *stdiod, *where, "--log-format", "json"]
+        environment = {**os.environ, "TMPDIR": str(self.scratch)}
+        starting = partial(started, command, self._log, environment)
+        self._process = await trio.to_thread.run_sync(starting)
+        self._report.daemons += 1
+        self._files_at_start = len(self._open_files())
 
     def stall(self) -> None:
         """Have its event loop wait for once (`stalling.BLOCKED_S`)."""
@@ -100,76 +88,96 @@ class Daemon:
     async def kill(self) -> None:
         """Kill it as nothing can be killed more, and see that its modules go with it."""
         self._process.kill()
-        await self._ended()
-        await self.expect_none_left("kill -9 of the daemon")
+        await self._ended("kill -9 of the daemon")
 
     async def end(self) -> None:
-        """End it in order."""
+        """End it in order, and read what it logged."""
         self._process.send_signal(signal.SIGTERM)
-        status = await self._ended()
+        status = await self._ended("the daemon's end")
         if status != 0:
-            self._tally.errors.append(f"the daemon ended with {status}")
-        await self.expect_none_left("the daemon's end")
+            self._report.errors.append(f"the daemon ended with {status}")
         for line in self._log.read_text(errors="replace").splitlines():
             if '"level": "error"' in line or not line.startswith("{"):
-                self._tally.errors.append(line[:500])
+                self._report.errors.append(line[:500])
 
     def peak_bytes(self) -> int:
         """Return its greatest memory so far (VmHWM)."""
-        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-        raise AssertionError(self.pid)
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
-    def open_files(self) -> dict[int, str]:
+    async def compare_files(self) -> None:
+        """Note the descriptors that it has without a module and a client, and did not begin with.
+
+        What it keeps ready is none of them; the others have a moment to be closed.
+        """
+        most, ends_at = self._files_at_start + KEPT_READY, time.monotonic() + WITHIN_S
+        while len(found := self._open_files()) > most and time.monotonic() < ends_at:  # noqa: ASYNC110
+            await trio.sleep(0.05)
+        self._report.files_left += found[most:]
+
+    async def compare_metrics(self, status: dict[str, Any]) -> None:
+        """Hold `/metrics` of an idle daemon to its status, as a Prometheus server would read it."""
+        received = b""
+        async with await trio.open_unix_socket(self.socket.with_name("http.sock")) as stream:
+            await stream.send_all(SCRAPE)
+            async for data in stream:
+                received += data
+        head, _, body = received.partition(b"\r\n\r\n")
+        if not head.startswith(b"HTTP/1.1 200 "):
+            self._report.metrics.append(head.decode()[:200])
+            return
+        self._report.metrics += differences(body.decode(), status)
+        self._report.series = sum(not line.startswith(b"#") for line in body.splitlines())
+
+    def _open_files(self) -> list[str]:
         """Return its descriptors, but for the logs that it happens to write."""
-        found: dict[int, str] = {}
-        for link in Path(f"/proc/{self.pid}/fd").iterdir():
+        found = []
+        for link in Path(f"/proc/{self._process.pid}/fd").iterdir():
             with contextlib.suppress(FileNotFoundError):
-                target = link.readlink()
-                if not target.is_relative_to(self.data_dir):
-                    found[int(link.name)] = str(target)
-        return found
+                if not (target := link.readlink()).is_relative_to(self.data_dir):
+                    found.append(f"{link.name} {target}")
+        return sorted(found, key=lambda one: int(one.split()[0]))
 
-    def has_more_files(self) -> bool:
-        """Whether it has more descriptors than it began with, and than it keeps ready."""
-        return len(self.open_files()) > len(self._files) + KEPT_READY
-
-    def compare_files(self) -> None:
-        """Note the descriptors that it has now, with no module and no client, and had not then."""
-        now = self.open_files()
-        extra = len(now) - len(self._files) - KEPT_READY
-        if extra > 0:
-            self._tally.files_left += [f"{number} {name}" for number, name in now.items()][-extra:]
-
-    def marked(self) -> list[psutil.Process]:
-        """Return all its processes that there are, itself included."""
-        return [process for process in psutil.process_iter() if self.is_ours(process)]
-
-    def is_ours(self, process: psutil.Process) -> bool:
-        """Whether a process was started by it, or by what it started."""
-        try:
-            return process.environ().get("TMPDIR") == str(self._mark)
-        except (psutil.Error, OSError):
-            return False  # a zombie has no environment any more, and holds nothing
-
-    async def expect_none_left(self, after: str) -> None:
-        """Give what is left a moment to be gone; what is not is noted, and killed."""
-        ends_at = time.monotonic() + GONE_WITHIN_S
-        while (left := self.marked()) and time.monotonic() < ends_at:  # noqa: ASYNC110
+    async def _ended(self, after: str) -> int:
+        """Wait for its end, and for that of its processes; note those that stay, and kill them."""
+        ends_at = time.monotonic() + WITHIN_S
+        while self._process.poll() is None and time.monotonic() < ends_at:  # noqa: ASYNC110
+            await trio.sleep(0.02)
+        if self._process.poll() is None:
+            self._report.errors.append("the daemon did not end, and was killed")
+            self._process.kill()
+        status = self._process.wait()
+        ends_at = time.monotonic() + WITHIN_S
+        while (left := with_tmpdir(self.scratch)) and time.monotonic() < ends_at:  # noqa: ASYNC110
             await trio.sleep(0.05)
         for process in left:
             with contextlib.suppress(psutil.Error):
                 words = " ".join(process.cmdline())[-120:]
-                self._tally.processes_left.append(f"{process.pid} after {after}: {words}")
+                self._report.processes_left.append(f"{process.pid} after {after}: {words}")
                 process.kill()
+        return status
 
-    async def _ended(self) -> int | None:
-        with trio.move_on_after(ENDS_WITHIN_S):
-            while self._process.poll() is None:  # noqa: ASYNC110 - a process sets no event
-                await trio.sleep(0.02)
-        if self._process.poll() is None:
-            self._tally.errors.append("the daemon did not end, and was killed")
-            self._process.kill()
-            self._process.wait()
-        return self._process.returncode
+
+def differences(text: str, status: dict[str, Any]) -> list[str]:
+    """Return in words where the metrics of an idle daemon are not what its `status` says."""
+    figures: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for family in text_string_to_metric_families(text):
+        for one in family.samples:
+            module = one.labels.get("module", "")
+            figures[one.name, module] += one.value
+            if one.name == "stdiod_invocations_total" and one.labels["outcome"] != "ok":
+                figures["failures", module] += one.value
+    compared = [(name, "", status["daemon"], path) for name, path in OF_DAEMON.items()]
+    for module in status["modules"]:
+        compared += [(name, module["name"], module, path) for name, path in OF_MODULE.items()]
+    found = []
+    for name, module, said, path in compared:
+        for key in path:
+            said = said[key]  # noqa: PLW2901 - deeper and deeper
+        if figures[name, module] != float(said):
+            whose = module or "the daemon"
+            found.append(f"{name} of {whose} is {figures[name, module]:g}, status says {said}")
+    there = {module for name, module in figures if name == "stdiod_module_info"}
+    if there != {module["name"] for module in status["modules"]}:
+        found.append(f"/metrics has the modules {sorted(there)}, and status others")
+    return found

@@ -159,7 +159,9 @@ ADVICE: dict[str, Advice] = {
         "the module may not do that",
         "The message says which rule decided: the policy's, or the descriptor's own list.",
     ),
-    Reason.HOOK: Advice("a hook denied it", "The message says which one, and why."),
+    Reason.HOOK: Advice(
+        "a hook denied it", "The message names the hook, and says its reason if it gave one."
+    ),
     Reason.SCOPE: Advice(
         "the caller may not do that", "The message says what is missing; ask with more rights."
     ),
@@ -247,6 +249,9 @@ UNFINISHED = Advice(
     "it did not end its line", "It has to end each line with a newline, and flush it."
 )
 """A deadline that passed after the beginning of a line."""
+
+OF_A_VALUE = Advice("one of the args cannot be used", "The message says which one, and why.")
+"""Args of an op of the daemon itself that its schema accepts."""
 
 WAITED = Advice(
     "it did not get its turn", command="`stdiod status {module}` shows what it waited for."

@@ -53,6 +53,9 @@ def _known(kind: Kind, ctx: click.Context) -> dict[str, str]:
         case Kind.SESSION:
             sessions = _ask(ctx, "session.list", {})["sessions"]
             return {one["session_id"]: one.get("title") or one["status"] for one in sessions}
+        case Kind.TOKEN:
+            tokens = _ask(ctx, "token.list", {})["tokens"]
+            return {one["name"]: ", ".join(one["scopes"]) for one in tokens}
 
 
 def _ask(ctx: click.Context, op: str, args: dict[str, Any]) -> dict[str, Any]:

@@ -98,8 +98,40 @@ _ELSEWHERE = {
     **dict.fromkeys(("init", "create"), ("new",)),
     **dict.fromkeys(("add", "install"), ("import", "new")),
     **dict.fromkeys(("kill", "quit"), ("stop", "down")),
+    **dict.fromkeys(("tail", "log"), ("logs",)),
+    **dict.fromkeys(("monit", "monitor", "watch"), ("top",)),
+    **dict.fromkeys(("delete", "remove", "rm", "del"), ("stop", "disable")),
+    **dict.fromkeys(("tools", "ops"), ("describe",)),
+    **dict.fromkeys(("update", "upgrade", "refresh"), ("reload", "restart")),
+    **dict.fromkeys(("info", "inspect"), ("status", "describe")),
+    "scale": (),
+    **dict.fromkeys(("startup", "systemd"), ("service",)),
 }
 """Names of verbs in other programs, and the verbs of stdiod that do the same."""
+
+_FURTHER = {
+    **dict.fromkeys(
+        ("add", "install"),
+        "a module's folder in a directory that the daemon serves is noticed by itself",
+    ),
+    **dict.fromkeys(
+        ("delete", "remove", "rm", "del"),
+        "a module whose folder is deleted is stopped by itself",
+    ),
+    **dict.fromkeys(("tools", "ops"), "`stdiod describe --all` is about all of them"),
+    "scale": "supervision.instances in the descriptor says how many processes a module has",
+    **dict.fromkeys(("startup", "systemd"), "`stdiod service install` runs it when you log in"),
+}
+"""What else is to be said of such a name."""
+
+_OPTIONS_ELSEWHERE = {
+    ("up", "-d --detach --daemon -D"): "`up` is in the background already; `run` is not",
+    ("up run", "-c"): "a file is named with --config FILE",
+    ("up run", "--port -p --host --listen"): "HTTP is served with --http HOST:PORT",
+    ("logs", "--tail -t"): "the number of lines is given with -n N",
+    ("status", "--watch -w -f"): "`stdiod top` watches modules",
+}
+"""Options of other programs' verbs, and what stdiod has for them."""
 
 
 class Verbs(click.Group):
@@ -147,6 +179,7 @@ class Verbs(click.Group):
             if name.lower() in _ELSEWHERE:
                 verbs = _ELSEWHERE[name.lower()]
                 hint = "".join(f"; `stdiod {one}`: {VERBS[one].summary[:-1]}" for one in verbs)
+                hint += f"; {_FURTHER[name.lower()]}" if name.lower() in _FURTHER else ""
             raise click.UsageError(f"there is no verb {name!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
 
@@ -182,7 +215,7 @@ class Verbs(click.Group):
             from supervisor.cli.terminal import safe
 
             # It may say again what was typed, or pasted; to click it is final.
-            vars(error)["message"] = safe(error.message)
+            vars(error)["message"] = safe(_words_of(error))
             raise
         except (click.exceptions.Exit, click.Abort):
             raise
@@ -214,6 +247,23 @@ def _interruptible() -> Iterator[None]:
         # A daemon has put its own handler there, and wants it up to the end.
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _words_of(error: click.ClickException) -> str:
+    """Return the message; of an option of other programs, with what stdiod has for it."""
+    if not isinstance(error, click.NoSuchOption) or error.ctx is None:
+        return error.message
+    verb, option = error.ctx.info_name or "", error.option_name
+    if verb == "invoke" and option.startswith("--"):
+        hint = f"args are written {option.removeprefix('--')}=VALUE"
+    else:
+        of = _OPTIONS_ELSEWHERE.items()
+        hint = next((to for (v, o), to in of if verb in v.split() and option in o.split()), "")
+    if not hint:
+        return error.message
+    if verb != "invoke":  # there it may be a slip
+        vars(error)["possibilities"] = None
+    return f"{error.message.removesuffix('.')}; {hint}"
 
 
 def _leaf(error: BaseException) -> BaseException:

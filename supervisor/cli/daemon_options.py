@@ -63,6 +63,9 @@ def _directories(
     found = value or configured.directories(ctx)
     if not found:
         words = "name a DIR with modules, or a --config that names one, or run this in a project"
+        usual = Path(click.get_app_dir("stdiod"), "stdiod.toml")
+        if usual.exists():
+            words += f"; {usual} is read with `--config {usual}`"
         raise click.UsageError(words, ctx)
     for directory in configured.no_directories(found):
         raise click.BadParameter(f"{directory} is not a directory", ctx, param)

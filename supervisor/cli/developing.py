@@ -24,7 +24,7 @@ import trio
 from protocol.args_schema import op_schemas
 from protocol.descriptor.loading import DescriptorError
 from protocol.descriptor.model import Descriptor, HealthChecks, Instances, Start
-from protocol.errors import Outcome, Reason
+from protocol.errors import Reason
 from protocol.events import Progress
 from protocol.json_document import read_document
 from protocol.replies import Operation
@@ -42,9 +42,10 @@ from supervisor.policy.findings import Found
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.files.directory import read_descriptor
 from supervisor.runtime.files.module_log import LogLine
+from supervisor.runtime.files.program_files import module_folder, program_files
 from supervisor.runtime.loop_clock import run_timed
-from supervisor.runtime.process.program import module_folder, of_prepare, program_files
-from supervisor.runtime.supervision.call import Call
+from supervisor.runtime.process.program import of_prepare
+from supervisor.runtime.taps import Tap
 
 LOOK_S = 0.25
 """How often it is looked for changes; what has changed has to look the same twice."""
@@ -327,8 +328,8 @@ def _of_kind(folder: Path, suffixes: set[str]) -> list[str]:
     return found[:MOST_FILES]
 
 
-class _Tap:
-    """Shows each line that passes (taps.Tap)."""
+class _Tap(Tap):
+    """Shows each line that passes."""
 
     def __init__(self, screen: Display) -> None:
         self._screen = screen
@@ -356,12 +357,6 @@ class _Tap:
                 if rest:
                     self._show(source, rest)
             self._rest = dict.fromkeys(self._rest, b"")
-
-    def asked(self, instance: str) -> None:
-        """Do nothing: the line is shown."""
-
-    def answered(self, instance: str, call: Call, outcome: Outcome) -> None:
-        """Do nothing: who asked is told."""
 
 
 class _Asker(Client):

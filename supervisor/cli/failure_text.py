@@ -8,7 +8,9 @@ from typing import Any
 import click
 import msgspec
 
-from supervisor.cli.advice import advice
+from protocol.errors import Reason
+from supervisor.cli.advice import ADVICE, OF_A_VALUE, advice
+from supervisor.cli.client import SUPERVISOR
 from supervisor.cli.quantities import duration, limit_text
 from supervisor.cli.terminal import dim, one_line, safe, shell_word
 from supervisor.policy.verdict import signal_name, telling_tail
@@ -44,10 +46,13 @@ _TOLD = frozenset(
         "stray_id",
         "cpu_s",
         "busy",
+        "hook_reason",
     }
 )
 """The details that have a line of their own, or stand in the message."""
 
+
+_LABELS = {"session_id": "session", "request_id": "request"}
 
 _OF_A_DAEMON = frozenset({"state", "retry_in_s", "stderr_tail"})
 """What means nothing where no daemon runs: nobody tries again, and stderr was shown as it came."""
@@ -63,6 +68,9 @@ def failure_text(
     code = str(error.get("code"))
     tail = (error.get("details") or {}).get("stderr_tail")
     told = advice({**details, "stderr_tail": tail}, module=one_line(module), op=op)
+    is_of_schema = str(error.get("message")).startswith("the args of ")
+    if module == SUPERVISOR and told is ADVICE[Reason.INVALID_ARGS] and not is_of_schema:
+        told = OF_A_VALUE
     title = one_line(f"{module}.{op} failed" if op else module)
     lines = [
         f"{click.style(title, fg='red', bold=True)}: {one_line(str(error.get('message')))}",
@@ -70,10 +78,24 @@ def failure_text(
         *(_fact(label, text) for label, text in _evidence(details)),
     ]
     hints = [told.hint, told.command] if with_daemon else [told.hint]
+    if with_daemon and details.get("reason") == Reason.UNKNOWN_MODULE:
+        hints = [_of_no_name(str(details.get("module", module))), told.command]
     if any(hints):
         words = " ".join(filter(None, hints)).format(module=shell_word(module))
         lines.append(_fact("try", words))
     return "\n".join(lines)
+
+
+def _of_no_name(word: str) -> str:
+    """Say what may have been meant by a word that is no module's name."""
+    if word == "all":
+        return "All modules are meant by --all."
+    if "/" in word:
+        return (
+            "A module is called by the name in its descriptor. A new folder is noticed by itself in"
+            " a directory that the daemon serves; `stdiod up DIR` serves others."
+        )
+    return ""
 
 
 def _name(code: str, details: dict[str, Any]) -> str:
@@ -108,7 +130,7 @@ def _evidence(details: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "reported", _shown(details["reported"])
     others = {key: value for key, value in details.items() if key not in _TOLD}
     for key, value in others.items():
-        yield one_line(key), _shown(value)
+        yield one_line(_LABELS.get(key, key)), _shown(value)
 
 
 def _found(details: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -91,6 +91,7 @@ class Kind(Enum):
     MODULE = "module"
     OP = "op"
     SESSION = "session"
+    TOKEN = "token"  # noqa: S105 - a kind of name
 
 
 class Known(Text):
@@ -112,6 +113,7 @@ class Known(Text):
 MODULE = Known(Kind.MODULE)
 OP = Known(Kind.OP)
 SESSION = Known(Kind.SESSION)
+TOKEN = Known(Kind.TOKEN)
 
 
 def example(*commands: str) -> str:

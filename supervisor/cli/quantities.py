@@ -73,14 +73,28 @@ _UNITS_S = {"s": 1, "m": _MINUTE_S, "h": _HOUR_S, "d": _DAY_S}
 
 
 def moment(text: str) -> float:
-    """Read `10m` (ago) or an ISO 8601 time, local unless it says otherwise, as Unix time (s)."""
+    """Read `10m` (ago), `18:30` (the last one) or an ISO 8601 time as Unix time (s).
+
+    It is local time, unless it says otherwise.
+    """
     if ago := re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text, re.ASCII):
         return max(0.0, time.time() - float(ago[1]) * _UNITS_S[ago[2]])
+    if re.fullmatch(r"\d{1,2}:\d\d(:\d\d)?", text, re.ASCII):
+        text = _last(text.zfill(5 if text.count(":") == 1 else 8))
     try:
         return max(0.0, dt.datetime.fromisoformat(text).timestamp())
     except (ValueError, OverflowError):
-        words = f"{text!r} is not a time such as 30s, 10m, 2h or 3d (ago), or 2026-01-31T18:30"
+        words = (
+            f"{text!r} is not a time such as 30s, 10m, 2h or 3d (ago), 18:30, or 2026-01-31T18:30"
+        )
         raise click.BadParameter(words) from None
+
+
+def _last(clock: str) -> str:
+    """Return the time of today, or of yesterday if that is still to come."""
+    now = dt.datetime.now()  # noqa: DTZ005 - local
+    day = now.date() if clock <= now.time().isoformat() else now.date() - dt.timedelta(days=1)
+    return f"{day}T{clock}"
 
 
 NOTICED_MS = 50.0

@@ -20,8 +20,8 @@ from supervisor.cli.exit_status import NoError
 from supervisor.policy.verdict import Exit, telling_tail
 from supervisor.runtime.containment.custody import holding
 from supervisor.runtime.files.log_files import LogFiles
-from supervisor.runtime.process.prepare_once import prepare_once
 from supervisor.runtime.process.program import SpawnError
+from supervisor.runtime.supervision.prepare_once import prepare_once
 from supervisor.transcripts.compare import differences, heard, recorded_lines
 from supervisor.transcripts.playback import Played, play
 

@@ -18,8 +18,8 @@ from supervisor.conformance.persistent import LONG_BYTES
 from supervisor.conformance.report import Status
 from supervisor.conformance.trial import PATIENCE, Exchange, Reply, Timing
 from supervisor.runtime.process.environment import UnsetVariableError
-from supervisor.runtime.service.client import ServiceClient, UnreachableError
 from supervisor.runtime.supervision.description import misfit_of
+from supervisor.runtime.supervision.service_client import ServiceClient, UnreachableError
 
 
 async def examine(exam: Examination, environment: Mapping[str, str]) -> None:

@@ -50,13 +50,12 @@ from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.files.module_log import ModuleLog
-from supervisor.runtime.process.containers import Containers
-from supervisor.runtime.process.dialogue import Dialogue
+from supervisor.runtime.process.dialogue import Dialogue, Receiver
 from supervisor.runtime.process.effort import effort
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
-from supervisor.runtime.supervision.call import Call
+from supervisor.runtime.supervision.containers import Containers
 from supervisor.runtime.supervision.deadlines import Deadlines
-from supervisor.runtime.taps import Taps
+from supervisor.runtime.taps import Tap, Taps
 
 PATIENCE = 2
 """So many times its bound is waited for what has one."""
@@ -110,8 +109,8 @@ class Watched(Protocol):
     exchange: Exchange
 
 
-class Exchange:
-    """What passed both ways (taps.Tap)."""
+class Exchange(Tap):
+    """What passed both ways."""
 
     def __init__(self) -> None:
         self._since_written = bytearray()
@@ -154,18 +153,12 @@ class Exchange:
     def happened(self, instance: str, event: Happened, **facts: Any) -> None:
         """Do nothing: the exit is told otherwise."""
 
-    def asked(self, instance: str) -> None:
-        """Do nothing: who asks knows."""
-
-    def answered(self, instance: str, call: Call, outcome: Outcome) -> None:
-        """Do nothing: there are no calls."""
-
 
 _SIGNS = {EntrySource.HOST: ">", EntrySource.MODULE: "<"}
 
 
-class Trial:
-    """One process, from before its spawn to its end (dialogue.Receiver)."""
+class Trial(Receiver):
+    """One process, from before its spawn to its end. What does not come shows."""
 
     def __init__(
         self, descriptor: Descriptor, place: Place, memory: Memory, new_id: Callable[[], str]
@@ -393,21 +386,3 @@ class Trial:
     def _tell(self) -> None:
         self._news.set()
         self._news = trio.Event()
-
-    # dialogue.Receiver.
-
-    def congested(self) -> bool:
-        """Return False: all is kept."""
-        return False
-
-    def drained(self) -> None:
-        """Do nothing."""
-
-    def stdout_closed(self) -> None:
-        """Do nothing: what does not come shows it."""
-
-    def stdin_broken(self) -> None:
-        """Do nothing: what does not come shows it."""
-
-    def held(self, end: Exit) -> None:
-        """Do nothing: it is waited for."""

@@ -129,6 +129,7 @@ def parse_config(data: bytes, path: Path, *, of_project: bool = False) -> Config
         line = where[(key,)]
         if known is None:
             near = did_you_mean(key, KEYS) or f"; the keys are {', '.join(KEYS)}"
+            near = _DESCRIBED if key in _OF_PROGRAMS else near
             faults.append(Remark(line, f"{printable(key)}: there is no such key{near}"))
         elif of_project and key in OWN_OF_PROJECTS:
             words = f"{key}: a project has its own, which its path decides; leave it out"
@@ -277,6 +278,12 @@ _FLAG = Key(_flag, {"type": "boolean"})
 _TEXTS = {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1}
 
 _SECONDS = {"type": "number", "exclusiveMinimum": 0, "maximum": MOST_S}
+
+_OF_PROGRAMS = frozenset({"module", "modules", "program", "programs", "service", "services"})
+_DESCRIBED = (
+    "; a program is described by a module.json in a folder of its own, below one of `directories`:"
+    " `stdiod new NAME --lang exec -- COMMAND` writes one for a command"
+)
 
 KEYS = {
     "directories": Key(_paths, {"type": "array", "items": _PATH, "minItems": 1}),

@@ -53,6 +53,7 @@ from supervisor.policy.mcp_views import McpOptions
 from supervisor.policy.policy_file import PolicyError
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment import procfs
+from supervisor.runtime.containment.file_limit import FileLimit
 from supervisor.runtime.containment.ladder import ContainmentError
 from supervisor.runtime.containment.survivors import DataInUseError
 from supervisor.runtime.files.directory import MissingDirectoryError, shown
@@ -61,7 +62,6 @@ from supervisor.runtime.files.sources import Sources
 from supervisor.runtime.held_bytes import Account
 from supervisor.runtime.loop_clock import run_timed
 from supervisor.runtime.process.environment import HostVariables
-from supervisor.runtime.process.file_limit import FileLimit
 from supervisor.runtime.stalls import Stalls, Threads
 from supervisor.runtime.turns import SERVING
 
@@ -293,12 +293,13 @@ async def _serve_fleet(begun: _Begun, signals: AsyncIterator[int]) -> None:
 async def end_unused(daemon: Kernel, admission: Admission, keep_s: float) -> None:
     """End a daemon to which nobody has been connected for `keep_s`.
 
-    However short that is: the first client has a while to come.
+    However short that is: the first client has a while to come, and until one has been there.
     """
     first_at = trio.current_time() + FIRST_CLIENT_S
     while True:
         parted = admission.parted
-        due_at = max(first_at, trio.current_time() + keep_s)
+        due_at = trio.current_time() + keep_s
+        due_at = due_at if parted else max(first_at, due_at)
         with trio.move_on_at(due_at):
             await admission.wait_parted()
         # One may have parted as the time was over.

@@ -16,7 +16,7 @@ import structlog
 import trio
 
 from supervisor.kernel.status import Connections, DaemonFacts
-from supervisor.runtime.process.file_limit import FileLimit
+from supervisor.runtime.containment.file_limit import FileLimit
 from supervisor.runtime.turns import THE_DAEMON, SharedTurn
 
 CLIENTS = 4096

@@ -264,7 +264,7 @@ class Conversation:
 
     def _serve_line(self, line: Line) -> None:
         if type(line) is Overlong:  # `isinstance` of a msgspec type is slow to say no
-            self._wire.refuse(overlong_fault(line))
+            self._wire.refuse(overlong_fault(line, ", which a request may have,"))
         else:
             self._wire.serve(line)
 

@@ -6,6 +6,7 @@ One that finds no room in all is `queue_full`, an answer `slow_reader`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -13,7 +14,7 @@ import msgspec
 from protocol.errors import Failure, Pieces, Reason, Success
 from protocol.events import Event, Log, Progress
 from protocol.frames import RequestFrame, decode_request, encode_line, named_in
-from protocol.json_line import Fault
+from protocol.json_line import Fault, shown_id
 from protocol.problem import named
 from protocol.readdress import Readdresser
 from protocol.response import Response
@@ -23,6 +24,8 @@ from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import ARGS
 from supervisor.runtime.supervision.call import OVERRUN_BYTES, Congestion
 from supervisor.runtime.turns import SERVING
+
+_HTTP = re.compile(rb"[A-Z]+ \S+ HTTP/\d")
 
 OPEN_REQUESTS = 8192
 """How many requests a client may have open; beyond it, it is told to wait for answers."""
@@ -69,11 +72,17 @@ class ModuleWire:
     def serve(self, line: bytes) -> None:
         frame = decode_request(line)
         if type(frame) is Fault:  # `isinstance` of a msgspec type is slow to say no
-            self._refuse_line(frame, self._answerable_id(line))
+            self._refuse_line(_told_where(frame, line), self._closed(named_in(line)))
             return
         SERVING.about = frame
         if frame.operation == "cancel":
             self._cancel(frame)
+        elif frame.operation is None and b'"jsonrpc"' in line:
+            words = (
+                "this is not MCP; `stdiod mcp` speaks MCP on stdin and stdout, or ask for the op"
+            )
+            words += ' first: {"tool":"supervisor","operation":"mcp","input":{}}'
+            self._write_done(frame.request_id, Failure.because(Reason.MALFORMED_REQUEST, words))
         elif frame.request_id is not None and frame.request_id in self._open:
             words = f"requestId {named(frame.request_id, 80)} is open already; wait for its answer"
             self._write_done(None, Failure.because(Reason.MALFORMED_REQUEST, words))
@@ -101,8 +110,12 @@ class ModuleWire:
                 self._become_mcp()
 
     def refuse(self, fault: Fault) -> None:
-        """Answer a line that cannot be read."""
-        self._refuse_line(fault, None)
+        """Answer a line that was dropped: of it no more is left than its excerpt."""
+        shown = shown_id(fault.excerpt.encode())
+        # What cannot be printed is replaced in an excerpt: then it is not the client's id.
+        self._refuse_line(
+            fault, None if shown is None or "\ufffd" in shown else self._closed(shown)
+        )
 
     def cancels_open(self, line: bytes) -> bool:
         """Cancel the open request that a line names, if that is what it is about."""
@@ -137,9 +150,9 @@ class ModuleWire:
         if exchange is not None and exchange.handle is not None:
             exchange.handle.cancel(Stopped(Reason.CLIENT, "the client cancelled the request"))
 
-    def _answerable_id(self, line: bytes) -> str | None:
-        named = named_in(line)
-        return None if named in self._open else named
+    def _closed(self, request_id: str | None) -> str | None:
+        """Return the id unless it is that of an open request, whose one `done` is to come."""
+        return None if request_id in self._open else request_id
 
     def _refuse_line(self, fault: Fault, request_id: str | None) -> None:
         failure = Failure.because(
@@ -239,6 +252,14 @@ class Exchange(Client, msgspec.Struct, eq=False):
         # It may have read some of it meanwhile, and what it did not may be of other requests.
         unread = min(self.unread_bytes, self.outbox.waiting_bytes)
         return Congestion.FULL if unread > OVERRUN_BYTES else Congestion.SLOW
+
+
+def _told_where(fault: Fault, line: bytes) -> Fault:
+    """Say of a line of HTTP where that is spoken."""
+    if not _HTTP.match(line):
+        return fault
+    words = "this is not HTTP but lines of JSON; `stdiod up --http HOST:PORT` serves HTTP"
+    return msgspec.structs.replace(fault, message=words)
 
 
 def _unread(size: int, waiting: int, response: Response) -> Response:

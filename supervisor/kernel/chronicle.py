@@ -11,13 +11,13 @@ from supervisor.kernel.recorder import Recorder
 from supervisor.kernel.resource_updates import ResourceUpdates
 from supervisor.policy.findings import Quarantined
 from supervisor.policy.lifecycle import State
-from supervisor.runtime.supervision.observer import Described
+from supervisor.runtime.supervision.observer import Described, Observer
 
 MISFITS_TOLD = 8
 """In one entry; `status` has all."""
 
 
-class Chronicle:
+class Chronicle(Observer):
     def __init__(
         self,
         recorder: Recorder,

@@ -36,7 +36,7 @@ from supervisor.policy.principals import Principal
 from supervisor.policy.tally import OK, outcome_of
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import Account
-from supervisor.runtime.supervision.call import Call, Congestion
+from supervisor.runtime.supervision.call import Call, Congestion, Listener
 from supervisor.runtime.supervision.deadlines import Queue
 from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.module import Module
@@ -68,7 +68,7 @@ class Setting(msgspec.Struct, kw_only=True):
     """The count of invocations that have taken the long way."""
 
 
-class Invocation(Call, kw_only=True, eq=False):
+class Invocation(Call, Listener, kw_only=True, eq=False):
     """A request on its way through a module, and its events on their way to the client."""
 
     module: Module

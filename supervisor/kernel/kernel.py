@@ -65,13 +65,13 @@ from supervisor.policy.reload_plan import Plan
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment.custody import holding
+from supervisor.runtime.containment.file_limit import FileLimit
+from supervisor.runtime.containment.reaping import tracer_of
 from supervisor.runtime.files.directory import shown
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.files.source import Source
 from supervisor.runtime.files.sources import Sources
 from supervisor.runtime.held_bytes import FREE_BYTES, HeldBounds
-from supervisor.runtime.process.file_limit import FileLimit
-from supervisor.runtime.process.reaping import tracer_of
 from supervisor.runtime.stalls import Stalls
 from supervisor.runtime.supervision.fleet import Fleet
 from supervisor.runtime.supervision.host import Host

@@ -24,8 +24,8 @@ from supervisor.kernel.request_checks import Doubt
 from supervisor.kernel.spans import ended_span
 from supervisor.kernel.taking_effect import InTurn
 from supervisor.policy.verdict import Stopped
+from supervisor.runtime.files.program_files import module_folder
 from supervisor.runtime.process.dialogue import Dialogue
-from supervisor.runtime.process.program import module_folder
 from supervisor.runtime.supervision.deadlines import Timer
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from typing import Any
 import structlog
 import trio
 
+from protocol.connection import Notice
 from protocol.errors import Failure, Reason, Success
 from protocol.replies import Operation
 from supervisor.kernel.begin_order import BeginOrder, order_of
@@ -23,6 +24,7 @@ from supervisor.kernel.parties import Client, Handle, Invoke, Party, RefusedErro
 from supervisor.kernel.prompts import PROMPT, Prompt, Prompts
 from supervisor.kernel.request_checks import (
     Doubt,
+    misspelt_fields,
     module_refusal,
     op_refusal,
     scope_refusal,
@@ -63,12 +65,15 @@ class OwnRequests:
         """Begin a request for `tool`, the daemon's name for this party; as `Requests.begin`."""
         asked: object = operation
         args: Any = content
+        notices: tuple[Notice, ...] = ()
         if asked == Operation.INVOKE:
             asked, args = content.get("op"), content.get("args", {})
+            notices = misspelt_fields(content)
         session_id = content.get("session_id")
         op = str(asked)
         session_id = session_id if isinstance(session_id, str) else None
         request = OwnRequest(party, client, f"{op:.80}", session_id)
+        request.notices = notices
         refusal = op_refusal("the daemon", asked) or self._refusal(party.principal, op)
         if refusal is not None:
             request.finish(refusal)

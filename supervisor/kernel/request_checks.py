@@ -15,6 +15,7 @@ import msgspec
 import trio
 
 from protocol.args_schema import OpSchema
+from protocol.connection import Notice
 from protocol.errors import Failure, Reason
 from protocol.host_call import UNENCODABLE
 from protocol.problem import described, did_you_mean, named
@@ -35,6 +36,12 @@ MAX_TIMEOUT_S = 7 * 24 * 3600.0
 
 NAME_CHARS = 128
 """Characters of an unknown name that a failure repeats."""
+
+INPUT_FIELDS = frozenset({"op", "args", "session_id", "timeout_s", "traceparent"})
+"""Those of the `input` of an `invoke`; others are ignored, with a warning for a misspelt one."""
+
+FIELDS_LOOKED_AT = 16
+"""Of more fields that are not known, none is taken for a misspelt one."""
 
 OPS_SHOWN = 100
 """Ops of a module that a failure names."""
@@ -237,12 +244,29 @@ def _quarantined(tool: str, quarantined: Sequence[Quarantined]) -> Quarantined |
 def op_refusal(asked: str, op: object) -> Failure | None:
     """Return why there can be no such op, or None."""
     if not isinstance(op, str) or not op:
-        words = f'invoke of {asked} names no op; "input" needs {{"op":"...","args":{{...}}}}'
+        words = f'invoke of {asked} names no op; it needs {{"op":"...","args":{{...}}}}'
         return Failure.because(Reason.MISSING_OP, words)
     if len(op) > OP_CHARS:
         words = f'"op" has {len(op)} characters, and may have {OP_CHARS}: {named(op, 40)}'
         return Failure.because(Reason.MALFORMED_REQUEST, words)
     return None
+
+
+def misspelt_fields(content: Mapping[str, Any]) -> tuple[Notice, ...]:
+    """Return warnings for ignored fields of an `input` that look like known ones that are absent.
+
+    Where each call counts, `content.keys() <= INPUT_FIELDS` says first that there are none.
+    """
+    unknown = [field for field in content if field not in INPUT_FIELDS]
+    absent = INPUT_FIELDS.difference(content)
+    if len(unknown) > FIELDS_LOOKED_AT:
+        return ()
+    hints = ((field, did_you_mean(field, absent)) for field in unknown)
+    return tuple(
+        Notice("unknown_field", f"{named(field, NAME_CHARS)} is not a field of input{hint}")
+        for field, hint in hints
+        if hint
+    )
 
 
 def obstacle(

@@ -38,7 +38,9 @@ from supervisor.kernel.operations.scopes import SCOPES
 from supervisor.kernel.own_request import OwnRequests
 from supervisor.kernel.parties import NOBODY, Client, Handle, Party
 from supervisor.kernel.request_checks import (
+    INPUT_FIELDS,
     Doubt,
+    misspelt_fields,
     module_refusal,
     obstacle,
     scope_refusal,
@@ -181,11 +183,12 @@ class Requests:
             found, session = self._look(request, module or tool, principal, content, parent)
         else:
             found, session = obstacle(module, content), None
+        notices = () if content.keys() <= INPUT_FIELDS else misspelt_fields(content)
         # `type() is`: `isinstance` of a msgspec type is slow to say no, and mostly there is none.
         if type(found) is Failure or module is None:
             assert type(found) is Failure  # noqa: S101 - no module is a refusal
             response = Response(
-                found, request.request_id, tool, request.op, 0, session_id=request.session_id
+                found, request.request_id, tool, request.op, 0, request.session_id, notices
             )
             if recorded:
                 self._record_refusal(response, principal, parent)
@@ -216,6 +219,7 @@ class Requests:
             ),
             accepted_at=self._setting.now(),
             recorded=recorded,
+            notices=notices,
         )
         invocation.begin(content.get("timeout_s"))
         if behind:

@@ -15,10 +15,10 @@ from supervisor.policy.latency import BucketCounts, Histogram, quantile_us
 from supervisor.policy.lifecycle import HAS_PROCESS, State
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.custody import Custody
+from supervisor.runtime.containment.reaping import tracer_of
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.files.watch import WatchState
 from supervisor.runtime.held_bytes import HeldBytes
-from supervisor.runtime.process.reaping import tracer_of
 from supervisor.runtime.stalls import Stalls
 from supervisor.runtime.supervision.life import Instance
 from supervisor.runtime.supervision.module import Module

@@ -102,7 +102,7 @@ def _patched(
     )
 
 
-class InTurn:
+class InTurn(Listener):
     """The listener of a call that has assets: its events wait for those."""
 
     def __init__(self, listener: Listener, intake: AssetIntake) -> None:

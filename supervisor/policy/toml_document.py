@@ -55,8 +55,9 @@ def read_toml(text: str) -> tuple[dict[str, Any], dict[Place, int]]:
 
 
 def told(source: str, remark: Remark) -> str:
-    """Return a remark as the one line that a person reads."""
-    return f"{printable(source)}:{remark.line}: {remark.message}"
+    """Return a remark as the one line that a person reads; line 0 is the file as a whole."""
+    where = f"{printable(source)}:{remark.line}" if remark.line else printable(source)
+    return f"{where}: {remark.message}"
 
 
 def key_text(place: Place) -> str:

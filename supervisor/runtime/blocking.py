@@ -1,4 +1,4 @@
-"""Have what may block done in threads: each kind within a bound of its own, all of it named.
+"""Threads for work that may block: each kind within a bound of its own, all of it named.
 
 A file system that does not answer (a dead mount, a stalled disk) keeps every thread that looks at
 it, for as long as it likes. So no two kinds of work wait for each other's threads, and where
@@ -15,23 +15,26 @@ import errno
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 from weakref import WeakValueDictionary
 
 import msgspec
 import trio
 
+if TYPE_CHECKING:
+    from supervisor.runtime.containment.spawn_threads import SpawnThreads
+
 STUCK_S = 2.0
 """Work that takes longer is shown; most takes less than a millisecond."""
 
 ABANDON_AFTER_S = 5.0
-"""Whoever is cancelled leaves no thread at work behind, unless it is stuck."""
+"""A cancelled caller waits so long for its thread, which is stuck after that."""
 
 END_S = 5.0
 """How long the daemon's end waits for what does not answer: for all of it together."""
 
 LEAST_S = 0.5
-"""What each has of the end all the same, when others have kept it for so long: it may answer."""
+"""What each has of the end all the same, when others have used that up: it may answer."""
 
 LOOK_S = 0.001
 """Between two looks whether it is done."""
@@ -39,18 +42,8 @@ LOOK_S = 0.001
 T = TypeVar("T")
 
 
-class Spare(Protocol):
-    """Another's threads, which are there already."""
-
-    async def __call__(self, work: Callable[[], T], over: Callable[[], None]) -> T:
-        """Return what `work` returns, from one of them; raises `OSError` if there is none.
-
-        `over` is called when it is done, whether or not somebody still waits for it.
-        """
-
-
 class Stuck(msgspec.Struct, frozen=True):
-    """Work that has taken long, and is not over."""
+    """Work that has taken long and still runs."""
 
     doing: str
     for_s: float
@@ -59,27 +52,25 @@ class Stuck(msgspec.Struct, frozen=True):
 
 
 class BlockingWork:
-    """The work in threads of one daemon."""
-
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        # A kind that nobody works at or waits for has no limiter.
+        # A kind without work has no limiter.
         self._limiters: WeakValueDictionary[str, trio.CapacityLimiter] = WeakValueDictionary()
         self._at_work: dict[object, tuple[str, float]] = {}
-        self.spare: Spare | None = None
-        """What does the work if the system gives no further thread."""
+        self.spare: SpawnThreads | None = None
+        """Does the work if the system gives no further thread."""
         self._ends_at: float | None = None
 
     def begin_end(self, waited_s: float = 0.0) -> None:
-        """Have the daemon's end wait for no thread longer than `END_S` from now, or `LEAST_S`.
+        """Let the daemon's end wait for no thread longer than `END_S` from now, or `LEAST_S`.
 
-        It has waited for `waited_s` of that already, for what did not answer.
+        It has waited for `waited_s` of that already.
         """
         if self._ends_at is None:
             self._ends_at = self._clock() + END_S - waited_s
 
     def end_left_s(self) -> float:
-        """Return how long the daemon's end may wait for what it waits for next; it has begun."""
+        """Return how long the daemon's end may wait for the next thing (s); begins the end."""
         self.begin_end()
         assert self._ends_at is not None  # noqa: S101 - as of now
         return max(self._ends_at - self._clock(), LEAST_S)
@@ -124,9 +115,9 @@ class BlockingWork:
                 if self.spare is None:
                     raise OSError(errno.EAGAIN, f"no thread for {doing}: {error}") from None
                 await limiter.acquire_on_behalf_of(key)
-                done = await self.spare(work, partial(limiter.release_on_behalf_of, key))
+                done = await self.spare.lend(work, partial(limiter.release_on_behalf_of, key))
         except trio.Cancelled:
-            # In this order: either it sees that nobody waits, or it is seen at work.
+            # In this order: either it sees that it was left, or it is seen at work.
             gone = True
             if self._ends_at is not None:
                 abandon_after_s = min(abandon_after_s, self.end_left_s())
@@ -168,7 +159,7 @@ class BlockingWork:
 
     @contextlib.contextmanager
     def naming(self, doing: str, key: object = None) -> Iterator[None]:
-        """Show the block as stuck, should it take long; for a thread of whatever kind."""
+        """Show the block as stuck if it takes long; for any thread."""
         key = key or object()
         self._at_work[key] = doing, self._clock()
         try:
@@ -177,7 +168,7 @@ class BlockingWork:
             del self._at_work[key]
 
     def stuck(self) -> list[Stuck]:
-        """Return what has taken long, the longest first."""
+        """Return the work that has taken long, the longest first."""
         now = self._clock()
         # A copy first, in one step: threads add and remove meanwhile.
         found = list(self._at_work.values())

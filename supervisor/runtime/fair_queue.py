@@ -1,10 +1,11 @@
-"""Who is served next, where more want to be than a turn of the event loop has time for.
+"""Which party is served next, where more want to be than a turn of the event loop has time for.
 
-It is whoever has had least lately (start-time fair queueing, Goyal, Vin and Cheng, 1996). Each
-party has a time of its own, which goes on by what it is served, and all have one together: that of
-the last one that was called. Who comes stands where its own time would be once it is served what it
-comes with; but that begins no more than `CREDIT_S` before the time of all. So who asks little is
-called before all those who ask much, and nobody saves up the right to keep them all waiting.
+It is the party that has had least lately (start-time fair queueing, Goyal, Vin and Cheng, 1996).
+Each party has a time of its own, which goes on by what it is served, and all have one together:
+that of the last party that was called. A party stands where its own time would be once it is served
+what it comes with; but that begins no more than `CREDIT_S` before the time of all. So a party that
+asks little is called before all those that ask much, and none saves up the right to keep them all
+waiting.
 
 In each turn of the loop some are called, as long as any wait; when all of them have come, the last
 one calls the next. The first one goes whatever the others had, so that all get on; the others look
@@ -20,7 +21,7 @@ from collections.abc import Callable
 import trio
 
 CREDIT_S = 0.02
-"""What somebody may be served at once, after it has asked for little: some fifty plain calls."""
+"""What a party may be served at once, after it has asked for little: some fifty plain calls."""
 
 
 NAMED = 1024
@@ -28,8 +29,6 @@ NAMED = 1024
 
 
 class _Waiter:
-    """Somebody in the queue."""
-
     __slots__ = ("is_called", "is_first", "is_gone", "is_parked", "number", "place", "task")
 
     def __init__(self, place: float, number: int) -> None:
@@ -43,7 +42,7 @@ class _Waiter:
 
 
 class FairQueue:
-    """Those who wait to be served, by how much each was lately."""
+    """The parties that wait to be served, by how much each was lately."""
 
     def __init__(self) -> None:
         self.waiting = 0
@@ -53,29 +52,29 @@ class FairQueue:
         self._now = 0.0
         """The time of all together (s of service)."""
         self._times: dict[str, float] = {}
-        """Each party's own, of those that were served since somebody has been waiting; who is not
-        named has a whole credit."""
+        """Each party's own, of those that were served since one has been waiting; a party that is
+        not named has a whole credit."""
         self._look_at = NAMED
-        """How many may be named before it is looked who need not be."""
+        """How many may be named before those are dropped that need not be."""
         self._called = 0
-        """How many were called and have not come yet: none only if nobody waits."""
+        """How many were called and have not come yet: none only if none waits."""
         self._expected: set[trio.lowlevel.Task] = set()
         """The tasks of these."""
         self._went = 0
         """How many of those that were called with them went."""
 
     def charge(self, who: str, took_s: float) -> None:
-        """Take note that a party was served; needed only while others wait."""
+        """Note that a party was served; needed only while others wait."""
         self._times[who] = self._place(who) + took_s
         if len(self._times) > self._look_at:
-            since = self._now - CREDIT_S  # who had less has a whole credit, named or not
+            since = self._now - CREDIT_S  # one with less has a whole credit, named or not
             self._times = {one: time for one, time in self._times.items() if time > since}
             self._look_at = max(2 * len(self._times), NAMED)
 
     def expects(self, task: trio.lowlevel.Task) -> bool:
         """Whether a task was called and has not come yet.
 
-        It must come before it waits for anything else, or nobody would be called any more.
+        It must come before it waits for anything else, or no other would be called any more.
         """
         return task in self._expected
 
@@ -113,7 +112,6 @@ class FairQueue:
         self._come()
 
     async def _stand(self, waiter: _Waiter) -> None:
-        """Return when it has been called."""
         if waiter.is_called:  # by itself, in this turn of the loop
             await trio.lowlevel.cancel_shielded_checkpoint()
             return
@@ -127,7 +125,7 @@ class FairQueue:
         waiter.is_parked = False
 
     def _come(self) -> None:
-        """Take note that one came; the last one calls the next: of those who went, one more."""
+        """One that was called came; the last one calls the next: one more than went."""
         self._called -= 1
         if self._called:
             return
@@ -142,7 +140,7 @@ class FairQueue:
             self._expected.add(waiter.task)
             if waiter.is_parked:
                 trio.lowlevel.reschedule(waiter.task)
-        if not self._called:  # nobody waits: what was is nothing to those who come next
+        if not self._called:  # none waits: what was is nothing to those that come next
             self._times.clear()
 
     def _drop_gone(self) -> None:

@@ -5,14 +5,14 @@ what keeps something for many: a log that is followed, a hook's queue, the daemo
 held for it has a name (`HELD`), and two bounds:
 
     PARTY_BYTES  of its own: then it is not read from, until it has less
-    ALL_BYTES    all together: nobody may have more than is left of that. So whoever comes late
-                 finds room, though less than those before, and what is full is never quite full
+    ALL_BYTES    all together: no party may have more than is left of that. So a late party finds
+                 room, though less than those before, and what is full is never quite full
                  (dynamic thresholds, Choudhury and Hahne, 1998). What finds no room is refused
 
-`FREE_BYTES` of each party are free: who asks little notices nothing of those who ask much. Once all
-have `ALL_BYTES`, only `LEAST_FREE_BYTES` are, so that not even many such parties have much more.
-Lines are on top of all that: what a party writes is refused when it has been read, and not before.
-So the total is at most
+`FREE_BYTES` of each party are free: one that asks little notices nothing of those that ask much.
+Once all have `ALL_BYTES`, only `LEAST_FREE_BYTES` are, so that not even many such parties have much
+more. Lines are on top of all that: what a party writes is refused when it has been read, and not
+before. So the total is at most
 
     ALL_BYTES + FREE_BYTES + UNFINISHED_BYTES
               + what each party has free, and what may wait of its lines (`faces.conversation`)
@@ -38,8 +38,8 @@ ALL_BYTES = 256 << 20
 """Eight parties at their bound; a small machine has that."""
 
 UNFINISHED_BYTES = 64 << 20
-"""Of lines without an end: they may never have one. Beyond it the longest is dropped, and whoever
-wrote it is told so: one request is lost, and no connection."""
+"""Of lines without an end: they may never have one. Beyond it the longest is dropped, and its
+writer is told so: one request is lost, and no connection."""
 
 LINES = "lines"
 """Written by the party, and not begun."""
@@ -62,8 +62,6 @@ SHOWN = 16
 
 
 class HeldBounds(msgspec.Struct, frozen=True, kw_only=True):
-    """The bounds of a ledger, in bytes."""
-
     party: int = PARTY_BYTES
     all: int = ALL_BYTES
     free: int = FREE_BYTES
@@ -72,8 +70,6 @@ class HeldBounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Account:
-    """What is held for one party."""
-
     __slots__ = (
         "_drop",
         "_ledger",
@@ -87,7 +83,7 @@ class Account:
     )
 
     def __init__(self, ledger: HeldBytes, party: str, by: msgspec.Raw | None = None) -> None:
-        """Account for a party; `by` says who that is."""
+        """`by` says who the party is."""
         self.party = party
         self.by = by
         self.bounds = ledger.bounds
@@ -101,7 +97,7 @@ class Account:
         self._ledger = ledger
 
     def hold(self, what: str, size: int) -> None:
-        """Take note of how much is held by now."""
+        """Set how much is held."""
         more = size - self.bytes[what]
         if more:
             self.bytes[what] = size
@@ -110,17 +106,17 @@ class Account:
             self._ledger.changed(self, more)
 
     def add(self, what: str, size: int) -> None:
-        """Take note that so much more is held, or less."""
+        """Hold so much more, or less."""
         self.hold(what, self.bytes[what] + size)
 
     def hold_unfinished(self, size: int, drop: Callable[[], None]) -> None:
-        """Take note of how long a line without an end is; `drop` drops it and tells its writer."""
+        """Set the length of a line without an end; `drop` drops it and tells its writer."""
         self._drop = drop
         self._set_unfinished(size)
         self._ledger.bound_unfinished()
 
     def drop_unfinished(self) -> None:
-        """Have the line dropped that has no end."""
+        """Drop the line without an end."""
         self._set_unfinished(0)
         if self._drop is not None:
             self._drop()
@@ -139,12 +135,12 @@ class Account:
 
     @property
     def free_bytes(self) -> int:
-        """How much may be held for the party by now, whatever the others have."""
+        """How much may be held for the party now, whatever the others have."""
         bounds = self.bounds
         return bounds.free if self._ledger.total < bounds.all else bounds.least_free
 
     def takes_answer(self, size: int) -> bool:
-        """Whether so much more may wait for the party to read it; one answer always may."""
+        """Whether so much more may wait for the party to read it; a single answer always may."""
         unread = self.bytes[ANSWERS]
         return (not unread or unread + size <= self.bounds.party) and self.fits(size)
 
@@ -168,7 +164,6 @@ class HeldBytes:
         self._holding: set[Account] = set()
 
     def changed(self, account: Account, more: int) -> None:
-        """Take note that so much more is held, or less."""
         self.total += more
         self.most = max(self.most, self.total)
         if not account.total:
@@ -177,12 +172,11 @@ class HeldBytes:
             self._holding.add(account)
 
     def bound_unfinished(self) -> None:
-        """Have the longest lines without an end dropped, as long as all are too much."""
+        """Drop the longest lines without an end, as long as all together are too much."""
         while self.unfinished > self.bounds.unfinished:
             max(self._holding, key=lambda one: one.unfinished).drop_unfinished()
 
     def status(self) -> dict[str, Any]:
-        """Return what `status` shows."""
         holding = sorted(self._holding, key=lambda one: one.total, reverse=True)
         return {
             "total": self.total,

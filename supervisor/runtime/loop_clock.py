@@ -36,8 +36,6 @@ interrupted returns without having looked, so that one turn of the loop is not e
 
 
 class LoopClock(trio.abc.Clock, trio.abc.Instrument):
-    """A clock and an instrument of the same `trio.run`."""
-
     def __init__(
         self,
         clock: Callable[[], float] = time.perf_counter,
@@ -45,7 +43,7 @@ class LoopClock(trio.abc.Clock, trio.abc.Instrument):
         turn_ended: Callable[[float, float], None] = lambda _began, _ended: None,
         woke_late: Callable[[float, float], None] = lambda _late_s, _at: None,
     ) -> None:
-        """Make one; `clock` is the monotonic time (s), whoever sleeps.
+        """`clock` is the monotonic time (s), sleeping or not.
 
         `turn_ended` is told when each turn of the loop began and ended, by `clock`; `woke_late` how
         many seconds too late the loop woke up, and when.
@@ -60,11 +58,9 @@ class LoopClock(trio.abc.Clock, trio.abc.Instrument):
 
     # What trio asks of a clock.
 
-    def start_clock(self) -> None:
-        """Begin: there is nothing to do."""
+    def start_clock(self) -> None: ...
 
     def current_time(self) -> float:
-        """Return the time (s)."""
         at = self._clock()
         if at - self._looked_at > LATE_S:
             self._lose(self._looked_at, at)
@@ -87,11 +83,10 @@ class LoopClock(trio.abc.Clock, trio.abc.Instrument):
     # What trio tells an instrument: a second hook would cost as much as all that is done here.
 
     def after_io_wait(self, timeout: float) -> None:
-        """Take note that the loop has come round."""
         at = self._clock()
         since = self._sleeps_since
         if since is None:
-            # There is more to do: nobody slept, the pipes were only looked at.
+            # There is more to do: the loop did not sleep, the pipes were only looked at.
             if at - self._looked_at > LATE_S:
                 self._lose(self._looked_at, at)
             self._turn_ended(self._turn_began_at, at)

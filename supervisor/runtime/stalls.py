@@ -1,4 +1,4 @@
-"""How long the event loop did not come round, and who was served then.
+"""How long the event loop did not come round, and which party was served then.
 
 What counts is a turn's time on the wall, less what was not our own doing: the time in which the
 thread could have run and was not let (`/proc/self/task/TID/schedstat`, its run delay), and that in
@@ -54,7 +54,7 @@ MOST_THREADS = 32
 """So many of the other threads are looked at: what one beyond them was kept from counts as ours."""
 
 UNKNOWN_S = 0.0005
-"""With less CPU time than that between two looks, nobody else lived meanwhile."""
+"""With less CPU time than that between two looks, no other thread has ended meanwhile."""
 
 log = structlog.get_logger()
 
@@ -82,8 +82,6 @@ class Doubtful(NamedTuple):
 
 
 class Suspensions(msgspec.Struct):
-    """How often the daemon was stopped, and for how long."""
-
     count: int = 0
     total_s: float = 0.0
     last_s: float | None = None
@@ -101,7 +99,7 @@ class Times(NamedTuple):
 
 
 class Threads:
-    """What the kernel lets the threads of this process do; nothing where nobody knows."""
+    """What the kernel lets the threads of this process do; nothing where that is not known."""
 
     def __init__(self) -> None:
         """Look from the thread of the event loop; without `begun`, know nothing."""
@@ -111,7 +109,6 @@ class Threads:
 
     @classmethod
     def begun(cls) -> Threads:
-        """Look from this thread, until closed."""
         made = cls()
         with contextlib.suppress(OSError):  # a kernel without CONFIG_SCHED_INFO
             made._file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
@@ -158,7 +155,6 @@ class Threads:
         return clock, times if clock is None else times._replace(ran_s=clock)
 
     def close(self) -> None:
-        """Close the file; idempotent."""
         file, self._file = self._file, -1
         if file >= 0:
             os.close(file)
@@ -190,8 +186,6 @@ def _times(schedstat: bytes) -> Times:
 
 
 class Stalls:
-    """What is told of the turns of one event loop, by its clock (`runtime.loop_clock`)."""
-
     def __init__(
         self,
         *,
@@ -213,12 +207,11 @@ class Stalls:
         self._starting = False
 
     def begin(self) -> None:
-        """Forget what was, and leave out the turn that this is in: a start is no stall."""
+        """Forget the past, and leave out the current turn: a start is no stall."""
         self.longest = None
         self._starting = True
 
     def turn_ended(self, began: float, ended: float) -> None:
-        """Take note of a turn of the loop."""
         took_s = ended - began
         if self._starting:
             self._starting = False
@@ -235,11 +228,10 @@ class Stalls:
         self._serving.turn_ended()
 
     def ended(self) -> None:
-        """Take note that the event loop has ended."""
         self._serving.turns_ended()
 
     def woke_late(self, late_s: float, at: float) -> None:
-        """Take note that the loop slept for longer than it was to, until `at`."""
+        """The loop slept for `late_s` longer than it was to, until `at`."""
         continued, before = self._continued(), self._own
         self._look()
         stopped_s = late_s - (self._own.delayed_s - before.delayed_s)
@@ -249,7 +241,6 @@ class Stalls:
             self._take_back(at)
 
     def status(self) -> dict[str, Any]:
-        """Return what `status` shows."""
         return {
             "longest_stall": msgspec.to_builtins(self.longest),
             "suspensions": msgspec.to_builtins(self.suspensions),
@@ -260,7 +251,7 @@ class Stalls:
         own_s, busiest = self._of_our_own(took_s)
         if culprit == NOBODY and busiest:
             culprit, doing = THE_DAEMON, f"waiting for its thread {busiest}"
-        if self._continued():  # nobody knows how much of the turn it was stopped for
+        if self._continued():  # it is not known how much of the turn it was stopped for
             if not self._take_back(ended) and own_s > STOPPED_S:
                 self._stopped(own_s)
             return
@@ -281,7 +272,7 @@ class Stalls:
         return True
 
     def _of_our_own(self, took_s: float) -> tuple[float, str]:
-        """Return how much of a turn was our doing; and the thread that did most of it, if one."""
+        """Return how much of a turn was our doing; and the thread that did most of it, if any."""
         before, others_before, all_before_s = self._own, self._others, self._all_s
         self._look()
         ran_s, delayed_s, slices = (now - then for now, then in zip(self._own, before, strict=True))

@@ -8,10 +8,10 @@ follows from them later, in tasks of their own, is timed together (`SharedTurn`)
 requests may all go on in the same moment.
 
 What all parties have together in one turn of the loop is bounded, however many they are: once that
-is spent, they wait, and who has had least lately comes next (`runtime.fair_queue`).
+is spent, they wait, and the one that has had least lately comes next (`runtime.fair_queue`).
 
-Who has a turn is noted (`SERVING`): so a turn of the loop that took long can be laid at somebody's
-door (`runtime.stalls`), and what a turn led to is done together at its end.
+The party that has a turn is noted (`SERVING`): so the cause of a long turn of the loop is known
+(`runtime.stalls`), and what a turn led to is done together at its end.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ THE_DAEMON = "the daemon"
 
 
 class Serving:
-    """Who is served; to `begin` and `end` costs less than a microsecond."""
+    """The party that is served; `begin` and `end` take less than a microsecond."""
 
     __slots__ = (
         "_begun",
@@ -64,7 +64,7 @@ class Serving:
         self._cpu_clock = cpu_clock
         self._cpu_since: float | None = None
         """Since when one is served while others wait, by the CPU time of the event loop: for what
-        a busy machine keeps from us, nobody is to wait longer for the next turn."""
+        a busy machine keeps from us, no party is to wait longer for the next turn."""
         self._who = NOBODY
         self._doing = ""
         self.about: object = None
@@ -73,21 +73,21 @@ class Serving:
         self._longest: tuple[str, str, object] = (NOBODY, "", None)
         self._longest_s = 0.0
         self.all_s = -math.inf
-        """How long parties were served in this turn of the loop; not known where nobody tells of
-        turns (`turn_ended`)."""
+        """How long parties were served in this turn of the loop; -inf where no clock tells of turns
+        (`turn_ended`)."""
         self._collecting_since = 0.0
         self._collected_s = 0.0
         self._then: list[Callable[[], None]] = []
         self._begun = 0
         self._last = NOBODY
         self.served = 0
-        """How many parties that was in the last turn of the loop, or would have been; who came
+        """How many parties that was in the last turn of the loop, or would have been; one that came
         again counts again."""
         self.queue = FairQueue()
 
     def begin(self, who: str, doing: str) -> None:
-        """Take note that a party is served from now on."""
-        if self._who:  # mostly nobody was served
+        """A party is served from now on."""
+        if self._who:  # mostly none was served
             self.end()
         if who != self._last:
             self._last = who
@@ -99,7 +99,7 @@ class Serving:
         self._since = self._clock()
 
     def end(self) -> None:
-        """Take note that it is nobody's turn any more."""
+        """No party is served any more."""
         if not self._who:
             return
         who, self._who = self._who, NOBODY
@@ -116,14 +116,14 @@ class Serving:
             self._longest = (who, self._doing, self.about)
 
     def afterwards(self, then: Callable[[], None]) -> bool:
-        """Have `then` called once this one has been served; False if nobody is."""
+        """Call `then` once the current party has been served; False if none is."""
         if not self._who:
             return False
         self._then.append(then)
         return True
 
     def collecting(self, phase: str, info: object) -> None:
-        """Take note that garbage is collected, in whatever thread (`gc.callbacks`)."""
+        """Garbage is collected, in whatever thread (`gc.callbacks`)."""
         del info
         if phase == "start":
             self._collecting_since = self._clock()
@@ -140,14 +140,14 @@ class Serving:
         self._begun, self._last = 0, NOBODY
 
     def turns_ended(self) -> None:
-        """Take note that nobody will tell of turns any more."""
+        """Nothing will tell of turns any more."""
         self.turn_ended()
         self.all_s = -math.inf
 
     def culprit(self, turn_s: float) -> tuple[str, str]:
-        """Return who was served for most of a turn, and what was done, or nobody.
+        """Return the party that was served for most of a turn, and what was done, or `NOBODY`.
 
-        Where it was a crowd, each of which took little, it is told how many they were.
+        Of a crowd, each of which took little, the number is told.
         """
         self.end()
         if self._collected_s > turn_s / 2:
@@ -175,10 +175,10 @@ others were called, and its own. Those six, with what the last one of a turn tak
 should, have to be well below 50 ms."""
 
 LEAST_S = 0.0005
-"""But no less than that, or nobody would get on."""
+"""But no less than that, or none would get on."""
 
 WHOLE_BYTES = 1 << 10
-"""Who comes with so much has work for a turn of that length, or more: some ten short requests."""
+"""So much is work for a turn of that length, or more: some ten short requests."""
 
 LINES_AT_ONCE = 128
 """Between two looks at the clock, and two writes to the module. One line may cost 0.1 ms where as
@@ -209,10 +209,8 @@ def length_s() -> float:
 
 
 class Turn:
-    """How much of a party's turn is left."""
-
     def __init__(self, clock: Callable[[], float] = time.perf_counter, who: str = NOBODY) -> None:
-        """`who` is the party, as for `SERVING`; nobody, for a part of what one is served."""
+        """`who` is the party, as for `SERVING`; `NOBODY` for a part of what a party is served."""
         self._clock = clock
         self._who = who
         self._until = -math.inf
@@ -220,7 +218,7 @@ class Turn:
 
     @property
     def may_begin(self) -> bool:
-        """Whether it is time: it has waited, or it is early and nobody waits who had less."""
+        """Whether it is time: it has waited, or it is early and no party waits that had less."""
         if self._has_waited or not self._who:
             return True
         queue = SERVING.queue
@@ -250,7 +248,6 @@ class Turn:
 
     @property
     def over(self) -> bool:
-        """Whether it is the neighbours' turn."""
         return self._clock() >= self._until
 
     async def go_on(self) -> None:
@@ -265,17 +262,14 @@ def _is_time_left() -> bool:
 
 
 class LineTurn(Turn):
-    """How much of a module's turn is left."""
-
     _pieces = 0
 
     def begin(self) -> bool:
-        """Begin a turn, unless it is over at once."""
         self._pieces = PIECES_A_TURN
         return super().begin()
 
     def took_piece(self) -> bool:
-        """Take note of a piece that was handled; return whether it is the neighbours' turn."""
+        """Count a piece that was handled; return whether it is the neighbours' turn."""
         self._pieces -= 1
         return self._pieces <= 0 or self.over
 
@@ -284,8 +278,8 @@ class SharedTurn:
     """The turns of all tasks that serve one party: together they have what one party may have.
 
     A step of a task is what it does from one wait to the next. It begins within a turn, or waits
-    for the next one, while the neighbours have theirs. Who waits first begins that, and wakes
-    others; each of them that finds something left wakes one more.
+    for the next one, while the neighbours have theirs. The first task that waits begins that, and
+    wakes others; each of them that finds something left wakes one more.
     """
 
     def __init__(self, who: str, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -311,7 +305,7 @@ class SharedTurn:
         this = trio.lowlevel.current_task()
         go_on, told = task.send, None
         while True:
-            # Who was called in a queue that the task itself waited in, goes on at once.
+            # A task that was called in a queue that it waited in itself goes on at once.
             if self.is_over and not SERVING.queue.expects(this):
                 yield from self.wait().__await__()
             SERVING.begin(who, doing)
@@ -368,7 +362,7 @@ async def in_turns(who: str, doing: str, steps: Iterable[object]) -> None:
 
 
 async def each_in_turns(items: Iterable[T]) -> AsyncIterator[T]:
-    """Give one after the other; whoever takes them has a turn at a time for what that leads to."""
+    """Yield each item; what the consumer does with them is cut into turns."""
     turn = Turn()
     turn.begin()
     for one in items:

@@ -29,9 +29,9 @@ from supervisor.policy.verdict import Exit
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.files.module_log import ModuleLog
-from supervisor.runtime.process.containers import Containers
-from supervisor.runtime.process.dialogue import Dialogue
+from supervisor.runtime.process.dialogue import Dialogue, Receiver
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
+from supervisor.runtime.supervision.containers import Containers
 from supervisor.runtime.supervision.deadlines import Deadlines
 from supervisor.runtime.taps import Taps
 
@@ -119,8 +119,8 @@ class Script(Connection):
         return self._answers >= cue.answers and len(self.lines) >= cue.lines
 
 
-class _Player:
-    """Ends the process when all is said (dialogue.Receiver)."""
+class _Player(Receiver):
+    """Ends the process when all is said. What it did not read shows in what it says."""
 
     incarnation: Incarnation
     """The process; set before it runs."""
@@ -140,22 +140,9 @@ class _Player:
         if nothing_to_say or (self._stops and self._script.complete):
             self.incarnation.stop()
 
-    def congested(self) -> bool:
-        """Return False: all is kept."""
-        return False
-
-    def drained(self) -> None:
-        """Do nothing: it is never congested."""
-
     def stdout_closed(self) -> None:
         """End it: it has no more to say."""
         self.incarnation.stop()
-
-    def stdin_broken(self) -> None:
-        """Do nothing: what it did not read shows in what it says."""
-
-    def held(self, end: Exit) -> None:
-        """Do nothing: it is waited for."""
 
 
 async def play(

@@ -32,6 +32,7 @@ from protocol.transcript import (
 from protocol.version import VERSION
 from supervisor.runtime.held_bytes import TRANSCRIPTS, Account
 from supervisor.runtime.supervision.call import Call
+from supervisor.runtime.taps import Tap
 
 WAITING_BYTES = 8 << 20
 """How much may wait to be written; a pipe holds 64 KiB, so it takes a slow writer to fill it."""
@@ -54,8 +55,8 @@ def header_of(descriptor: Descriptor, recorded: str) -> Header:
     )
 
 
-class Recording:
-    """What was heard of a module and not written yet; a `Tap`."""
+class Recording(Tap):
+    """What was heard of a module and not written yet."""
 
     def __init__(self, wake: Callable[[], None], account: Account | None = None) -> None:
         """Call `wake`, in the event loop, whenever there is something to write.

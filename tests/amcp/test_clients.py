@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trio
 
-from scripts.amcp_clients import VERSIONS, is_installed, python_of
+from scripts.foreign import AMCP
 from supervisor.kernel.kernel import Kernel
 from tests.faces.http.client import LOOPBACK, served
 from tests.faces.http.test_routes import CALM
@@ -40,7 +40,7 @@ async def told_by_client(daemon: Kernel, version: str, url: str) -> dict[str, An
     """Run the client to its end; returns what it said last of each thing, and all it saw."""
     found: dict[str, Any] = {"seen": [], "status": []}
     process = await trio.lowlevel.open_process(
-        [str(python_of(version)), "-W", "ignore", str(PROGRAM), url],
+        [str(AMCP[version].bin / "python"), "-W", "ignore", str(PROGRAM), url],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
     )
@@ -67,9 +67,9 @@ async def told_by_client(daemon: Kernel, version: str, url: str) -> dict[str, An
 
 
 @pytest.mark.bound(BOUND_S + 60)
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", AMCP)
 async def test_a_client_does_all_that_it_can_and_sees_a_kill(version: str, tmp_path: Path) -> None:
-    if not is_installed(version):
+    if not AMCP[version].is_installed():
         pytest.skip(f"amcp-agent {version} is not installed: `make test-amcp` says why")
     before = open_files()
     modules = (

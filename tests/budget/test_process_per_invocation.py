@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 import trio
 
-from supervisor.runtime.containment import procfs
-from supervisor.runtime.process import blanks
-from supervisor.runtime.process.spawn_threads import SpawnThreads
+from supervisor.runtime.containment import blanks, procfs
+from supervisor.runtime.containment.spawn_threads import SpawnThreads
 from tests import factories
 from tests.budget.conftest import assert_within
 from tests.kernel.conftest import Asker, daemon_with

@@ -28,6 +28,8 @@ def answer(frame: Frame) -> list[Frame | bytes]:
     asked = frame["input"]
     if asked["op"] == "session.list":
         return [ok({"sessions": SESSIONS})]
+    if asked["op"] == "token.list":
+        return [ok({"tokens": [{"name": "ada", "scopes": ["read"]}]})]
     if "module" in asked["args"]:
         return [ok(module(ops=OPS))]
     return [ok(status(module(), module("disk", state="failed")))]
@@ -51,6 +53,7 @@ def _socket(socket_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (("invoke", "dice", "roll", "--session", ""), ["walk"]),
         (("session", "show", "w"), ["walk"]),
         (("prompt", ""), ["walk"]),
+        (("token", "revoke", ""), ["ada"]),
         (("logs", "-f", "dice", "x"), []),
         (("completion", ""), ["bash", "zsh", "fish"]),
     ],

@@ -79,6 +79,18 @@ def test_without_a_file_directories_have_to_be_named(run: Run) -> None:
     assert "name a DIR with modules, or a --config that names one" in result.stderr
 
 
+def test_a_file_at_the_usual_place_is_named_and_not_read(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    file = tmp_path / "stdiod" / "stdiod.toml"
+    file.parent.mkdir()
+    file.write_text('directories = ["modules"]\n')
+    result = run("up")
+    assert result.exit_code == click.UsageError.exit_code
+    assert f"{file} is read with `--config {file}`" in result.stderr
+
+
 @pytest.mark.parametrize("verb", ["run", "up"])
 @pytest.mark.parametrize(
     ("text", "words"),

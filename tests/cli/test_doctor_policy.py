@@ -43,7 +43,7 @@ def test_a_file_that_cannot_be_read_is_bad(tmp_path: Path, make: Any) -> None:
     path = tmp_path / "policy.toml"
     make(path)
     one = only(examine(path, None, []))
-    assert (one.level, f"{path}:1: cannot be read" in one.message) == ("bad", True)
+    assert (one.level, f"{path}: cannot be read" in one.message) == ("bad", True)
 
 
 def test_of_a_daemon_that_runs_it_is_the_file_it_was_given(tmp_path: Path) -> None:

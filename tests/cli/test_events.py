@@ -63,8 +63,14 @@ def test_each_option_is_asked_for(run: Run, serve: Serve) -> None:
     assert asked(daemon.frames[1]) == {"last": 3}
 
 
-def test_a_number_and_a_count_together_are_refused(run: Run) -> None:
-    ended = run("events", "-n", "3", "--since", "3")
+def test_of_what_was_since_a_number_the_last_ones_are_shown(run: Run, serve: Serve) -> None:
+    serve(lambda frame: [heading(), *map(entry, (4, 5, 6)), ok({})])
+    lines = run("events", "-n", "2", "--since", "3", "--json").stdout.splitlines()
+    assert [json.loads(line)["seq"] for line in lines] == [5, 6]
+
+
+def test_a_number_and_a_count_together_are_refused_where_it_goes_on(run: Run) -> None:
+    ended = run("events", "-f", "-n", "3", "--since", "3")
     assert ended.exit_code == 2
     assert "give one" in ended.stderr
 

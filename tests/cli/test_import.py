@@ -284,3 +284,9 @@ def test_a_server_runs_in_the_folder_that_its_file_is_about(
     path = servers(tmp_path / file, a={"command": "true"})
     assert run("import", path, "--into", str(tmp_path / "new")).exit_code == 0
     assert transport(tmp_path / "new" / "a.json")["cwd"] == str(tmp_path / folder)
+
+
+def test_a_file_that_is_not_there_is_a_wrong_argument(run: Run, tmp_path: Path) -> None:
+    result = run("import", str(tmp_path / "mcp.jsno"))
+    assert result.exit_code == 2
+    assert "mcp.jsno' does not exist" in result.stderr

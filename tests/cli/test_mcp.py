@@ -307,7 +307,7 @@ def test_a_directory_that_the_daemon_does_not_serve_is_named(
     )
     assert up.returncode == 1
     assert "listens on" in up.stderr
-    assert "and does not serve " in up.stderr
+    assert "it does not serve " in up.stderr
 
 
 def test_a_view_that_is_newer_than_the_daemon_is_said_to_be(

@@ -92,6 +92,13 @@ def test_a_command_as_it_is_passes_its_check(run: Run, tmp_path: Path) -> None:
     assert checked(run, begun(run, tmp_path, "--lang", "exec")) == set()
 
 
+def test_without_a_language_those_there_are_are_named_once_each(run: Run) -> None:
+    ended = run("new", "x")
+    assert ended.exit_code == 2
+    assert "Choose from: bash, c, exec, go, java, node, perl, python, ruby, rust" in ended.stderr
+    assert "golang" not in ended.stderr
+
+
 def test_the_choices_are_those_that_there_are() -> None:
     assert set(new.LANGUAGES) == set(module_templates.LANGUAGES)
     assert set(new.KINDS) == set(Kind) == set(module_templates.PARTS)

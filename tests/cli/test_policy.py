@@ -109,6 +109,16 @@ def test_a_file_is_checked(text: str, status: int, words: str, run: Run, tmp_pat
     assert found["ok"] is (status == 0)
 
 
+@pytest.mark.parametrize(("size_bytes", "status"), [(1 << 20, 0), ((1 << 20) + 1, 1)])
+def test_a_file_may_have_a_mebibyte(size_bytes: int, status: int, run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "policy.toml"
+    file.write_text("#" * size_bytes)
+    (tmp_path / "modules").mkdir()
+    result = run("policy", "check", str(file), str(tmp_path / "modules"))
+    assert result.exit_code == status, result.stdout
+    assert ("larger than the 1048576 bytes" in result.stdout) is (status == 1)
+
+
 def test_answers_are_forgotten(run: Run, serve: Serve) -> None:
     serve(lambda _: [ok({"forgotten": [{"capability": "log", "allowed": True}]})])
     result = run("policy", "forget", "m")

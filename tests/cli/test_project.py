@@ -230,7 +230,7 @@ def test_the_list_tells_of_what_has_changed_and_what_is_gone(
             GOOD + "\nsocket = 's'",
             ":3: socket: a project has its own, which its path decides; leave it out",
         ),
-        (GOOD + 'policy = "policy.toml"', "policy.toml:1: cannot be read: No such file"),
+        (GOOD + 'policy = "policy.toml"', "policy.toml: cannot be read: No such file"),
     ],
 )
 def test_what_is_broken_is_not_trusted_and_told_with_its_line(
@@ -242,6 +242,16 @@ def test_what_is_broken_is_not_trusted_and_told_with_its_line(
     assert ended.stderr.startswith("stdiod: nothing is trusted:\n")
     assert words in ended.stderr
     assert not trusted_projects().read()
+
+
+def test_what_is_odd_in_a_project_is_told_when_it_is_trusted(shop: Path, typed: Type) -> None:
+    (shop / FILE).write_text('directories = ["modules", "gone"]\npolicy = "policy.toml"')
+    (shop / "policy.toml").write_text('allow = ["fly"]\n')
+    ended = typed("trust")
+    assert ended.exit_code == 0
+    assert f"{shop / 'gone'} is not a directory yet" in ended.stderr
+    assert "policy.toml:1: " in ended.stderr
+    assert "unknown capability" in ended.stderr
 
 
 def test_where_there_is_no_project_trust_says_what_one_is(home: Path, typed: Type) -> None:

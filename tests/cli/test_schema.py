@@ -31,6 +31,12 @@ def test_a_name_that_there_is_not_is_told(run: Run, name: str, words: str) -> No
     assert words in ended.stderr
 
 
+def test_the_list_is_json_for_programs(run: Run) -> None:
+    listed = json.loads(run("schema", "--json").stdout)["schemas"]
+    assert [one["name"] for one in listed] == list(schemas.NAMES)
+    assert all(one["title"] for one in listed)
+
+
 def test_the_types_are_printed_all_or_not_at_all(run: Run) -> None:
     assert run("schema", "--typescript").stdout == schemas.typescript()
     ended = run("schema", "--typescript", "plan")

@@ -64,3 +64,5 @@ def test_a_refusal_ends_with_1(run: Run, serve: Serve) -> None:
     result = run("token", "revoke", "x")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "there is no token 'x'" in result.stderr
+    assert "describe supervisor" not in result.stderr
+    assert "one of the args cannot be used" in result.stderr

@@ -54,7 +54,7 @@ def test_a_second_daemon_on_a_socket_is_refused_with_the_pid_of_the_first(
     ended = run("up", str(tmp_path))
     assert ended.exit_code == 1
     assert f"a daemon (pid {os.getpid()}) listens on" in ended.stderr
-    assert f"and does not serve {tmp_path};" in ended.stderr
+    assert f"it does not serve {tmp_path};" in ended.stderr
     assert "does not serve" not in run("up", "/modules").stderr
     assert "down` ends it" in ended.stderr
 
@@ -290,8 +290,9 @@ def test_the_default_places_are_the_environments_else_the_users(
     assert default_data_dir() == Path("/here/d")
 
 
+@pytest.mark.parametrize("options", [(), ("--json",)])
 def test_down_tells_which_modules_are_down_and_returns_when_the_daemon_is_gone(
-    run: Run, serve: Serve, monkeypatch: pytest.MonkeyPatch
+    run: Run, serve: Serve, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
 ) -> None:
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
         monkeypatch.setattr(
@@ -312,8 +313,11 @@ def test_down_tells_which_modules_are_down_and_returns_when_the_daemon_is_gone(
                     return [ok({"pid": process.pid}), bye]
 
         daemon = serve(script)
-        ended = run("down")
+        ended = run("down", *options)
         assert ended.exit_code == 0, ended.output
+        if options:
+            assert (json.loads(ended.stdout), ended.stderr) == ({"pid": process.pid}, "")
+            return
         assert ended.stderr == "dice is down\n"
         assert ended.stdout.startswith(f"stdiod is down (pid {process.pid}), in ")
 

@@ -54,6 +54,56 @@ def test_describe_shows_each_op_with_what_it_takes(run: Run, serve: Serve) -> No
     ]
 
 
+def test_describe_of_an_mcp_server_shows_its_tools_first_in_their_own_words(
+    run: Run, serve: Serve
+) -> None:
+    serve(lambda frame: [ok(OF_SERVER)])
+    assert run("describe", "files").stdout.splitlines() == [
+        "files, tool",
+        "",
+        "list",
+        "  Lists it.",
+        "  takes no args",
+        "",
+        "odd",
+        "  any args",
+        "",
+        "read",
+        "  Reads it.",
+        "  path  string required",
+        "",
+        "resources/list",
+        "  cursor  string",
+    ]
+
+
+OF_SERVER: dict[str, Any] = {
+    "name": "files",
+    "kind": "tool",
+    "inputs": {
+        "resources/list": {"properties": {"cursor": {"type": "string"}}},
+        "list": {"type": "object", "properties": {}},
+        "odd": {"type": "object", "additionalProperties": True},
+        "read": {"properties": {"path": {"type": "string"}}, "required": ["path"]},
+    },
+    "mcp": {"era": "older"},
+    "tools": [
+        {"name": "list", "description": "Lists it."},
+        {"name": "odd"},
+        {"name": "read", "description": "Reads it.\n"},
+    ],
+}
+
+
+def test_what_a_hook_denied_is_told_once_and_by_whom(run: Run, serve: Serve) -> None:
+    words = "gate gate denied kv.put: not on a Sunday"
+    more: dict[str, Any] = {"hook": "gate", "hook_reason": "not on a Sunday", "session_id": "walk"}
+    serve(lambda frame: [not_ok("forbidden", words, reason="hook", **more)])
+    lines = [line.split(maxsplit=1) for line in run("start", "kv").stderr.splitlines()[1:]]
+    assert [line[0] for line in lines] == ["why", "hook", "session", "try"]
+    assert lines[-1][1] == "The message names the hook, and says its reason if it gave one."
+
+
 @pytest.mark.parametrize("verb", ["health", "describe", "start", "stop", "restart"])
 def test_json_is_the_result_and_nothing_else(run: Run, serve: Serve, verb: str) -> None:
     serve(lambda frame: [ok({"any": "thing"})])

@@ -23,7 +23,7 @@ SHOWN = {"good", "error", "protocol_fault", "crash", "torch", "truncated_line"}
 SERVERS = {
     f"mcp_server_{one}" for one in ("everything", "fetch", "filesystem", "git", "memory", "time")
 }
-"""Of others, in the versions of `scripts/mcp_servers.py`, each called well and badly."""
+"""Of others, in the versions of `scripts/foreign.py`, each called well and badly."""
 
 
 BY_HOST = {"deadline": 1}

@@ -78,6 +78,13 @@ def test_every_key_of_the_result_is_a_key_of_the_file(tmp_path: Path) -> None:
     assert fault == f"1: zzz: there is no such key; the keys are {keys}"
 
 
+@pytest.mark.parametrize("table", ["modules.dice", "programs.dice", "service"])
+def test_a_program_in_the_file_is_told_where_one_is_described(tmp_path: Path, table: str) -> None:
+    [fault] = faults(tmp_path, f'[{table}]\ncommand = ["dice"]')
+    assert "there is no such key; a program is described by a module.json in a folder" in fault
+    assert "`stdiod new NAME --lang exec -- COMMAND`" in fault
+
+
 @pytest.mark.parametrize(
     ("text", "fault"),
     [

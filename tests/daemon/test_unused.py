@@ -57,3 +57,18 @@ async def test_nobody_has_to_be_quick_to_come(autojump_clock: MockClock) -> None
     began_at = trio.current_time()
     await daemon.end_unused(1)
     assert daemon.ended[0][0] == began_at + FIRST_CLIENT_S
+
+
+async def test_once_a_client_has_been_there_it_stays_no_longer_than_it_is_told(
+    autojump_clock: MockClock,
+) -> None:
+    del autojump_clock
+    daemon = Daemon()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(daemon.end_unused, 5)
+        client = daemon.admission.admit(ADA, 20)
+        assert client
+        await trio.sleep(10)
+        daemon.admission.leave(client)
+        left_at = trio.current_time()
+    assert daemon.ended[0][0] == left_at + 5

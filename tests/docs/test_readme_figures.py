@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from scripts.compare_mcp.clients import CLIENTS, SERVERS
+from scripts.compare_clients import CLIENTS, SERVERS
 from tests.docs.markdown import read, rows
 
 README = "README.md"

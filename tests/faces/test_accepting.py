@@ -17,7 +17,7 @@ from supervisor.faces.accepting import OF_ONE_CLIENT, _accept
 from supervisor.faces.admission import Admission
 from supervisor.faces.conversation import Conversation
 from supervisor.kernel.status import Connections
-from supervisor.runtime.process.file_limit import FileLimit
+from supervisor.runtime.containment.file_limit import FileLimit
 from tests.bounds import WAIT_S
 from tests.kernel.conftest import daemon_with
 

@@ -7,7 +7,7 @@ import pytest
 from supervisor.faces import admission
 from supervisor.faces.admission import KEPT, Admission, Place
 from supervisor.kernel.status import Connections
-from supervisor.runtime.process.file_limit import FileLimit
+from supervisor.runtime.containment.file_limit import FileLimit
 
 ADA, BOB = 1, 2
 

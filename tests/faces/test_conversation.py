@@ -167,10 +167,73 @@ async def test_an_overlong_line_is_dropped_and_the_next_one_served(
 ) -> None:
     monkeypatch.setattr(conversation, "REQUEST_BYTES", 10_000)
     async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
-        long = request("long", "m", op="echo", args={"text": "x" * 20_000})
-        await client.send(long, request("a", "m", op="echo"))
-        assert error(await client.done()) == ("bad_request", "malformed_request")
-        assert (await client.done())["requestId"] == "a"
+        await client.send(request("open", "m", op="hang"))
+        for number, named in ((1, 1), ("open", None), ("long", "long")):
+            long = request(number, "m", op="echo", args={"text": "x" * 20_000})
+            await client.send(long, request("a", "supervisor", "health"))
+            refusal = await client.done()
+            assert error(refusal) == ("bad_request", "malformed_request")
+            assert refusal.get("requestId") == (None if number == 1 else named)
+            assert (
+                "longer than 10000 bytes, which a request may have" in refusal["error"]["message"]
+            )
+            assert (await client.done())["requestId"] == "a"
+
+
+MISSPELT = [
+    ({"op": "echo", "arg": {"n": 1}}, "'arg' is not a field of input; did you mean 'args'?"),
+    ({"op": "echo", "session": "s"},
+     "'session' is not a field of input; did you mean 'session_id'?"),
+    ({"op": "echo", "args": {}, "timeout": 1},
+     "'timeout' is not a field of input; did you mean 'timeout_s'?"),
+    ({"ops": "echo"}, "'ops' is not a field of input; did you mean 'op'?"),
+    # Unknown fields are ignored (docs/protocol.md): a later version may know them.
+    ({"op": "echo", "args": {"arg": 1}, "priority": 1}, ""),
+    ({"op": "echo", "args": {}, "arg": {}}, ""),
+    ({"op": "echo", **{f"arg{n}": n for n in range(1000)}}, ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "words"), MISSPELT)
+async def test_a_field_of_input_that_is_probably_misspelt_is_a_warning_in_the_answer(
+    tmp_path: Path, content: dict[str, Any], words: str
+) -> None:
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+        await client.send(request("a", "m", **content))
+        done = await client.done()
+        assert done["ok"] == ("op" in content)
+        assert done["warnings"] == (
+            [{"reason": "unknown_field", "message": words}] if words else []
+        )
+
+
+async def test_an_op_of_the_daemon_itself_warns_of_misspelt_fields_too(tmp_path: Path) -> None:
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+        await client.send(request("a", "supervisor", op="status", arg={"module": "m"}))
+        [warning] = (await client.done())["warnings"]
+        assert "did you mean 'args'?" in warning["message"]
+        await client.send(request("a", "supervisor", op="status", args={}))
+        assert "warnings" not in await client.done()
+        await client.send(request("a", "supervisor", op="statsu"))
+        message = (await client.done())["error"]["message"]
+        assert message == "the daemon has no op 'statsu'; did you mean 'status'?"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (b"GET /api/v1/modules HTTP/1.1\r\n", "`stdiod up --http HOST:PORT` serves HTTP"),
+        (b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}\n', "`stdiod mcp`"),
+    ],
+)
+async def test_a_client_of_another_protocol_is_told_where_that_is_spoken(
+    tmp_path: Path, line: bytes, words: str
+) -> None:
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+        await client.send(line)
+        done = await client.done()
+        assert error(done) == ("bad_request", "malformed_request")
+        assert words in done["error"]["message"]
 
 
 async def test_too_many_open_requests_are_refused_by_name(

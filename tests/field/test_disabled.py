@@ -197,6 +197,17 @@ def test_the_daemon_follows_at_once_and_the_next_one_too(host: Host) -> None:
     assert daemon.pid("other") == pid
 
 
+def test_for_programs_each_descriptor_is_a_line_of_json(host: Host) -> None:
+    daemon = host(server("plain"), server("plain", name="other"))
+    for verb in ("disable", "enable"):
+        ended = stdiod(daemon.socket, verb, "plain", "other", "--json")
+        told = [json.loads(line) for line in ended.stdout.splitlines()]
+        assert [(one["module"], one["enabled"]) for one in told] == [
+            ("plain", verb == "enable"), ("other", verb == "enable"),
+        ]  # fmt: skip
+        assert told[0]["descriptor"] == str(file_of(daemon, "plain").resolve())
+
+
 def test_one_that_does_not_get_ready_is_a_no(host: Host) -> None:
     daemon = host(off(of_no_program()))
     ended = stdiod(daemon.socket, "enable", "absent")

@@ -35,7 +35,17 @@ def stdiod(daemon: Daemon, *words: str) -> subprocess.CompletedProcess[str]:
         ("call", "`stdiod invoke`: Call an op of a module"),
         ("init", "`stdiod new`: Create a working module"),
         ("add", "`stdiod import`: Write descriptors for the MCP servers in a file; `stdiod new`:"),
+        ("add", "`stdiod new`: Create a working module in one of several languages; a module's"),
         ("kill", "`stdiod stop`: Stop modules; they stay down; `stdiod down`: End the daemon"),
+        ("tail", "`stdiod logs`: "),
+        ("monit", "`stdiod top`: "),
+        ("delete", "`stdiod stop`: "),
+        ("delete", "`stdiod disable`: "),
+        ("tools", "`stdiod describe --all` is about all of them"),
+        ("update", "`stdiod reload`: "),
+        ("scale", "supervision.instances in the descriptor"),
+        ("info", "`stdiod status`: "),
+        ("startup", "`stdiod service install`"),
         ("stauts", "did you mean 'status'?"),
         ("xyzzy", "`stdiod --help` lists them"),
     ],
@@ -43,7 +53,57 @@ def stdiod(daemon: Daemon, *words: str) -> subprocess.CompletedProcess[str]:
 def test_a_verb_of_another_program_is_told_with_the_one_that_does_it(verb: str, words: str) -> None:
     ended = subprocess.run([*STDIOD, verb], capture_output=True, text=True, check=False)
     assert ended.returncode == 2
-    assert f"there is no verb '{verb}'; {words}" in ended.stderr
+    assert f"there is no verb '{verb}'; " in ended.stderr
+    assert words in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        ("up -d", "`up` is in the background already"),
+        ("up -c x.toml", "--config FILE"),
+        ("up --port 8420", "--http HOST:PORT"),
+        ("logs dice --tail 3", "-n N"),
+        ("status --watch", "`stdiod top` watches modules"),
+        ("invoke dice roll --count 3", "args are written count=VALUE"),
+        ("invoke dice.roll", "write `stdiod invoke dice roll`"),
+        ("invoke dice", "`stdiod describe dice` lists its ops"),
+        ("status dice torch", "name one MODULE, or none"),
+    ],
+)
+def test_an_option_or_word_of_another_program_is_told_with_what_there_is(
+    typed: str, words: str
+) -> None:
+    ended = subprocess.run([*STDIOD, *typed.split()], capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert words in ended.stderr
+
+
+def test_words_that_name_no_module_are_told_with_what_was_meant(start_daemon: StartDaemon) -> None:
+    op = "roll"
+    daemon = start_daemon({**caller("a"), "inputs": {op: {}}})
+    for words, said in {
+        ("start", "all"): "All modules are meant by --all.",
+        ("start", "modules/wc"): "A new folder is noticed by itself in a directory that the daemon",
+        ("describe", "a", op): f"{op} is an op of a",
+        ("invoke", "a"): f"a has {op}",
+    }.items():
+        ended = stdiod(daemon, *words)
+        assert ended.returncode == (2 if words[0] == "invoke" else 1)
+        assert said in ended.stderr
+
+
+def test_a_second_daemon_is_refused_with_what_the_first_one_serves(
+    start_daemon: StartDaemon, tmp_path: Path
+) -> None:
+    daemon = start_daemon(caller("a"))
+    [serves] = daemon.op("status")["daemon"]["directories"]
+    same, other = stdiod(daemon, "up", serves), stdiod(daemon, "up", str(tmp_path))
+    noticed = f"already, for {serves}: a module's folder that is put there is noticed; `stdiod"
+    assert (same.returncode, other.returncode) == (1, 1)
+    assert noticed in same.stderr
+    assert "starts one for all" not in same.stderr
+    assert f"up {serves} {tmp_path}` starts one for all" in other.stderr
 
 
 def test_events_and_logs_are_shown_since_a_time(start_daemon: StartDaemon) -> None:
@@ -52,6 +112,7 @@ def test_events_and_logs_are_shown_since_a_time(start_daemon: StartDaemon) -> No
     ago, later = now - dt.timedelta(hours=1), now + dt.timedelta(hours=1)
     past = ["600s", "60m", "1.5h", "2d", ago.isoformat(), f"{ago:%Y-%m-%dT%H:%M}Z"]
     past += [dt.datetime.fromtimestamp(time.time() - 3600).isoformat(" ")]  # noqa: DTZ006 - local
+    past += [f"{dt.datetime.fromtimestamp(time.time() - 3600):%H:%M}"]  # noqa: DTZ006 - local
     for verb in (("events",), ("logs", "a")):
         shown = stdiod(daemon, *verb).stdout
         assert shown

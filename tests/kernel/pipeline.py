@@ -38,7 +38,7 @@ from supervisor.policy.verdict import Stopped
 from supervisor.runtime.checking.checks import Checks
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.held_bytes import Account, HeldBytes
-from supervisor.runtime.supervision.call import Call
+from supervisor.runtime.supervision.call import Call, Server
 from supervisor.runtime.supervision.deadlines import Deadlines
 from tests.factories import descriptor
 from tests.runtime.fakes import undescribed
@@ -107,7 +107,7 @@ class FakeModule:
         return bool(self.calls[op].listener.congested())
 
 
-class Served:
+class Served(Server):
     """What serves a call (runtime.supervision.call.Server)."""
 
     def __init__(self, module: FakeModule, op: str) -> None:
@@ -115,12 +115,6 @@ class Served:
 
     def give_up(self, call: Call, stopped: Stopped) -> None:
         raise AssertionError
-
-    def refined(self, stopped: Stopped) -> Stopped:
-        return stopped
-
-    def evidence(self) -> dict[str, Any]:
-        return {}
 
     def nudge(self) -> None:
         self._module.resumed[self._op] += 1

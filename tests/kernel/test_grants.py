@@ -146,7 +146,7 @@ def test_the_digest_is_of_the_command_and_the_bytes_it_names(tmp_path: Path) -> 
         (b"mode = 1\n", "policy.toml:1: mode"),
         (b"# fine\nallow = [\xff]\n", "policy.toml:2: is not UTF-8"),
         (b"#" * (1 << 20) + b"\n", "is larger than"),
-        (None, "policy.toml:1: cannot be read: No such file"),
+        (None, "policy.toml: cannot be read: No such file"),
     ],
 )
 def test_a_bad_file_is_told_with_its_line(data: bytes | None, words: str, tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ async def test_a_file_that_became_none_keeps_neither_a_reload_nor_the_end_waitin
             path.unlink()
             make(path)
             await daemon.reloads.reload("a test", if_needed=True)
-            assert "policy.toml:1: " in (operator.problem or "")
+            assert "policy.toml: " in (operator.problem or "")
             assert operator.policy.everywhere.allow
 
 

@@ -16,7 +16,7 @@ from protocol.errors import Reason
 from supervisor.kernel.status import module_status
 from supervisor.policy.lifecycle import State
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.service import client
+from supervisor.runtime.supervision import service_client as client
 from supervisor.runtime.supervision.call import Congestion
 from supervisor.runtime.supervision.crash_record import LastExit
 from supervisor.runtime.supervision.module import Module

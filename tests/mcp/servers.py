@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from scripts.mcp_servers import NODE, PACKAGES, PYTHON
+from scripts.foreign import NODE, PYTHON, Environment
 from tests.system.descriptors import descriptor
 
 needs_servers = pytest.mark.skipif(
@@ -26,10 +26,10 @@ BOUND_S = 120.0
 """For all that a test waits for; a server that is slow to start must not fail it."""
 
 
-def skip_unless_installed(where: Path) -> None:
-    if (where / "installed").is_file():
+def skip_unless_installed(where: Environment) -> None:
+    if where.is_installed():
         return
-    words = f"{PACKAGES[where][-1]} is not installed: it needs {where.name}'s own tools"
+    words = f"{where.packages[-1]} is not installed: it needs {where.folder.name}'s own tools"
     if os.environ.get("CI") == "true" and shutil.which("npm"):
         pytest.fail(f"{words}, and npm is there")
     pytest.skip(words)
@@ -45,9 +45,9 @@ def command(name: str, folder: Path) -> list[str]:
     }
     skip_unless_installed(PYTHON if name in NEWER else NODE)
     if name in NEWER:
-        program = [str(PYTHON / "bin" / f"mcp-server-{name}")]
+        program = [str(PYTHON.bin / f"mcp-server-{name}")]
     else:
-        package = NODE / f"node_modules/@modelcontextprotocol/server-{name}"
+        package = NODE.folder / f"node_modules/@modelcontextprotocol/server-{name}"
         program = ["node", str(package / "dist" / "index.js")]
     return [*program, *arguments.get(name, [])]
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from scripts.mcp_servers import INSPECTOR, PYTHON
+from scripts.foreign import INSPECTOR, PYTHON
 from tests.faces.mcp.clients import FIXTURES
 from tests.mcp.servers import BOUND_S, needs_servers, skip_unless_installed
 from tests.system.conftest import StartDaemon, folder, start_daemon
@@ -77,7 +77,7 @@ def output(command: list[str], **environment: str) -> Any:
 def test_the_sdk_does_all_that_it_can_in_each_mode(daemon: Daemon) -> None:
     skip_unless_installed(PYTHON)
     ways = {"stdio": entry(daemon), "http": [*address(daemon)]}
-    python = [str(PYTHON / "bin" / "python"), str(SDK)]
+    python = [str(PYTHON.bin / "python"), str(SDK)]
     runs = [(mode, way) for mode in MODES for way in ways]
     with ThreadPoolExecutor(2) as pool:
         told = pool.map(lambda one: output([*python, one[0], *ways[one[1]]]), runs)
@@ -130,7 +130,7 @@ def test_the_inspector_is_told_the_same_on_stdio_and_over_http_in_both_eras(
     }
     file = tmp_path / "mcp.json"
     file.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
-    programs = INSPECTOR / "node_modules" / ".bin"
+    programs = INSPECTOR.bin
     inspector = [
         str(programs / "mcp-inspector"),
         "--cli",

@@ -189,3 +189,9 @@ class Slot(RuleBasedStateMachine):
 
 TestSlot = Slot.TestCase
 TestSlot.settings = settings(max_examples=40, stateful_step_count=30)
+
+
+def test_people_read_of_a_state_what_it_is_called_and_of_a_backoff_that_it_is_in_one() -> None:
+    words = {state: state.words for state in State}
+    assert words.pop(State.BACKOFF) == "in backoff"
+    assert words == {state: state.value for state in words}

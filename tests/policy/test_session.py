@@ -12,6 +12,7 @@ from supervisor.policy.session import (
     SessionLimits,
     Status,
     count_problem,
+    first_state_problem,
     id_problem,
     patch_members_problem,
     patch_size,
@@ -23,6 +24,7 @@ from supervisor.policy.session import (
     title_problem,
 )
 
+FEW = SessionLimits(members=3)
 TIGHT = SessionLimits(
     state_bytes=100, patch_bytes=100, depth=3, live=2, id_chars=8, title_chars=8, plan_bytes=60
 )
@@ -106,12 +108,19 @@ def nested(levels: int) -> dict[str, Any]:
     return value
 
 
+MANY = {"a": {"b": 1, "c": [2]}, "d": 3}
+
+
 @pytest.mark.parametrize(
     ("refusal", "most", "words"),
     [
         (_refused(patch_size(nested(4), TIGHT)), 3, "nested more than 3 levels deep"),
         (_refused(patch_size(long(101), TIGHT)), 100, "the patch has 101 bytes, may have 100"),
         (state_problem(101, TIGHT), 100, "the state would have 101 bytes, may have 100"),
+        (first_state_problem(long(101), TIGHT), 100, "the state has 101 bytes, may have 100"),
+        (first_state_problem(nested(4), TIGHT), 3, "the state is nested more than 3 levels deep"),
+        (first_state_problem(MANY, FEW), 3, "the state has more than 3 members"),
+        (patch_members_problem(MANY, FEW), 3, "the patch has more than 3 members"),
         (count_problem(2, TIGHT), 2, "there are 2 sessions that have not ended, 2 may be"),
         (title_problem("123456789", TIGHT), 8, "the title has 9 characters, may have 8"),
         (plan_problem({"goal": "x" * 99, "inputs": {}}, TIGHT), 60, "bytes, may have 60 at most"),
@@ -131,6 +140,10 @@ def test_what_is_too_much_is_refused_with_the_limit(
     "refusal",
     [
         state_problem(100, TIGHT),
+        first_state_problem(long(100), TIGHT),
+        first_state_problem(nested(3), TIGHT),
+        first_state_problem(MANY, SessionLimits(members=4)),
+        patch_members_problem(MANY, SessionLimits(members=4)),
         count_problem(1, TIGHT),
         title_problem("12345678", TIGHT),
         plan_problem({"goal": "x", "inputs": nested(2)}, TIGHT),

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
-from protocol import args_schema, plain_args
 from protocol.args_problem import CompiledSchema
 from protocol.args_schema import ArgsValidator, op_schemas, ops_problems
 from protocol.bounded_pattern import bounded
@@ -538,18 +537,3 @@ def calls(function: Callable[[], object]) -> int:
     finally:
         sys.setprofile(before)
     return count
-
-
-@pytest.mark.fault(29)
-@pytest.mark.parametrize("vouched", [True, False])
-def test_a_schema_of_very_many_parts_is_not_made_ready_where_others_wait_for_it(
-    monkeypatch: pytest.MonkeyPatch, *, vouched: bool
-) -> None:
-    small = {"enum": ["a"] * (plain_args.MOST_PARTS - 2)}
-    large = {"properties": {"a": {"anyOf": [{"anyOf": [{"type": "string"}] * 100}] * 100}}}
-    assert ArgsValidator({"go": small}, vouched=vouched).accepts("go", "a")
-    looked_at: list[Any] = []
-    for name in ("plain_acceptance", "is_plain"):
-        monkeypatch.setattr(args_schema, name, looked_at.append)
-    assert not ArgsValidator({"go": large}, vouched=vouched).accepts("go", {"a": "x"})
-    assert looked_at == []

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import jsonschema
@@ -12,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import schemas
-from protocol import json_line
 from protocol.errors import Reason, Success
 from protocol.events import (
     TYPES,
@@ -105,16 +102,6 @@ def slow(line: bytes) -> Event | Fault:
     return document if isinstance(document, Fault) else read_event(line, document)
 
 
-@contextmanager
-def taken_for_dense(*, dense: bool) -> Iterator[None]:
-    """Have values with a comma be left bytes, within this block, if `dense`."""
-    with pytest.MonkeyPatch.context() as patch:
-        if dense:
-            patch.setattr(json_line, "SMALL_BYTES", 0)
-            patch.setattr(json_line, "BYTES_PER_VALUE", 1 << 20)
-        yield
-
-
 def said(event: Event | Fault | None) -> Any:
     """Return what an event says, in whatever form."""
     return msgspec.json.decode(msgspec.json.encode(event))
@@ -122,26 +109,22 @@ def said(event: Event | Fault | None) -> Any:
 
 @pytest.mark.clause("N001-3-d")
 @pytest.mark.clause("N001-8-d")
-@given(documents(), st.booleans(), st.booleans())
+@given(documents(), st.booleans())
 def test_every_event_of_the_specification_is_read_whatever_else_it_holds(
-    document: dict[str, Any], ascii_only: bool, dense: bool
+    document: dict[str, Any], ascii_only: bool
 ) -> None:
     line = encode(document, ascii_only=ascii_only)
-    with taken_for_dense(dense=dense):
-        event = fast(line)
+    event = fast(line)
     assert event is not None
     assert said(slow(line)) == said(event)
     assert SCHEMA.is_valid(document)
 
 
-@given(mutations(), st.booleans())
-def test_the_fast_path_the_slow_one_and_the_schema_agree(
-    document: dict[str, Any], dense: bool
-) -> None:
+@given(mutations())
+def test_the_fast_path_the_slow_one_and_the_schema_agree(document: dict[str, Any]) -> None:
     line = encode(document)
     valid = SCHEMA.is_valid(document)
-    with taken_for_dense(dense=dense):
-        assert (fast(line) is not None) is valid
+    assert (fast(line) is not None) is valid
     assert isinstance(slow(line), Fault) is not valid
 
 

@@ -373,3 +373,9 @@ def test_an_op_without_inputs_takes_no_args_and_is_described_so() -> None:
     document = {"name": "m", "kind": "tool", "transport": transport}
     made = parse_descriptor(msgspec.json.encode(document), "/m.json")
     assert made.inputs == {"go": {"type": "object", "additionalProperties": False}}
+
+
+def test_of_what_is_too_much_the_beginning_is_shown_and_that_more_came() -> None:
+    violated, _ = told({"args": ["x"], "stdout": "text"}, b"x" * 1025, line_bytes=1024)
+    assert isinstance(violated, Violated)
+    assert violated.fault.excerpt == "x" * 200 + "…"

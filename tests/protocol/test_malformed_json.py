@@ -21,6 +21,7 @@ WORDS: dict[bytes, str] = {
     b'{"a":1},': "`,` follows its JSON",
     b'{"a":1}{"b":2}': '`{"b":2}` follows its JSON',
     b'{"a":"x\ty"}': "it has the control character 0x09 at byte 7, not written as an escape",
+    b"\x1fgreen": "it has the control character 0x1f, not written as an escape",
     b"\x1b[32mgreen": "it has the control character 0x1b, not written as an escape",
     b'data: {"a":1}': "`data:` stands before its JSON",
     b"{'a': 1}": "`'a': 1}` at byte 1 is not a key in double quotes",

@@ -52,6 +52,16 @@ def test_one_that_is_nested_too_deeply_is_dropped() -> None:
     assert isinstance(served.events[-1], Stray)
 
 
+@pytest.mark.parametrize(("more_bytes", "passed_on"), [(0, 1), (1, 0)])
+def test_one_of_a_mebibyte_is_passed_on_and_a_longer_one_is_not(
+    more_bytes: int, passed_on: int
+) -> None:
+    served = legacy(offers=OFFERS, line_bytes=1 << 22)
+    line = b'{"jsonrpc":"2.0","method":"notifications/x","params":{"a":"%b"}}\n'
+    served.hear(line % (b"x" * ((1 << 20) + more_bytes - len(line % b"") + 1)))
+    assert len([one for one in served.events if isinstance(one, Notified)]) == passed_on
+
+
 def test_a_server_of_the_newer_era_is_listened_to_for_its_extensions() -> None:
     served = modern(offers={"tools": {}, "extensions": {"com.example/x": {}}})
     assert "subscriptions/listen" in [one.get("method") for one in served.written]

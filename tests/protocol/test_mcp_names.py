@@ -65,3 +65,13 @@ def test_former_names_have_a_bound() -> None:
     table.replace({})
     assert table.find("0") is None
     assert table.find("1") == ("m", "1")
+
+
+def test_names_that_stay_take_no_room_of_former_ones() -> None:
+    table = Names()
+    staying = {str(n): ("m", str(n)) for n in range(names.REMEMBERED)}
+    table.replace({"gone": ("m", "gone"), **staying})
+    table.replace(staying)
+    table.replace(dict(staying))
+    assert table.find("gone") == ("m", "gone")
+    assert table.find("0") == ("m", "0")

@@ -30,6 +30,7 @@ def test_content_that_a_revision_does_not_have_is_named(revision: str, kinds: li
     messages = [{"role": "user", "content": one} for one in blocks]
     got = result_for(revision, {"messages": messages})["messages"]
     assert [one["content"]["type"] for one in got] == kinds
+    assert result_for(revision, {"messages": ["odd", 1]}) == {"messages": ["odd", 1]}
 
 
 def test_structure_is_of_an_object_before_the_newest_revision() -> None:

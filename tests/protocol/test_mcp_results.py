@@ -7,8 +7,18 @@ import pytest
 from protocol.dialects.mcp.content import failure_of
 from protocol.dialects.mcp.rpc import RpcError
 from protocol.errors import Code, Failure, Reason, Success
+from protocol.events import Asset
 from protocol.host_events import RegisteredAsset, Registration
-from protocol.mcp_server.results import ERROR_META, embedded, own_error, tool_result
+from protocol.mcp_server.results import (
+    ERROR_META,
+    contents,
+    embedded,
+    module_of_uri,
+    own_error,
+    own_uri,
+    tool_result,
+    uri_of_module,
+)
 
 TEXT = {"type": "text", "text": "hi"}
 
@@ -22,6 +32,14 @@ def asset(named: str) -> RegisteredAsset:
         media_type="image/png",
         path="/x",
         registered=known,
+    )
+
+
+def test_an_asset_that_is_registered_nowhere_is_the_event_as_it_was() -> None:
+    unregistered = asset("a").unregistered()
+    assert type(unregistered) is Asset
+    assert unregistered == Asset(
+        version="0", asset_id="a", kind="image", media_type="image/png", path="/x"
     )
 
 
@@ -85,6 +103,25 @@ def test_files_that_belong_in_the_content_are_put_there_and_the_others_linked() 
     assert found["content"][0] == {"type": "image", "mimeType": "image/png", "data": "cG5n"}
 
 
+@pytest.mark.parametrize(
+    ("media_type", "field"),
+    [
+        ("text/plain", "text"),
+        ("text/x; a=b", "text"),
+        (" Application/JSON ; charset=utf-8", "text"),
+        ("application/xml", "text"),
+        ("application/octet-stream", "blob"),
+        ("image/png; name=text/plain", "blob"),
+    ],
+)
+def test_a_file_of_text_is_told_as_text(media_type: str, field: str) -> None:
+    data = b"abc"
+    told = {"text": "abc", "blob": "YWJj"}
+    found = contents("stdiod://a", media_type, data)
+    assert found == {"uri": "stdiod://a", "mimeType": media_type, field: told[field]}
+    assert "blob" in contents("stdiod://a", "text/plain", b"\xff")
+
+
 def test_files_have_their_places_in_resources_and_messages_too() -> None:
     blob = {"uri": "x:y", "assetId": "file-1"}
     places = embedded(
@@ -95,3 +132,17 @@ def test_files_have_their_places_in_resources_and_messages_too() -> None:
         }
     )
     assert [one.field for one in places] == ["blob", "blob"]
+
+
+@pytest.mark.parametrize("uri", ["file:///a/b", "a", "", "stdiod://modules/other/x", "x:{y}/z"])
+def test_a_resource_of_a_module_is_found_by_the_name_that_it_has_there(uri: str) -> None:
+    told = uri_of_module("a b/c", uri)
+    assert told == f"stdiod://modules/a%20b%2Fc/{uri}"
+    assert module_of_uri(told) == ("a b/c", uri)
+    assert own_uri(told) == uri
+
+
+@pytest.mark.parametrize("uri", ["file:///a", "stdiod://modules/a", "x stdiod://modules/a/b"])
+def test_another_uri_is_of_no_module(uri: str) -> None:
+    assert module_of_uri(uri) is None
+    assert own_uri(uri) == uri

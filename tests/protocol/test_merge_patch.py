@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from protocol.merge_patch import (
     copied,
     encoded_bytes,
+    has_more_members,
     merge_into,
     merged,
     without_nulls,
@@ -156,3 +157,21 @@ def test_a_merge_is_no_deeper_than_the_deeper_of_the_two(
 def test_bytes_are_those_of_compact_utf_8() -> None:
     assert encoded_bytes({"a": "ü"}) == len('{"a":"ü"}'.encode())
     assert encoded_bytes({"n": 2**70}) == len(msgspec.json.encode({"n": 2**70}))
+
+
+@pytest.mark.parametrize(
+    ("patch", "members"),
+    [
+        ({}, 0),
+        ({"a": 1, "b": None}, 2),
+        ({"a": {"b": {"c": 1}}}, 3),
+        ({"a": {}, "b": {"c": 1}, "d": {"e": 1, "f": 2}}, 6),
+        ({"a": [{"b": 1}, {"c": 1}]}, 1),
+    ],
+)
+def test_the_members_of_all_objects_count_and_those_in_arrays_do_not(
+    patch: dict[str, Any], members: int
+) -> None:
+    assert [has_more_members(patch, most) for most in range(8)] == [
+        most < members for most in range(8)
+    ]

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
+from protocol.connection import Notice
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import Done, ErrorEvent
 from protocol.json_line import Fault
@@ -155,3 +156,20 @@ def test_a_failure_without_any_words_gets_some() -> None:
 
 def test_errors_on_the_way_do_not_spoil_a_success() -> None:
     assert read_done(INVOKE, done(ok=True), REPORTED, "") == Success(None)
+
+
+@pytest.mark.parametrize(
+    ("reason", "excerpt", "words"),
+    [
+        ("malformed_json", "hello", "the last line it printed is not an answer: hello (why)"),
+        ("invalid_utf8", "hello", "the last line it printed is not an answer: hello (why)"),
+        ("malformed_json", None, ""),
+        ("asset_not_copied", "hello", ""),
+    ],
+)
+def test_a_line_that_is_no_answer_is_shown_where_one_was_waited_for(
+    reason: str, excerpt: str | None, words: str
+) -> None:
+    notice = Notice(reason, "why", excerpt)
+    assert notice.in_place_of_answer == words
+    assert notice.words == ("why" if excerpt is None else "why: hello")

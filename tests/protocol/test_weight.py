@@ -12,13 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol import weight
 from protocol.connection import Answered, Events, Request, Violated
 from protocol.dialects import DIALECTS
 from protocol.errors import Failure, Reason, Success
 from protocol.framing import EXCERPT_BYTES, LineSplitter, Overlong
 from protocol.replies import Operation
-from protocol.weight import LONG_BYTES, MOST_VALUES, ValueCount
+from protocol.weight import LONG_BYTES, MOST_VALUES
 from tests.protocol.wire import (
     connected,
     descriptor,
@@ -66,42 +65,6 @@ def reply(dialect: str, line: bytes) -> tuple[Events, int]:
 def plain_count(line: bytes) -> int:
     outside = re.sub(rb'"(?:[^"\\]|\\.)*"', b"", line)
     return sum(map(outside.count, (b",", b"[", b"{")))
-
-
-@given(json_values, st.lists(st.integers(0, 200)), st.integers(1, 40))
-def test_the_count_is_the_same_however_the_line_is_cut(
-    value: Any, cuts: list[int], window: int
-) -> None:
-    line = json.dumps(value, ensure_ascii=False).encode()
-    count = ValueCount()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(weight, "_WINDOW_BYTES", window)
-        at = 0
-        for cut in (*sorted(cuts), len(line)):
-            count.feed(line[at:cut])
-            at = max(at, cut)
-    assert count.values == plain_count(line)
-
-
-@pytest.mark.fault(29)
-def test_a_line_is_counted_while_it_comes_and_never_as_a_whole(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    fed: list[int] = []
-    feed = ValueCount.feed
-
-    def counted(self: ValueCount, piece: bytes | memoryview) -> int:
-        fed.append(len(piece))
-        return feed(self, piece)
-
-    monkeypatch.setattr(ValueCount, "feed", counted)
-    splitter = LineSplitter(8 << 20)
-    for _ in range(64):
-        assert splitter.feed(b"x" * (1 << 16)) == []
-    (line,) = splitter.feed(b"\n")
-    assert isinstance(line, bytes)
-    assert max(fed) <= LONG_BYTES + (1 << 16)  # the first look
-    assert sum(fed) == len(line)
 
 
 @pytest.mark.fault(29)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -37,7 +38,8 @@ class Running(Alone):
         self.module: Module
 
     def __call__(self, descriptor: Descriptor) -> Module:
-        self.module = Module(descriptor, self.host, self._nursery, self)
+        fleet: Any = self
+        self.module = Module(descriptor, self.host, self._nursery, fleet)
         return self.module
 
     async def ready(self, descriptor: Descriptor) -> Module:

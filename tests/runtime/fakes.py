@@ -21,11 +21,11 @@ from protocol.replies import Operation
 from supervisor.policy.lifecycle import Input, State
 from supervisor.policy.verdict import Exit, Stopped
 from supervisor.runtime.files.module_log import ModuleLog
-from supervisor.runtime.supervision.call import Call
+from supervisor.runtime.supervision.call import Call, Server
 from supervisor.runtime.supervision.deadlines import Deadlines
 from supervisor.runtime.supervision.description import Descriptions
 from supervisor.runtime.supervision.host import Host
-from supervisor.runtime.supervision.life import Counters, Ended, Instance, Owner, Setting
+from supervisor.runtime.supervision.life import Counters, Ended, Instance, Life, Setting
 from supervisor.runtime.supervision.lives import LIVES, LifeKind
 from supervisor.runtime.supervision.module import Module
 from supervisor.runtime.supervision.worker import Worker
@@ -59,10 +59,10 @@ def plain_setting(made: Descriptor, host: Host, names: Iterator[str]) -> Setting
     )
 
 
-class FakeLife:
+class FakeLife(Life, Server):
     """A life that starts, answers and ends when told to."""
 
-    def __init__(self, setting: Setting, owner: Owner) -> None:
+    def __init__(self, setting: Setting, owner: Worker) -> None:
         self.id = setting.next_instance()
         self.name = setting.descriptor.name
         self.calls: list[Call] = []
@@ -119,9 +119,6 @@ class FakeLife:
     def instances(self) -> list[Instance]:
         return [Instance(self.id, None, 0.0, len(self.calls))]
 
-    def refined(self, stopped: Stopped) -> Stopped:
-        return stopped
-
     def give_up(self, call: Call, stopped: Stopped) -> None:
         self.calls.remove(call)
         self.given_up.append(stopped)
@@ -130,13 +127,9 @@ class FakeLife:
     def evidence(self) -> dict[str, Any]:
         return {"instance": self.id}
 
-    def nudge(self) -> None:
-        pass
-
     @property
     def state(self) -> State:
         """The state of its worker."""
-        assert isinstance(self._owner, Worker)
         return self._owner.state
 
     # What the test makes it do.
@@ -202,7 +195,7 @@ class Stage:
         with mock.patch.dict(LIVES, kinds):
             yield
 
-    def new_life(self, setting: Setting, owner: Owner) -> FakeLife:
+    def new_life(self, setting: Setting, owner: Worker) -> FakeLife:
         life = FakeLife(setting, owner)
         self.lives.append(life)
         return life

@@ -12,7 +12,7 @@ import trio
 import trio.testing
 
 from supervisor.runtime.blocking import END_S, LEAST_S, STUCK_S, BlockingWork, Stuck
-from supervisor.runtime.process.spawn_threads import SpawnThreads
+from supervisor.runtime.containment.spawn_threads import SpawnThreads
 from tests.bounds import WAIT_S
 from tests.runtime.containment.lifelines import PATIENCE_S
 
@@ -135,7 +135,7 @@ async def test_without_a_thread_those_for_spawns_do_one_thing_after_the_other(
     monkeypatch.setattr(trio.to_thread, "run_sync", none_left)
     blocking = BlockingWork()
     threads = SpawnThreads(blocking)
-    blocking.spare = threads.lend
+    blocking.spare = threads
     with pytest.raises(BlockingIOError):  # there is none
         await blocking.run("reading", threading.current_thread)
     spawns = await threads.run("spawning", threading.current_thread)
@@ -164,7 +164,7 @@ async def test_no_more_of_a_kind_than_may_be_are_done_by_the_threads_for_spawns(
 
     blocking = BlockingWork()
     threads = SpawnThreads(blocking)
-    blocking.spare = threads.lend
+    blocking.spare = threads
     barrier = threading.Barrier(2, timeout=WAIT_S)
     async with trio.open_nursery() as both:  # so that there are two
         for _ in range(2):

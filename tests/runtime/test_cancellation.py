@@ -6,6 +6,7 @@ import itertools
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -106,7 +107,8 @@ async def test_an_incarnation_can_be_cancelled_anywhere(
     async def subject() -> None:
         with trio.CancelScope(shield=True):
             process = await spawn(server, host.environment, "m#1", host.custody)
-        life = PersistentLife(setting(server, host), Listening())
+        owner: Any = Listening()
+        life = PersistentLife(setting(server, host), owner)
         incarnation = incarnation_of(host, process, server, life, exit_s=60, stop_s=60)
         incarnation.stop(rung)
         await incarnation.run()
@@ -122,7 +124,7 @@ async def test_a_persistent_life_can_be_cancelled_anywhere(
     calls = Calls()
 
     async def subject() -> None:
-        owner = Listening()
+        owner: Any = Listening()
         life = PersistentLife(setting(server, host), owner)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(life.run)
@@ -144,7 +146,7 @@ async def test_a_probe_that_others_wait_for_ends_with_a_cancelled_life(
     server: Descriptor, host: Host
 ) -> None:
     """Found by the sweep: only invocations were answered, so a probe waited for its timeout."""
-    owner = Listening()
+    owner: Any = Listening()
     life = PersistentLife(setting(server, host), owner)
     scope = trio.CancelScope()
 
@@ -172,7 +174,7 @@ async def test_a_per_invocation_life_can_be_cancelled_anywhere(
     tool = factories.script(tmp_path, TOOL, supervision={**SHORT, "warm": warm})
 
     async def subject() -> None:
-        owner = Listening()
+        owner: Any = Listening()
         life = PerInvocationLife(setting(tool, host), owner)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(host.deadlines.run)

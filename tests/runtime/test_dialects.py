@@ -16,10 +16,10 @@ from protocol.errors import Failure, Outcome, Reason
 from protocol.transcript import EntrySource, Happened
 from supervisor.policy.lifecycle import State
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.process import containers
 from supervisor.runtime.process import dialogue as dialogue_module
 from supervisor.runtime.process.program import SpawnError
-from supervisor.runtime.supervision.call import Call, OutcomeOnly
+from supervisor.runtime.supervision import containers
+from supervisor.runtime.supervision.call import Call, Listener
 from supervisor.runtime.supervision.module import Module
 from supervisor.transcripts.recording import Recording
 from tests.dialects.argued import ArguedConnection
@@ -133,7 +133,7 @@ async def test_a_start_that_takes_a_second_process_is_no_crash(
     assert children() == []
 
 
-class Again(OutcomeOnly):
+class Again(Listener):
     """Asks anew as soon as it is refused."""
 
     def __init__(self, module: Module, times: int) -> None:

@@ -16,7 +16,7 @@ WALL_CLOCKS = {
 
 STAMPS = {
     "supervisor/runtime/supervision/host.py",  # hands it down, for stamps
-    "supervisor/runtime/process/prepare_once.py",  # of what it logs, also without a daemon
+    "supervisor/runtime/supervision/prepare_once.py",  # of what it logs, also without a daemon
     "supervisor/runtime/stalls.py",  # the stamp of the longest stall, for people
     "supervisor/runtime/files/file_digest.py",  # compared with the stamps of files, no timer
     "supervisor/faces/http/connection.py",  # the Date of a response
@@ -32,6 +32,7 @@ STAMPS = {
     "supervisor/cli/dev_screen.py",  # the stamp of a line that passed
     "supervisor/kernel/operations/record.py",  # the same
     "supervisor/daemon/project_trust.py",  # when a project was trusted
+    "supervisor/kernel/kernel.py",  # its clock, unless it is given one
     "supervisor/kernel/journal.py",  # the stamps of entries
     "supervisor/kernel/recorder.py",  # the same, where there is no journal
     "supervisor/kernel/store/retention.py",  # compared with those; it looks for jumps itself

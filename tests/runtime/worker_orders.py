@@ -69,7 +69,8 @@ class WorkerOrders:
         self.returns = supervision.get("restart", "permanent") == "permanent"
         self.harmless = supervision.get("queue", MANY) >= MANY
         self._nursery = nursery
-        self.module = Module(descriptor, self.host, nursery, Alone())
+        alone: Any = Alone()
+        self.module = Module(descriptor, self.host, nursery, alone)
 
     async def play(self, ops: Iterable[Op], clock: trio.testing.MockClock) -> None:
         """Do all of it, then stop; raises `AssertionError` where a promise is broken."""

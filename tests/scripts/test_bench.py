@@ -10,8 +10,7 @@ from typing import Any, cast
 import pytest
 
 from scripts.bench.__main__ import SCENES, main
-from scripts.bench.findings import from_json
-from scripts.bench.growth import LAZY, RUNNING, UNITS
+from scripts.bench.findings import LAZY, RUNNING, UNITS, from_json
 from scripts.bench.page import files
 from scripts.bench.rows import OURS, ROWS
 from scripts.bench.sampling import OTHERS, PARTS, THREADS, Spot, sampled, spot
@@ -135,10 +134,10 @@ def test_rounds_can_be_chosen_and_their_findings_read_again(
     monkeypatch.setattr("sys.argv", ["bench", "--read", str(kept)])
     main()
     printed = capsys.readouterr().out
-    assert row["row"].split(",")[0] in printed
+    assert row["row"].split(",")[0].capitalize() in printed
     for party in found["parties"]:
         if party["version"] is None:
-            assert f"missing: {party['name']}: {party['why']}" in printed
+            assert f"| {party['name']} | missing: {party['why']} |" in printed
 
 
 @pytest.mark.parametrize(

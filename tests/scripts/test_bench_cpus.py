@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from scripts.bench.cpus import cpus_for, pinned_to
+from scripts.bench.machine import pinned
 from scripts.bench.rows import INVOKE_MANY, INVOKE_ONE
 
 CPUS = os.sched_getaffinity(0)
@@ -20,8 +20,10 @@ def cpus_of(process: subprocess.Popen[bytes]) -> set[int]:
 
 
 def test_one_cpu_is_for_rows_where_each_side_waits_for_the_other() -> None:
-    assert cpus_for(INVOKE_MANY) == CPUS
-    assert cpus_for(INVOKE_ONE) == {max(CPUS)}
+    with pinned(INVOKE_MANY):
+        assert os.sched_getaffinity(0) == CPUS
+    with pinned(INVOKE_ONE):
+        assert os.sched_getaffinity(0) == {max(CPUS)}
 
 
 @pytest.mark.skipif(len(CPUS) < 2, reason="there is only one CPU here")
@@ -35,7 +37,7 @@ def test_all_threads_and_processes_share_the_cpus_until_the_end() -> None:
         assert tid is not None
         try:
             with (
-                pinned_to({max(CPUS)}),
+                pinned(INVOKE_ONE),
                 subprocess.Popen(command, stdin=subprocess.PIPE) as meanwhile,
             ):
                 for found in (os.sched_getaffinity(0), os.sched_getaffinity(tid)):

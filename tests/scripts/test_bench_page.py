@@ -6,11 +6,24 @@ from xml.etree import ElementTree as ET
 import msgspec
 import pytest
 
-from scripts.bench.findings import Findings, Machine, Party, from_json, to_json
-from scripts.bench.growth import IDLE, MEMORY, RUNNING, START, Point, curves
+from scripts.bench.findings import (
+    IDLE,
+    MEMORY,
+    RUNNING,
+    START,
+    Figures,
+    Findings,
+    Machine,
+    Party,
+    Point,
+    curves,
+    figure,
+    from_json,
+    ranged,
+    to_json,
+)
 from scripts.bench.page import ONE_CPU, files, page, write
 from scripts.bench.plot import svg
-from scripts.bench.results import Figures
 from scripts.bench.rows import (
     CRASH,
     INVOKE_MANY,
@@ -27,7 +40,6 @@ from scripts.bench.rows import (
     Sample,
     Share,
 )
-from scripts.bench.wording import figure, ranged
 
 MACHINE = Machine("A CPU", 2, 8_000_000_000, "Linux 6", "3.11.7", 0.1)
 PARTIES = (Party(OURS, "1"), Party(MCP, None, "no network"))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from scripts.bench.results import Verdict, results
+from scripts.bench.findings import Verdict, results
 from scripts.bench.rows import (
     CIRCUS,
     COLD,

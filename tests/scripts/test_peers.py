@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.peers import environments, install
-from scripts.peers.supervisors import PEERS, Circus, Packaged, Supervisord
+from scripts.bench import peers
+from scripts.bench.supervisors import OTHERS
 
 
 def installed(folder: Path, package: str, version: str) -> None:
@@ -19,57 +19,38 @@ def installed(folder: Path, package: str, version: str) -> None:
     facts.write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n")
 
 
+@pytest.fixture
+def no_debian(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+
+
 def test_a_version_is_found_in_the_environment_of_its_package_only(tmp_path: Path) -> None:
     installed(tmp_path, "circus", "7.8")
-    assert environments.version("circus", tmp_path) == "7.8"
-    assert environments.version("mcp", tmp_path) is None
+    assert peers.version("circus", tmp_path) == "7.8"
+    assert peers.version("mcp", tmp_path) is None
     # What is installed where this runs is not in question.
-    assert environments.version("pytest", tmp_path) is None
+    assert peers.version("pytest", tmp_path) is None
 
 
-def test_each_packaged_supervisor_has_an_environment_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Packaged, "environments", tmp_path)
+def test_each_packaged_supervisor_has_an_environment_of_its_own(tmp_path: Path) -> None:
     installed(tmp_path, "supervisor", "9.9")
-    assert Supervisord.version() == "9.9"
-    assert Circus.version() is None
-    packaged = [peer.package for peer in PEERS if issubclass(peer, Packaged)]
-    assert set(packaged) <= set(environments.PACKAGES)
+    assert OTHERS["supervisord"].version(tmp_path) == "9.9"
+    assert OTHERS["circus"].version(tmp_path) is None
 
 
-def test_what_is_there_is_not_installed_again(tmp_path: Path) -> None:
-    installed(tmp_path, "circus", "7.8")
-    said: list[str] = []
-    install.from_pypi("circus", said.append, tmp_path)
-    assert said == []
-
-
-def test_one_that_cannot_be_installed_leaves_its_reason(
+@pytest.mark.usefixtures("no_debian")
+def test_what_is_there_is_not_installed_again_and_what_cannot_be_leaves_its_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_environment(*_: object, **__: object) -> None:
         raise subprocess.CalledProcessError(1, "ensurepip")
 
     monkeypatch.setattr(venv, "create", no_environment)
-    said: list[str] = []
-    install.from_pypi("circus", said.append, tmp_path)
-    assert "no environment could be made" in said[-1]
-    assert "no environment could be made" in environments.why_missing("circus", tmp_path)
-
-
-def test_the_last_line_of_a_failing_installer_is_the_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stand_in(where: Path, **_: object) -> None:
-        python = where / "bin" / "python"
-        python.parent.mkdir(parents=True)
-        python.write_text("#!/bin/sh\necho first >&2\necho no such network >&2\nexit 1\n")
-        python.chmod(0o755)
-
-    monkeypatch.setattr(venv, "create", stand_in)
-    install.from_pypi("mcp", lambda _: None, tmp_path)
-    assert environments.why_missing("mcp", tmp_path) == "no such network"
+    for package in peers.PACKAGES[1:]:
+        installed(tmp_path, package, "7.8")
+    peers.install(tmp_path)
+    assert "no environment could be made" in peers.why_missing("mcp", tmp_path)
+    assert [peers.why_missing(one, tmp_path) for one in peers.PACKAGES[1:]] == [peers.HOW] * 2
 
 
 @pytest.mark.parametrize(
@@ -81,11 +62,11 @@ def test_s6_is_named_as_missing_where_debian_cannot_be_asked(
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: name if name in there else None)
     monkeypatch.setattr(os, "geteuid", lambda: user)
-    install.s6_from_debian(lambda _: None, tmp_path)
-    assert why in environments.why_missing("s6", tmp_path)
+    for package in peers.PACKAGES:
+        installed(tmp_path, package, "7.8")
+    peers.install(tmp_path)
+    assert why in peers.why_missing("s6", tmp_path)
 
 
 def test_one_that_was_never_tried_says_how(tmp_path: Path) -> None:
-    assert environments.why_missing("mcp", tmp_path) == environments.HOW
-    environments.note_failure("mcp", "", tmp_path)
-    assert environments.why_missing("mcp", tmp_path) == environments.HOW
+    assert peers.why_missing("mcp", tmp_path) == peers.HOW

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
 import pytest
 
+from scripts.soak.modules import Modules, half_written
+from scripts.soak.report import OWN_BYTES, Report
 from scripts.soak.stalling import BLOCKED_S
-from scripts.soak.tally import OWN_BYTES, Tally
-from scripts.soak.zoo import Zoo
 from tests.scripts.checkout import WITHIN_S, documents, run
 
 pytestmark = pytest.mark.bound(WITHIN_S)
@@ -43,24 +44,24 @@ def test_a_soak_without_a_bound_is_refused(wrong: tuple[str, ...]) -> None:
 
 
 def test_whatever_is_in_the_place_of_a_descriptor_is_replaced(tmp_path: Path) -> None:
-    zoo = Zoo(tmp_path / "modules", random.Random(SEED))
+    modules = Modules(tmp_path / "modules", random.Random(SEED))
     descriptor = tmp_path / "modules" / "plain.json"
-    zoo.replace_by_fifo("plain")
+    modules.replace("plain", os.mkfifo)
     assert descriptor.is_fifo()
-    zoo.spoil("plain")
+    modules.replace("plain", half_written)
     assert descriptor.is_file()
-    zoo.replace_by_fifo("plain")
-    zoo.write("plain")
+    modules.replace("plain", os.mkfifo)
+    modules.write("plain")
     assert descriptor.is_file()
 
 
 def test_each_fault_is_in_the_report() -> None:
-    tally = Tally(1, asked=3)
-    tally.lost.append("plain.go")
-    tally.processes_left.append("4711 sleep")
-    tally.files_left.append("9 pipe")
-    tally.errors.append("supervision failed")
-    tally.late.append("calm.go")
+    report = Report(1, asked=3)
+    report.lost.append("plain.go")
+    report.processes_left.append("4711 sleep")
+    report.files_left.append("9 pipe")
+    report.errors.append("supervision failed")
+    report.late.append("calm.go")
     stall = {"ms": 50.1, "culprit": "client 3", "doing": "requests", "ts": 1.0}
     for longest, suspended, held, peak in (
         (stall, 2, 1 << 20, OWN_BYTES),
@@ -69,20 +70,21 @@ def test_each_fault_is_in_the_report() -> None:
     ):
         told = {"longest_stall": longest, "suspensions": {"count": suspended}}
         told["connections"] = {"refused": 8}
-        tally.note({**told, "held_bytes": {"most": held}}, peak)
-    assert len(tally.faults) == 7
-    assert "24 connections refused" in tally.text()
-    assert "longest 50.1 ms, client 3 (requests); suspended 3 times" in tally.text()
-    assert "peak 215 MB, 64 held for others" in tally.text()
-    assert "NOT clean: 7 faults" in tally.text()
-    assert tally.document()["clean"] is False
+        report.note({**told, "held_bytes": {"most": held}}, peak)
+    assert len(report.faults()) == 7
+    assert (report.refused_connections, report.suspensions) == (24, 3)
+    assert report.longest_stall == stall
+    assert (report.peak_bytes >> 20, report.held_bytes >> 20) == (215, 64)
+    assert "longest stall       50.1 ms, client 3 (requests)" in report.text()
+    assert "NOT clean: 7 faults" in report.text()
+    assert report.document()["clean"] is False
 
 
 def test_people_get_a_table() -> None:
-    printed = Tally(1).text()
-    assert "lost      nothing" in printed
+    printed = Report(1).text()
+    assert "lost                none" in printed
     assert printed.endswith("\nclean")
 
 
 def test_a_request_that_is_not_accounted_for_is_a_fault() -> None:
-    assert Tally(1, asked=1).faults == ["of 1 requests, 0 are accounted for"]
+    assert Report(1, asked=1).faults() == ["of 1 requests, 0 are accounted for"]

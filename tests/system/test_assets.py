@@ -65,6 +65,26 @@ def test_without_copies_a_file_that_is_gone_is_said_to_be(start_daemon: StartDae
     assert not (daemon.data_dir / "assets").exists()
 
 
+def test_a_file_is_found_by_its_id_or_four_of_its_characters_by_those_who_see_its_module(
+    start_daemon: StartDaemon,
+) -> None:
+    daemon = start_daemon(painter())
+    named = daemon.invoke("painter").events[1]["registered"]["id"]
+    for part in (named, named[:-1], named[:4]):
+        assert daemon.op("asset.show", asset=part)["asset"] == named
+    for part in (named[:3], named[0], f"{named}0", "nothing", named[1:]):
+        assert daemon.client.op("asset.show", asset=part).verdict == "bad_request/unknown_asset"
+    assert daemon.op("asset.show", asset="p")["asset"] == named, "what its module calls it"
+    again = daemon.invoke("painter").events[1]["registered"]["id"]
+    assert daemon.op("asset.show", asset="p")["asset"] == again, "the newest of that name"
+    assert {one["asset"] for one in daemon.op("asset.list")["assets"]} == {named, again}
+    with daemon.connect() as client:
+        assert client.op("narrow", modules=["other"]).ok
+        assert client.op("asset.list").result["assets"] == []
+        assert client.op("asset.show", asset=named).verdict == "bad_request/unknown_asset"
+        assert client.op("asset.read", asset=named).verdict == "bad_request/unknown_asset"
+
+
 def test_a_subscriber_sees_the_events_of_others_until_it_cancels(
     start_daemon: StartDaemon,
 ) -> None:

@@ -6,6 +6,7 @@ import os
 import select
 import shutil
 import signal
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -13,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.runtime.containment.survivors import LOCK_FD, LOCK_FILE, DataInUseError, claim
-from tests.bounds import until
+from supervisor.runtime.containment.survivors import LOCK_FD, LOCK_FILE
+from tests.bounds import WAIT_S, until
 from tests.runtime.containment.lifelines import PATIENCE_S, Lifelines, describe, gone
+from tests.system.daemon import command
 from tests.system.daemon_process import DaemonProcess
 
 STUBBORN = ("ignores_term", "setsid", "double", "child")
@@ -228,8 +230,24 @@ def test_no_daemon_starts_beside_one_whose_data_was_deleted(
     shutil.rmtree(home / "gone")
     problem = until(lambda: daemon.status()["daemon"]["data_dir_problem"], "a problem in status")
     assert "was deleted while the daemon ran" in problem
-    with pytest.raises(DataInUseError, match=f"in use by the daemon with pid {daemon.popen.pid}"):
-        claim(daemon.data_dir)
+    words = command(home / "modules", home / "other", daemon.data_dir)
+    second = subprocess.run(words, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert second.returncode == 1
+    assert f"in use by the daemon with pid {daemon.popen.pid}" in second.stderr
     daemon.kill()
     lifelines.wait_dead()
-    claim(daemon.data_dir).close()
+    assert start().status()["daemon"]["data_dir_problem"] is None
+
+
+def test_a_lock_file_that_is_deleted_is_made_again_and_nothing_is_lost(
+    start: Start, lifelines: Lifelines, home: Path
+) -> None:
+    daemon = start()
+    lifelines.take(*LABELS, "leader")
+    (daemon.data_dir / LOCK_FILE).unlink()
+    until((daemon.data_dir / LOCK_FILE).exists, "another lock file")
+    until(lambda: "was deleted, and made again" in daemon.log.read_text(), "a line of the log")
+    assert daemon.status()["daemon"]["data_dir_problem"] is None
+    words = command(home / "modules", home / "other", daemon.data_dir)
+    second = subprocess.run(words, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert f"in use by the daemon with pid {daemon.popen.pid}" in second.stderr

@@ -39,6 +39,7 @@ def test_a_second_daemon_is_refused_in_a_sentence_and_the_first_goes_on(
 ) -> None:
     daemon = start_daemon(misbehaving("one"))
     assert stat.S_IMODE(daemon.socket.stat().st_mode) == 0o600
+    assert stat.S_IMODE(daemon.data_dir.stat().st_mode) == 0o700
     status, said = refused(command(daemon.modules, daemon.socket, folder / "other"))
     assert status == 1
     assert f"pid {daemon.process.pid}" in said

@@ -88,4 +88,5 @@ def test_a_second_daemon_says_that_the_address_is_taken(
     ended = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1
     said = ended.stderr.splitlines()[-1]
-    assert said == f"stdiod: cannot listen on {where}: Address already in use"
+    hint = "name another port, or end the program that has it"
+    assert said == f"stdiod: cannot listen on {where}: Address already in use; {hint}"

@@ -15,7 +15,8 @@ import pytest
 import trio
 
 from protocol.descriptor.loading import parse_descriptor
-from scripts import generate_types, typescript
+from scripts import generate_types
+from scripts.foreign import TYPESCRIPT
 from supervisor.faces.http.openapi import document
 from supervisor.faces.http.routes import ROUTES
 from supervisor.kernel.store.settings import JournalOptions
@@ -28,7 +29,7 @@ WITHIN_S = 250.0
 HERE = Path(__file__).parent
 
 needs_typescript = pytest.mark.skipif(
-    "STDIOD_TEST_TYPESCRIPT" not in os.environ or not typescript.BIN.is_dir(),
+    "STDIOD_TEST_TYPESCRIPT" not in os.environ or not TYPESCRIPT.bin.is_dir(),
     reason="TypeScript is installed by `make test-typescript`",
 )
 
@@ -55,7 +56,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / example.file).write_text(example.text, encoding="utf-8")
     (folder / "stdiod.d.ts").write_bytes(generate_types.OUTPUT.read_bytes())
     (folder / "refused.ts").write_bytes((HERE / "refused.ts").read_bytes())
-    (folder / "node_modules").symlink_to(typescript.BIN.parent)
+    (folder / "node_modules").symlink_to(TYPESCRIPT.bin.parent)
     (folder / "package.json").write_text('{"type": "module"}', encoding="utf-8")
     return folder
 
@@ -64,7 +65,7 @@ def tsc(folder: Path, *arguments: str) -> None:
     options = ["--strict", "--target", "es2022", "--module", "esnext"]
     options += ["--moduleResolution", "bundler"]
     ended = subprocess.run(
-        [str(typescript.BIN / "tsc"), *options, "--lib", "es2022,dom,dom.iterable", *arguments],
+        [str(TYPESCRIPT.bin / "tsc"), *options, "--lib", "es2022,dom,dom.iterable", *arguments],
         cwd=folder,
         capture_output=True,
         text=True,

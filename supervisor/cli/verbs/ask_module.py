@@ -54,6 +54,7 @@ def _ask(
 ) -> None:
     # The daemon bounds each itself, by the module's health_s and describe_s.
     failed = 0
+    owners: dict[str, str] = {}
     with DaemonClient(socket) as client:
         names = chosen(client, modules, every=every, wanted=True)
         answers = client.together([(one, operation, {}) for one in names])
@@ -63,12 +64,16 @@ def _ask(
             elif not answer.ok:
                 tell_failure(answer, as_json=as_json, module=name)
                 failed += 1
+                if name in owners and not as_json:
+                    click.echo(f"stdiod: {one_line(name)} is an op of {owners[name]}", err=True)
             elif as_json:
                 print_json(
                     answer.result if len(modules) == 1 else {"module": name, **answer.document}
                 )
             else:
                 click.echo(text(name, answer.result))
+            inputs = (answer.result or {}).get("inputs")
+            owners |= dict.fromkeys(inputs if isinstance(inputs, dict) else (), one_line(name))
     if failed:
         raise click.exceptions.Exit(NO)
 
@@ -99,14 +104,18 @@ def _lines(description: dict[str, Any]) -> Iterator[str]:
     if not isinstance(inputs, dict) or not inputs:
         yield "It does not describe its ops."
         return
-    for op, schema in inputs.items():
+    tools = description.get("tools") if "mcp" in description else None
+    said = {one["name"]: one.get("description") for one in tools or ()}
+    for op in sorted(inputs, key=lambda op: op not in said):  # resources and prompts come last
         yield ""
         yield click.style(one_line(op), bold=True)
-        if isinstance(schema, dict):
-            yield from _args(schema)
+        if isinstance(said.get(op), str):
+            yield f"  {one_line(said[op].strip())}"
+        if isinstance(inputs[op], dict):
+            yield from _args(inputs[op], is_tool=op in said)
 
 
-def _args(schema: dict[str, Any]) -> Iterator[str]:
+def _args(schema: dict[str, Any], *, is_tool: bool = False) -> Iterator[str]:
     if isinstance(schema.get("description"), str):
         yield f"  {one_line(schema['description'])}"
     properties = schema.get("properties")
@@ -124,9 +133,10 @@ def _args(schema: dict[str, Any]) -> Iterator[str]:
     if others:
         yield f"  required: {one_line(', '.join(map(str, others)))}"
     if not properties and not others and "description" not in schema:
-        yield dim(
-            "  takes no args" if schema.get("additionalProperties") is False else "  any args"
-        )
+        # A tool's schema names all that it takes, though few close it against other args.
+        closed = schema.get("additionalProperties") is False
+        closed |= is_tool and not schema.keys() - {"type", "properties", "$schema", "title"}
+        yield dim("  takes no args" if closed else "  any args")
 
 
 def _type(of: Any) -> str:

@@ -23,8 +23,9 @@ def completion(ctx: click.Context, shell: str) -> None:
     """Print the shell code that completes verbs, options, modules, ops, sessions and projects.
 
     The examples write it where bash (with bash-completion) and fish look for it, and to a folder
-    that zsh looks into if it is in `fpath`. Modules, ops and sessions are those of the daemon that
-    runs; without one there are none, and nothing is said about it.
+    that zsh looks into if it is in `fpath`. Make the folder first, if there is none: `mkdir -p`.
+    Modules, ops and sessions are those of the daemon that runs; without one there are none, and
+    nothing is said about it.
     """
     from click.shell_completion import get_completion_class
 

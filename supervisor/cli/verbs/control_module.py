@@ -102,32 +102,36 @@ def _sentence(module: dict[str, Any]) -> str:
 
 @click.command(epilog=example("enable dice", "enable modules/dice/module.json"))
 @click.argument("modules", metavar="MODULE...", nargs=-1, required=True, type=MODULE)
+@with_json
 @with_socket
 @click.pass_context
-def enable(ctx: click.Context, *, modules: tuple[str, ...], socket: Path) -> None:
+def enable(ctx: click.Context, *, modules: tuple[str, ...], as_json: bool, socket: Path) -> None:
     """Write `"enabled": true` into the descriptor of each MODULE, and start it.
 
-    MODULE is a name, or the path of a descriptor. Exits with 1 if a descriptor cannot be changed
-    (then none is), or a module does not get ready.
+    MODULE is a name, or the path of a descriptor. With --json, there is a line for each:
+    {"module","enabled","descriptor"}. Exits with 1 if a descriptor cannot be changed (then none
+    is), or a module does not get ready.
     """
-    _set_enabled(ctx, modules, socket, enabled=True)
+    _set_enabled(ctx, modules, socket, enabled=True, as_json=as_json)
 
 
 @click.command(epilog=example("disable dice"))
 @click.argument("modules", metavar="MODULE...", nargs=-1, required=True, type=MODULE)
+@with_json
 @with_socket
 @click.pass_context
-def disable(ctx: click.Context, *, modules: tuple[str, ...], socket: Path) -> None:
+def disable(ctx: click.Context, *, modules: tuple[str, ...], as_json: bool, socket: Path) -> None:
     """Write `"enabled": false` into the descriptor of each MODULE, and stop it.
 
     Every daemon leaves it out until `stdiod enable`. MODULE is a name, or the path of a descriptor.
-    Exits with 1 if a descriptor cannot be changed (then none is).
+    With --json, there is a line for each: {"module","enabled","descriptor"}. Exits with 1 if a
+    descriptor cannot be changed (then none is).
     """
-    _set_enabled(ctx, modules, socket, enabled=False)
+    _set_enabled(ctx, modules, socket, enabled=False, as_json=as_json)
 
 
 def _set_enabled(
-    ctx: click.Context, modules: tuple[str, ...], socket: Path, *, enabled: bool
+    ctx: click.Context, modules: tuple[str, ...], socket: Path, *, enabled: bool, as_json: bool
 ) -> None:
     from protocol.descriptor.loading import DescriptorError
     from protocol.problem import did_you_mean
@@ -156,18 +160,25 @@ def _set_enabled(
         raise NoError(f"{error}; nothing was changed") from None
     for name, (path, data) in edits.items():
         _write(path, data)
-        done = "enabled" if enabled else "disabled"
-        click.echo(f"{one_line(name)}: {done} in {one_line(str(path))}")
+        _tell_written(name, path, enabled=enabled, as_json=as_json)
     if client is not None:
         client.own("reload")
         answer = client.own("wait", {"modules": [*edits], "for": "verdict" if enabled else "down"})
         if not answer.ok:
-            end_with_failure(answer, as_json=False, module="wait")
+            end_with_failure(answer, as_json=as_json, module="wait")
         now = [one for one in client.known("status").result["modules"] if one["name"] in edits]
-        for one in now:
+        for one in () if as_json else now:
             click.echo(_sentence(one))
         if enabled and any(map(in_trouble, now)):
             raise click.exceptions.Exit(NO)
+
+
+def _tell_written(name: str, path: Path, *, enabled: bool, as_json: bool) -> None:
+    if as_json:
+        print_json({"module": name, "enabled": enabled, "descriptor": str(path)})
+    else:
+        done = "enabled" if enabled else "disabled"
+        click.echo(f"{one_line(name)}: {done} in {one_line(str(path))}")
 
 
 def _with_enabled(data: bytes, *, enabled: bool) -> bytes:

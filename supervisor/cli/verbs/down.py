@@ -13,9 +13,9 @@ import click
 
 from supervisor.cli.client import SUPERVISOR, Answer, DaemonClient, NoAnswerError, own_op
 from supervisor.cli.exit_status import NoError, interruption
-from supervisor.cli.options import example, with_socket
+from supervisor.cli.options import example, with_json, with_socket
 from supervisor.cli.quantities import duration
-from supervisor.cli.results import end_with_failure
+from supervisor.cli.results import end_with_failure, print_json
 from supervisor.cli.status_table import of_project
 from supervisor.cli.terminal import Ticker, one_line
 
@@ -24,11 +24,16 @@ GONE_S = 60.0
 
 
 @click.command(epilog=example("down"))
+@with_json
 @with_socket
-def down(socket: Path) -> None:
-    """End the daemon and all its modules; returns when it is gone."""
+def down(as_json: bool, socket: Path) -> None:
+    """End the daemon and all its modules; returns when it is gone.
+
+    With --json, prints {"pid"} of what ended.
+    """
     began_s = time.monotonic()
-    with DaemonClient(socket) as client, Ticker() as ticker, _pidfd(client.daemon_pid()) as process:
+    silent = Ticker(silent=as_json)
+    with DaemonClient(socket) as client, silent as ticker, _pidfd(client.daemon_pid()) as process:
         status = client.known("status")
         # Without one, say from a daemon of another version, the end is not shown but comes.
         modules = status.result["modules"] if status.ok else []
@@ -39,6 +44,9 @@ def down(socket: Path) -> None:
             pid = _shut_down(client, ticker, running)
         if not _is_gone(process, began_s + GONE_S - time.monotonic()):
             raise NoError(f"the daemon (pid {pid}) still runs after {GONE_S:g} s")
+    if as_json:
+        print_json({"pid": pid})
+        return
     took = duration(time.monotonic() - began_s)
     click.echo(f"stdiod{whose} is down (pid {pid}), in {took}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -40,14 +41,14 @@ _GOING = frozenset({"shutdown", "disconnect"})
     "--lines",
     type=click.IntRange(0, MAX_LAST),
     metavar="N",
-    help=f"Without --since: how many of the last entries to show.  [default: {LAST}]",
+    help=f"How many of the last entries to show.  [default: {LAST}; all with --since]",
 )
 @click.option(
     "--since",
     type=lambda text: int(text) if text.isdecimal() else moment(text),
     metavar="SEQ|TIME",
     help="Show all entries after the one with this number (0: all there are), or since 10m, 2h or"
-    " 3d ago, or since a time such as 2026-01-31T18:30.",
+    " 3d ago, or since 18:30 or 2026-01-31T18:30.",
 )
 @click.option("--event", type=TEXT, metavar="PATTERN", help="Only events such as 'module:*'.")
 @click.option("--module", type=TEXT, metavar="NAME", help="Only what is about this module.")
@@ -70,21 +71,25 @@ def events(
     With --json each line is an entry (`stdiod schema event`), "seq" its number. With -f, nothing is
     lost or repeated when the daemon is restarted: the command waits for it and continues.
     """
-    if lines is not None and since is not None:
+    if follow and lines is not None and since is not None:
         raise click.UsageError(
-            "--lines counts from the end, and --since from a number or time: give one"
+            "--lines counts from the end, and --since from a number or time: give one with -f"
         )
     asked: dict[str, Any] = {"event": event, "module": module, "session_id": session}
     asked["follow"] = follow
     if isinstance(since, float):
         asked["since_ts"], since = since, 0
-    feed = _Feed({name: value for name, value in asked.items() if value}, as_json=as_json)
+    last = lines if since is not None else None
+    feed = _Feed(
+        {name: value for name, value in asked.items() if value}, as_json=as_json, last=last
+    )
     feed.place = {"last": LAST if lines is None else lines} if since is None else {"since": since}
     while True:
         answer = feed.read(socket)
         if answer is None:
             continue
         if answer.ok:
+            feed.show_last()
             return
         if as_json:
             end_with_failure(answer, as_json=True, module="events")
@@ -94,7 +99,11 @@ def events(
 class _Feed:
     """Where the reader is in the journal, over several connections."""
 
-    def __init__(self, asked: dict[str, Any], *, as_json: bool) -> None:
+    def __init__(self, asked: dict[str, Any], *, as_json: bool, last: int | None) -> None:
+        """Show each entry as it comes; or at the end, by `show_last`, the `last` ones."""
+        self._held: deque[tuple[dict[str, Any], str]] | None = (
+            None if last is None else deque(maxlen=last)
+        )
         self.place: dict[str, Any] = {}
         self._asked = asked
         self._follow = bool(asked.get("follow"))
@@ -133,11 +142,22 @@ class _Feed:
             self._take_heading(event, fields)
             return
         self.place["since"] = fields["seq"]
+        if self._held is None:
+            self._show_entry(fields, event["message"])
+        else:
+            self._held.append((fields, event["message"]))
+
+    def show_last(self) -> None:
+        """Show what was held."""
+        for fields, words in self._held or ():
+            self._show_entry(fields, words)
+
+    def _show_entry(self, fields: dict[str, Any], words: str) -> None:
         if self._as_json:
             print_json(fields)
             return
         when = time_of_day(fields["ts"]) if self._live else utc_stamp(fields["ts"])
-        click.echo(f"{dim(when)} {fields['seq']} {one_line(event['message'])}")
+        click.echo(f"{dim(when)} {fields['seq']} {one_line(words)}")
 
     def _take_heading(self, event: dict[str, Any], fields: dict[str, Any]) -> None:
         if self._gone:

@@ -64,7 +64,7 @@ def import_servers(*, file: Path, into: Path, force: bool, dry_run: bool, as_jso
         told = [_write(one, into, force=force, dry_run=dry_run) for one in found]
     except OSError as error:
         raise click.ClickException(f"{one_line(str(into))}: {error.strerror}") from None
-    without = sum(one["enabled"] and one.pop("starts_without", False) for one in told)
+    without = sum(one.pop("starts_without", False) and one["enabled"] for one in told)
     cannot = sum(one["enabled"] and not one["ok"] for one in told)
     written = sum(one["written"] is not None for one in told)
     kept = sum(one["ok"] and not one["written"] for one in told)
@@ -110,6 +110,10 @@ def _document(file: Path) -> Any:
         words = f"is not UTF-8: line {line}, byte 0x{error.object[error.start]:02x}"
     except (UnreadableError, ValueError, RecursionError) as error:
         words = str(error)
+        if not os.path.lexists(file):
+            raise click.BadParameter(
+                f"File '{file}' does not exist.", param_hint="'FILE'"
+            ) from None
     raise click.ClickException(f"{one_line(str(file))}: {one_line(words)}")
 
 

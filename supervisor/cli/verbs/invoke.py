@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import sys
@@ -54,7 +55,7 @@ _DECODE = msgspec.json.Decoder(dict[str, Any]).decode
     )
 )
 @click.argument("module", type=MODULE)
-@click.argument("op", type=OP)
+@click.argument("op", metavar="OP", required=False, type=OP)
 @click.argument("words", metavar="[KEY=VALUE|KEY:=JSON]...", nargs=-1, type=TEXT)
 @click.option(
     "--args",
@@ -95,7 +96,7 @@ _DECODE = msgspec.json.Decoder(dict[str, Any]).decode
 def invoke(
     *,
     module: str,
-    op: str,
+    op: str | None,
     words: tuple[str, ...],
     given: str | None,
     line_by_line: bool,
@@ -122,6 +123,8 @@ def invoke(
     Exits with 0 if the call succeeded, 1 if it failed (with --stdin, if one of them did), 3 if no
     daemon is there, 130 after Ctrl-C.
     """
+    if op is None:
+        raise click.UsageError(_no_op(module, None if descriptor else socket))
     if record is not None and descriptor is None:
         hint = "of a module of a daemon: `stdiod record MODULE`"
         raise click.UsageError(f"--record needs --descriptor; {hint}")
@@ -156,6 +159,20 @@ def invoke(
     show.response(response)
     if not response.get("ok"):
         raise click.exceptions.Exit(NO)
+
+
+def _no_op(module: str, socket: Path | None) -> str:
+    """Say that an OP is to be named, and which there are, if a daemon on the socket knows."""
+    name, dot, op = module.partition(".")
+    if dot:
+        return f"Missing argument 'OP'; write `stdiod invoke {name} {op or 'OP'}`"
+    ops: list[str] = []
+    if socket is not None:
+        with contextlib.suppress(NoDaemonError), DaemonClient(socket) as client:
+            status = client.known("status", {"module": module, "inputs": True}).result or {}
+            ops = list((status.get("ops") or {}).get("inputs") or {})
+    there = f"{module} has {', '.join(ops)}" if ops else f"`stdiod describe {module}` lists its ops"
+    return f"Missing argument 'OP'; {there}"
 
 
 class Shown:

@@ -44,7 +44,7 @@ _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_cyan", "bright
     "--since",
     type=moment,
     metavar="TIME",
-    help="Only lines since 10m, 2h or 3d ago, or since a time such as 2026-01-31T18:30.",
+    help="Only lines since 10m, 2h or 3d ago, or since 18:30 or 2026-01-31T18:30.",
 )
 @with_json
 @with_socket

@@ -27,6 +27,15 @@ PROTOCOLS = ("module", "narratoria", "mcp")
 LIFECYCLES = ("persistent", "per-invocation")
 
 
+class _Language(click.Choice[str]):
+    """A language, or a short name for one."""
+
+    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:
+        """Name the languages, and leave out their short names."""
+        del param, ctx
+        return f"Choose from: {', '.join(LANGUAGES)}"
+
+
 @click.command(
     epilog=example(
         "new greeter --lang python",
@@ -38,7 +47,7 @@ LIFECYCLES = ("persistent", "per-invocation")
 @click.argument("command", nargs=-1)
 @click.option(
     "--lang",
-    type=click.Choice((*LANGUAGES, *ALIASES), case_sensitive=False),
+    type=_Language((*LANGUAGES, *ALIASES), case_sensitive=False),
     required=True,
     metavar="LANGUAGE",
     help=f"{', '.join(LANGUAGES)}, or a short name such as py, js, sh; `exec` wraps COMMAND.",

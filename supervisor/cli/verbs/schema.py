@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from supervisor.cli.options import TEXT, example
+from supervisor.cli.options import TEXT, example, with_json
+from supervisor.cli.results import print_json
 
 
 @click.command(epilog=example("schema", "schema stdiod-descriptor > descriptor.schema.json"))
@@ -12,7 +13,8 @@ from supervisor.cli.options import TEXT, example
 @click.option(
     "--typescript", is_flag=True, help="Print TypeScript types of all of them, and of HTTP."
 )
-def schema(name: str | None, typescript: bool) -> None:
+@with_json
+def schema(name: str | None, typescript: bool, as_json: bool) -> None:
     """Print the JSON Schema (2020-12) NAME, or list the names.
 
     A name can be given without its version: `plan` is the newest `plan`. An editor that knows the
@@ -24,6 +26,10 @@ def schema(name: str | None, typescript: bool) -> None:
         if name is not None:
             raise click.UsageError("--typescript prints all types; leave NAME out")
         click.echo(schemas.typescript(), nl=False)
+        return
+    if name is None and as_json:
+        titles = {one: schemas.load(one)["title"] for one in schemas.NAMES}
+        print_json({"schemas": [{"name": one, "title": titles[one]} for one in titles]})
         return
     if name is None:
         for one in schemas.NAMES:

@@ -16,7 +16,7 @@ from supervisor.cli.trouble import in_trouble
 
 
 @click.command(epilog=example("status", "status dice", "status --failing"))
-@click.argument("module", required=False, type=MODULE)
+@click.argument("modules", metavar="[MODULE]", nargs=-1, type=MODULE)
 @click.option(
     "--failing",
     is_flag=True,
@@ -24,19 +24,22 @@ from supervisor.cli.trouble import in_trouble
 )
 @with_json
 @with_socket
-def status(module: str | None, failing: bool, as_json: bool, socket: Path) -> None:
+def status(modules: tuple[str, ...], failing: bool, as_json: bool, socket: Path) -> None:
     """Show the daemon and its modules, those in trouble first, or all that is known of one MODULE.
 
     A module is in trouble if it is failed, in backoff or degraded, waits for another one, has
     ended badly, or has a bad changed descriptor. So is a quarantined descriptor.
     """
+    if len(modules) > 1:
+        raise click.UsageError("name one MODULE, or none: that shows all of them in a table")
+    module = modules[0] if modules else None
     with DaemonClient(socket) as client:
         answer = client.known("status", {} if module is None else {"module": module})
     if not answer.ok:
         end_with_failure(answer, as_json=as_json, module=module or "status")
     found: dict[str, Any] = answer.result
-    modules = found["modules"] if module is None else [found]
-    bad = [one for one in modules if in_trouble(one)]
+    entries = found["modules"] if module is None else [found]
+    bad = [one for one in entries if in_trouble(one)]
     if as_json:
         print_document({**found, "modules": bad} if failing and module is None else found)
     elif module is None:

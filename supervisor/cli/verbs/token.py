@@ -9,7 +9,15 @@ from typing import Any
 import click
 
 from supervisor.cli.client import SUPERVISOR, Answer, DaemonClient
-from supervisor.cli.options import TEXT, Subverbs, example, with_json, with_scopes, with_socket
+from supervisor.cli.options import (
+    TEXT,
+    TOKEN,
+    Subverbs,
+    example,
+    with_json,
+    with_scopes,
+    with_socket,
+)
 from supervisor.cli.results import end_with_failure, print_json
 from supervisor.cli.terminal import one_line
 
@@ -86,7 +94,7 @@ def list_(*, as_json: bool, socket: Path) -> None:
 
 
 @token.command(epilog=example("token revoke ada"))
-@click.argument("name", type=TEXT)
+@click.argument("name", type=TOKEN)
 @with_json
 @with_socket
 def revoke(*, name: str, as_json: bool, socket: Path) -> None:

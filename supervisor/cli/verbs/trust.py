@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from supervisor.cli import configured
 from supervisor.cli.exit_status import NoError
 from supervisor.cli.lock_file import lock_holder
 from supervisor.cli.options import example, with_json
@@ -99,6 +100,8 @@ def _trust(project: Project) -> None:
     if config.policy is not None:
         files[config.policy] = _policy(config.policy)
     trusted_projects().trust(project.folder, files)
+    for directory in configured.no_directories(config.directories or ()):
+        click.echo(f"stdiod: {one_line(str(directory))} is not a directory yet", err=True)
     click.echo(f"trusted {one_line(str(project.file))}")
     for label, words in _said(config):
         click.echo(f"  {dim(label.ljust(12))}{one_line(words)}")
@@ -109,13 +112,16 @@ def _policy(path: Path) -> bytes:
     """Return a policy's bytes, which have to be a policy."""
     from supervisor.kernel.grants.operator_policy import read_policy
     from supervisor.policy.policy_file import PolicyError
+    from supervisor.policy.toml_document import told
 
     read: list[bytes] = []
     try:
         # What is checked is what was read, this once.
-        read_policy(path, read.append)
+        policy = read_policy(path, read.append)
     except PolicyError as error:
         raise NoError(f"nothing is trusted:\n{error}") from None
+    for finding in policy.findings:
+        click.echo(f"{told(str(path), finding)} ({click.style('warning', fg='yellow')})", err=True)
     return read[0]
 
 

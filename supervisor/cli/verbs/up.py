@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
 from collections import Counter
 from pathlib import Path
@@ -17,7 +19,7 @@ from supervisor.cli.options import SECONDS, example, socket_option, with_json, w
 from supervisor.cli.quantities import count, duration
 from supervisor.cli.results import end_with_failure, print_json
 from supervisor.cli.status_table import note, of_project, warning
-from supervisor.cli.terminal import Ticker, is_in, one_line, state_word
+from supervisor.cli.terminal import Ticker, is_in, one_line, shell_word, state_word
 from supervisor.cli.trouble import is_asleep
 
 
@@ -57,7 +59,7 @@ def up(
     Exits with 1 if a module has failed; the daemon stays up all the same.
     """
     http_exposure(ctx, http, http_cert, http_key, http_insecure=http_insecure)
-    _refuse_second(socket, directories)
+    _refuse_second(socket, absolute(directories))
     began_s = time.monotonic()
     arguments = background.place(socket, data_dir, config)
     if policy is not None:
@@ -87,22 +89,26 @@ def up(
         raise click.exceptions.Exit(NO)
 
 
-def _refuse_second(socket: Path, directories: tuple[Path, ...]) -> None:
-    try:
-        with DaemonClient(socket) as client:
-            pid = client.daemon_pid()
-            answer = client.known("status")
-    except NoDaemonError:
+def _refuse_second(socket: Path, wanted: tuple[Path, ...]) -> None:
+    pid: int | None = None
+    serves: list[str] = []
+    with contextlib.suppress(NoDaemonError), DaemonClient(socket) as client:
+        pid = client.daemon_pid()
+        status = client.known("status")
+        serves = (status.result or {}).get("daemon", {}).get("directories", [])
+    if pid is None:
         return  # nobody, or nobody who answers: then the new one finds the socket taken and says so
     words = f"a daemon (pid {pid}) listens on {socket} already"
-    served = answer.result["daemon"].get("directories") if answer.ok else None
-    other = [str(one) for one in absolute(directories) if served and str(one) not in served]
-    if other:
-        words += f", and does not serve {one_line(', '.join(other))}"
-    way_out = _way_out(socket)
-    if other:
-        way_out += ", and then `up` takes both; --socket and --data-dir start another one"
-    raise NoError(f"{words}; {way_out}")
+    if not serves:
+        raise NoError(f"{words}; {_way_out(socket)}")
+    words += f", for {one_line(', '.join(serves))}: a module's folder that is put there is noticed"
+    known = {os.path.realpath(one) for one in serves}
+    others = [str(one) for one in wanted if os.path.realpath(one) not in known]
+    if others:
+        words += f"; it does not serve {one_line(', '.join(others))}"
+    again = " ".join(map(shell_word, (*serves, *others)))
+    then = f", then `stdiod {socket_option(socket)}up {again}` starts one for all" if others else ""
+    raise NoError(f"{words}; {_way_out(socket)}{then}")
 
 
 def _way_out(socket: Path) -> str:

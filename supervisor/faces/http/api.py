@@ -198,7 +198,10 @@ class Api:
             return None
         place = self._root.find(head.segments)
         if place is None or not place.routes:
-            raise Refusal(ErrorCode.NOT_FOUND, "there is nothing under this path")
+            words = "there is nothing under this path"
+            if head.method == "POST" and head.segments[-3:-2] == ("modules",):
+                words += "; an op is called by POST /api/v1/modules/MODULE/invoke"
+            raise Refusal(ErrorCode.NOT_FOUND, words)
         if head.method == "OPTIONS":
             return None
         method = "GET" if head.method == "HEAD" else head.method

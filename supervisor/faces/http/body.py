@@ -60,8 +60,8 @@ class Body:
         return data
 
 
-def read_body(data: bytes) -> dict[str, Any]:
-    """Read it whole; raises `Refusal`."""
+def read_body(data: bytes, noun: str = "body") -> dict[str, Any]:
+    """Read it whole; raises `Refusal`, which calls it the `noun`."""
     if len(data) > LONG_BYTES:
         with collector_paused():
             found = read_object(data)
@@ -71,9 +71,9 @@ def read_body(data: bytes) -> dict[str, Any]:
         code = ErrorCode.VALIDATION_ERROR
         if found.reason != "not_object":
             code = ErrorCode.INVALID_JSON
-        raise Refusal(code, found.message.replace("the line", "the body"))
+        raise Refusal(code, found.message.replace("the line", f"the {noun}"))
     if is_deeper(found, DEPTH, data):
-        words = f"the body is nested more than {DEPTH} levels deep"
+        words = f"the {noun} is nested more than {DEPTH} levels deep"
         raise Refusal(ErrorCode.VALIDATION_ERROR, words)
     return found
 

@@ -7,6 +7,7 @@ HOST:PORT    TCP: whoever comes needs a token, this machine's other users reach 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 import ssl
@@ -293,7 +294,9 @@ def _tcp(exposure: Exposure) -> socket.socket:
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
-        raise SocketPathError(f"{where}: {error.strerror}") from None
+        words = "; name another port, or end the program that has it"
+        hint = words if error.errno == errno.EADDRINUSE else ""
+        raise SocketPathError(f"{where}: {error.strerror}{hint}") from None
     return listener
 
 

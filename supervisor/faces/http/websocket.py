@@ -257,6 +257,11 @@ class WebSocket:
             self.refuse(message_id, AmcpError(ErrorCode.INVALID_MESSAGE, words))
         elif message_id in self._open:
             words = f"the request {named(message_id, 80)} is open already; wait for its answer"
+            if isinstance(self._open[message_id], Subscribed):
+                words = (
+                    f"the subscription {named(message_id, 80)} keeps its id until it is cancelled"
+                )
+                words += "; ask with another id"
             self.refuse(None, AmcpError(ErrorCode.CONFLICT, words, {"field": "id"}))
         else:
             try:

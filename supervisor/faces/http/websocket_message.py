@@ -39,7 +39,7 @@ def read_message(data: bytes) -> Message:
         else:
             if message.id is None or len(message.id) <= ID_CHARS:
                 return message
-    found = read_body(data)
+    found = read_body(data, "message")
     message_id, kind, payload = found.get("id"), found.get("type", "request"), found.get("payload")
     if not (message_id is None or (isinstance(message_id, str) and len(message_id) <= ID_CHARS)):
         words = f"id has to be a string, of {ID_CHARS} characters at most"

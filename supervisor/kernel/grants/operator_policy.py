@@ -39,9 +39,9 @@ def read_policy(path: Path, objection: Objection = lambda _: None) -> PolicyFile
     try:
         data = read_whole(path, POLICY_BYTES, "policy")
     except UnreadableError as error:
-        raise PolicyError(source, (Remark(1, str(error)),)) from None
+        raise PolicyError(source, (Remark(0, str(error)),)) from None
     if (words := objection(data)) is not None:
-        raise PolicyError(source, (Remark(1, words),))
+        raise PolicyError(source, (Remark(0, words),))
     try:
         text = decoded(data)
     except NotTomlError as error:

@@ -15,8 +15,9 @@ from protocol.descriptor.model import Descriptor
 from protocol.frames import encode
 from supervisor.kernel.recorder import Recorder, Restored
 from supervisor.runtime.files.file_digest import FileDigests
+from supervisor.runtime.files.program_files import program_files
 from supervisor.runtime.process.environment import UnsetVariableError, resolved
-from supervisor.runtime.process.program import SpawnError, find_program, program_files
+from supervisor.runtime.process.program import SpawnError, find_program
 
 KIND = "grant"
 """The kind of the documents."""

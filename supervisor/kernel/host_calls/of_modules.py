@@ -15,6 +15,7 @@ from supervisor.kernel.parties import Origin
 from supervisor.policy.principals import Principal, Scope, module_name
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.process.dialogue import Dialogue
+from supervisor.runtime.supervision.host import ModuleCalls
 from supervisor.runtime.supervision.module import Module
 
 
@@ -35,8 +36,8 @@ class ModuleItself:
     def tell_first(self, event: Progress) -> None: ...
 
 
-class CallsOfModules:
-    """The calls of all processes for no request (runtime.supervision.host)."""
+class CallsOfModules(ModuleCalls):
+    """The calls of all processes for no request."""
 
     def __init__(self, host: Host) -> None:
         self._host = host

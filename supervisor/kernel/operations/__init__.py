@@ -11,7 +11,7 @@ from typing import Any
 
 from protocol.args_schema import ArgsValidator
 from protocol.errors import Failure, Reason
-from protocol.problem import named
+from protocol.problem import did_you_mean, named
 from protocol.version import VERSION
 from supervisor.kernel.operations.approvals import ApprovalOps
 from supervisor.kernel.operations.assets import AssetOps
@@ -105,7 +105,8 @@ class Operations:
     def refusal(self, op: str, args: Any) -> Failure | Doubt | None:
         """Return why an op cannot be run with these args, or a doubt to be settled, or None."""
         if not self._validator.knows(op):
-            words = f"the daemon has no op {named(op, 80)}; it has {', '.join(INPUTS)}"
+            hint = did_you_mean(op, INPUTS) or f"; it has {', '.join(INPUTS)}"
+            words = f"the daemon has no op {named(op, 80)}{hint}"
             return Failure.because(Reason.UNKNOWN_OP, words, ops=list(INPUTS))
         if self._validator.accepts(op, args):
             return None

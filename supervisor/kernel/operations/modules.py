@@ -15,11 +15,11 @@ from supervisor.kernel.operations.op import MODULE, Op, OpGroup, OwnRequest, Par
 from supervisor.kernel.parties import RefusedError
 from supervisor.policy.lifecycle import State
 from supervisor.policy.principals import Principal
+from supervisor.runtime.containment.reaping import tracer_of
 from supervisor.runtime.files.module_log import LogLine
 from supervisor.runtime.held_bytes import LOGS
-from supervisor.runtime.process.containers import REMOVED_WITHIN_S
 from supervisor.runtime.process.environment import CIDFILE
-from supervisor.runtime.process.reaping import tracer_of
+from supervisor.runtime.supervision.containers import REMOVED_WITHIN_S
 from supervisor.runtime.supervision.module import Module
 from supervisor.runtime.supervision.refusal import unavailable
 from supervisor.runtime.turns import Turn

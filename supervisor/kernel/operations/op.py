@@ -10,6 +10,7 @@ import msgspec
 import structlog
 import trio
 
+from protocol.connection import Notice
 from protocol.descriptor.model import Kind
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import Progress
@@ -49,7 +50,17 @@ Begun = dict[str, Any] | Awaitable[Any]
 class OwnRequest:
     """One request and its one answer (kernel.parties.Handle), as an op sees it."""
 
-    __slots__ = ("_room", "_scope", "client", "ended", "party", "principal", "session_id", "what")
+    __slots__ = (
+        "_room",
+        "_scope",
+        "client",
+        "ended",
+        "notices",
+        "party",
+        "principal",
+        "session_id",
+        "what",
+    )
 
     def __init__(
         self, party: Party, client: Client, what: str, session_id: str | None = None
@@ -61,6 +72,8 @@ class OwnRequest:
         """The principal at the time of the request: its connection may be narrowed since."""
         self.session_id = session_id
         self.client = client
+        self.notices: tuple[Notice, ...] = ()
+        """The warnings of the response."""
         self.ended = False
         self._scope = trio.CancelScope()
         self._room = trio.lowlevel.ParkingLot()
@@ -94,7 +107,7 @@ class OwnRequest:
             self.ended = True
             if isinstance(outcome, Failure):
                 outcome = without_unseen(outcome, self.principal)
-            self.client.finished(Response(outcome))
+            self.client.finished(Response(outcome, notices=self.notices))
 
     def cancel(self, stopped: Stopped) -> None:
         self._scope.cancel()

@@ -20,7 +20,7 @@ from protocol.problem import Problem
 from supervisor.runtime.checking.contract import CPU_S, MEMORY_BYTES, SIZES, command
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.custody import Custody
-from supervisor.runtime.process.reaping import tracer_of
+from supervisor.runtime.containment.reaping import tracer_of
 
 WALL_S = 10.0
 """How long a check may take by the clock, the start of the process included. It has a bound in CPU
@@ -63,7 +63,7 @@ class Checker:
         return bool(poll.poll(0))
 
     async def check(self, schema: OpSchema, args: bytes) -> Problem | Unchecked | None:
-        """Return what is wrong with some args, if anything; if unchecked, it is of no more use."""
+        """Return what is wrong with some args, if anything; `Unchecked` is its last answer."""
         answer = b""
         with trio.move_on_after(WALL_S) as scope:
             try:
@@ -105,7 +105,7 @@ class Checker:
 
 @asynccontextmanager
 async def checker(custody: Custody) -> AsyncIterator[Checker]:
-    """Have a process that checks within the block; raises `OSError` if none can be started."""
+    """Run a checker within the block; raises `OSError` if none can be started."""
     theirs, ours = os.pipe2(os.O_CLOEXEC)
     with contextlib.ExitStack() as open_pipes:
         open_pipes.callback(os.close, ours)

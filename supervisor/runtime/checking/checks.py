@@ -1,4 +1,4 @@
-"""Who has args to be checked, in which order, and by how many processes.
+"""Which args are checked next, and by how many processes.
 
 Each party has its turn, and one check at a time; what it has more of waits. A party whose check was
 killed for taking too long is suspect: all suspects together never have the last process, so that
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING
 
 import structlog
 import trio
@@ -18,8 +19,10 @@ from protocol.args_schema import OpSchema
 from protocol.problem import Problem
 from supervisor.runtime.checking.checker import Checker, Unchecked, checker
 from supervisor.runtime.containment.custody import Custody
-from supervisor.runtime.supervision.deadlines import Deadlines, Timer
 from supervisor.runtime.turns import in_turns
+
+if TYPE_CHECKING:
+    from supervisor.runtime.supervision.deadlines import Deadlines, Timer
 
 PROCESSES = 2
 
@@ -34,7 +37,6 @@ WAITING_BYTES = 64 << 20
 """How many checks may wait, and how much their args and schemas may take together."""
 
 SUSPECTS = 256
-"""As many are remembered."""
 
 Verdict = Problem | Unchecked | None
 Told = Callable[[Verdict], None]
@@ -43,7 +45,7 @@ log = structlog.get_logger()
 
 
 class Check:
-    """One that was asked for; `drop` is idempotent."""
+    """Args to be checked."""
 
     __slots__ = ("args", "party", "schema", "told")
 
@@ -55,17 +57,14 @@ class Check:
 
     @property
     def size_bytes(self) -> int:
-        """What it holds."""
         return len(self.schema.json) + len(self.args)
 
     def drop(self) -> None:
-        """Make sure that nobody is told; if it has begun, it ends all the same."""
+        """Tell nobody of the outcome; a check that has begun runs to its end. Idempotent."""
         self.told = None
 
 
 class Checks:
-    """The checks of one daemon."""
-
     def __init__(self, custody: Custody, deadlines: Deadlines) -> None:
         self._custody = custody
         self._deadlines = deadlines
@@ -80,12 +79,12 @@ class Checks:
         self._idle = trio.lowlevel.ParkingLot()
         self._patience: Timer | None = None
         self.ended = False
-        """Whether nobody looks any more: the daemon is stopping."""
+        """Whether the daemon is stopping."""
 
     def ask(self, party: str, schema: OpSchema, args: bytes, told: Told) -> Check | None:
-        """Have args checked in the party's turn, and `told` called later.
+        """Check args (JSON) in the party's turn, and call `told` later.
 
-        `args` are JSON. None is returned if too much waits, or all has ended.
+        None is returned if too much waits, or all has ended.
         """
         one = Check(party, schema, args, told)
         too_many = self._waiting_count >= WAITING
@@ -98,32 +97,32 @@ class Checks:
         return one
 
     def in_turns(self, party: str, doing: str, steps: Iterator[None]) -> None:
-        """Have steps of a party's taken in its turns: what waited for a check, and may be much."""
+        """Take steps of a party in its turns: requests that waited for a check may be many."""
         if self._nursery is None:  # the end has begun
             deque(steps, maxlen=0)
         else:
             self._nursery.start_soon(in_turns, party, doing, steps)
 
     def start_soon(self, task: Callable[[], Awaitable[None]]) -> None:
-        """Run what has to wait for something else than a process; not once all has ended."""
+        """Run a task that waits for something else than a process; not once all has ended."""
         if self._nursery is not None:
             self._nursery.start_soon(task)
 
     async def run(self) -> None:
-        """Serve until cancelled; who waits then is told that nobody will look."""
+        """Serve until cancelled; checks that wait then are given up."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             try:
                 self._look()
                 await trio.sleep_forever()
             finally:
-                # Before those who serve look for more.
+                # Before the tasks that serve look for more.
                 self._nursery = None
                 self.ended = True
                 self._give_up("the daemon is stopping")
 
     def _look(self) -> None:
-        """Have somebody see to what waits, if it can be begun."""
+        """Begin the next check that waits, if it may begin."""
         if self._nursery is not None and self._next_party() is not None:
             if self._idle:
                 self._idle.unpark()
@@ -155,7 +154,7 @@ class Checks:
 
     async def _serve_with(self, process: Checker) -> None:
         while (one := await self._take()) is not None:
-            if process.ended:  # somebody killed it while it had nothing to do
+            if process.ended:  # it was killed while it had nothing to do
                 self._put_back(one)
                 return
             self._busy.add(one.party)
@@ -171,12 +170,12 @@ class Checks:
             await trio.lowlevel.checkpoint()
 
     async def _take(self) -> Check | None:
-        """Return what is to be checked next; None if nothing came for a while."""
+        """Return the next check; None if none came for a while."""
         while True:
             while (party := self._next_party()) is not None:
                 one = self._pop(party)
                 if one.told is not None:
-                    self._look()  # somebody else may have a turn too
+                    self._look()  # another party may have a turn too
                     return one
             with trio.move_on_after(IDLE_S) as scope:
                 await self._idle.park()

@@ -10,7 +10,6 @@ import struct
 import sys
 
 CPU_S = 1.0
-"""What one check may take."""
 
 SCHEMA_CPU_S = 4.0
 """What it may take beside that to get a schema ready, when it is first met. To find out whether one

@@ -86,7 +86,7 @@ _OP = "op"
 
 
 def _die_with(lifeline: int) -> None:
-    """Have the kernel end this process when the last writer of a pipe is gone."""
+    """Let the kernel end this process when the last writer of a pipe is gone."""
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for number in (signal.SIGIO, signal.SIGPROF):
         signal.signal(number, signal.SIG_DFL)

@@ -2,7 +2,6 @@
 
     ladder       which rung this machine allows: cgroup2, else subreaper, else process_group
     cgroup2      a cgroup per instance; subreaper, process_group: the rungs below
-    led_group    what those two share
     brand        the number that all processes of an instance inherit
     orphans      the processes that the daemon adopts as subreaper
     procfs, hunt what /proc tells, and killing what runs away from it

@@ -29,7 +29,7 @@ from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.ledger import NO_BRAND, SERIAL_BITS
 
 LOOK_S = 0.005
-"""How often a thread looks whether the one before it has forked; most are done sooner."""
+"""How often a thread checks whether the one before it has forked; most have sooner."""
 
 RLIMIT_LOCKS = 10
 """The same on all of Linux (include/uapi/asm-generic/resource.h); Python has no name for it."""
@@ -40,15 +40,13 @@ FEWEST_RUNS = 1 << 32
 
 
 class _Turn(NamedTuple):
-    """Who forks at the moment; no two have the same brand."""
+    """The thread that forks at the moment, and its brand, which no other has."""
 
     thread: int
     brand: int
 
 
 class Brands:
-    """The brands of one run of a daemon."""
-
     def __init__(self, *, whole_process: bool) -> None:
         """`whole_process`: this process is nothing but the daemon, and may be branded itself."""
         _, hard = self._own = resource.getrlimit(RLIMIT_LOCKS)
@@ -99,7 +97,7 @@ class Brands:
             resource.prlimit(pid, RLIMIT_LOCKS, (brand, hard))
 
     def _limit(self, soft: int) -> None:
-        # Refused if somebody lowered the hard limit since: the other marks have to do.
+        # Refused if the hard limit was lowered since: the other marks have to do.
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(RLIMIT_LOCKS, (soft, self._own[1]))
 

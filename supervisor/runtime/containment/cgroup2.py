@@ -5,11 +5,11 @@
 A lone call's process was born in its cgroup (`spawner`). Any other is moved in right after its
 spawn, so there is a window: what it forks before the move stays outside. Four things close it:
 
-1. after the move its children are moved too, and theirs, until there is nobody new outside;
-2. who was forked in the window *and* orphaned in it is adopted by the daemon, which is a subreaper
-   on this rung as well, and is told by brand, session or marker when the instance ends;
+1. after the move its children are moved too, and theirs, until no new one is outside;
+2. a process that was forked in the window *and* orphaned in it is adopted by the daemon, which is a
+   subreaper on this rung as well, and is told by brand, session or marker when the instance ends;
 3. when the daemon is killed, the guardian looks for brand, marker and lock file besides the cgroup;
-4. who shows none of these is moved to a cgroup of its own, `stray`, once it is seen.
+4. a process that shows none of these is moved to a cgroup of its own, `stray`, once it is seen.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import signal
 from urllib.parse import quote
 
 from supervisor.runtime.containment import cgroup_folder, procfs
-from supervisor.runtime.containment.contained import signal_each
+from supervisor.runtime.containment.contained import Containment, Rung, signal_each
 from supervisor.runtime.containment.orphans import Orphans
 from supervisor.runtime.containment.procfs import Stat
 from supervisor.runtime.containment.subreaper import SubreaperRung, Subtree
@@ -33,16 +33,15 @@ NAME_CHARS = 200
 """Folders may have names of 255 bytes; the rest is for what tells long ones apart."""
 
 STRAYS = "stray"
-"""The cgroup of orphans that nobody can tell whose they are; an instance's name has a `#`."""
+"""The cgroup of strays; an instance's name has a `#`."""
 
 SWEEPS = 16
-"""Rounds of looking for children forked before the move; a second one finds nobody, usually."""
+"""Rounds of looking for children forked before the move; a second one finds none, usually."""
 
 
-class Cgroup2Rung:
-    """Contain in cgroups below a folder of this daemon's own."""
-
+class Cgroup2Rung(Rung):
     name = "cgroup2"
+    folder: str
 
     def __init__(self, parent: str, daemon: str, adopted: Orphans) -> None:
         """Make the folder below `parent`; raises `OSError` with words if it would not do."""
@@ -62,7 +61,6 @@ class Cgroup2Rung:
             raise
 
     def contain(self, instance: str, leader: Stat, brand: int) -> Cgroup:
-        """Move a process just spawned into a cgroup of its own."""
         folder = self.new_folder(instance)
         try:
             _move(leader.pid, folder)
@@ -81,19 +79,18 @@ class Cgroup2Rung:
                 # Of a former instance of that name, and about to be removed.
                 folder = f"{wanted}~{number}"
             except FileNotFoundError:
-                os.makedirs(folder)  # noqa: PTH103 - somebody else removed ours
+                os.makedirs(folder)  # noqa: PTH103 - ours was removed
                 break
             else:
                 break
         return folder
 
     def hold(self, folder: str, instance: str, leader: Stat, brand: int) -> Cgroup:
-        """Take hold of a process that is in a cgroup of its own."""
+        """Take hold of a process that is in a cgroup of its own already."""
         outside = Subtree(instance, leader, brand, self._orphans)
         return Cgroup(folder, outside, memory_counted=self._counts_memory)
 
     def holds(self, orphan: Stat) -> bool:
-        """Whether it is in an instance's cgroup."""
         below = os.path.basename(self.folder)  # noqa: PTH119
         with contextlib.suppress(OSError):
             _, _, inside = _path_of(str(orphan.pid)).partition(f"/{below}/")
@@ -125,38 +122,31 @@ def _folder_name(instance: str) -> str:
     return quoted[:NAME_CHARS] + "~" + hashlib.sha256(instance.encode()).hexdigest()[:16]
 
 
-class Cgroup:
-    """The cgroup of one instance."""
-
+class Cgroup(Containment):
     def __init__(self, folder: str, outside: Subtree, *, memory_counted: bool) -> None:
         """`outside` finds what the cgroup does not hold."""
-        self.instance = outside.instance
-        self.leader = outside.leader
-        self.brand = outside.brand
+        super().__init__(outside.instance, outside.leader, outside.brand)
         self.folder = folder
-        self.counts_memory = False
         self._memory_counted = memory_counted
         self._tree = outside
         self._emptied = False
         self._breach: tuple[int, int] | None = None
 
     def rename(self, instance: str) -> None:
-        """Take note of which instance the process has become one; the folder keeps its name."""
+        """Note the instance that the process belongs to now; the folder keeps its name."""
         self.instance = self._tree.instance = instance
 
     def signal(self, *numbers: signal.Signals) -> None:
-        """Signal each process; a process forked meanwhile may miss it."""
         signal_each(self.find(), *numbers)
 
     @property
     def kills_at_once(self) -> bool:
-        """Whether nobody is in the cgroup any more."""
         return self._is_empty()
 
     def kill(self) -> None:
-        """Have the kernel kill all of it, and the group: a leader may not have been moved yet."""
+        """Kill all of the cgroup, and the group: a leader may not have been moved yet."""
         if not self._is_empty():
-            # A zombie is in no list and has no environment: who they were is noted before.
+            # A zombie is in no list and has no environment: the members are noted before.
             self._tree.remember(cgroup_folder.members([self.folder]))
             cgroup_folder.kill(self.folder)
         self._tree.kill()
@@ -179,16 +169,13 @@ class Cgroup:
         return limit, cgroup_folder.number(self.folder, "memory.peak") or limit
 
     def find(self) -> list[Stat]:
-        """Return who is in the cgroup, and who is outside of it and was forked by it."""
         return self._with_members(self._tree.find())
 
     @property
     def may_have_left(self) -> bool:
-        """Whether somebody is in the cgroup, or may be outside."""
         return not self._is_empty() or self._tree.may_have_left
 
     def left(self) -> list[Stat]:
-        """Return who is in the cgroup, and who is outside of it and outlived its leader."""
         return self._with_members(self._tree.left())
 
     def _with_members(self, outside: list[Stat]) -> list[Stat]:
@@ -200,7 +187,6 @@ class Cgroup:
         ]
 
     def remove(self) -> None:
-        """Remove the folder; for a thread, as `removals` says."""
         try:
             os.rmdir(self.folder)  # noqa: PTH106
         except FileNotFoundError:
@@ -209,8 +195,8 @@ class Cgroup:
             cgroup_folder.remove_tree(self.folder)
 
     def _is_empty(self) -> bool:
-        # Most instances end with nobody else in there or below, and then nobody can be forked into
-        # it. To read that takes no lock for which others could make us wait (`removals`).
+        # Most instances end with no other process in there, and then none can be forked into it. To
+        # read that takes no lock for which others could make us wait (`removals`).
         if not self._emptied and cgroup_folder.is_empty(self.folder):
             self._breach = self.memory_breach()  # as long as the folder is there
             self._emptied = True
@@ -295,7 +281,7 @@ def _make_locked(folder: str) -> int:
         os.makedirs(folder, exist_ok=True)  # noqa: PTH103
         with contextlib.suppress(FileNotFoundError):
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            # Who has it is removing the folder, which has no processes yet: a matter of moments.
+            # Another daemon that has it is removing the empty folder: a matter of moments.
             fcntl.flock(lock, fcntl.LOCK_EX)
             if os.path.exists(folder):  # noqa: PTH110
                 return lock
@@ -306,7 +292,7 @@ def remove_stale(parent: str) -> None:
     """Remove the empty folders of daemons that are no more.
 
     A daemon that lives holds the lock of its folder. Its pid would not do: it may be in another PID
-    namespace, and nobody here.
+    namespace.
     """
     for name in os.listdir(parent):  # noqa: PTH208
         if not name.startswith(PREFIX):

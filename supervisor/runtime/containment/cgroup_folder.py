@@ -34,7 +34,7 @@ def pids(path: str) -> list[int]:
 
 
 def is_empty(path: str) -> bool:
-    """Return whether nobody lives in a cgroup or below; False if that cannot be read."""
+    """Return whether no process lives in a cgroup or below; False if that cannot be read."""
     return b"populated 0" in procfs.read_bytes(f"{path}/cgroup.events")
 
 

@@ -2,8 +2,8 @@
 
 A lock is on a file, not on its name: once the file is deleted, another daemon could make a new one
 and start beside this one. So the directory is watched. When the lock file under its name is another
-one, or gone, the daemon waits for a moment, until whoever deletes is done, makes directory, lock
-and ledger anew, and says what is lost. If somebody else was faster, it says that, and tries again.
+one, or gone, the daemon waits for a moment, until the deletion is over, makes directory, lock and
+ledger anew, and says what is lost. If another daemon was faster, it says that, and tries again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from supervisor.runtime.files.inotify import Inotify, Mask
 from supervisor.runtime.files.looks import NEEDED_PATIENCE_S, NoAnswerError
 
 SETTLE_S = 0.1
-"""How long whoever deletes the directory has to finish: `rm -r` fails on what comes back."""
+"""How long a deletion of the directory has to finish: `rm -r` fails on what comes back."""
 
 RETRY_S = 5.0
 """How often a directory that could not be taken, or cannot be watched, is looked at."""
@@ -37,8 +37,6 @@ log = structlog.get_logger()
 
 
 class ClaimKeeper:
-    """Keeps a claim valid for as long as the daemon runs."""
-
     def __init__(
         self,
         claim: Claim,
@@ -62,7 +60,6 @@ class ClaimKeeper:
         self._retry_s = retry_s
 
     async def run(self) -> None:
-        """Watch until cancelled."""
         while True:
             if await self._lost():
                 await trio.sleep(self._settle_s)
@@ -107,7 +104,7 @@ class ClaimKeeper:
         return taken
 
     async def _say_if_late(self) -> None:
-        # It is waited for on: what it makes late has to be known, or two would think it theirs.
+        # It is still waited for: what it makes late has to be known, or two would think it theirs.
         await trio.sleep(LATE_S)
         self._say(str(NoAnswerError(self._claim.data_dir)))
 

@@ -5,85 +5,90 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from typing import Protocol
 
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.procfs import Stat
 
 
-class Containment(Protocol):
+class Containment:
     """The processes of one instance, from just after the spawn until the leader is reaped.
+
+    By default the kernel holds nothing together but the leader's group: each rung has its own way
+    to find who left it, and the memory of all of it is sampled.
 
     `signal`, `find` and `left` are for threads, since they look at processes, of which there may be
     thousands; so are `remove`, and `kill` unless it `kills_at_once`, since the kernel may make them
     wait (`removals`). The rest does not wait.
     """
 
-    @property
-    def leader(self) -> Stat:
-        """Who was spawned."""
+    counts_memory = False
+    """Whether the kernel keeps the memory limit of the whole tree."""
 
-    @property
-    def instance(self) -> str:
+    def __init__(self, instance: str, leader: Stat, brand: int) -> None:
+        self.instance = instance
         """The instance's id, `name#generation`."""
-
-    @property
-    def brand(self) -> int:
+        self.leader = leader
+        """The process that was spawned."""
+        self.brand = brand
         """The number its processes inherit (`brand`)."""
-
-    def signal(self, *numbers: signal.Signals) -> None:
-        """Signal all that is in it; a process that is just being forked may miss it."""
-
-    def kill(self) -> None:
-        """Kill all that can be killed in one go; what ran away is for `find` and `hunt`."""
-
-    @property
-    def kills_at_once(self) -> bool:
-        """Whether `kill` takes next to no time now; else it is for a thread."""
-
-    @property
-    def counts_memory(self) -> bool:
-        """Whether the kernel keeps the memory limit of the whole tree."""
-
-    def limit_memory(self, size: int) -> None:
-        """Have the kernel keep this limit (bytes), if it can; raises `OSError` if it should."""
-
-    def memory_breach(self) -> tuple[int, int] | None:
-        """Return (limit, most ever used) in bytes, if the kernel killed for it."""
 
     def find(self) -> list[Stat]:
         """Find all of its living processes, those that ran away too."""
+        raise NotImplementedError
 
     @property
     def may_have_left(self) -> bool:
         """Whether `left` may find anybody, once the leader has ended; cheap."""
+        raise NotImplementedError
 
     def left(self) -> list[Stat]:
         """Find those that live on after the leader, which has ended: `find`, but cheaper."""
+        return self.find()
+
+    def signal(self, *numbers: signal.Signals) -> None:
+        """Signal all that is in it; a process that is just being forked may miss it."""
+        signal_group(self.leader, *numbers)
+        signal_each([one for one in self.find() if one.pgid != self.leader.pid], *numbers)
+
+    def kill(self) -> None:
+        """Kill all that can be killed in one go; what ran away is for `find` and `hunt`."""
+        signal_group(self.leader, signal.SIGKILL)
+
+    @property
+    def kills_at_once(self) -> bool:
+        """Whether `kill` takes next to no time now; else it is for a thread."""
+        return True
+
+    def limit_memory(self, size: int) -> None:
+        """Make the kernel keep this limit (bytes), if it can; raises `OSError` if it should."""
+
+    def memory_breach(self) -> tuple[int, int] | None:
+        """Return (limit, most ever used) in bytes, if the kernel killed for it."""
+        return None
 
     def remove(self) -> None:
         """Let go of it, once the leader is reaped; for threads."""
 
 
-class Rung(Protocol):
+class Rung:
     """One way to contain, for all instances of a daemon."""
 
-    @property
-    def name(self) -> str:
-        """What `status` calls it."""
-
-    @property
-    def folder(self) -> str | None:
-        """The cgroup that everything is below, if there is one."""
+    name: str
+    """What `status` calls it."""
+    folder: str | None = None
+    """The cgroup that everything is below, if there is one."""
 
     def contain(self, instance: str, leader: Stat, brand: int) -> Containment:
         """Take hold of a process just spawned; raises `OSError` if it cannot be held so."""
+        raise NotImplementedError
 
     def holds(self, orphan: Stat) -> bool:
         """Whether an instance's containment has it, whatever it shows."""
+        del orphan
+        return False
 
     def hold_stray(self, stray: Stat) -> None:
-        """Have an orphan that may be any module's die with the daemon, if this rung can do that."""
+        """Make an orphan that may be any module's die with the daemon, if this rung can do that."""
 
     def close(self) -> None:
         """Undo what the rung did to this process and machine."""

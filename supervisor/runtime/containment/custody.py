@@ -22,20 +22,20 @@ import trio
 
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment import ground, hunt, last_sweep, procfs
+from supervisor.runtime.containment.blanks import Blank, Blanks
 from supervisor.runtime.containment.cgroup2 import Cgroup, Cgroup2Rung
 from supervisor.runtime.containment.claim_keeper import ClaimKeeper
 from supervisor.runtime.containment.contained import Containment
+from supervisor.runtime.containment.file_limit import FileLimit
 from supervisor.runtime.containment.ground import Ground
 from supervisor.runtime.containment.guardianship import Guardianship
 from supervisor.runtime.containment.ledger import DAEMON_VARIABLE, Leader
 from supervisor.runtime.containment.orphans import Led
 from supervisor.runtime.containment.procfs import Stat
+from supervisor.runtime.containment.reaping import tracer_of, why_held
 from supervisor.runtime.containment.removals import Removals
+from supervisor.runtime.containment.spawn_threads import Late, SpawnThreads, SpawnTooSlowError
 from supervisor.runtime.containment.strays import Strays, Survey
-from supervisor.runtime.process.blanks import Blank, Blanks
-from supervisor.runtime.process.file_limit import FileLimit
-from supervisor.runtime.process.reaping import tracer_of, why_held
-from supervisor.runtime.process.spawn_threads import Late, SpawnThreads, SpawnTooSlowError
 from supervisor.runtime.turns import THE_DAEMON, SharedTurn
 
 LOOKED_WITHIN_S = 5.0
@@ -48,7 +48,7 @@ GONE_WITHIN_S = 2.0
 """How long a thread that spawns waits for a child that it killed."""
 
 LOOK_S = 0.001
-"""Between two looks whether it is gone."""
+"""Between two checks whether it is gone."""
 
 FIRST_LOOK_S = 2.0
 """So long a start waits for the first look at the data directory; `status` names it then."""
@@ -67,14 +67,14 @@ class Custody:
         *,
         whole_process: bool = False,
     ) -> None:
-        """Hold nobody yet; `in_force` is what keeps it up."""
+        """Nothing is held before `in_force`."""
         self.daemon = on.daemon
         self.file_limit = file_limit or FileLimit()
         self.why_not_higher = on.chosen.why_not_higher
         self.data_dir = None if on.holding is None else on.holding.data.data_dir
         self.blocking = blocking or BlockingWork()
         self.spawn_threads = SpawnThreads(self.blocking)
-        self.blocking.spare = self.spawn_threads.lend
+        self.blocking.spare = self.spawn_threads
         self.mark_fd: int | None = None
         self._ground = on
         self._rung = on.chosen.rung
@@ -91,12 +91,12 @@ class Custody:
         if isinstance(self._rung, Cgroup2Rung):
             self._removals = Removals(self.blocking)
         self._blanks: Blanks | None = None
-        # Only where each child that nobody told of is reaped (`_attend_children`): a spawner that
+        # Only where each unknown child is reaped (`_attend_children`): a spawner that
         # dies in the midst of its work leaves one.
         if whole_process and isinstance(self._rung, Cgroup2Rung):
             self._blanks = Blanks(self, self._rung)
         self.ends = SharedTurn(THE_DAEMON)
-        """In which processes that have ended are seen to: all modules may end in one moment."""
+        """The turns in which ended processes are seen to: all modules may end in one moment."""
         self.strays = Strays(
             self._orphans,
             self._rung,
@@ -112,12 +112,10 @@ class Custody:
 
     @property
     def containment(self) -> str:
-        """The rung in force, as `status` shows it."""
         return self._rung.name
 
     @property
     def guardian_pid(self) -> int | None:
-        """The guardian's pid, while there is one."""
         return None if self._guardianship is None else self._guardianship.pid
 
     @property
@@ -127,12 +125,10 @@ class Custody:
 
     @property
     def spawner_pid(self) -> int | None:
-        """The pid of the spawner (`blanks`), while there is one."""
         return None if self._blanks is None else self._blanks.spawner_pid
 
     @property
     def blank_pid(self) -> int | None:
-        """The pid of the process that waits for a lone call, while there is one."""
         return None if self._blanks is None else self._blanks.blank_pid
 
     @property
@@ -142,7 +138,7 @@ class Custody:
 
     @property
     def reaped_orphans(self) -> int:
-        """How many processes it has reaped that it never spawned."""
+        """How many processes were reaped that this one never spawned."""
         return self._orphans.reaped_count
 
     @property
@@ -229,7 +225,7 @@ class Custody:
         return self._rung.hold(folder, name, leader, brand)
 
     def employ(self, containment: Cgroup, instance: str) -> int:
-        """Have such a process lead an instance; returns since when (clock ticks since boot).
+        """Make such a process lead an instance; returns since when (clock ticks since boot).
 
         What began before that did not come of it, whenever the process itself began.
         """
@@ -240,13 +236,13 @@ class Custody:
         return since
 
     def take_helper(self, pid: int, brand: int) -> Stat:
-        """Take note of a process just spawned that is no module's; raises `OSError`."""
+        """Note a process just spawned that is no module's; raises `OSError`."""
         return self._told(pid, brand)
 
     def _told(self, pid: int, brand: int) -> Stat:
         found = procfs.stat(pid)
         if found is None:
-            # Of a child that nobody reaped, /proc always tells; unless it is not mounted.
+            # Of a child that was not reaped, /proc always tells; unless it is not mounted.
             raise OSError("/proc does not show the processes of this machine")
         self.file_limit.give_back(pid)
         self._orphans.brands.put(pid, brand)
@@ -255,10 +251,7 @@ class Custody:
 
     @contextlib.contextmanager
     def blank(self) -> Iterator[Blank | None]:
-        """Give a process that waits in a cgroup of its own to be told what to run, if there is one.
-
-        If nothing was made of it within the block, it goes on waiting.
-        """
+        """Give a blank, if there is one; if it is not used within the block, it goes on waiting."""
         if self._blanks is None:
             yield None
             return
@@ -272,8 +265,7 @@ class Custody:
     def end_untold(self, thread: int, late: Late) -> None:
         """Kill a child that a thread has just forked, and that waits for its program.
 
-        Nobody has been told of it: its thread waits with it. That finds it `late`, and by whom it
-        was held.
+        Only its thread knows of it, and waits; that finds it `late`, and by what it was held.
         """
         untold = self._orphans.untold(thread)
         late.held_by = next(filter(None, (why_held(one.pid) for one in untold)), None)
@@ -282,11 +274,11 @@ class Custody:
             procfs.send(one, signal.SIGKILL)
 
     def leave(self, process: Stat, reaped: Callable[[], None] = lambda: None) -> None:
-        """Have a child reaped when it can be: it has ended, or is about to."""
+        """Reap a child, which has ended or is about to, as soon as that is possible."""
         self._orphans.leave(process, reaped)
 
     def abandon(self, pid: int) -> None:
-        """Kill a child that nobody holds, and see it reaped; for a thread that spawns."""
+        """Kill and reap a child that has no owner; for a thread that spawns."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -313,7 +305,7 @@ class Custody:
         return self._guardianship is not None and self._rung.folder is None
 
     def register(self, containment: Containment) -> None:
-        """Have it killed should the daemon die; until then its marks are what it is found by."""
+        """From now on it is killed should the daemon die; until then only its marks tell."""
         if self._guardianship is not None and self.registers_each:
             leader = containment.leader
             self._guardianship.register(Leader(leader.pid, leader.start, containment.instance))
@@ -329,7 +321,7 @@ class Custody:
         containment.remove()
 
     def release_on_loop(self, containment: Containment) -> None:
-        """Do the same on the event loop, which does not wait until its cgroup is removed."""
+        """As `release`, on the event loop, which does not wait until its cgroup is removed."""
         self._orphans.reaped(containment.leader)
         if self._removals is not None:
             self._removals.add(containment)
@@ -337,7 +329,7 @@ class Custody:
     async def end_the_rest(
         self, containment: Containment, within_s: float, at_work: set[object]
     ) -> tuple[int, ...]:
-        """Kill whoever an ended leader left, and reap them; returns who is not gone in time.
+        """Kill and reap what an ended leader left; returns the pids that are not gone in time.
 
         Not cancelled. If a look is held up, it goes on after `LOOKED_WITHIN_S` more, and the thread
         is `at_work` until it is done.
@@ -367,8 +359,8 @@ class Custody:
     async def _attend_children(self) -> None:
         while True:
             with trio.open_signal_receiver(signal.SIGCHLD) as signals:
-                # Who was passed over, in a spawn or by the kernel's list, or ended while nobody
-                # received signals, is told of by no further one.
+                # A child that was passed over, in a spawn or by the kernel's list, or ended while
+                # no signals were received, is told of by no further one.
                 await self._look_at_children()
                 if not self._orphans.put_off:
                     await anext(signals)

@@ -1,7 +1,7 @@
-"""What a daemon stands on before it starts a process: its data directory, rung, mark and record.
+"""What a daemon takes before it starts a process: its data directory, rung, mark and record.
 
 All of it is files, of which any may be on a disk that does not answer: so it is taken in one go in
-a thread, and let go of in another, each within a bound.
+a thread, and released in another, each within a bound.
 """
 
 from __future__ import annotations
@@ -37,8 +37,6 @@ log = structlog.get_logger()
 
 
 class Holding(NamedTuple):
-    """The data directory, and what is written there."""
-
     data: Claim
     author: Author
     ledger: Ledger
@@ -46,7 +44,7 @@ class Holding(NamedTuple):
 
 
 class Ground:
-    """What one run of a daemon stands on, until it is closed."""
+    """What one run of a daemon needs before it starts a process, until it is closed."""
 
     def __init__(
         self,
@@ -61,18 +59,17 @@ class Ground:
         self.orphans = orphans
         self.chosen = chosen
         self.holding = holding
-        """None of one that leaves no trace on disk."""
+        """None if no trace is left on disk."""
         self.since = procfs.now_ticks()
-        """Who began before came of no module (clock ticks since boot)."""
+        """Processes that began before came of no module (clock ticks since boot)."""
         self._owned = owned
 
     def close(self) -> None:
-        """Let go of all of it, and let the next daemon in; for threads."""
+        """Release all of it, and let the next daemon in; for threads."""
         self._owned.close()
 
 
 def bare() -> Ground:
-    """Stand on nothing but this process."""
     daemon = str(uuid.uuid4())
     chosen = Chosen(ProcessGroupRung(daemon), "nobody asked what this machine allows")
     orphans = Orphans(daemon, whole_process=False)
@@ -84,8 +81,8 @@ async def take(
 ) -> Ground:
     """Take it all; see `custody.holding`.
 
-    Whoever is last, the thread or who gave it up, closes what nobody has. Nobody has what a thread
-    makes while, or just before, who waits for it is cancelled.
+    The caller may be cancelled, or give up, while the thread is at work. The later of the two
+    closes what was made then.
     """
     given_up, handing_over = False, threading.Lock()
     made: list[Ground] = []
@@ -135,7 +132,7 @@ def _take(
 
 
 async def leave(ground: Ground, blocking: BlockingWork) -> None:
-    """Close it, in a thread, as far as the daemon's end waits for that; not cancelled."""
+    """Close it in a thread, within what is left of the daemon's end; not cancelled."""
     why = "it does not answer"
     with trio.move_on_after(blocking.end_left_s(), shield=True):
         try:

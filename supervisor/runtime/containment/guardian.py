@@ -36,11 +36,11 @@ def main(descriptor: int, record: str) -> None:
     if ledger.closed:
         return
     while True:
-        with contextlib.suppress(hunt.NotKnownError):  # it looks again: nobody else will
+        with contextlib.suppress(hunt.NotKnownError):  # it looks again: no other process will
             killed, survivors = kill_all(ledger, WITHIN_S)
             break
     words = " ".join(map(str, survivors))
-    # It is there since the daemon began. If somebody has removed it since, nobody will look in it.
+    # It is there since the daemon began. If it was removed since, it will not be looked at.
     with contextlib.suppress(OSError):
         file = os.open(record, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK)
         os.write(file, f"guardian\t{killed}\t{words}\n".encode())
@@ -85,7 +85,6 @@ def _listen(descriptor: int) -> Ledger:
 
 
 def command(descriptor: int, record: str) -> list[str]:
-    """Return the command that runs a guardian: isolated, without site-packages."""
     here = os.path.abspath(__file__)  # noqa: PTH100
     for _ in range(4):  # containment, runtime, supervisor, and the folder they are imported from
         here = os.path.dirname(here)  # noqa: PTH120

@@ -12,9 +12,8 @@ import errno
 import os
 import signal
 import subprocess
-from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 import trio
@@ -24,7 +23,10 @@ from supervisor.runtime.containment.guardian import command
 from supervisor.runtime.containment.ladder import ContainmentError
 from supervisor.runtime.containment.ledger import Adopted, Leader, Ledger
 from supervisor.runtime.containment.ledger_file import LedgerFile
-from supervisor.runtime.process.reaping import reap, tracer_of
+from supervisor.runtime.containment.reaping import reap, tracer_of
+
+if TYPE_CHECKING:
+    from supervisor.runtime.containment.custody import Custody
 
 RESPAWN_S = 0.1
 LAST_RESPAWN_S = 60.0
@@ -39,39 +41,21 @@ BYE_S = 2.0
 log = structlog.get_logger()
 
 
-class Starter(Protocol):
-    """Who starts processes of the daemon's own (`containment.custody`)."""
-
-    async def spawn_own(
-        self, doing: str, start: Callable[[], subprocess.Popen[bytes]]
-    ) -> tuple[subprocess.Popen[bytes], procfs.Stat]:
-        """Start one, in a thread and within a bound; raises `OSError`."""
-
-    def reaped_own(self, process: procfs.Stat) -> None:
-        """Forget one that is gone."""
-
-    def leave(self, process: procfs.Stat) -> None:
-        """Have one reaped when it can be."""
-
-
 class Guardianship:
-    """The ledger, and the two who are told of it."""
-
-    def __init__(self, ledger: Ledger, file: LedgerFile, starter: Starter) -> None:
-        """Tell of what is in the ledger from now on; the file was begun."""
+    def __init__(self, ledger: Ledger, file: LedgerFile, custody: Custody) -> None:
+        """The file was begun."""
         self.pid: int | None = None
         self.problem: str | None = None
         """Why there is none, and what that means; None while there is one."""
         self.file = file
         self._ledger = ledger
-        self._starter = starter
+        self._custody = custody
         self._pipe = -1
         self._behind = trio.Event()
         self._telling_anew = False
         """Whether the whole is being told: its head would make what comes meanwhile forgotten."""
 
     def register(self, leader: Leader) -> None:
-        """Tell of an instance; from now on it dies with the daemon."""
         self._ledger.leaders[leader.pid] = leader
         self._tell(leader.line())
 
@@ -81,17 +65,15 @@ class Guardianship:
             self._tell(f"-\t{pid}\n".encode())
 
     def register_stray(self, stray: Adopted) -> None:
-        """Tell of an orphan that may be any module's; from now on it dies with the daemon."""
         self._ledger.strays[stray.pid] = stray
         self._tell(stray.line())
 
     def unregister_stray(self, pid: int) -> None:
-        """Tell that a stray has ended."""
         if self._ledger.strays.pop(pid, None) is not None:
             self._tell(f"gone\t{pid}\n".encode())
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Have a guardian until cancelled; started once there is one, or its start is held up.
+        """Keep a guardian until cancelled; started once there is one, or its start is held up.
 
         Raises `ContainmentError` if the first cannot be started; later ones are tried again.
         """
@@ -136,23 +118,23 @@ class Guardianship:
             await self._until_it_ends(process.pid, pidfd)
         finally:
             self.pid, self.problem = None, _missing("it died")
-            self._starter.reaped_own(process)
+            self._custody.reaped_own(process)
         log.warning("the guardian died", pid=process.pid)
 
     async def _begin(self) -> tuple[procfs.Stat, int]:
-        """Start one that waits at our pipe; returns it with its pidfd, or raises `OSError`."""
+        """Start a guardian that waits at our pipe; returns it and its pidfd; raises `OSError`."""
         reading, self._pipe = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self._pipe, False)
         try:
-            popen, process = await self._starter.spawn_own(
+            popen, process = await self._custody.spawn_own(
                 "starting the guardian", partial(_start, reading, str(self.file.path))
             )
             popen.returncode = 0  # it is reaped by its pidfd, and not by Popen, too
             try:
                 return process, os.pidfd_open(process.pid)
-            except OSError:  # nobody would notice its end
+            except OSError:  # its end would not be noticed
                 os.kill(process.pid, signal.SIGKILL)
-                self._starter.leave(process)
+                self._custody.leave(process)
                 raise
         except (OSError, trio.Cancelled):
             self._drop_pipe()

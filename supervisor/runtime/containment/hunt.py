@@ -2,7 +2,7 @@
 
 A process that forks faster than it is found outlives any single pass. So those found are stopped
 first: a stopped process cannot fork, and one that a fork had begun before is found in the next
-round. When a round finds nobody new, nobody is left who could run away, and all are killed.
+round. When a round finds no new one, none is left that could run away, and all are killed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LAST_PAUSE_S = 0.05
 
 
 class NotKnownError(OSError):
-    """Not all could be looked at, for want of descriptors or memory (`procfs.MISSED`)."""
+    """Not all processes could be looked at, for want of descriptors or memory (`procfs.MISSED`)."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -40,7 +40,7 @@ Find = Callable[[], Iterable[Stat]]
 
 
 def strike(find: Find) -> list[Stat]:
-    """Stop and then kill everything `find` finds, until it finds nobody new; never waits.
+    """Stop and then kill everything `find` finds, until it finds no new one; never waits.
 
     Returns those that were found alive; they need a moment to be gone.
     """
@@ -59,7 +59,7 @@ def strike(find: Find) -> list[Stat]:
 
 
 def exterminate(find: Find, within_s: float) -> list[int]:
-    """Strike until nobody is found; returns the pids that could not be killed in time.
+    """Strike until none is found; returns the pids that could not be killed in time.
 
     Raises `NotKnownError` if it is not known then whether there are others.
     """

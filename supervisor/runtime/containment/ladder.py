@@ -21,8 +21,6 @@ class ContainmentError(Exception):
 
 
 class Chosen(NamedTuple):
-    """The rung in force."""
-
     rung: Rung
     why_not_higher: str | None
     """None on the highest."""

@@ -13,7 +13,7 @@ from supervisor.runtime.containment import hunt
 from supervisor.runtime.containment.ground import Ground
 from supervisor.runtime.containment.ledger import Adopted, Ledger
 from supervisor.runtime.containment.procfs import Stat
-from supervisor.runtime.process.reaping import tracer_of
+from supervisor.runtime.containment.reaping import tracer_of
 
 WITHIN_S = 5.0
 """How long it may take to kill them."""
@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 
 async def leaves_nobody(on: Ground, blocking: BlockingWork) -> bool:
-    """Kill them; returns whether nobody is left. If not, or not surely, the guardian has to."""
+    """Kill them; returns whether none is left. If not, or not surely, the guardian has to."""
     with trio.move_on_after(WAITED_FOR_S, shield=True):
         left: list[int] | None = None
         with contextlib.suppress(hunt.NotKnownError):
@@ -51,7 +51,7 @@ async def leaves_nobody(on: Ground, blocking: BlockingWork) -> bool:
 
 
 def _sweep(on: Ground) -> list[int]:
-    """Do it, in a thread; returns who is left."""
+    """Return the pids that are left; for a thread."""
     assert on.holding is not None  # noqa: S101 - a bare one has no end
     ledger = Ledger()
     # This process may be older than this run of a daemon in it.

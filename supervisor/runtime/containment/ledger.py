@@ -2,7 +2,7 @@ r"""What has to be killed should the daemon die: written as lines, read back as 
 
 The same lines go to the guardian's pipe and to a file for the next daemon:
 
-    daemon\tUUID\tPID\tSTART\tBOOT\tMARK_FD\tBRAND    who writes
+    daemon\tUUID\tPID\tSTART\tBOOT\tMARK_FD\tBRAND    the writer
     cgroup\tPATH                                       all its cgroups are below this one
     +\tPID\tSTART\tINSTANCE                            a leader of a session
     -\tPID
@@ -26,10 +26,10 @@ from supervisor.runtime.containment.named_tuple import NamedTuple
 from supervisor.runtime.containment.procfs import Stat
 
 DAEMON_VARIABLE = "STDIOD_DAEMON"
-"""Names the daemon (a UUID per run) to whoever finds one of its modules' processes."""
+"""Names the daemon (a UUID per run) in the environment of its modules' processes."""
 
 INSTANCE_VARIABLE = "STDIOD_INSTANCE"
-"""Names the instance (`name#generation`) to the module and to whoever finds its processes."""
+"""Names the instance (`name#generation`) in the environment of its processes."""
 
 
 SERIAL_BITS = 22
@@ -65,7 +65,6 @@ class Author(NamedTuple):
         return mark_name(self.daemon)
 
     def line(self) -> bytes:
-        """Return the first line of a ledger."""
         return ("daemon\t" + "\t".join(str(field) for field in self) + "\n").encode()
 
 
@@ -77,24 +76,20 @@ class Leader(NamedTuple):
     instance: str
 
     def line(self) -> bytes:
-        """Return the line that registers it."""
         return f"+\t{self.pid}\t{self.start}\t{self.instance}\n".encode(errors="replace")
 
 
 class Adopted(NamedTuple):
-    """An orphan of which nobody knows whose it is, only that it came of one of the modules."""
+    """An orphan of one of the modules; of which one is not known."""
 
     pid: int
     start: int
 
     def line(self) -> bytes:
-        """Return the line that registers it."""
         return f"stray\t{self.pid}\t{self.start}\n".encode()
 
 
 class Ledger:
-    """What the lines said so far."""
-
     def __init__(self) -> None:
         self.author: Author | None = None
         self.cgroups: list[str] = []

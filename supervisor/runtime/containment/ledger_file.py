@@ -1,7 +1,7 @@
 """The ledger on disk (`containment.ledger`), for the next daemon: written in a thread.
 
-Nobody waits for it but the daemon's end, within a bound: whoever is not on disk when the daemon and
-its guardian are killed is found by the marks all the same. What waits for a stalled disk is
+Only the daemon's end waits for it, within a bound: a process that is not on disk when the daemon
+and its guardian are killed is found by the marks all the same. What waits for a stalled disk is
 dropped when there is too much of it, and the whole is written anew instead.
 """
 
@@ -30,8 +30,6 @@ _DOING = "writing the record of instances"
 
 
 class LedgerFile:
-    """The file, and what has to be written to it."""
-
     def __init__(
         self, path: Path, lines: Callable[[], list[bytes]], blocking: BlockingWork
     ) -> None:
@@ -55,12 +53,12 @@ class LedgerFile:
         try:
             self._begin(self._lines())
         except OSError as error:
-            # The guardian knows all the same; only who outlives both of them is not written down.
+            # The guardian knows all the same; only what outlives both of them is not written down.
             words = os.strerror(error.errno or 0)
             log.warning("no record of instances", record=str(self.path), words=words)
 
     def append(self, line: bytes) -> None:
-        """Have a line written soon, if there is a file."""
+        """Write a line soon, if there is a file."""
         if self._file < 0:
             return
         self._waiting += line
@@ -70,7 +68,6 @@ class LedgerFile:
         self._some.set()
 
     async def run(self) -> None:
-        """Write until cancelled."""
         while True:
             await self._some.wait()
             await trio.sleep(GROUP_S)

@@ -1,4 +1,4 @@
-"""The processes this one adopts as child subreaper, and whose they were.
+"""The processes this one adopts as child subreaper, and the instances that they came of.
 
 With PR_SET_CHILD_SUBREAPER (prctl(2)), a descendant that loses its parent becomes the daemon's
 child instead of init's: whatever a module's processes do - setsid, double fork - they stay below
@@ -45,20 +45,19 @@ _PR_SET_CHILD_SUBREAPER = 36
 _PR_GET_CHILD_SUBREAPER = 37
 
 NOBODY = ""
-"""Whose a child is that came of no module."""
+"""The instance of a child that came of no module."""
 
 KNOWN = 64
 """Fewer processes that are known to be an instance's are not worth looking through."""
 
 LOOKS = 64
-"""So often is looked for those whose parents die meanwhile."""
+"""So often the search is repeated for those whose parents die meanwhile."""
 
 TURN_S = 2.0
 """How long one look waits for another, which the kernel may hold up, before it goes without."""
 
 
 def is_subreaper() -> bool:
-    """Whether this process adopts orphans below it."""
     value = ctypes.c_int(0)
     _prctl(_PR_GET_CHILD_SUBREAPER, ctypes.addressof(value))
     return bool(value.value)
@@ -93,7 +92,7 @@ class Led(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """The children that one look was at, and those living that show nothing of whose they are."""
+    """The children at one look, and the living ones among them that show no owner."""
 
     at: set[int]
     strays: tuple[Stat, ...]
@@ -122,14 +121,14 @@ class Orphans:
         self._looking = threading.Lock()
         self.looks_begun = 0
         self._saw_all = True
-        """Whether the last look missed nothing (`procfs.MISSED`), so that others can do with it."""
+        """Whether the last look missed nothing (`procfs.MISSED`), so that others can use it."""
         self._last = Looked(set(), (), 0)
         self._spawning = 0
         self._spawned: dict[int, Stat] = {}
         self._leaders: dict[int, Led] = {}
         self._known: dict[int, Known] = {}
         self._adopted: dict[int, Known] = {}
-        """The orphans that were looked at, of whom it is known whose they are; until reaped."""
+        """The orphans whose instance is known; until reaped."""
         self._left: dict[int, Callable[[], None]] = {}
         self.put_off = False
         """Whether the last `collect` left a zombie for later: it must be called again."""
@@ -141,8 +140,8 @@ class Orphans:
     def spawning(self) -> Iterator[None]:
         """Spawn within this block, and call `spawned` before its end.
 
-        In between there is a child that nobody has told of yet; nothing may be taken for an orphan
-        then that carries no evidence.
+        In between there is a child of which nothing was told yet; what carries no evidence may not
+        be taken for an orphan then.
         """
         with self._lock:
             self._spawning += 1
@@ -153,33 +152,28 @@ class Orphans:
                 self._spawning -= 1
 
     def spawned(self, process: Stat) -> None:
-        """Take note of a process that somebody else reaps."""
+        """Note a process that its spawner reaps."""
         with self._lock:
             self._spawned[process.pid] = process
             self._adopted.pop(process.pid, None)
 
     def leads(self, led: Led) -> None:
-        """Take note that a process that was spawned leads an instance."""
         with self._lock:
             self._leaders[led.process.pid] = led
 
     def reaped(self, process: Stat) -> None:
-        """Take note that it is gone."""
         with self._lock:
             self._spawned.pop(process.pid, None)
             self._leaders.pop(process.pid, None)
 
     def leave(self, process: Stat, reaped: Callable[[], None]) -> None:
-        """Reap a child with the orphans, whoever spawned it: it has ended, or is about to.
-
-        `reaped` is called then.
-        """
+        """Reap a child that has ended, or is about to, with the orphans; calls `reaped` then."""
         with self._lock:
             self._left[process.pid] = reaped
         self.reaped(process)
 
     def untold(self, thread: int) -> list[Stat]:
-        """Return the children of a thread that spawns of which nobody has told yet."""
+        """Return the children of a thread that spawns of which `spawned` has not told yet."""
         listed = procfs.children_of_thread(os.getpid(), thread) or ()
         with self._lock:
             new = set(listed).difference(self._spawned)
@@ -188,7 +182,7 @@ class Orphans:
     def may_be_left(self, instance: str | None = None) -> bool:
         """Whether an orphan may be of this instance, or of any; costs one short file.
 
-        On the event loop, so nobody is looked at: who was not before may be anybody's.
+        On the event loop, so no process is looked at: an orphan not seen before may be anything's.
         """
         missed = MISSED.count
         listed = self._listed()
@@ -201,10 +195,10 @@ class Orphans:
             return any(one is None or one.instance == instance for one in whose)
 
     def look(self) -> Looked:
-        """Look at those who were not looked at yet.
+        """Look at the orphans that were not looked at yet; for threads.
 
-        For threads. One that asks while another looks waits for a look that began after it asked,
-        which all who wait have in common.
+        A caller that comes during a look waits for one that began after it came, which all that
+        wait have in common.
         """
         asked = self.looks_begun
         with self._in_turn() as own_turn:
@@ -218,7 +212,7 @@ class Orphans:
 
     @contextlib.contextmanager
     def _in_turn(self) -> Iterator[bool]:
-        # The kernel may hold up a look at a process; whoever waits for that one goes on without.
+        # The kernel may hold up a look at a process; others do not wait for that one.
         own_turn = self._looking.acquire(timeout=TURN_S)
         try:
             yield own_turn
@@ -237,12 +231,12 @@ class Orphans:
             one = procfs.stat(pid)
             if one is None or one.ppid != me:
                 continue
-            # Nobody gets into a session from outside: who is in the daemon's own came of no module,
-            # and is left alone while it lives. As PID 1 of a container, the daemon reaps it all
-            # the same.
+            # No process gets into a session from outside: one in the daemon's own came of no
+            # module, and is left alone while it lives. As PID 1 of a container, the daemon reaps
+            # it all the same.
             instance = NOBODY if one.sid == own and one.lives else self._instance(one)
             with self._lock:
-                # A child of which nobody has told yet shows its brand, if there is one.
+                # A child of which `spawned` has not told yet shows its brand, if there is one.
                 untold = self._spawning and self.brands.run == NO_BRAND
                 if instance is not None and pid not in self._spawned:
                     self._adopted[pid] = known = Known(one.start, instance)
@@ -276,7 +270,7 @@ class Orphans:
         return listed
 
     def _instance(self, one: Stat) -> str | None:
-        """Return of which instance an orphan is, if it shows that."""
+        """Return the instance that an orphan shows it is of, if it does."""
         seen = self._owner_seen(one)
         if seen is not None:
             return seen
@@ -287,7 +281,7 @@ class Orphans:
         if led is not None and one.start >= led.process.start:
             return led.instance
         if same_run(brand, self.brands.run):
-            # One of an instance that has ended, or a child of which nobody has told yet.
+            # One of an instance that has ended, or a child of which `spawned` has not told yet.
             return next((led.instance for led in leaders if led.brand == brand), None)
         if procfs.has_variables(one.thread, self._daemon):
             name = procfs.variable(one.thread, INSTANCE_VARIABLE)
@@ -301,8 +295,8 @@ class Orphans:
     def of(self, held: Containment) -> list[Stat]:
         """Return the living orphans that came of an instance; for threads.
 
-        None only if there are none: one that dies hands over its children before it shows that it
-        is dead, so somebody new is listed then, and looked at.
+        Empty only if there are none: a process that dies hands over its children before it shows
+        that it is dead, so that new ones are listed then, and looked at.
         """
         leader, found = held.leader, list[Stat]()
         for _ in range(LOOKS):
@@ -322,7 +316,7 @@ class Orphans:
         return found
 
     def remember(self, processes: Iterable[Stat], instance: str) -> None:
-        """Take note whose these are, so that they are told and reaped if they are adopted.
+        """Note that these are of the instance, so that they are told and reaped if adopted.
 
         And that they are its own to the end: one that exits loses its environment (exit_mm) some
         time before its files (exit_files), and is a zombie only then (exit_notify).
@@ -331,7 +325,7 @@ class Orphans:
             self._known.update((one.pid, Known(one.start, instance)) for one in processes)
 
     def ownerless(self, strays: Iterable[Stat]) -> list[Stat]:
-        """Return those of whom no living instance can be the owner: all began after they did."""
+        """Return those that no living instance can own: all began after they did."""
         strays = tuple(strays)
         if not strays:
             return []
@@ -344,8 +338,8 @@ class Orphans:
     def collect(self) -> None:
         """Reap the orphans that have ended, one by one; for threads, after a `look`.
 
-        During a spawn, one that shows no evidence may be the child nobody has told of yet: it is
-        put off, and there will be no further signal for it.
+        During a spawn, one that shows no evidence may be the new child: it is put off, and there
+        will be no further signal for it.
         """
         with self._in_turn() as own_turn:
             # Else its number may be another's while it is still thought to be its own.

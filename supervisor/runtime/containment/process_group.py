@@ -1,4 +1,4 @@
-"""The lowest rung: the leader's session and group, and a search of /proc for who has left them.
+"""The lowest rung: the leader's session and group, and a search of /proc for what has left them.
 
 Works everywhere. What it cannot find is a process that left the session, wiped its environment,
 lost its parent and set its RLIMIT_LOCKS anew (`brand`), all four.
@@ -9,16 +9,15 @@ from __future__ import annotations
 import os
 
 from supervisor.runtime.containment import hunt, procfs
-from supervisor.runtime.containment.led_group import LedGroup
+from supervisor.runtime.containment.contained import Containment, Rung
 from supervisor.runtime.containment.ledger import DAEMON_VARIABLE, INSTANCE_VARIABLE
 from supervisor.runtime.containment.procfs import Stat
 
 
-class ProcessGroupRung:
+class ProcessGroupRung(Rung):
     """Contain by session and environment marker."""
 
     name = "process_group"
-    folder = None
 
     def __init__(self, daemon: str) -> None:
         self._daemon = daemon
@@ -26,18 +25,8 @@ class ProcessGroupRung:
     def contain(self, instance: str, leader: Stat, brand: int) -> ProcessGroup:
         return ProcessGroup(instance, leader, brand, self._daemon)
 
-    def holds(self, orphan: Stat) -> bool:  # noqa: ARG002 - there is nothing that could
-        """Return False: nothing holds it but what it shows."""
-        return False
 
-    def hold_stray(self, stray: Stat) -> None:
-        """Do nothing: strays are not even seen here."""
-
-    def close(self) -> None:
-        """Do nothing: nothing was done."""
-
-
-class ProcessGroup(LedGroup):
+class ProcessGroup(Containment):
     """The session of one leader."""
 
     def __init__(self, instance: str, leader: Stat, brand: int, daemon: str) -> None:
@@ -47,20 +36,15 @@ class ProcessGroup(LedGroup):
 
     @property
     def may_have_left(self) -> bool:
-        """Return True: only the search tells."""
         return True
 
     def find(self) -> list[Stat]:
-        """Search all of /proc."""
         everybody = [one for one in procfs.every_process() if one.pid != os.getpid()]
         chosen = [one for one in everybody if one.lives and self._names(one)]
         found = [one for one in hunt.with_descendants(chosen, everybody) if one.lives]
         # One that exits has no marks any more some time before it is gone.
         self._found = frozenset((one.pid, one.start) for one in found)
         return found
-
-    def remove(self) -> None:
-        """Do nothing: a session ends with its last process."""
 
     def _names(self, one: Stat) -> bool:
         leader = self.leader

@@ -9,7 +9,7 @@ run (pthread_exit) shows `Z`, has no memory, no environment and no files in /pro
 all of it is to be seen through a thread that runs. /proc/TID is one, too, though no list has it.
 
 What cannot be read because no descriptor or memory is left is not gone: it is not known. It is
-nothing here as well, and counted (`MISSED`), for whoever must not take the one for the other.
+nothing here as well, and counted (`MISSED`), for callers that must tell the two apart.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ COMMAND_CHARS = 200
 """A command is shown to be recognized, and some are long."""
 
 THREADS = 64
-"""Of a process with more threads than this, not all are asked who traces them: one who traces them
+"""Of a process with more threads than this, not all are asked for a tracer: one that traces them
 all is found by any."""
 
 ENDED = frozenset("ZXx")
@@ -48,7 +48,7 @@ ENDED = frozenset("ZXx")
 class Missed:
     """What could not be read for want of descriptors or memory, in whatever thread.
 
-    Who compares `count` before and after a look knows whether the look was at all there is.
+    If `count` is the same before and after a look, the look was at all there is.
     """
 
     count = 0
@@ -63,8 +63,6 @@ MISSED = Missed()
 
 
 class Stat(NamedTuple):
-    """Who a process is, and where it belongs."""
-
     pid: int
     state: str
     """The letter of its main thread; if that has ended, of another thread that runs."""
@@ -153,7 +151,6 @@ def _who_runs(pid: int, state: str) -> tuple[str, int]:
 
 
 def every_process() -> list[Stat]:
-    """Return all processes that this one can see."""
     try:
         pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
     except OSError as error:
@@ -201,7 +198,7 @@ def children_of_thread(pid: int, thread: int | str) -> list[int] | None:
 
 
 def descendants(pid: int) -> list[int]:
-    """Return the living and dead below a process, its children first."""
+    """Return the living and dead processes below one, its children first."""
     found: list[int] = []
     seen = {pid}
     level = [pid]
@@ -237,7 +234,7 @@ def has_variables(thread: int, *entries: str) -> bool:
 
 
 def variable(thread: int, name: str) -> str | None:
-    """Return a variable of the environment the process was started with."""
+    """Return a variable of the environment that the process was started with."""
     environment = b"\0" + read_bytes(f"/proc/{thread}/environ")
     _, found, rest = environment.partition(b"\0" + os.fsencode(name) + b"=")
     return os.fsdecode(rest.partition(b"\0")[0]) if found else None
@@ -265,7 +262,7 @@ def name(pid: int) -> str:
 
 
 def tracer(pid: int) -> int | None:
-    """Return the pid of who traces a process or one of its threads (ptrace(2)), dead ones too."""
+    """Return the pid of the tracer of a process or of a thread of it, dead ones too (ptrace(2))."""
     for thread in _threads(pid)[:THREADS]:
         status = read_bytes(f"/proc/{pid}/task/{thread}/status")
         _, _, rest = status.partition(b"\nTracerPid:")
@@ -300,7 +297,7 @@ def rss_bytes(thread: int) -> int:
 
 
 def rss_bytes_of_process(pid: int) -> int:
-    """Return the same of a process of which nobody knows yet whether its main thread runs."""
+    """As `rss_bytes`, of a process whose main thread may have ended."""
     found = rss_bytes(pid)
     if found:
         return found
@@ -309,7 +306,7 @@ def rss_bytes_of_process(pid: int) -> int:
 
 
 def cpu_s(pid: int) -> float | None:
-    """Return the processor time that a process has used, all its threads together."""
+    """Return the processor time of all threads of a process together."""
     fields = _stat_fields(f"/proc/{pid}/stat")
     if len(fields) < 13:  # noqa: PLR2004 - through field 15, after utime the stime
         return None

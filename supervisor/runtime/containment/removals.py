@@ -1,9 +1,9 @@
 """Remove the cgroups of instances that have ended: in a thread, many at a time, a moment later.
 
 The kernel has one lock for all cgroups of the machine (`cgroup_mutex`), which `mkdir`, `rmdir`,
-`cgroup.procs` and `cgroup.kill` take. Whoever moves a process holds it for an RCU grace period, so
+`cgroup.procs` and `cgroup.kill` take. The move of a process holds it for an RCU grace period, so
 where others move many, a call waits for it for 100 ms and more. So nothing of that is done on the
-event loop, and nobody waits for a removal: nobody is in there any more.
+event loop, and nothing waits for a removal: the cgroup is empty.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TOGETHER_S = 0.1
 
 
 class Removals:
-    """What is to be removed; of the event loop."""
+    """The cgroups to be removed; for the event loop."""
 
     def __init__(self, blocking: BlockingWork) -> None:
         self._blocking = blocking
@@ -30,12 +30,11 @@ class Removals:
         self._some = trio.Event()
 
     def add(self, containment: Containment) -> None:
-        """Have it removed."""
         self._ended.append(containment)
         self._some.set()
 
     async def run(self) -> None:
-        """Remove what is added, until cancelled; what is left goes with the rung's folder."""
+        """Remove until cancelled; what is left goes with the rung's folder."""
         while True:
             await self._some.wait()
             await trio.sleep(TOGETHER_S)

@@ -135,7 +135,7 @@ def _rehearse() -> None:
 
 
 def _become(told: memoryview, descriptors: list[int]) -> None:
-    """Become a program, or say at which step of that the kernel refused, and why."""
+    """Become a program, or say at which step the kernel refused that, and why."""
     *streams, complaint = descriptors
     step = "chdir"
     try:
@@ -152,7 +152,6 @@ def _become(told: memoryview, descriptors: list[int]) -> None:
 
 
 def command(descriptor: int) -> list[str]:
-    """Return the command that runs a spawner: isolated, without site-packages."""
     here = os.path.abspath(__file__)  # noqa: PTH100
     for _ in range(4):  # containment, runtime, supervisor, and the folder they are imported from
         here = os.path.dirname(here)  # noqa: PTH120

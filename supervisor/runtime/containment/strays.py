@@ -1,6 +1,6 @@
 """Strays: orphans that show nothing of whose they are.
 
-Nobody can say which instance one of them came of, so each is named as a possible survivor of all
+It is not known which instance one of them came of, so each is named as a possible survivor of all
 that may have started it. It dies with the daemon; or before, once no instance can own it any more.
 """
 
@@ -22,28 +22,26 @@ from supervisor.runtime.containment.orphans import Orphans
 from supervisor.runtime.containment.procfs import MISSED, Stat
 
 TOLD = 10
-"""So many new ones of one look have a line each in the log."""
+"""So many new strays of one look have a line each in the log."""
 
 log = structlog.get_logger()
 
 
 class Stray(NamedTuple):
-    """An orphan that shows nothing of whose it is."""
-
     process: Stat
     command: str
 
 
 class Survey(NamedTuple):
-    """The strays that there were at a look."""
+    """The strays at one look."""
 
     number: float
-    """That of the look (`orphans.Looked`); between two of them, of none but the short list."""
+    """That of the look (`orphans.Looked`); a half more for a look at the short list alone."""
     strays: dict[int, Stray]
 
 
 class Strays:
-    """Those that there were at the last look."""
+    """The strays at the last look."""
 
     def __init__(
         self,
@@ -54,7 +52,7 @@ class Strays:
         *,
         whole_process: bool,
     ) -> None:
-        """Know of none yet; `guardianship` kills them should the daemon die."""
+        """`guardianship` kills them should the daemon die."""
         self._orphans = orphans
         self._rung = rung
         self._guardianship = guardianship
@@ -62,20 +60,20 @@ class Strays:
         self._whole_process = whole_process
         self._strays: dict[int, Stray] = {}
         self._number = -1.0
-        """That of the survey that these are of."""
+        """That of the newest survey."""
         self._ownerless = trio.Event()
         """Set when some have to be ended, since no instance can own them any more."""
 
     @property
     def may_be_any(self) -> bool:
-        """Whether `look` has anybody to look at; cheap."""
+        """Whether `look` has any process to look at; cheap."""
         return self._orphans.may_be_left()
 
     def possible_survivors(self, since: int = 0) -> tuple[Suspect, ...]:
-        """Return who lived at the last look, and came of a module.
+        """Return the strays that lived at the last look.
 
-        `since` leaves out those that started before (clock ticks since boot), and nobody is named
-        who is about to be killed.
+        `since` leaves out those that started before (clock ticks since boot); left out are also
+        those that are about to be killed.
         """
         if not self._strays:
             return ()
@@ -89,7 +87,7 @@ class Strays:
         )
 
     async def look(self) -> None:
-        """Look whose the orphans are, and reap those that have ended; if there are any.
+        """Find the instances of the orphans, and reap those that have ended; if there are any.
 
         There is no event for an adoption: called whenever a child has ended, and by status.
         """
@@ -99,14 +97,14 @@ class Strays:
         self.take_in(survey)
 
     async def run(self) -> None:
-        """Look again whenever some turn out to be of nobody any more; until cancelled."""
+        """Look again whenever no instance can own some any more; until cancelled."""
         while True:
             await self._ownerless.wait()
             self._ownerless = trio.Event()
             await self.look()
 
     def survey(self) -> Survey:
-        """Look at all, and kill whom no instance can own any more; for threads."""
+        """Look at all, and kill those that no instance can own any more; for threads."""
         missed = MISSED.count
         looked = self._orphans.look()
         strays = [one for one in looked.strays if not self._rung.holds(one)]
@@ -125,17 +123,17 @@ class Strays:
                 known = Stray(one, procfs.command(one.thread))
                 self._rung.hold_stray(one)
             found[one.pid] = known
-        if MISSED.count != missed:  # who was not seen is not gone
+        if MISSED.count != missed:  # a process that was not seen is not gone
             self._orphans.put_off = self._whole_process
             found = {**held, **found}
         return Survey(looked.number, found)
 
     def nobody(self) -> Survey:
-        """Return what a short list with nobody in it tells: it is newer than all looks so far."""
+        """Return the survey of a short list without orphans: it is newer than all looks so far."""
         return Survey(self._orphans.looks_begun + 0.5, {})
 
     def take_in(self, survey: Survey) -> None:
-        """Know of those of a survey, and of no others, unless a newer one was faster."""
+        """Replace what is known by a survey, unless a newer one was faster."""
         if survey.number <= self._number:
             return
         self._number, strays = survey

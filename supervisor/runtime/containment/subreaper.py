@@ -8,19 +8,18 @@ it (`orphans` says how they are told).
 from __future__ import annotations
 
 from supervisor.runtime.containment import orphans, procfs
-from supervisor.runtime.containment.led_group import LedGroup
+from supervisor.runtime.containment.contained import Containment, Rung
 from supervisor.runtime.containment.orphans import Orphans
 from supervisor.runtime.containment.procfs import Stat
 
 
-class SubreaperRung:
-    """Contain by descent; makes this process a subreaper until `close`."""
+class SubreaperRung(Rung):
+    """Makes this process a subreaper until `close`."""
 
     name = "subreaper"
-    folder = None
 
     def __init__(self, adopted: Orphans) -> None:
-        """Raise `OSError` if the kernel refuses."""
+        """Raises `OSError` if the kernel refuses."""
         self._orphans = adopted
         self._was = orphans.is_subreaper()
         orphans.set_subreaper(on=True)
@@ -28,19 +27,11 @@ class SubreaperRung:
     def contain(self, instance: str, leader: Stat, brand: int) -> Subtree:
         return Subtree(instance, leader, brand, self._orphans)
 
-    def holds(self, orphan: Stat) -> bool:  # noqa: ARG002 - there is nothing that could
-        """Return False: nothing holds it but what it shows."""
-        return False
-
-    def hold_stray(self, stray: Stat) -> None:
-        """Do nothing more: the guardian is told of each stray."""
-
     def close(self) -> None:
-        """Leave orphans to whom they went before."""
         orphans.set_subreaper(on=self._was)
 
 
-class Subtree(LedGroup):
+class Subtree(Containment):
     """What descends from one leader."""
 
     def __init__(self, instance: str, leader: Stat, brand: int, adopted: Orphans) -> None:
@@ -49,22 +40,20 @@ class Subtree(LedGroup):
 
     @property
     def may_have_left(self) -> bool:
-        """Whether somebody was adopted who is not another instance's for certain."""
+        """Whether an orphan was adopted that is not another instance's for certain."""
         return self._orphans.may_be_left(self.instance)
 
     def find(self) -> list[Stat]:
-        """Walk down from the leader and from the orphans it left."""
         leader = procfs.stat(self.leader.pid)
         if leader is not None and leader.start == self.leader.start and leader.lives:
             return self._below(leader)
         return self._below()
 
     def left(self) -> list[Stat]:
-        """Walk down from the orphans it left."""
         return self._below()
 
     def _below(self, *leader: Stat) -> list[Stat]:
-        # Whoever came of a leader that has ended is adopted, or below somebody who is.
+        # What came of a leader that has ended is adopted, or below an adopted process.
         roots = {one.pid: one for one in (*self._orphans.of(self), *leader)}
         below = [pid for root in roots for pid in procfs.descendants(root)]
         found = [one for pid in below if (one := procfs.stat(pid)) is not None]
@@ -72,8 +61,5 @@ class Subtree(LedGroup):
         return [one for one in (*roots.values(), *found) if one.lives]
 
     def remember(self, processes: list[Stat]) -> None:
-        """Take note that these are of this instance, in case they are adopted."""
+        """Note that these are of this instance, in case they are adopted."""
         self._orphans.remember(processes, self.instance)
-
-    def remove(self) -> None:
-        """Do nothing: what it left is reaped with all orphans."""

@@ -3,8 +3,8 @@
 Three files in the data directory:
 
 - `instances.lock`: locked (flock(2)) by the daemon for as long as it lives. No module inherits it:
-  the lock belongs to the open file, and whoever has that could let go of it.
-- `instances`: the ledger (`containment.ledger`), which says who is to be killed should the daemon
+  the lock belongs to the open file, and any process that has it could release the lock.
+- `instances`: the ledger (`containment.ledger`), which says what is to be killed should the daemon
   die: pids with start times, marks.
 - `instances.UUID`: the mark of this run, open in each process of its modules, and removed at an
   orderly end. A process may drop all else by which it could be told; few think of a descriptor.
@@ -27,9 +27,9 @@ import structlog
 
 from supervisor.runtime.containment import guardian, procfs
 from supervisor.runtime.containment.ledger import Author, Ledger, mark_name
+from supervisor.runtime.containment.reaping import tracer_of
 from supervisor.runtime.files.lock_file import open_lock
 from supervisor.runtime.files.whole_file import UnreadableError, read_whole
-from supervisor.runtime.process.reaping import tracer_of
 
 LOCK_FD = 1000
 """The number of the mark's descriptor in each module's process; the next free one if taken."""
@@ -39,7 +39,7 @@ KILLED_WITHIN_S = 10.0
 
 RETRY_S = 0.05
 LEDGER_BYTES = 256 << 20
-"""A larger one is none that a daemon left: it is written anew when it has grown."""
+"""No daemon leaves a larger one: it is written anew when it has grown."""
 
 LOCK_FILE = "instances.lock"
 RECORD_FILE = "instances"
@@ -52,10 +52,7 @@ class DataInUseError(Exception):
 
 
 class Claim:
-    """The data directory, held alone."""
-
     def __init__(self, lock_fd: int, data_dir: Path) -> None:
-        """Own the descriptor of the lock file."""
         self.record = data_dir / RECORD_FILE
         """Where the ledger goes."""
         self.data_dir = data_dir
@@ -119,7 +116,7 @@ class Claim:
         os.close(self._lock_fd)
 
     def close(self) -> None:
-        """Let the next daemon in; whoever takes it again meanwhile lets go of it, too."""
+        """Let the next daemon in; a `retake` at the same time releases the lock, too."""
         with self._closing:
             self._closed = True
         self._owned.close()
@@ -148,7 +145,7 @@ def claim(data_dir: Path) -> Claim:
 
 def _take(lock_fd: int, data_dir: Path) -> Ledger:
     # A daemon that was killed while it forked leaves its lock to the child until that has become
-    # its module: so a lock that nobody living is known to hold is waited for.
+    # its module: so a lock that no living process is known to hold is waited for.
     until = time.monotonic() + KILLED_WITHIN_S
     while not _try_lock(lock_fd):
         if time.monotonic() > until:
@@ -156,7 +153,7 @@ def _take(lock_fd: int, data_dir: Path) -> Ledger:
         _refuse_if_alive(_read(data_dir / RECORD_FILE), data_dir)
         time.sleep(RETRY_S)
     former = _read(data_dir / RECORD_FILE)
-    # Free though its daemon lives: somebody replaced the lock file. Unless that daemon was run by
+    # Free though its daemon lives: the lock file was replaced. Unless that daemon was run by
     # this very process, and cut off before it could say goodbye.
     if not former.closed and not (former.author and former.author.pid == os.getpid()):
         _refuse_if_alive(former, data_dir)

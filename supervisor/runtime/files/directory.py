@@ -40,8 +40,6 @@ NO_ANSWER = "does not answer: a dead mount, maybe; it is read as soon as it does
 
 
 class MissingDirectoryError(UnreadableSourceError):
-    """A directory that was named cannot be read."""
-
     def __init__(self, directory: Path, words: str, what: str) -> None:
         super().__init__(f"{shown(directory)}{words}", what)
 
@@ -159,14 +157,14 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 class _Entries(NamedTuple):
-    """What a directory holds, or why nobody knows, and what matters for that."""
+    """What a directory holds, or why that is not known, and what to watch."""
 
     found: list[os.DirEntry[str]] | MissingDirectoryError
     interests: Interests
 
 
 class _Seen(NamedTuple):
-    """The descriptor of an entry, if there is one, by its path, and what matters for that."""
+    """The descriptor of an entry, if there is one, by its path, and what to watch."""
 
     known: dict[str, _Known]
     interests: Interests
@@ -180,7 +178,6 @@ class DescriptorFiles:
     """
 
     def __init__(self, directory: Path, looks: Looks | None = None) -> None:
-        """Look by `looks`, if the daemon has other sources too."""
         self.directory = directory.absolute()
         self.owner = shown(self.directory)
         self._looks = looks or Looks()
@@ -229,7 +226,7 @@ class DescriptorFiles:
             return _Entries(error, interests)
 
     def _look_at(self, entry: os.DirEntry[str]) -> _Seen:
-        """Read the descriptor that an entry is or holds; be interested in the way to it."""
+        """Read the descriptor that an entry is or holds; note the way to it for the watch."""
         seen = _Seen({}, Interests())
         if entry.is_symlink():
             seen.interests.add_path(entry.path, content=not _is_folder(entry))
@@ -251,7 +248,6 @@ class DescriptorFiles:
         return entry.path if is_file and inside not in self._known else inside
 
     def signatures(self) -> Mapping[str, Signature | None]:
-        """Return the signatures of the files, and whether the directory can be read."""
         try:
             files = find_files(self.directory)
         except MissingDirectoryError:

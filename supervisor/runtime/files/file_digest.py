@@ -50,7 +50,6 @@ def signature(path: str) -> Signature:
 
 
 def signature_or_none(path: str) -> Signature | None:
-    """Look at a file that may not be there."""
     try:
         return signature(path)
     except OSError:
@@ -82,7 +81,6 @@ class FileDigests:
         return digest
 
     def keep_only(self, paths: set[str]) -> None:
-        """Forget all other files."""
         for path in self._known.keys() - paths:
             del self._known[path]
 

@@ -76,7 +76,6 @@ class Inotify:
                 await trio.lowlevel.wait_readable(self._descriptor)
 
     def close(self) -> None:
-        """Give the queue back, and all watches with it."""
         trio.lowlevel.notify_closing(self._descriptor)
         os.close(self._descriptor)
 

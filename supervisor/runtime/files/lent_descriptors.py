@@ -46,7 +46,7 @@ class LentDescriptors:
         return reading
 
     def signatures(self) -> Mapping[str, Signature | None]:
-        """Return nothing: whoever lends says when it changes."""
+        """Nothing: the lender says when it changes."""
         return {}
 
     def _parsed(self, documents: Mapping[str, bytes]) -> Reading:

@@ -47,20 +47,19 @@ class LogFiles:
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._waiting = 0
         self._batches: dict[str, bytearray] = {}
-        """What more lines of a log are added to: nothing was asked for after it."""
+        """The batch of a log to which lines are still added: no tail was asked for after it."""
         self._reads: dict[str, dict[object, Callable[[], None]]] = {}
-        """What more tails of a log are read with: no line came after it."""
+        """The tails of a log that are read together: no line came after the first."""
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
     @property
     def last_error(self) -> str | None:
-        """Of the logs whose last write failed, why that failed which was tried last."""
+        """Why the newest write failed, among the logs whose last write did."""
         with self._lock:
             return next(reversed(self._errors.values()), None)
 
     def path(self, name: str) -> Path:
-        """Return the current file of a log."""
         return self.folder / f"{_file_name(name)}.log"
 
     def append(self, name: str, data: bytes) -> None:
@@ -85,9 +84,9 @@ class LogFiles:
     def tail(
         self, name: str, lines: int, reply: Callable[[list[bytes]], None]
     ) -> Callable[[], None]:
-        """Have `reply` called, in the writing thread, with the last lines of a log.
+        """Call `reply`, in the writing thread, with the last lines of a log.
 
-        Returns what gives that up: what was not begun is not read then, and nobody is called.
+        Returns a function that gives that up: `reply` is not called then.
         """
         key = object()
         with self._lock:
@@ -106,12 +105,12 @@ class LogFiles:
         return give_up
 
     def forget(self, name: str) -> None:
-        """Let `last_error` name a log no more, once what waits for it was tried: it has ended."""
+        """Clear the error of a log that has ended, once what waits for it was tried."""
         if self._thread is not None:
             self._queue.put(lambda: self._forget_error(name))
 
     def close(self) -> None:
-        """Write what waits, as far as the daemon's end waits for that, then end the thread."""
+        """Write what waits, within what is left of the daemon's end, then end the thread."""
         self._have_thread()
         if self._thread is not None:
             self._queue.put(None)
@@ -150,7 +149,7 @@ class LogFiles:
         path = self.path(name)
         failed: str | None = None
         try:
-            # Anew if somebody deleted it.
+            # Anew if it was deleted.
             self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.folder.mkdir(mode=0o700, exist_ok=True)
             # A pipe in its place is an error, and not waited for: all modules share the thread.

@@ -37,15 +37,13 @@ T = TypeVar("T")
 
 
 class NoAnswerError(OSError):
-    """A place that somebody cannot do without does not answer; the text names it."""
+    """A needed place does not answer; the text names it."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(f"{printable(str(path))} {NO_ANSWER}")
 
 
 class Unanswered(Enum):
-    """What came of a look that did not answer."""
-
     UNANSWERED = "unanswered"
 
 
@@ -56,10 +54,9 @@ class Looks:
     """The looks of some sources; they may come from several threads."""
 
     def __init__(self, blocking: BlockingWork | None = None) -> None:
-        """`blocking` is told what is looked at."""
         self._naming = nullcontext if blocking is None else blocking.naming
         self._left: set[str] = set()
-        """What the looks do that were left, and have not answered yet."""
+        """The looks that were left and have not answered yet."""
 
     def each(
         self, looks: Iterable[tuple[str, Callable[[], T]]], patience_s: float | None = None
@@ -77,8 +74,8 @@ class Looks:
             try:
                 thread.start()
             except RuntimeError:  # the system gives no further thread
-                # In this one, however long that takes: it is never the event loop's. Whoever has
-                # one comes from a thread of `BlockingWork`, or looks before the loop begins.
+                # In this one, however long that takes: it is never the event loop's. Callers are
+                # in a thread of `BlockingWork`, or look before the loop begins.
                 self._run(row)
             while not row.wait(patience_s):
                 if self._leave(row, patience_s):
@@ -89,7 +86,7 @@ class Looks:
         return row.seen
 
     def one(self, doing: str, look: Callable[[], T]) -> T | Unanswered:
-        """Return what comes of a single look; raises what it raises."""
+        """Return the outcome of a single look; raises what it raises."""
         (seen,) = self.each([(doing, look)])
         return seen
 
@@ -141,7 +138,7 @@ class _Row(Generic[T]):
         self.over = not self._ahead
         self.changed = threading.Condition()
         self.turn = 0
-        """Which thread's turn it is: each that is left is followed by another."""
+        """The number of the thread at work: one that is left is followed by another."""
         self.doing = ""
         self.since = time.monotonic()
 
@@ -157,7 +154,7 @@ class _Row(Generic[T]):
             return None
 
     def end(self, error: Exception | None) -> None:
-        """Let whoever waits go on; within the lock."""
+        """Wake the waiting thread; within the lock."""
         self.error, self.over = self.error or error, True
         self._ahead.clear()
         self.changed.notify()

@@ -28,7 +28,7 @@ def log_text(event: Log) -> str:
 
 
 def error_text(event: ErrorEvent) -> str:
-    """Return code, message and details in the same form."""
+    """Return code, message and details in the form of `log_text`."""
     return _line(f"error: {event.error_code}: {event.error_message}", event.details)
 
 
@@ -129,7 +129,6 @@ class ModuleLog:
         self._unreported = 0
 
     def stderr_lines(self, instance: str, texts: Sequence[str]) -> None:
-        """Write lines of stderr that arrived together."""
         self._write(instance, "stderr", texts)
 
     def log_event(self, instance: str, text: str) -> None:
@@ -137,9 +136,9 @@ class ModuleLog:
         self._write(instance, "log", [text])
 
     def events(self, instance: str, events: Sequence[CallEvent]) -> None:
-        """Keep what a module said in the course of requests, of `NOTED`, that arrived together.
+        """Keep events of requests, of `NOTED`, that arrived together.
 
-        Of a million nobody makes a text that could not be written anyway.
+        Of a flood no text is made that could not be written anyway.
         """
         kept = events
         if not self._followers:
@@ -157,7 +156,7 @@ class ModuleLog:
         )
 
     def host_line(self, instance: str | None, text: str) -> None:
-        """Note something the daemon found out about an instance, or else about the module."""
+        """Note a finding of the daemon about an instance, or else about the module."""
         self._write(instance or self.module, "host", [text])
 
     def follow(self, follower: Callable[[LogLine], None]) -> Callable[[], None]:
@@ -166,7 +165,7 @@ class ModuleLog:
         return lambda: self._followers.discard(follower)
 
     def end(self) -> None:
-        """Have no error of it told any more: its module is gone."""
+        """Clear its error: its module is gone."""
         self._files.forget(self.module)
 
     async def last_lines(self, count: int) -> LogTail:
@@ -225,7 +224,6 @@ class Stderr:
     """The stderr of one process: cut into lines of text whatever its bytes are, its end kept."""
 
     def __init__(self, instance: str, log: ModuleLog) -> None:
-        """Write each line to the module's log too."""
         self._instance = instance
         self._log = log
         self._partial = b""
@@ -233,7 +231,6 @@ class Stderr:
         self._ring_chars = 0
 
     def feed(self, data: bytes) -> None:
-        """Take a chunk."""
         *whole, self._partial = (self._partial + data).split(b"\n")
         if len(self._partial) > LINE_BYTES:
             whole.append(self._partial)
@@ -242,7 +239,6 @@ class Stderr:
             self._keep(whole)
 
     def finish(self) -> None:
-        """Take the end of the stream."""
         if self._partial:
             self._keep([self._partial])
             self._partial = b""

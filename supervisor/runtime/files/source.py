@@ -41,4 +41,4 @@ class Source(Protocol):
         """
 
     def signatures(self) -> Mapping[str, Signature | None]:
-        """Return what a change of these files would show in, for those who cannot be told."""
+        """Return what a change of these files would show in; for sources without notification."""

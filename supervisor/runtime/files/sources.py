@@ -23,9 +23,9 @@ from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.files.directory import DescriptorFiles
 from supervisor.runtime.files.file_digest import FileDigests, Signature, signature_or_none
 from supervisor.runtime.files.looks import Looks, Unanswered
+from supervisor.runtime.files.program_files import program_files
 from supervisor.runtime.files.source import Source, UnansweredSourceError, UnreadableSourceError
 from supervisor.runtime.files.watched_paths import Interests
-from supervisor.runtime.process.program import program_files
 
 
 class Sources:
@@ -46,18 +46,17 @@ class Sources:
     def of_directories(
         cls, directories: Iterable[Path], blocking: BlockingWork | None = None
     ) -> Sources:
-        """Have a source for each directory; `blocking` is told what is looked at."""
         looks = Looks(blocking)
         return cls((DescriptorFiles(directory, looks) for directory in directories), looks)
 
     def add(self, source: Source) -> None:
-        """Have a further one from the next reading on."""
+        """Read a further source from the next reading on."""
         if any(one.owner == source.owner for one in self._sources):
             raise ValueError(f"there is a source of {source.owner!r} already")
         self._sources = (*self._sources, source)
 
     def remove(self, source: Source) -> None:
-        """Have one no longer, from the next reading on."""
+        """Read a source no longer, from the next reading on."""
         self._sources = tuple(one for one in self._sources if one is not source)
 
     @property
@@ -67,11 +66,10 @@ class Sources:
 
     @property
     def unanswered(self) -> bool:
-        """Whether something did not answer at the last reading."""
         return self._unanswered
 
     def read_first(self) -> Reading:
-        """Read all of them; raises `UnreadableSourceError`, but for what only does not answer."""
+        """Read all; raises `UnreadableSourceError`, but for a source that only does not answer."""
         interests = Interests()
         readings: list[Reading] = []
         for one in self._sources:
@@ -93,7 +91,7 @@ class Sources:
         return self._together(readings, current.values(), interests)
 
     def signatures(self, current: Mapping[str, Descriptor]) -> dict[str, Signature | None]:
-        """Return what a change would show in, for those who cannot be told of one."""
+        """Return what a change would show in, where no watch tells of it."""
         looks: list[tuple[str, Callable[[], Mapping[str, Signature | None]]]] = []
         looks += [(f"comparing {one.owner}", one.signatures) for one in self._sources]
         looks += [
@@ -140,8 +138,6 @@ class Sources:
 
 
 class _Program(NamedTuple):
-    """The digests of a module's program files, and what matters for them."""
-
     digests: dict[str, str]
     interests: Interests
 

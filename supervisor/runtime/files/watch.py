@@ -3,7 +3,7 @@
     look which directories matter -> watch them -> (more than before? read again) -> wait for an
     event that matters -> wait until it is quiet -> reload -> look which directories matter ...
 
-Whoever else has the files read says so (`follow_anew`): other directories may matter then.
+A reload for another reason tells of itself (`follow_anew`): other directories may matter then.
 
 A watch that is set after the files were read may have missed a change between the two; so whenever
 a directory is newly watched, the files are read once more. Where the kernel gives no watch (its
@@ -25,6 +25,7 @@ import trio
 
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.files.inotify import Event, Inotify, Mask
+from supervisor.runtime.files.sources import Sources
 from supervisor.runtime.files.watched_paths import Interest, Interests
 
 QUIET_S = 0.1
@@ -37,7 +38,7 @@ POLL_S = 2.0
 """How often signatures are compared where there are no watches."""
 
 UNANSWERED_S = 5.0
-"""How often it is looked whether what did not answer does now."""
+"""How often the files are read again where something did not answer."""
 
 log = structlog.get_logger()
 
@@ -66,24 +67,7 @@ class NoWatchError(Exception):
         super().__init__(f"the kernel gives no watch: {error.strerror} ({name})")
 
 
-class Files(Protocol):
-    """What is watched."""
-
-    @property
-    def interests(self) -> Interests:
-        """What to watch, as of the last reading."""
-
-    @property
-    def unanswered(self) -> bool:
-        """Whether something did not answer at the last reading."""
-
-    def signatures(self, current: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what a change would show in."""
-
-
 class Reload(Protocol):
-    """What is done about a change."""
-
     async def __call__(self, *, if_needed: bool) -> None:
         """Read the files again; with `if_needed`, it is no event if nothing changed."""
 
@@ -92,11 +76,9 @@ OpenQueue = Callable[[], Inotify]
 
 
 class Watch:
-    """The watch over some files."""
-
     def __init__(
         self,
-        files: Files,
+        files: Sources,
         current: Callable[[], Mapping[str, Any]],
         state: WatchState,
         blocking: BlockingWork,
@@ -110,11 +92,11 @@ class Watch:
         self._open_queue = open_queue
         self._task_status: trio.TaskStatus[None] | None = None
         self._stale = False
-        """Whether the files have been read since it was looked which directories matter."""
+        """Whether the files have been read since the directories to watch were chosen."""
         self._waiting = trio.CancelScope()
 
     def follow_anew(self) -> None:
-        """Take note that the files were read, by whomever."""
+        """The files were read: other directories may matter now."""
         self._stale = True
         self._waiting.cancel()
 
@@ -199,7 +181,6 @@ class Watches:
 
     @property
     def count(self) -> int:
-        """How many directories are watched."""
         return len(self._interests)
 
     def follow(self, interests: Interests) -> bool:
@@ -224,7 +205,6 @@ class Watches:
         return bool(new)
 
     async def wait_changed(self) -> None:
-        """Wait for something that matters."""
         while True:
             # All of them are looked at: one may say that a watch is gone.
             matters = [self._matters(event) for event in await self._queue.events()]
@@ -232,7 +212,6 @@ class Watches:
                 return
 
     def close(self) -> None:
-        """Watch nothing any more."""
         self._queue.close()
 
     def _matters(self, event: Event) -> bool:

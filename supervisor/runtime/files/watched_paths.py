@@ -30,13 +30,12 @@ class Interest(msgspec.Struct):
 
 
 class Interests:
-    """What matters, by directory."""
+    """What to watch, by directory."""
 
     def __init__(self) -> None:
         self.by_directory: dict[str, Interest] = {}
 
     def at(self, directory: str) -> Interest:
-        """Return the interest in a directory, to be added to."""
         return self.by_directory.setdefault(directory, Interest())
 
     def add(self, others: Interests) -> None:
@@ -47,7 +46,7 @@ class Interests:
             interest.content |= other.content
 
     def add_path(self, path: str, *, content: bool) -> None:
-        """Be interested in each step of the way to a path; with `content`, in the file there."""
+        """Add each step of the way to a path; with `content`, the file there."""
         interest: Interest | None = None
         for directory, name in steps(path):
             interest = self.at(directory)
@@ -56,13 +55,13 @@ class Interests:
             interest.content = True
 
     def add_folder(self, directory: str) -> None:
-        """Be interested in a folder of descriptors, and in each step of the way to it."""
+        """Add a folder of descriptors, and each step of the way to it."""
         self.add_path(directory, content=False)
         interest = self.at(directory)
         interest.descriptors = interest.content = True
 
     def add_file(self, directory: str, name: str) -> None:
-        """Be interested in a file, and not in the way to its directory, which is known."""
+        """Add a file, without the way to its directory, which is known."""
         interest = self.at(directory)
         interest.names.add(name)
         interest.content = True

@@ -1,15 +1,14 @@
 """What is said to one process, and heard of it: the one place that drives its connection.
 
-Whatever the connection is told, by the pumps, by a life or by the kernel, goes through here; then
+All that the connection is told, by the pumps, by a life or by the kernel, goes through here; then
 its events are received, all that it has to say is written, and its waits are kept
 (protocol.connection). What it is told while events are received leads to events that are received
-after those, so that nobody is called while it is being called.
+after those: no receiver is called while it is being called.
 
-Written is at once where the pipe has room, and what one client asks in its turn at the end of that;
-else as soon as there is room. A process that is told much and
-does not read is not read from either, once `HIGH_BYTES` wait for it: it gets no further with its
-request, and the deadline of that ends it. What it streams from other modules pauses those
-meanwhile, as a slow client does.
+Bytes are written at once where the pipe has room, those of one client's turn together at its end;
+else as soon as there is room. A process that is told much and does not read is not read from
+either, once `HIGH_BYTES` wait for it: it gets no further with its request, whose deadline ends it.
+What it streams from other modules pauses those meanwhile, as a slow client does.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from __future__ import annotations
 import os
 import time
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
@@ -30,9 +29,11 @@ from supervisor.policy.verdict import Exit
 from supervisor.runtime.process.effort import Mark, cpu_clock, tree
 from supervisor.runtime.process.opening import Opening
 from supervisor.runtime.process.process import Process
-from supervisor.runtime.supervision.deadlines import Deadlines, Timer
 from supervisor.runtime.taps import Taps
 from supervisor.runtime.turns import SERVING
+
+if TYPE_CHECKING:
+    from supervisor.runtime.supervision.deadlines import Deadlines, Timer
 
 HIGH_BYTES = 1 << 20
 """What may wait while the pipe is full, before the process is not read from any more."""
@@ -41,38 +42,36 @@ FULL_BYTES = 32 << 20
 """What may wait at all: of an answer beyond it only the failure to deliver it is sent."""
 
 
-class Receiver(Protocol):
-    """Whoever the process speaks to."""
+class Receiver:
+    """Is told what a process says, and what becomes of its pipes; no method may block."""
 
-    def receive(self, events: Events) -> None:
-        """Take what it led to; must not block."""
+    def receive(self, events: Events) -> None: ...
 
     def congested(self) -> bool:
         """Whether reading should pause; asked after each chunk."""
+        return False
 
     def drained(self) -> None:
-        """Take note that the pipe took what it had no room for at first."""
+        """The pipe took what it had no room for at first."""
 
     def stdout_closed(self) -> None:
-        """Take note that the process closed its stdout and still runs."""
+        """The process closed its stdout and still runs."""
 
     def stdin_broken(self) -> None:
-        """Take note that it closed its stdin while something was to be written."""
+        """The process closed its stdin while something was to be written."""
 
     def held(self, end: Exit) -> None:
-        """Take note that it is dead and cannot be reaped yet; all it said has been received."""
+        """The process is dead and cannot be reaped yet; all it said has been received."""
 
 
 class Stream(Protocol):
-    """What sends to the process in pieces, and pauses while there is no room."""
+    """Sends to the process in pieces, and pauses while there is no room."""
 
     def resume(self) -> None:
-        """Go on: there may be room again."""
+        """There may be room again."""
 
 
 class Dialogue:
-    """The conversation with one process, from `begin` to `end`."""
-
     def __init__(
         self,
         instance: str,
@@ -109,7 +108,7 @@ class Dialogue:
     # What the connection is told.
 
     def opening(self) -> Opening:
-        """Take what is to be said to the process before it is there."""
+        """Take what is to be written before the process is there."""
         return Opening(self._outgoing.take(), closes_stdin=self._connection.closes_stdin)
 
     def begin(self, process: Process) -> None:
@@ -125,7 +124,7 @@ class Dialogue:
         self.write_now()
 
     def ask(self, request: Request, *, busy: bool = False) -> None:
-        """Ask something; of a `busy` process, with what else comes this moment in one write."""
+        """Write a request; to a `busy` process, together with what else comes at this moment."""
         # As `_follow` and `flush` would do it; but each request passes here.
         connection = self._connection
         if self.pid is not None:
@@ -174,12 +173,12 @@ class Dialogue:
         return written
 
     def flow(self, request_id: str, operation: Flow) -> None:
-        """Have what is streamed for a request pause, or go on, if the module can be told so."""
+        """Pause or resume what is streamed for a request, if the module can be told so."""
         self._follow(self._connection.flow(request_id, operation))
         self.flush()
 
     def answer(self, asked: HostCalled, outcome: Outcome, chunk: Chunk | None = None) -> None:
-        """Answer a call of the module; one that is gone needs no answer."""
+        """Answer a call of the module; a process that is gone needs no answer."""
         if self._process is not None:
             self._follow(self._connection.answer(asked, outcome, chunk))
             self.flush()
@@ -187,11 +186,10 @@ class Dialogue:
     def refuse(
         self, asked: HostCalled, words: str, reason: Reason = Reason.MALFORMED_REQUEST
     ) -> None:
-        """Answer a call that cannot be served."""
         self.answer(asked, Failure.because(reason, words))
 
     def receive_data(self, data: bytes) -> bool:
-        """Take what was read; returns whether that led to something that was written."""
+        """Take what was read; returns whether that led to a write."""
         # `_follow` would do; but here passes all that a module says.
         self.times_heard += 1
         events = self._connection.receive_data(data)
@@ -202,20 +200,18 @@ class Dialogue:
         return self.write_now()
 
     def receive_eof(self) -> None:
-        """Take the end of the output; idempotent."""
         if not self._eof:
             self._eof = True
             self._follow(self._connection.receive_eof())
             self.write_now()
 
     def exited(self, code: int | None) -> None:
-        """Take the end of the process."""
         self._process = None
         self._follow(self._connection.process_exited(code))
         self.end()
 
     def end(self) -> None:
-        """Wait for nothing any more, and answer nothing; idempotent."""
+        """Cancel all waits, and answer nothing; idempotent."""
         self._process = None
         for _, timer in self._timers:
             timer.cancel()
@@ -263,7 +259,7 @@ class Dialogue:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """What is added to the command of its process."""
+        """Arguments that are added to the command of its process."""
         return self._connection.arguments
 
     @property
@@ -292,17 +288,16 @@ class Dialogue:
         return self._outgoing.unasked_bytes > FULL_BYTES
 
     def begin_stream(self, stream: Stream) -> None:
-        """Have a stream told when there may be room again."""
+        """Resume a stream when there may be room again."""
         self._streams.add(stream)
 
     def end_stream(self, stream: Stream) -> None:
-        """Forget a stream; idempotent."""
         self._streams.discard(stream)
 
     # What is written.
 
     def flush(self) -> None:
-        """Have what the connection has to say written; many calls make one write."""
+        """Write, soon, what the connection has to say; many calls make one write."""
         if not self._receiving:
             self._to_write.set()
 
@@ -352,7 +347,7 @@ class Dialogue:
                     return False
                 if not self._outgoing.empty:
                     await trio.lowlevel.checkpoint()  # a piece, then the neighbours' turn
-            elif not drained:  # whoever wrote the last piece
+            elif not drained:  # `write_now` may have written the last piece
                 drained = True
                 self.receiver.drained()
                 for stream in tuple(self._streams):
@@ -364,7 +359,6 @@ class Dialogue:
                 await self._to_write.wait()
 
     def close_stdin(self) -> None:
-        """Close stdin; idempotent."""
         if self._process is None:
             return
         if self._process.stdin is not None:

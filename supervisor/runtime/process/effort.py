@@ -56,7 +56,7 @@ def tree(pid: int) -> list[int]:
 
 
 def effort(since: Mark | None) -> Effort:
-    """Return what a process did since then; nothing where that cannot be known."""
+    """Return what a process did since then; empty where that cannot be known."""
     if since is None or since.dialogue.pid is None:
         return Effort()
     used_s, is_running = 0.0, False

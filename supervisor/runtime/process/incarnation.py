@@ -31,11 +31,11 @@ import trio
 
 from protocol.transcript import EntrySource, Happened
 from supervisor.policy.verdict import Breach, Exit, unset_remark
+from supervisor.runtime.containment.reaping import REAP_AGAIN_S, End
 from supervisor.runtime.files.module_log import ModuleLog, Stderr
 from supervisor.runtime.process.dialogue import Dialogue
 from supervisor.runtime.process.pipes import Pump
 from supervisor.runtime.process.process import Process
-from supervisor.runtime.process.reaping import REAP_AGAIN_S, End
 from supervisor.runtime.taps import Taps
 
 UNKILLABLE_AFTER_S = 5.0
@@ -55,8 +55,6 @@ log = structlog.get_logger()
 
 
 class StopStep(IntEnum):
-    """Where on the stop ladder to begin."""
-
     END_OF_INPUT = 0
     TERMINATE = 1
     KILL = 2
@@ -115,7 +113,6 @@ class Incarnation:
 
     @property
     def mid_line(self) -> bool:
-        """Whether it has printed the beginning of a line."""
         return self.dialogue.unfinished_line is not None
 
     @property
@@ -125,7 +122,6 @@ class Incarnation:
 
     @property
     def uptime_s(self) -> float:
-        """Seconds since the spawn."""
         return trio.current_time() - self.started_at
 
     def evidence(self) -> dict[str, Any]:
@@ -140,7 +136,7 @@ class Incarnation:
         }
 
     def nudge(self) -> None:
-        """Have a paused reader look again whether there is room."""
+        """Let a paused reader look again whether there is room."""
         self._stdout.nudge()
 
     def stop(self, rung: StopStep = StopStep.END_OF_INPUT) -> None:
@@ -206,7 +202,7 @@ class Incarnation:
 
     @contextlib.contextmanager
     def _climbable(self, nursery: trio.Nursery) -> Iterator[None]:
-        """Have `stop` start the ladder within the block; most processes never need one."""
+        """`stop` starts the ladder within the block; most processes never need one."""
         self._nursery = nursery
         try:
             yield
@@ -338,7 +334,7 @@ class Incarnation:
         self._nursery.cancel_scope.cancel()
 
     def _died_unseen(self) -> bool:
-        """Go on as after an exit if it is dead, though its pidfd does not say so (`reaping`)."""
+        """End the listening if the process is dead and its pidfd does not say so (`reaping`)."""
         if self._nursery is None or not self._process.is_dead:
             return False
         self._nursery.cancel_scope.cancel()

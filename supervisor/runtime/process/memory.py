@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 import trio
@@ -24,40 +24,28 @@ from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.contained import Containment
 from supervisor.runtime.containment.procfs import Stat
 
+if TYPE_CHECKING:
+    from supervisor.runtime.process.incarnation import Incarnation
+
 INTERVAL_S = 0.25
 """Between two looks; a look costs some 50 us for each process."""
 
 log = structlog.get_logger()
 
 
-class Watched(Protocol):
-    """An instance that may use too much."""
-
-    @property
-    def instance(self) -> str:
-        """Its id."""
-
-    @property
-    def containment(self) -> Containment:
-        """Its processes."""
-
-    def breach(self, breach: Breach) -> None:
-        """End it for this."""
-
-
 class Sampler:
-    """Look at all instances that have to be looked at, from one task."""
+    """Looks at all instances that have limits, from one task."""
 
     def __init__(self, blocking: BlockingWork, ceiling_bytes: int | None = None) -> None:
         """`ceiling_bytes` bounds all modules together; the biggest is ended first."""
         self._blocking = blocking
         self._ceiling_bytes = ceiling_bytes
-        self._watched: dict[Watched, Limits] = {}
+        self._watched: dict[Incarnation, Limits] = {}
         self._some = trio.Event()
 
     @contextlib.contextmanager
-    def watching(self, instance: Watched, limits: Limits) -> Iterator[None]:
-        """Look at an instance within this block, if there is a reason to."""
+    def watching(self, instance: Incarnation, limits: Limits) -> Iterator[None]:
+        """Look at an instance within this block, if a limit has to be sampled."""
         by_sampling = limits.memory_bytes is not None and not instance.containment.counts_memory
         if self._ceiling_bytes is None and not by_sampling and limits.processes is None:
             yield
@@ -70,7 +58,6 @@ class Sampler:
             del self._watched[instance]
 
     async def run(self) -> None:
-        """Look until cancelled."""
         while True:
             if not self._watched:
                 self._some = trio.Event()
@@ -90,7 +77,7 @@ class Sampler:
                 _end(one, breach)
         self._keep_ceiling({one: used for one, (used, breach) in present.items() if not breach})
 
-    def _keep_ceiling(self, used: dict[Watched, int]) -> None:
+    def _keep_ceiling(self, used: dict[Incarnation, int]) -> None:
         ceiling, total = self._ceiling_bytes, sum(used.values())
         if ceiling is None or total <= ceiling:
             return
@@ -99,12 +86,12 @@ class Sampler:
         _end(biggest, Breach("memory_ceiling_bytes", ceiling, total, used[biggest]))
 
 
-def _end(one: Watched, breach: Breach) -> None:
+def _end(one: Incarnation, breach: Breach) -> None:
     log.warning("over a limit", instance=one.instance, words=breach.words)
     one.breach(breach)
 
 
-def _measure(watched: dict[Watched, Limits]) -> dict[Watched, tuple[int, Breach | None]]:
+def _measure(watched: dict[Incarnation, Limits]) -> dict[Incarnation, tuple[int, Breach | None]]:
     return {one: _measure_one(one.containment, limits) for one, limits in watched.items()}
 
 

@@ -21,11 +21,10 @@ class Opening:
         self._begun = False
         self._written = 0
         self.withheld = False
-        """Set by whoever has thought better of it; without effect once it was begun."""
+        """Set when it is not to be written; without effect once it was begun."""
 
     @property
     def written(self) -> bytes:
-        """What the pipe has taken."""
         return self._data[: self._written]
 
     @property
@@ -38,7 +37,7 @@ class Opening:
         if self.withheld or self._begun:
             return False
         self._begun = True
-        # Whatever is wrong with the pipe, who writes the rest will meet it too.
+        # Whatever is wrong with the pipe, the writer of the rest will meet it too.
         with contextlib.suppress(OSError):
             self._written = os.write(stdin, self._data)
         return self._closes_stdin and not self.left

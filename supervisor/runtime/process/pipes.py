@@ -25,7 +25,7 @@ READ_BYTES = 65536
 """One read takes at most what a pipe holds by default."""
 
 FEW_BYTES = 512
-"""Who says no more than this at a time, may well have answered what it was asked a moment ago."""
+"""A piece no longer than this may well be the answer to what was asked a moment ago."""
 
 
 class Pipes:
@@ -41,7 +41,6 @@ class Pipes:
         self._ours: list[int] = []
 
     def __enter__(self) -> Self:
-        """Open nothing yet."""
         return self
 
     def __exit__(
@@ -50,7 +49,6 @@ class Pipes:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        """Close what is not kept."""
         close_all((*self._theirs, *self._ours))
 
     def open(self) -> list[int]:
@@ -134,7 +132,7 @@ class Pump:
         self._room = trio.Event()
 
     def nudge(self) -> None:
-        """Look again whether it is full."""
+        """Look again whether the receiver has room."""
         self._room.set()
 
     async def run(

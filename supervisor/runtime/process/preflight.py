@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from protocol.descriptor.model import Descriptor
+from supervisor.runtime.files.program_files import module_folder
 from supervisor.runtime.process.environment import (
     UnsetVariableError,
     known_variables,
@@ -24,12 +25,11 @@ from supervisor.runtime.process.program import (
     env_problem,
     explain_interpreter,
     find_program,
-    module_folder,
     named_program,
     of_prepare,
     working_folder,
 )
-from supervisor.runtime.service.headers import service_headers
+from supervisor.runtime.process.service_headers import service_headers
 
 _INTERPRETERS = re.compile(r"(python|perl|ruby|node|bash|sh|dash|lua)[\d.]*")
 _SHELLS = re.compile(r"bash|sh|dash")

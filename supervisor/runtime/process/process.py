@@ -18,7 +18,6 @@ import select
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import NamedTuple
 
 import trio
 
@@ -26,8 +25,8 @@ from supervisor.policy.verdict import Suspect, Tracer
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.contained import Containment, signal_group
 from supervisor.runtime.containment.custody import Custody
+from supervisor.runtime.containment.reaping import End, end_of_held, reap, reapable, tracer_of
 from supervisor.runtime.process.opening import Opening
-from supervisor.runtime.process.reaping import End, end_of_held, reap, reapable, tracer_of
 from supervisor.runtime.turns import SharedTurn
 
 KILLS = 8
@@ -38,46 +37,43 @@ QUICK_S = 0.001
 most tools in a compiled language end within it, and what they said is read in one go."""
 
 HELD_UP_S = 5.0
-"""A signal takes a thread no longer than that, unless the kernel holds it up. Nobody waits for it
-then, but its process is not reaped before it is done: it knows that one by its number."""
+"""A signal takes a thread no longer than that, unless the kernel holds it up. It is not waited for
+then, but its process is not reaped before it is done: the thread knows that one by its number."""
 
 GONE_WITHIN_S = 2.0
 """Killed processes are gone within milliseconds, unless the kernel holds them in a driver."""
 
 
-class Held(NamedTuple):
-    """By whom a process is held, and how."""
-
-    custody: Custody
-    containment: Containment
-    since: int
-    """When it began to be what it is (clock ticks since boot)."""
-    unset_variables: Sequence[str]
-    """The names in `pass_env` for which it got no value."""
-
-
 class Process:
-    """A spawned process; once it has ended, whoever holds it must call `reap` until that is so."""
+    """A spawned process; once it has ended, `reap` has to be called until it returns an end."""
 
     def __init__(
         self,
         pid: int,
         pidfd: int,
         pipes: list[int],
-        held: Held,
+        custody: Custody,
+        containment: Containment,
+        *,
+        since: int,
+        unset_variables: Sequence[str],
         opening: Opening | None = None,
     ) -> None:
-        """Take over the descriptors: the pidfd, and our ends of stdin, stdout and stderr."""
+        """Take over the descriptors: the pidfd, and our ends of stdin, stdout and stderr.
+
+        `since` is when it began to be what it is (clock ticks since boot).
+        """
         self.pid = pid
         self.opening = opening
         """What is written to it by `begin`."""
-        self.containment = held.containment
+        self.containment = containment
         self.remove_container: Callable[[], Awaitable[str]] | None = None
         self.possible_survivors: tuple[Suspect, ...] = ()
-        """Who may be of it and is nobody's for certain; known once it is reaped."""
-        self.unset_variables = held.unset_variables
-        self._custody = held.custody
-        self._since = held.since
+        """Processes that it may have started, or another module; known once it is reaped."""
+        self.unset_variables = unset_variables
+        """The names in `pass_env` for which it got no value."""
+        self._custody = custody
+        self._since = since
         self.stdout, self.stderr = pipes[1], pipes[2]
         self.stdin: int | None = pipes[0]
         """Our end; None once it is closed."""
@@ -109,7 +105,6 @@ class Process:
 
     @property
     def tracer(self) -> Tracer | None:
-        """Who traces it; nobody once it is reaped."""
         return None if self._let_go else tracer_of(self.pid)
 
     @property
@@ -132,14 +127,13 @@ class Process:
             _readable(self._pidfd, QUICK_S)
 
     async def begin_on_loop(self) -> None:
-        """Do the same on the event loop; not cancelled."""
+        """As `begin_in_thread`, on the event loop; not cancelled."""
         self.begin()
         if self.stdin is None:
             with trio.move_on_after(QUICK_S, shield=True):
                 await self.wait_exited()
 
     def close_stdin(self) -> None:
-        """Let the process see the end of its input."""
         if self.stdin is not None:
             trio.lowlevel.notify_closing(self.stdin)
             os.close(self.stdin)
@@ -147,7 +141,7 @@ class Process:
 
     @property
     def ends(self) -> SharedTurn:
-        """In which it is seen to once it has ended."""
+        """The turns in which ended processes are seen to."""
         return self._custody.ends
 
     async def wait_exited(self) -> None:
@@ -155,7 +149,6 @@ class Process:
         await trio.lowlevel.wait_readable(self._pidfd)
 
     async def signal(self, *signals: signal.Signals) -> None:
-        """Signal the whole containment; as `kill`."""
         if self._let_go:
             return
         await self._in_thread("signalling processes", partial(self.containment.signal, *signals))
@@ -163,7 +156,7 @@ class Process:
     async def kill(self) -> None:
         """Kill the whole containment; without effect once `reap` was called, and not cancelled.
 
-        Whoever calls it sees to it that nobody reaps the leader meanwhile.
+        The leader must not be reaped meanwhile.
         """
         if self._let_go:
             return
@@ -177,13 +170,13 @@ class Process:
             signal_group(self.containment.leader, signal.SIGKILL)
 
     async def _in_thread(self, doing: str, work: Callable[[], None]) -> None:
-        """Have it done, and go on after `HELD_UP_S`; not cancelled."""
+        """Do it in a thread, and go on after `HELD_UP_S`; not cancelled."""
         await self._custody.blocking.run_or_leave(
             doing, work, self._at_work, leave_after_s=HELD_UP_S, at_once=KILLS
         )
 
     async def kill_the_rest(self) -> tuple[int, ...]:
-        """Kill whoever the ended leader left, wherever they went, and see them gone.
+        """Kill what the ended leader left, wherever it went, and wait until it is gone.
 
         Returns the pids of those that are not gone `GONE_WITHIN_S` later. Not to be cancelled: it
         is how a cancelled instance ends, and it is bounded.
@@ -207,7 +200,7 @@ class Process:
         return end
 
     def abandon(self) -> None:
-        """Let go of a dead leader that can't be reaped: who adopts it when the daemon ends will."""
+        """Let go of a dead leader that can't be reaped; its next parent will, after the daemon."""
         self._custody.about_to_reap(self.containment)
         self._release()
 

@@ -1,7 +1,7 @@
 """Find the program a descriptor names, and say in words why one cannot be run.
 
 `exec` answers with one errno for many causes: ENOENT is a missing file, a missing interpreter, or
-an interpreter whose name ends in a carriage return. Whoever reads the message wants the cause.
+an interpreter whose name ends in a carriage return. The reader of the message wants the cause.
 """
 
 from __future__ import annotations
@@ -18,27 +18,19 @@ import msgspec
 from protocol.descriptor.model import Descriptor
 from protocol.problem import without_password
 from supervisor.runtime.files.file_digest import FileDigests
+from supervisor.runtime.files.program_files import module_folder, program_files
 from supervisor.runtime.process.environment import UnsetVariableError, resolved
 
 SHEBANG_BYTES = 256
 """Linux reads no more of a `#!` line (BINPRM_BUF_SIZE)."""
-
-PATH_CHARS = 1024
-"""A longer argument is not looked for as a file."""
 
 
 class SpawnError(Exception):
     """A process could not be started; the message says why, in words for a person."""
 
     def __init__(self, message: str, code: int | None = None) -> None:
-        """Keep the errno too, for those that are worth a second try."""
         super().__init__(without_password(message))
         self.code = code
-
-
-def module_folder(descriptor: Descriptor) -> str:
-    """Return the absolute folder a module runs in, whether it is there or not."""
-    return os.path.normpath(os.path.join(descriptor.folder, descriptor.transport.cwd))  # noqa: PTH118
 
 
 def working_folder(descriptor: Descriptor) -> str:
@@ -56,26 +48,6 @@ def of_prepare(descriptor: Descriptor) -> Descriptor:
     transport = descriptor.transport
     transport = msgspec.structs.replace(transport, command=transport.prepare)
     return msgspec.structs.replace(descriptor, transport=transport)
-
-
-def program_files(descriptor: Descriptor) -> list[str]:
-    """Return the absolute paths of the files that may be a module's program, there or not.
-
-    These are `command[0]` if it is a path, and every argument, since which ones are files shows
-    only when they are there: `["python3","dice.py"]` is `dice.py` in the module's folder.
-    """
-    if not descriptor.transport.command:
-        return []  # a service
-    program, *arguments = descriptor.transport.command
-    folder = module_folder(descriptor)
-    paths = [Path(descriptor.folder, program)] if "/" in program else []
-    # An option is no file, and a long text is a script in itself.
-    paths += [
-        Path(folder, argument)
-        for argument in arguments
-        if not argument.startswith("-") and len(argument) <= PATH_CHARS
-    ]
-    return [str(path) for path in paths]
 
 
 def find_program(descriptor: Descriptor, environment: Mapping[str, str]) -> str:
@@ -147,7 +119,7 @@ def explain(error: OSError, program: str) -> str:
 def explain_interpreter(path: Path, search: str | None = None) -> str | None:
     """Say what is wrong with the `#!` line of a program, or None if nothing is, or it has none.
 
-    `search` is the PATH of whoever runs it, in which `env` looks.
+    `search` is the PATH of the process that runs it, in which `env` looks.
     """
     try:
         with path.open("rb") as file:

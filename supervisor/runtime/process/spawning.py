@@ -19,9 +19,12 @@ from typing import NamedTuple
 import trio
 
 from protocol.descriptor.model import Descriptor, Limits
+from supervisor.runtime.containment.blanks import Blank
 from supervisor.runtime.containment.contained import Containment
 from supervisor.runtime.containment.custody import Custody
-from supervisor.runtime.process.blanks import Blank
+from supervisor.runtime.containment.reaping import why_held
+from supervisor.runtime.containment.spawn_threads import Late, SpawnTooSlowError
+from supervisor.runtime.files.program_files import module_folder
 from supervisor.runtime.process.environment import (
     UnsetVariableError,
     resolved,
@@ -30,34 +33,29 @@ from supervisor.runtime.process.environment import (
 from supervisor.runtime.process.limits import LimitError, apply
 from supervisor.runtime.process.opening import Opening
 from supervisor.runtime.process.pipes import Pipes, close_all
-from supervisor.runtime.process.process import Held, Process
+from supervisor.runtime.process.process import Process
 from supervisor.runtime.process.program import (
     SpawnError,
     explain,
     find_program,
-    module_folder,
     named_program,
     working_folder,
 )
-from supervisor.runtime.process.reaping import why_held
-from supervisor.runtime.process.spawn_threads import Late, SpawnTooSlowError
 
 BUSY_RETRIES_S = (0.01, 0.02, 0.05, 0.1, 0.2)
-"""ETXTBSY is over as soon as whoever writes the program closes it; so it is worth a little wait."""
+"""ETXTBSY is over as soon as the writer of the program closes it; so it is worth a little wait."""
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Wanted(NamedTuple):
-    """What is to be spawned."""
-
     descriptor: Descriptor
     host: Mapping[str, str]
     instance: str
     custody: Custody
     opening: Opening | None
     late: Late
-    """Set when nobody waits for it any more: what is made from then on is undone."""
+    """Set when it was given up: what is made from then on is undone."""
     one_output: bool = False
     """Whether what it writes to stdout comes on stderr."""
     variables: Mapping[str, str] = NOTHING
@@ -80,7 +78,7 @@ async def spawn(
     `variables` are of its one request.
     """
     wanted = Wanted(descriptor, host, instance, custody, opening, Late(), one_output, variables)
-    if opening is None or one_output:  # nobody waits for its answer
+    if opening is None or one_output:  # no call waits for its answer
         return await _spawn_in_thread(wanted, None)
     with custody.blank() as blank:
         return await _spawn_in_thread(wanted, blank)
@@ -90,7 +88,7 @@ async def _spawn_in_thread(wanted: Wanted, blank: Blank | None) -> Process:
     custody = wanted.custody
     for pause_s in (*BUSY_RETRIES_S, None):
         try:
-            # Not cancelled: a process that nobody holds would be a leak.
+            # Not cancelled: a process without a holder would be a leak.
             process = await custody.spawn_threads.run(
                 f"spawning {wanted.instance}",
                 partial(_spawn, blank),
@@ -126,7 +124,7 @@ def _look(wanted: Wanted) -> tuple[Wanted, dict[str, str], str]:
 
 
 def _give_up(wanted: Wanted, blank: Blank | None, thread: int) -> None:
-    """End what waits for its program, so that the thread goes on."""
+    """End the child that waits for its program, so that the thread goes on."""
     wanted.custody.end_untold(thread, wanted.late)
     if blank is not None and blank.spent:
         wanted.late.held_by = why_held(blank.pid)
@@ -173,15 +171,24 @@ def _spawn(
         pidfd, containment = _take(popen.pid, program, instance, custody, limits, brand=brand)
         ours = pipes.keep()
     unset = unset_variables(descriptor.transport, environment)
-    held = Held(custody, containment, containment.leader.start, unset)
-    process = Process(popen.pid, pidfd, ours, held, opening)
+    since = containment.leader.start
+    process = Process(
+        popen.pid,
+        pidfd,
+        ours,
+        custody,
+        containment,
+        since=since,
+        unset_variables=unset,
+        opening=opening,
+    )
     if not custody.registers_each:
         process.begin_in_thread()
     return process
 
 
 def _unspeakable(error: ValueError) -> SpawnError:
-    """Say that there is a NUL, or half a surrogate pair: arguments may come from a request."""
+    """There is a NUL, or half a surrogate pair: arguments may come from a request."""
     return SpawnError(f"its command or environment cannot be handed to a program: {error}")
 
 
@@ -196,7 +203,7 @@ def _refused(descriptor: Descriptor, program: str, step: str, error: OSError) ->
 def _fill(
     blank: Blank, wanted: Wanted, program: str, environment: Mapping[str, str]
 ) -> Process | None:
-    """Have a blank become the program; None if it hears nothing, and nothing is left of it."""
+    """Let a blank become the program; None if the blank is gone, of which nothing is left then."""
     descriptor, _, instance, custody, opening, late, *_ = wanted
     blank.spent = True
     containment, folder = blank.containment, module_folder(descriptor)
@@ -229,8 +236,16 @@ def _fill(
             raise SpawnError(str(error)) from None
         undone.pop_all()
     unset = unset_variables(descriptor.transport, environment)
-    held = Held(custody, containment, since, unset)
-    process = Process(blank.pid, blank.pidfd, ours, held, opening)
+    process = Process(
+        blank.pid,
+        blank.pidfd,
+        ours,
+        custody,
+        containment,
+        since=since,
+        unset_variables=unset,
+        opening=opening,
+    )
     process.begin_in_thread()
     return process
 

@@ -7,7 +7,7 @@ same moment - an answer, a deadline, a cancel, the process's death - a request e
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import trio
@@ -21,6 +21,7 @@ from supervisor.runtime.process.effort import Mark
 
 if TYPE_CHECKING:
     from supervisor.runtime.process.dialogue import Dialogue
+    from supervisor.runtime.taps import Tap
 
 
 NOTICES_KEPT = 32
@@ -32,7 +33,7 @@ OVERRUN_BYTES = 8 << 20
 
 
 class Congestion(IntEnum):
-    """Whether somebody keeps up with what they are told."""
+    """Whether a listener keeps up with the events."""
 
     NONE = 0
     SLOW = 1
@@ -41,40 +42,54 @@ class Congestion(IntEnum):
     """More than `OVERRUN_BYTES` wait."""
 
 
-class Listener(Protocol):
-    """Whoever wants to know how a call goes; called by the reader of the module's output."""
+class Listener:
+    """Is told how a call goes, by the reader of the module's output; no method may block.
+
+    By default nothing but the outcome is wanted.
+    """
+
+    __slots__ = ()
 
     def event(self, event: CallEvent, call: Call, line: bytes | None) -> None:
-        """Take an event with its line (`EventReceived.line`); must not block."""
+        """Take an event with its line (`EventReceived.line`)."""
 
     def host_call(self, asked: HostCalled, dialogue: Dialogue, call: Call) -> None:
-        """Take a call of the module to the host, answered through `dialogue`; must not block."""
+        """Take a call of the module to the host, answered through `dialogue`."""
+        del call
+        dialogue.refuse(asked, "host calls of this request are not served")
 
     def answered(self, outcome: Outcome, call: Call) -> None:
-        """Take the outcome; called once; must not block."""
+        """Take the outcome; called once."""
 
     def congested(self) -> Congestion:
         """Whether events should not come faster for now."""
+        return Congestion.NONE
 
 
-class Server(Protocol):
-    """What has a call in flight."""
+NOBODY = Listener()
+"""The listener of a call that has ended."""
+
+
+class Server:
+    """Has a call in flight."""
 
     def give_up(self, call: Call, stopped: Stopped) -> None:
-        """See to what is left of a call that was settled for a reason of the host's own."""
+        """Clean up after a call that the host has settled for a reason of its own."""
 
     def refined(self, stopped: Stopped) -> Stopped:
-        """Say more exactly why a call of its is ended by the host, if it can."""
+        """Say more exactly why the host ends a call of its, if it can."""
+        return stopped
 
     def evidence(self) -> dict[str, Any]:
         """Return what is known about the process, for `details`."""
+        return {}
 
     def nudge(self) -> None:
         """Look again whether the listeners have room."""
 
 
 class Call(msgspec.Struct, eq=False):
-    """A request, who waits for it, and where it is; whoever is called back may add to it.
+    """A request, its listener, and the process that serves it.
 
     A struct is made in half the time that `__init__` takes.
     """
@@ -85,7 +100,7 @@ class Call(msgspec.Struct, eq=False):
     settled: bool = False
     fault: Fault | None = None
     error: Failure | None = None
-    """What its module told of last before its process ended."""
+    """The last error that its module told of before its process ended."""
     notices: tuple[Notice, ...] = ()
     dropped_notices: int = 0
     instead: Notice | Stray | None = None
@@ -93,15 +108,14 @@ class Call(msgspec.Struct, eq=False):
     heard_at: float = 0.0
     """When its module last said something, or got it (monotonic).
 
-    Only where somebody watches for silence is it set before the module says something.
+    Before the module says something it is set only where silence is watched for.
     """
     mark: Mark | None = None
     """Where its process stood when it got it."""
     begun_at: float = 0.0
-    """When its module got it (monotonic); 0 where nobody watches for silence."""
+    """When its module got it (monotonic); 0 where silence is not watched for."""
 
     def warn(self, notice: Notice) -> None:
-        """Add a warning to what the response will carry."""
         if notice.in_place_of_answer:
             self.instead = notice
         if len(self.notices) < NOTICES_KEPT:
@@ -121,7 +135,7 @@ class Call(msgspec.Struct, eq=False):
         if self.settled:
             return False
         self.settled = True
-        # Whoever listens holds the call: a cycle, which only the garbage collector would end.
+        # The listener holds the call: a cycle, which only the garbage collector would end.
         listener, self.listener = self.listener, NOBODY
         listener.answered(outcome, self)
         return True
@@ -132,33 +146,31 @@ class Call(msgspec.Struct, eq=False):
             self.server.nudge()
 
 
-class OutcomeOnly:
-    """What a listener is that only wants the outcome."""
+class Overheard(Listener):
+    """The listener of a call whose outcome a tap is told, too."""
+
+    __slots__ = ("_instance", "_listener", "_tap")
+
+    def __init__(self, listener: Listener, tap: Tap, instance: str) -> None:
+        self._listener = listener
+        self._tap = tap
+        self._instance = instance
 
     def event(self, event: CallEvent, call: Call, line: bytes | None) -> None:
-        """Ignore it."""
+        self._listener.event(event, call, line)
 
     def host_call(self, asked: HostCalled, dialogue: Dialogue, call: Call) -> None:
-        """Refuse it: nobody is there to serve it."""
-        del call
-        dialogue.refuse(asked, "host calls of this request are not served")
-
-    def congested(self) -> Congestion:
-        """Return none: nothing is kept."""
-        return Congestion.NONE
-
-
-class _Nobody(OutcomeOnly):
-    """The listener of a call that has ended."""
+        self._listener.host_call(asked, dialogue, call)
 
     def answered(self, outcome: Outcome, call: Call) -> None:
-        """Ignore it."""
+        self._tap.answered(self._instance, call, outcome)
+        self._listener.answered(outcome, call)
+
+    def congested(self) -> Congestion:
+        return self._listener.congested()
 
 
-NOBODY = _Nobody()
-
-
-class Awaited(OutcomeOnly):
+class Awaited(Listener):
     """A listener for those who wait for the outcome."""
 
     def __init__(self) -> None:
@@ -166,7 +178,6 @@ class Awaited(OutcomeOnly):
         self._outcome: Outcome | None = None
 
     def answered(self, outcome: Outcome, call: Call) -> None:
-        """Keep the outcome for `wait`."""
         del call
         self._outcome = outcome
         self._done.set()
@@ -178,7 +189,7 @@ class Awaited(OutcomeOnly):
 
 
 class CallQueue(dict[str, tuple[Call, float]]):
-    """Calls by their request id, and since when each waits. Whoever adds looks at the bound.
+    """Calls by their request id, and since when each waits. The caller of `add` keeps the bound.
 
     A dictionary itself: whether it is empty is asked once for every call there is.
     """
@@ -191,11 +202,10 @@ class CallQueue(dict[str, tuple[Call, float]]):
         """Those whose clients do not read."""
 
     def add(self, call: Call) -> None:
-        """Let it wait behind all others."""
         self[call.request.request_id] = (call, trio.current_time())
 
     def take(self) -> Call | None:
-        """Take out the one that has waited longest, but for those whose clients do not read."""
+        """Take out the call that has waited longest, but for those whose clients do not read."""
         while self:
             call, _ = self.pop(next(iter(self)))
             if not call.listener.congested():
@@ -204,11 +214,11 @@ class CallQueue(dict[str, tuple[Call, float]]):
         return None
 
     def recall(self, call: Call) -> bool:
-        """Take this one out if it stands aside, and return whether it did."""
+        """Take a call out if it stands aside, and return whether it did."""
         return self.aside.pop(call.request.request_id, None) is not None
 
     def drop(self, call: Call) -> bool:
-        """Take this one out; False if it does not wait."""
+        """Take a call out; False if it does not wait."""
         return self.pop(call.request.request_id, None) is not None or self.recall(call)
 
     def take_all(self) -> list[Call]:

@@ -9,13 +9,13 @@ from itertools import islice
 import trio
 
 KEPT = 10_000
-"""So many changes are kept for those who note them; who has missed some is to look at all."""
+"""So many changes are kept; a reader that has missed some has to look at all modules."""
 
 
 class Changes:
-    """Who waits for modules to change; each change wakes those it is for, and nobody else.
+    """Wakes the tasks that wait for a module to change, and no others.
 
-    To tell of one costs the same however many note it.
+    To tell of a change costs the same however many note it.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Changes:
         self._told: deque[str] = deque(maxlen=KEPT)
 
     def tell(self, names: Iterable[str]) -> None:
-        """Wake those who wait for one of these, or for whatever comes."""
+        """Wake those who wait for a change of one of these, or of any."""
         for name in names:
             self.count += 1
             self._told.append(name)
@@ -36,19 +36,18 @@ class Changes:
         self.tell_all()
 
     def tell_all(self) -> None:
-        """Wake those who wait for whatever comes."""
+        """Wake those who wait for any change."""
         self._any.unpark_all()
 
     async def wait(self) -> None:
-        """Wait for whatever comes next."""
+        """Wait for any change."""
         await self._any.park()
 
     async def wait_of(self, name: str) -> None:
-        """Wait for the next change of this one."""
         await self._of.setdefault(name, trio.lowlevel.ParkingLot()).park()
 
     def since(self, count: int) -> list[str] | None:
-        """Return who has changed since there were so many changes; None if that is not known."""
+        """Return the modules that changed since the count was this; None if that is not known."""
         number = self.count - count
         if number > len(self._told):
             return None
@@ -63,7 +62,7 @@ class Noted:
         self._at = changes.count
 
     async def take(self) -> list[str] | None:
-        """Wait until there are some, and return them; None if they were too many."""
+        """Wait until some have changed, and return them; None if they were too many."""
         changes = self._changes
         while changes.count == self._at:
             await changes.wait()

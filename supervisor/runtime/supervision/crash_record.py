@@ -12,7 +12,7 @@ from supervisor.runtime.supervision.life import Ended
 
 
 class CrashRecord:
-    """What decides, when a process is gone, whether and when the next one comes."""
+    """Decides, when a process is gone, whether and when the next one comes."""
 
     def __init__(self, supervision: Supervision) -> None:
         self._supervision = supervision
@@ -21,16 +21,14 @@ class CrashRecord:
         self._was_ready = False
 
     def forgive(self) -> None:
-        """Forget all crashes."""
         self._history = History()
 
     def spawned(self) -> None:
-        """Take note of a new process: not ready, nor known to be healthy."""
+        """A new process is neither ready nor known to be healthy."""
         self._was_ready = False
         self._healthy_since = None
 
     def ready(self) -> None:
-        """Take note that it has started."""
         self._was_ready = True
         self._healthy_since = trio.current_time()
 
@@ -42,9 +40,9 @@ class CrashRecord:
             self._healthy_since = trio.current_time()
 
     def ended(self, ended: Ended, *, replaced: bool, draw: float) -> RestartDecision:
-        """Take note that it is gone though it was wanted; decide. `draw` is random in [0, 1).
+        """Decide what follows, as it was wanted; `draw` is random in [0, 1).
 
-        `replaced` tells that the host ended it, since it could no longer be spoken with.
+        `replaced`: the host ended it, since it could no longer be spoken with.
         """
         self._forget_if_healthy()
         decision = after_end(
@@ -88,13 +86,12 @@ class LastExit(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """Say it as a clause that follows `it`, with what its stderr says of it."""
+        """A clause that follows `it`, with what its stderr says of it."""
         said = last_words(self.stderr_tail)
         return f"{self.message}; its last line on stderr: {said}" if said else self.message
 
     @classmethod
     def of(cls, ended: Ended, ts: float, rule: str | None = None) -> LastExit:
-        """Take what is shown from how a life ended at `ts`."""
         exit_ = ended.exit
         return cls(
             reason=ended.reason,

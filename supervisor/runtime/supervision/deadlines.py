@@ -32,22 +32,22 @@ some 50 us. What takes longer, such as to lay out a part of a table, has no more
 
 SHARE_S = TURN_S / 2
 """How long timers are called in a turn of the loop, and how long those with a bound are told; the
-last one is finished. Not what others leave over: who waits for a time was promised that."""
+last one is finished. Not what others leave over: a time is a promise."""
 
 
 class Bounded(Protocol):
-    """What is to end within a time of its own, such as a request."""
+    """Is to end within a time of its own, such as a request."""
 
     def expired(self) -> None:
-        """Take note that it has not; must neither block nor raise."""
+        """Its time is over; must neither block nor raise."""
 
 
 Queue = dict[Bounded, float]
-"""When each is due, the first one first; who has ended takes himself out."""
+"""When each is due, the first one first; one that has ended removes itself."""
 
 
 class Timer:
-    """A deadline that was set; `cancel` is idempotent."""
+    """A deadline that was set."""
 
     __slots__ = ("_queue", "action")
 
@@ -56,7 +56,7 @@ class Timer:
         self.action: Callable[[], None] | None = action
 
     def cancel(self) -> None:
-        """Make sure the action will not run; it is let go of at once."""
+        """Make sure the action will not run; it is let go of at once. Idempotent."""
         if self.action is not None:
             self.action = None
             queue = self._queue
@@ -81,7 +81,7 @@ class Deadlines:
         self._earlier = trio.Event()
 
     def bound(self, one: Bounded, length_s: float, now: float) -> Queue:
-        """Have `one` told when `length_s` have passed since `now`, unless it has left the queue."""
+        """Tell `one` that it has expired, `length_s` after `now`, unless it has left the queue."""
         queue = self._queues.get(length_s)
         if queue is None:
             if len(self._queues) >= MOST_LENGTHS:
@@ -93,11 +93,11 @@ class Deadlines:
         return queue
 
     def after(self, delay_s: float, action: Callable[[], None]) -> Timer:
-        """Have `action` called `delay_s` seconds from now (monotonic)."""
+        """Call `action` `delay_s` seconds from now (monotonic)."""
         return self.at(trio.current_time() + delay_s, action)
 
     def at(self, when: float, action: Callable[[], None]) -> Timer:
-        """Have `action` called at a time of trio's clock; those of one time make one wake-up."""
+        """Call `action` at a time of trio's clock; those of the same time make one wake-up."""
         timer = Timer(self, action)
         entry = (when, next(self._order), timer)
         heapq.heappush(self._heap, entry)
@@ -106,7 +106,6 @@ class Deadlines:
         return timer
 
     async def run(self) -> None:
-        """Serve the queue until cancelled."""
         while True:
             self._earlier = trio.Event()
             self._wakes_at = self._next_at()
@@ -117,9 +116,9 @@ class Deadlines:
             SERVING.end()
 
     def _tell_who_is_due(self, now: float) -> None:
-        # Apart from `run`, whose variables would hold who was looked at last until it wakes again.
-        # Whoever is added meanwhile waits for the next turn, even if the clock stands still, and
-        # so does who is due when many are.
+        # Apart from `run`, whose variables would hold the last one until it wakes again. What is
+        # added meanwhile waits for the next turn, even if the clock stands still, and so does the
+        # rest when many are due.
         first_added = next(self._order)
         bounded = (
             (queue, one)

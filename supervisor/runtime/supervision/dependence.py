@@ -11,7 +11,7 @@ from supervisor.runtime.supervision.refusal import unavailable
 
 
 class Dependence:
-    """Who names whom in `depends_on`, as of when it was made."""
+    """Which modules name which in `depends_on`, as of when it was made."""
 
     def __init__(self, modules: Iterable[Module]) -> None:
         self._on: dict[str, list[Module]] = {}

@@ -1,9 +1,9 @@
 """What a module says that it is: what its newest process that is ready says, at any time.
 
 A description counts from the end of its process's start to the end of the process. What it may say
-of name and kind is looked at when the process starts, and refused then; whoever says something else
-later, or than its newer sibling, is named in `misfits`. A change costs no more than to take note of
-it: a validator is made when args are next looked at, and what changed is told at most once in
+of name and kind is looked at when the process starts, and refused then; a process that says
+something else later, or than its newer sibling, is named in `misfits`. A change only sets a flag: a
+validator is made when args are next looked at, and what changed is told at most once in
 `TELL_EVERY_S`, however often it did.
 """
 
@@ -31,8 +31,6 @@ Last comes how often it has changed since it was told; the first time it is 0.
 
 
 class Descriptions:
-    """What the processes of one module say, under one descriptor."""
-
     def __init__(self, descriptor: Descriptor, deadlines: Deadlines, tell: Tell) -> None:
         """`tell` is called when there is something new to remember, or something has changed."""
         self._descriptor = descriptor
@@ -67,14 +65,13 @@ class Descriptions:
         return misfit
 
     def change(self, instance: str, description: dict[str, Any]) -> None:
-        """Take what a process says that it is from now on."""
         if instance in self._said:
             self._said[instance] = description
             self._changes += instance == self.newest
             self._look()
 
     def end(self, instance: str) -> None:
-        """Forget what a process said: it is gone. What it said last is told before."""
+        """Forget the description of a process that is gone; what it said last is told before."""
         if instance not in self._said:
             return
         if self._quiet is not None:
@@ -117,7 +114,6 @@ class Descriptions:
 
     @property
     def current(self) -> dict[str, Any] | None:
-        """The description that counts, if a process is ready."""
         newest = self.newest
         return None if newest is None else self._said[newest]
 
@@ -131,7 +127,7 @@ class Descriptions:
         return self.validator
 
     def misfits(self) -> list[str]:
-        """Return whose description does not fit the descriptor, or that of a newer process."""
+        """Say which descriptions do not fit the descriptor, or that of a newer process."""
         newest, current = self.newest, self.current
         found = []
         for instance, description in self._said.items():

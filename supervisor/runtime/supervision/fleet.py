@@ -28,10 +28,8 @@ T = TypeVar("T")
 
 
 class Fleet:
-    """The modules by name, and the quarantined descriptors."""
-
     def __init__(self, host: Host, nursery: trio.Nursery) -> None:
-        """Run all lives in `nursery`."""
+        """All lives run in `nursery`."""
         self.modules: dict[str, Module] = {}
         self._quarantined: tuple[Quarantined, ...] = ()
         self.quarantine_reasons: dict[str, str] = {}
@@ -67,10 +65,10 @@ class Fleet:
         await in_turns(THE_DAEMON, "a reload", self._applying(plan))
 
     def _applying(self, plan: Plan) -> Iterator[None]:
-        """Do it, a little with each step. What others may see in between holds by itself.
+        """Do it, a little with each step. What others see in between is consistent.
 
         A module is there or not, and goes on by its former descriptor until it is offered the new
-        one. Nobody is started before all are there, nor released before all were offered theirs.
+        one. None is started before all are there, nor released before all were offered theirs.
         """
         yield from self._quarantining(plan.quarantined)
         back: set[str] = set()
@@ -88,14 +86,11 @@ class Fleet:
             elif descriptor.supervision.start is Start.EAGER:
                 module.start("its descriptor was added")
             yield
-        # Who was removed, or came back, is waited for too.
+        # Those that were removed, or came back, are waited for too.
         self._changed(*self.modules, *self.leaving)
 
     def _exchanging(self, plan: Plan, back: set[str]) -> Iterator[None]:
-        """Let go of the modules that were removed, and have those that were added.
-
-        Names those that were still leaving in `back`.
-        """
+        """Remove and add modules; those among the added that were still leaving go into `back`."""
         for descriptor in plan.removed:
             self._host.observer.unmounted(descriptor)
             self.leaving[descriptor.name] = self.modules.pop(descriptor.name)
@@ -115,7 +110,6 @@ class Fleet:
             yield
 
     def _offering(self, plan: Plan) -> Iterator[None]:
-        """Offer their new descriptors to those that changed."""
         concerned = {one.descriptor.name for one in plan.changed}
         concerned |= {one.name for one in plan.added}
         held: list[tuple[Changed, list[str]]] = []
@@ -131,7 +125,7 @@ class Fleet:
             self._nursery.start_soon(self._release_in_turn, one, needed)
 
     def notify(self) -> None:
-        """Have those who wait look again."""
+        """Let those who wait look again."""
         self._changes.tell_all()
 
     async def wait_until(self, verdict: Callable[[], T | None], of: Module | None = None) -> T:
@@ -146,7 +140,7 @@ class Fleet:
             await (self._changes.wait() if of is None else self._changes.wait_of(of.name))
 
     def changes(self) -> Noted:
-        """Note from now on who has changed, and those that depend on them."""
+        """Note from now on which modules change, and those that depend on them."""
         return Noted(self._changes)
 
     async def stop(self) -> None:
@@ -162,9 +156,9 @@ class Fleet:
                     nursery.start_soon(self._stop_in_turn, module, first)
 
     async def abandon(self) -> None:
-        """Answer all requests that wait: whatever the daemon ends by, nobody will serve them.
+        """Answer all requests that wait: the daemon ends, and none of them will be served.
 
-        In turns, since there may be many, and not cancelled; who comes meanwhile is answered, too.
+        In turns, since there may be many, and not cancelled; late ones are answered, too.
         """
         self._host.shutting_down = True
         await in_turns(THE_DAEMON, "refusing what waits", self._abandoning())
@@ -180,7 +174,6 @@ class Fleet:
                     yield
 
     def hurry(self) -> None:
-        """Kill whatever still runs."""
         for module in self.all():
             if module.is_down:
                 continue
@@ -188,17 +181,15 @@ class Fleet:
             module.hurry()
 
     def all(self) -> list[Module]:
-        """Return all modules that may have a process, those that were removed included."""
+        """Return all modules that may have a process, removed ones included."""
         return [*self.modules.values(), *self.leaving.values()]
 
-    # What a module tells (module.Peers).
+    # What a module tells, and asks.
 
     def module_changed(self, module: Module) -> None:
-        """Wake those who wait for it, or depend on it."""
         self._changed(module.name)
 
     def dependence_changed(self) -> None:
-        """Look anew who depends on whom."""
         self._dependence = None
 
     def dependants(self, name: str) -> list[Module]:
@@ -214,7 +205,6 @@ class Fleet:
         return (*self._quarantined, *more)
 
     def eager(self) -> list[Module]:
-        """Return the modules that start with the daemon."""
         return [
             module
             for module in self.modules.values()
@@ -254,7 +244,7 @@ class Fleet:
         return self._dependence
 
     def _quarantining(self, quarantined: tuple[Quarantined, ...]) -> Iterator[None]:
-        """Take note of what is quarantined, and tell of each that is new, one with each step."""
+        """Take over what is quarantined, and tell of what is new, a step for each."""
         known = set(self._quarantined)
         self._quarantined = quarantined
         self.quarantine_reasons = {one.descriptor: one.reason for one in quarantined}
@@ -290,7 +280,7 @@ class Fleet:
         succession.offer(descriptor, words, anew=changed.is_anew, held_for=first)
 
     async def _release_in_turn(self, changed: Changed, needed: list[str]) -> None:
-        """Have a module begin once what it depends on, if that is new too, serves or cannot."""
+        """Let a module begin once what it depends on, if that is new too, serves or cannot."""
         module = self.modules[changed.descriptor.name]
         first = [self.modules[name] for name in needed]
         await self.wait_until(lambda: all(map(self._is_settled, first)) or None)
@@ -348,7 +338,7 @@ class Fleet:
             module.start(got_ready if needed else "it no longer depends on anything")
         elif wanted:
             self._want(module.waits_for, module.name)
-        # Only now: what it waits for may have been down because nobody had wanted it yet.
+        # Only now: what it waits for may have been down because it had not been wanted yet.
         if module.queued and module.waits_for and (stuck := self.verdict(module)) is not None:
             module.refuse_waiting(stuck)
 

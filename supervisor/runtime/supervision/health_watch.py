@@ -15,7 +15,7 @@ import trio
 
 from protocol.descriptor.model import HealthChecks
 from protocol.errors import Outcome, Success
-from supervisor.runtime.supervision.call import Call, OutcomeOnly
+from supervisor.runtime.supervision.call import Call, Listener
 from supervisor.runtime.supervision.deadlines import Deadlines, Timer
 
 TICKS = 20
@@ -26,14 +26,14 @@ one moment."""
 
 
 class Checked(Protocol):
-    """The process that is asked (probing.Probing)."""
+    """The process, or service, that is asked."""
 
     @property
     def occupied(self) -> bool:
         """Whether it is not to be asked now: busy is not hung, and a doubt has its own probe."""
 
     def check(self, answered: HealthWatch) -> Call | None:
-        """Ask for its health; None if too many probes are unanswered."""
+        """Ask for its health; None if that cannot be asked now."""
 
     def found(self, *, well: bool) -> None: ...
 
@@ -41,9 +41,7 @@ class Checked(Protocol):
         """Replace it: it does not answer."""
 
 
-class HealthWatch(OutcomeOnly):
-    """The checks of one process."""
-
+class HealthWatch(Listener):
     def __init__(
         self, checks: HealthChecks, health_s: float, deadlines: Deadlines, checked: Checked
     ) -> None:
@@ -65,19 +63,15 @@ class HealthWatch(OutcomeOnly):
         self._arm()
 
     def alive(self) -> None:
-        """Count no check as missed that came before: it shows that it is not stuck."""
+        """Forget the checks that were missed: it has shown that it is not stuck."""
         self._missed = 0
 
     def end(self) -> None:
-        """Check no more."""
         self._asked = None
         if self._timer is not None:
             self._timer.cancel()
 
-    # What the one who is asked tells (call.Listener).
-
     def answered(self, outcome: Outcome, call: Call) -> None:
-        """Take the answer, unless it is too late."""
         if call is not self._asked:
             return
         self.end()

@@ -6,7 +6,7 @@ import itertools
 import random
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from protocol.connection import HostCalled
 from protocol.errors import Failure, Reason
@@ -14,42 +14,32 @@ from supervisor.runtime.checking.checks import Checks
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.held_bytes import HeldBounds, HeldBytes
-from supervisor.runtime.process.containers import Containers
 from supervisor.runtime.process.dialogue import Dialogue
 from supervisor.runtime.process.environment import HostVariables
 from supervisor.runtime.process.memory import Sampler
+from supervisor.runtime.supervision.containers import Containers
 from supervisor.runtime.supervision.deadlines import Deadlines
 from supervisor.runtime.supervision.notes import Notes
-from supervisor.runtime.supervision.observer import Observer, Unobserved
+from supervisor.runtime.supervision.observer import Observer
 from supervisor.runtime.supervision.starts import Starts
 
 if TYPE_CHECKING:
     from supervisor.runtime.supervision.module import Module
 
 
-class ModuleCalls(Protocol):
+class ModuleCalls:
     """Serves the calls that a module makes on its own account: of no request.
 
-    None of its methods may block or raise.
+    None of its methods may block or raise. By default such calls are refused.
     """
 
     def take(self, module: Module, asked: HostCalled, dialogue: Dialogue) -> None:
         """Accept a call, or refuse it at once; it is answered through `dialogue`."""
-
-    def end(self, instance: str) -> None:
-        """End all calls of a process: it is gone."""
-
-
-class Unserved:
-    """Nobody: a fleet of one invocation, or of a test."""
-
-    def take(self, module: Module, asked: HostCalled, dialogue: Dialogue) -> None:
-        """Refuse it."""
         del module
         dialogue.refuse(asked, "host calls without a request are not served here")
 
     def end(self, instance: str) -> None:
-        """Do nothing: there are none."""
+        """End all calls of a process: it is gone."""
 
 
 class Host:
@@ -81,8 +71,8 @@ class Host:
         self.starts = Starts(self.deadlines)
         self.wall_clock = wall_clock
         self.draw = draw
-        self.observer = observer or Unobserved()
-        self.calls: ModuleCalls = Unserved()
+        self.observer = observer or Observer()
+        self.calls = ModuleCalls()
         self.notes = Notes() if notes is None else notes
         self.custody = custody or Custody.bare()
         self.containers = Containers(self.custody, self.environment, log_files)

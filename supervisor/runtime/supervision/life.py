@@ -7,7 +7,7 @@ invocation; the transport chooses (`lives`). A worker does not know which it has
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -24,11 +24,11 @@ from protocol.descriptor.model import Descriptor
 from protocol.dialects import DIALECTS, Dialect
 from protocol.errors import Outcome
 from protocol.replies import Operation
-from supervisor.policy.lifecycle import Input, State
+from supervisor.policy.lifecycle import State
 from supervisor.policy.verdict import Exit
 from supervisor.runtime.files.module_log import ModuleLog, log_text
 from supervisor.runtime.process.dialogue import Dialogue
-from supervisor.runtime.supervision.call import Call
+from supervisor.runtime.supervision.call import Call, Overheard
 from supervisor.runtime.supervision.description import Descriptions
 from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.preparation import Preparation
@@ -65,7 +65,7 @@ class Ended(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, reason=reason, message=message)
 
     def as_idle(self) -> Ended:
-        """Return it as what it is where an end while idle is no crash."""
+        """Return it as an end while idle, which is no crash where a request starts it again."""
         words = "exited with code 0 while nothing was asked of it"
         return msgspec.structs.replace(self, reason="idle", message=words)
 
@@ -78,62 +78,51 @@ class Ended(msgspec.Struct, frozen=True):
         return evidence
 
 
-class Owner(Protocol):
-    """What a life tells its worker, and nobody else; ignored once that has another life."""
+class Life:
+    """One start of a module, from spawn to gone. By default nothing runs and no call is taken."""
 
-    def happened(self, life: Life, news: Input, why: str, failure: Ended | None = None) -> None:
-        """Take one of the inputs that are about a life.
+    id: str
+    """Its instance; the module's name if it has none of its own."""
 
-        STARTED: it is ready to serve; `why` is what shows it. START_FAILED: it will not get ready,
-        for this `failure`. HEALTHY, UNHEALTHY: what a probe found. REPLACE: it can no longer be
-        spoken with.
-        """
-
-    def run_failed(self, life: Life, ended: Ended) -> None:
-        """Take note that one process of several came to a bad end; the life goes on."""
-
-    def capacity_freed(self, life: Life) -> None:
-        """Look whether a call waits: it may have room."""
-
-
-class Life(Protocol):
-    """One start of a module, from spawn to gone."""
-
-    @property
-    def id(self) -> str:
-        """Its instance; the module's name if it has none of its own."""
+    async def run(self) -> Ended:
+        """Live; returns when nothing is left."""
+        raise NotImplementedError
 
     @property
     def load(self) -> int:
-        """How many calls it has."""
+        return 0
 
     @property
     def oldest(self) -> tuple[str, float] | None:
         """The op of the call that it has had for longest, and since when (0: not known)."""
-
-    async def run(self) -> Ended:
-        """Live; returns when nothing is left."""
+        return None
 
     def is_alive(self) -> bool:
         """Whether it lives, even if its end has not been taken note of yet."""
+        return False
 
     def can_take(self) -> bool:
         """Whether one more call may be given to it now."""
+        return False
 
     def take(self, call: Call) -> None:
-        """Serve a call."""
+        raise NotImplementedError
 
     def end(self, *, abrupt: bool) -> None:
         """Come to an end: let calls in flight finish within a bound, or not when `abrupt`."""
+        raise NotImplementedError
 
     def hurry(self) -> None:
         """Kill what there is."""
+        self.end(abrupt=True)
 
     async def ask(self, operation: Operation, timeout_s: float) -> Outcome:
         """Ask `health` or `describe`."""
+        raise NotImplementedError
 
     def instances(self) -> list[Instance]:
         """Return what runs at the moment."""
+        return []
 
 
 class Instance(msgspec.Struct, frozen=True):
@@ -166,7 +155,7 @@ class Counters(msgspec.Struct):
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """What a life gets from its module: descriptor, surroundings, log, names for its processes."""
+    """What a life gets from its module."""
 
     descriptor: Descriptor
     host: Host
@@ -186,8 +175,14 @@ class Setting(msgspec.Struct, frozen=True):
 
     @property
     def dialect(self) -> Dialect:
-        """The dialect of the descriptor."""
         return DIALECTS[self.descriptor.transport.protocol]
+
+    def overhear(self, instance: str, call: Call) -> None:
+        """Tell the taps the outcome of a call that an instance is about to serve."""
+        tap = self.taps.tap
+        if tap is not None:
+            tap.asked(instance)
+            call.listener = Overheard(call.listener, tap, instance)
 
     def keep(
         self, instance: str, item: Stray | Quarantined | ModuleLogEvent | Warned | Violated

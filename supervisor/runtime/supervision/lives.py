@@ -1,27 +1,31 @@
 """The kinds of life there are, by what a transport says; asked here and nowhere else.
 
-A new kind is a class with the methods of `life.Life` and an entry in `LIVES`. What is written down
+A new kind is a subclass of `life.Life` and an entry in `LIVES`. What is written down
 there is all that supervision knows of a kind: worker, module and fleet never ask which it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from protocol.descriptor.model import Lifecycle, Transport
-from supervisor.runtime.supervision.life import Life, Owner, Setting
+from supervisor.runtime.supervision.life import Life, Setting
 from supervisor.runtime.supervision.per_invocation import PerInvocationLife
 from supervisor.runtime.supervision.persistent import PersistentLife
 from supervisor.runtime.supervision.preparing import PreparingLife
 from supervisor.runtime.supervision.service import ServiceLife
 
+if TYPE_CHECKING:
+    from supervisor.runtime.supervision.worker import Worker
+
 
 class LifeKind(msgspec.Struct, frozen=True, kw_only=True):
     """What has to be known of a kind of life before one begins."""
 
-    begin: Callable[[Setting, Owner], Life]
+    begin: Callable[[Setting, Worker], Life]
     takes_turn: bool
     """Whether a start is work for this machine, of which only so much is begun at once."""
     is_instance: bool
@@ -45,5 +49,4 @@ PREPARING = LifeKind(begin=PreparingLife, takes_turn=True, is_instance=True)
 
 
 def life_kind(transport: Transport) -> LifeKind:
-    """Return the kind of life that a module has over this transport."""
     return LIVES[transport.type, transport.lifecycle]

@@ -10,9 +10,9 @@ from __future__ import annotations
 import itertools
 import operator
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -53,35 +53,20 @@ from supervisor.runtime.supervision.worker import Wish, Worker
 from supervisor.runtime.taps import Taps
 from supervisor.runtime.turns import in_turns
 
-
-class Peers(Protocol):
-    """What a module tells its fleet, and asks it."""
-
-    def module_changed(self, module: Module) -> None:
-        """Take note that its state has changed, or what is wanted of it."""
-
-    def dependence_changed(self) -> None:
-        """Take note that another descriptor has taken effect."""
-
-    def verdict(self, module: Module) -> Failure | None:
-        """Return why it will not be ready soon, or None if it is, or may be."""
-
-    def dependants(self, name: str) -> Iterable[Module]:
-        """Return the modules that name this one in `depends_on`."""
+if TYPE_CHECKING:
+    from supervisor.runtime.supervision.fleet import Fleet
 
 
 class Module:
-    """What a descriptor became."""
-
     def __init__(
         self,
         descriptor: Descriptor,
         host: Host,
         nursery: trio.Nursery,
-        fleet: Peers,
+        fleet: Fleet,
         generations: Iterator[int] | None = None,
     ) -> None:
-        """Make the module, down; `generations` numbers its instances, from 1 if left out."""
+        """`generations` numbers its instances, from 1 if left out."""
         self.name = descriptor.name
         self.host = host
         self.fleet = fleet
@@ -109,7 +94,7 @@ class Module:
         """Of workers that are gone."""
         self._nursery = nursery
         self._looked: trio.Event | None = None
-        """Set once what its server has by now is known, while that is asked."""
+        """Set once its server has answered `look_again`, while that is asked."""
         self._generations = itertools.count(1) if generations is None else generations
         self.queue = CallQueue()
         self.descriptor = descriptor
@@ -123,7 +108,7 @@ class Module:
         self.state = State.DOWN
         """That of its workers together."""
         self.only = workers.only(self.workers)
-        """The worker where there is but one, and nothing to be done beside its calls."""
+        """The worker, where there is but one and it is only given calls."""
         self.sizing = Sizing(self)
         self.succession = Succession(self)
 
@@ -132,7 +117,7 @@ class Module:
     def start(self, cause: str) -> None:
         """Want it up; a module that waits for others is started when they are ready.
 
-        Without effect when the daemon is stopping: nobody would tell it to stop again.
+        Without effect when the daemon is stopping: it would not be told to stop again.
         """
         if self.host.shutting_down:
             return
@@ -157,7 +142,6 @@ class Module:
             self._serve()  # one that was on its way out may have stayed
 
     def stop(self, cause: str) -> None:
-        """Want it down."""
         self.stopped_by_command = True
         was_down = self.state is State.DOWN
         self.succession.stop(cause, for_good=self.ending)
@@ -167,7 +151,7 @@ class Module:
             self.fleet.module_changed(self)  # what is wanted has changed, and others wait for that
 
     def stop_workers(self, cause: str) -> None:
-        """Have those in effect go down, and none come up before."""
+        """Stop the workers in effect, and let none come up before all are told."""
         self.asleep = False
         for worker in self.workers:
             worker.want_down()
@@ -176,7 +160,7 @@ class Module:
             worker.stop(cause)
 
     def restart(self, cause: str) -> None:
-        """Replace its processes; requests that wait keep waiting. At the end, as `start`."""
+        """Replace its processes; requests that wait keep waiting. If it is down, start it."""
         if self.host.shutting_down:
             return
         self.stopped_by_command = False
@@ -193,19 +177,19 @@ class Module:
         self.fill(self.workers, cause)
 
     def forget_prepared(self) -> bool:
-        """Have its program prepared anew before its next start; False if it is never prepared."""
+        """Prepare its program anew before its next start; False if it is never prepared."""
         if not self.descriptor.transport.prepare:
             return False
         forget_prepared(self.setting)
         return True
 
     def remove(self, cause: str) -> None:
-        """Want it down for good: nobody can start it any more."""
+        """Stop it for good: it cannot be started any more."""
         self.removed = True
         self.stop(cause)
 
     def come_back(self, descriptor: Descriptor) -> None:
-        """Be there again, though its process may not be gone yet: what follows waits for that."""
+        """Take it in again, though its process may not be gone yet: what follows waits for that."""
         self.removed, self.stopped_by_command = False, not descriptor.enabled
         words = "its descriptor came back"
         self.succession.offer(descriptor, words, anew=False)
@@ -213,14 +197,12 @@ class Module:
             self.start(words)
 
     def hurry(self) -> None:
-        """Kill what there is."""
         for worker in (*self.workers, *self.succession.beside):
             worker.hurry()
 
     # Its workers.
 
     def make_setting(self, descriptor: Descriptor) -> Setting:
-        """Return what workers of a descriptor of its live by."""
         transport, host = descriptor.transport, self.host.environment
         # What env files set is known once it is started.
         in_files = bool(transport.env_file or host.env_files)
@@ -238,11 +220,11 @@ class Module:
         )
 
     def make_worker(self, setting: Setting, follows: Worker | None = None) -> Worker:
-        """Return a worker, down; it `follows` the one that goes once this one is ready."""
+        """Return a worker, down; it `follows` the worker that goes once this one is ready."""
         return Worker(setting, self._nursery, self, follows)
 
     def fill(self, group: list[Worker], cause: str, at_least: int = 1) -> None:
-        """Start as many more of these as there are to be: `min`, or so many at least."""
+        """Start workers until there are `min`, or `at_least` so many."""
         setting = group[0].setting
         supervision = setting.descriptor.supervision
         least = max(supervision.instances.min, at_least)
@@ -251,7 +233,7 @@ class Module:
             group[-1].start(cause)
 
     def install(self, group: list[Worker], descriptor: Descriptor) -> list[Worker]:
-        """Have other workers serve, by their descriptor; return those that did.
+        """Put other workers, and their descriptor, into effect; return the former ones.
 
         Generations, counters, the log and the requests that wait are the module's, and stay.
         """
@@ -268,7 +250,7 @@ class Module:
         self.only = workers.only(group)
         self.state = workers.state(group)
         if self.state is State.DOWN:
-            self.missing = descriptor.supervision.depends_on  # the fleet looks who serves
+            self.missing = descriptor.supervision.depends_on  # the fleet finds those that serve
         self.host.observer.mounted(descriptor, again=True)
         if descriptor.supervision.depends_on != needed:
             self.fleet.dependence_changed()
@@ -285,10 +267,9 @@ class Module:
         self.descriptor = descriptor
         self.descriptions.relabel(descriptor)
 
-    # What a worker tells (worker.Employer).
+    # What a worker tells.
 
     def moved(self, worker: Worker, before: State, cause: str) -> None:
-        """Do what follows from the new state of a worker."""
         if worker is self.only:
             self._enter(worker.instance, cause)
             return
@@ -309,7 +290,7 @@ class Module:
         self.sizing.look()
 
     def died(self, worker: Worker) -> None:
-        """Remember what one died of that is not just renewed, or idle for long."""
+        """Remember the exit of a worker that is not just renewed, or idle for long."""
         if worker.setting is self.setting and not worker.leaves:
             self.exit = worker.last_exit
             self.barred = self.barred or (self.exit is not None and self.exit.rule is not None)
@@ -317,7 +298,6 @@ class Module:
                 self.asleep = not workers.is_wanted(self.workers)
 
     def freed(self, worker: Worker) -> None:
-        """Hand out what waits."""
         if worker is not self.only:
             worker.service.used_at = trio.current_time()
             if worker.leaves and not worker.load:
@@ -326,7 +306,7 @@ class Module:
             self._serve()
 
     def refuse(self, worker: Worker) -> None:
-        """Answer those that wait, unless another worker serves them, or another descriptor will."""
+        """Refuse the calls that wait, unless another worker, or descriptor, will serve them."""
         hopeless = self.state in (State.BACKOFF, State.FAILED, State.DOWN)
         if worker.setting is self.setting and hopeless and not self.succession.follows:
             self.refuse_waiting(unavailable(self))
@@ -355,16 +335,16 @@ class Module:
             self.only = workers.only(self.workers)
 
     def add(self, cause: str, follows: Worker | None = None) -> None:
-        """Start one more worker; it may follow another."""
+        """Start a further worker; it may follow another."""
         self.workers.append(self.make_worker(self.setting, follows))
         self.workers[-1].start(cause)
 
     def let_go(self, worker: Worker, cause: str) -> None:
-        """Have one leave when it has served the calls that it has."""
+        """Let a worker leave when it has served the calls that it has."""
         worker.leave(cause)
         self._enter(worker.instance, cause)
 
-    # Its own state, and who is told of it.
+    # Its own state.
 
     def _enter(self, instance: str | None, cause: str) -> None:
         """Take the state that its workers come to together, and tell of it if it is another."""
@@ -399,7 +379,7 @@ class Module:
             self.sizing.press()
 
     def _give(self, worker: Worker, call: Call) -> bool:
-        """Give a call to the worker that has the fewest; False if it has no room."""
+        """Give a call to a worker; False if it has no room."""
         life = worker.serving
         if life is None or not life.can_take():
             return False
@@ -411,7 +391,7 @@ class Module:
         return True
 
     def _free(self) -> Worker | None:
-        """Return the worker to give the next call to, if one has room."""
+        """Return the worker to give the next call to, if there is room."""
         worker = self.only or workers.least_loaded(self.workers)
         return None if worker is None or worker.free() is None else worker
 
@@ -422,14 +402,14 @@ class Module:
                 self._give(worker, call)
 
     def resume(self, call: Call) -> None:
-        """Have a call go on: its client may have room again."""
+        """Go on with a call whose client may have room again."""
         if call.server is not None:
             call.nudge()
         elif self.queue.recall(call):
             self.submit(call)
 
     def refuse_waiting(self, failure: Failure) -> None:
-        """Answer those that wait, a turn at a time: it will not be ready soon."""
+        """Settle the calls that wait, a turn at a time: it will not be ready soon."""
         waiting = self.queue.take_all()
         if waiting:
             refusing = (call.settle(failure) for call in waiting)
@@ -465,9 +445,9 @@ class Module:
         return is_server and self.state in SERVES
 
     async def look_again(self) -> None:
-        """Have its server asked once more what tools it has; return when that is known.
+        """Ask its server once more what tools it has; return when that is known.
 
-        It takes `describe_s` at the most. It is asked once for all who come before it has answered.
+        It takes `describe_s` at the most. Callers that come before the answer share one question.
         """
         if self._looked is None:
             self._looked = trio.Event()
@@ -493,7 +473,6 @@ class Module:
 
     @property
     def shown_state(self) -> str:
-        """Its state as clients are told it."""
         enabled = self.descriptor.enabled or self.state is not State.DOWN
         return str(self.state) if enabled else "disabled"
 
@@ -510,7 +489,7 @@ class Module:
 
     @property
     def restarts(self) -> int:
-        """How often one of its processes came back after an end nobody asked for."""
+        """How often one of its processes came back after an unasked end."""
         return self.restarts_by_cause.total()
 
     @property
@@ -520,7 +499,7 @@ class Module:
 
     @property
     def last_exit(self) -> LastExit | None:
-        """What the last process died of, but for those that were renewed, or idle for long."""
+        """The exit of the last process, but for those that were renewed, or idle for long."""
         return self.exit or self._former_exit
 
     @property
@@ -531,7 +510,7 @@ class Module:
 
     @property
     def waits_for(self) -> tuple[str, ...]:
-        """What is missing for its start; one that runs waits for nothing."""
+        """What is missing for its start; a module that runs waits for nothing."""
         return () if self.state in HAS_PROCESS else self.missing
 
     @property
@@ -557,11 +536,10 @@ class Module:
 
     @property
     def has_room(self) -> bool:
-        """Whether a call would be served now."""
         return not self.queue and self._free() is not None
 
     def instances(self) -> list[tuple[Instance, State]]:
-        """Return what runs at the moment, each with its state; what goes or comes is last."""
+        """Return the instances, each with its state; those that go or come are last."""
         return workers.instances((*self.workers, *self.succession.beside))
 
     def is_ready(self) -> bool:
@@ -570,10 +548,9 @@ class Module:
 
     @property
     def in_flight(self) -> int:
-        """How many calls are with a process."""
+        """How many calls its processes have."""
         return sum(one.in_flight for one, _ in self.instances())
 
     @property
     def queued(self) -> int:
-        """How many calls wait."""
         return len(self.queue) + len(self.queue.aside)

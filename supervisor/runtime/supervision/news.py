@@ -23,7 +23,6 @@ _CONCERNED = SERVES | {State.STARTING}
 
 
 def tell_of_module(module: Module, before: State, instance: str | None, cause: str) -> None:
-    """Tell of a module's new state, and of the instance that led to it."""
     name, after = module.name, module.state
     known = {} if instance is None else {"instance": instance}
     level = _level(after)
@@ -42,7 +41,6 @@ def tell_of_worker(module: Module, worker: Worker, before: State, cause: str) ->
 
 
 def tell_of_refusal(module: Module, refused: Quarantined) -> None:
-    """Tell that a descriptor failed."""
     log.warning("descriptor refused", module=module.name, **msgspec.structs.asdict(refused))
     module.log.host_line(None, refused.reason)
     module.host.observer.quarantined(refused)
@@ -55,7 +53,6 @@ def tell_of_description(
     description: dict[str, Any],
     changes: int,
 ) -> None:
-    """Tell of what a module says that it is (description.Tell)."""
     if changes:
         module.log.host_line(instance, "describes itself anew")
     said = Described(instance, description, changes, tuple(module.descriptions.misfits()))

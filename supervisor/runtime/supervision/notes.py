@@ -12,7 +12,7 @@ from protocol.frames import encode
 
 
 class Notes:
-    """The notes of one daemon; these are gone with it."""
+    """The notes of one daemon, in memory."""
 
     def __init__(self) -> None:
         self._all: dict[str, dict[str, Any]] = {}
@@ -21,7 +21,7 @@ class Notes:
         return self._all.get(digest)
 
     def put(self, digest: str, note: dict[str, Any] | None) -> None:
-        """Note something in place of what was; None to forget that."""
+        """Replace a note; None removes it."""
         self._all.pop(digest, None)
         if note is not None:
             self._all[digest] = note

@@ -1,8 +1,8 @@
-"""Who is told what becomes of modules and descriptors, such as the journal a ring above."""
+"""What a ring above, such as the journal, is told of modules and descriptors."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -23,55 +23,28 @@ class Described(msgspec.Struct, frozen=True):
     """Whose description does not fit, in words."""
 
 
-class Observer(Protocol):
-    """Takes what happens; none of its methods may block or raise."""
+class Observer:
+    """Is told what becomes of the modules; none of its methods may block or raise."""
 
     def module_state(
         self, module: str, instance: str | None, before: State, after: State, cause: str
     ) -> None:
-        """Take note that a module went from one state to another."""
+        """A module went from one state to another."""
 
     def described(self, descriptor: Descriptor, said: Described) -> None:
-        """Take note of what a module says that it is: the first time, and when that has changed."""
+        """A module has described itself: for the first time, or otherwise than before."""
 
     def instance_ready(self, module: str) -> None:
-        """Take note that a process of a module serves from now on."""
+        """A process of a module serves from now on."""
 
     def told(self, module: str, news: ResourceUpdated | Notified) -> None:
-        """Take note of what a module tells that is of no request."""
+        """A module has told something that belongs to no request."""
 
     def mounted(self, descriptor: Descriptor, *, again: bool = False) -> None:
-        """Take note of a module that is there now; `again` if its descriptor was replaced."""
+        """A module is there now; `again` if its descriptor was replaced."""
 
     def unmounted(self, descriptor: Descriptor) -> None:
-        """Take note of a module whose descriptor is gone."""
+        """A module's descriptor is gone."""
 
     def quarantined(self, found: Quarantined) -> None:
-        """Take note of a descriptor that is not used."""
-
-
-class Unobserved:
-    """Nobody: a fleet of one invocation, or of a test."""
-
-    def module_state(
-        self, module: str, instance: str | None, before: State, after: State, cause: str
-    ) -> None:
-        """Tell nobody."""
-
-    def described(self, descriptor: Descriptor, said: Described) -> None:
-        """Tell nobody."""
-
-    def instance_ready(self, module: str) -> None:
-        """Tell nobody."""
-
-    def told(self, module: str, news: ResourceUpdated | Notified) -> None:
-        """Tell nobody."""
-
-    def mounted(self, descriptor: Descriptor, *, again: bool = False) -> None:
-        """Tell nobody."""
-
-    def unmounted(self, descriptor: Descriptor) -> None:
-        """Tell nobody."""
-
-    def quarantined(self, found: Quarantined) -> None:
-        """Tell nobody."""
+        """A descriptor is not used."""

@@ -7,6 +7,7 @@ life, as a crash: no more calls are taken, those in flight keep their own deadli
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -19,15 +20,18 @@ from supervisor.policy.verdict import Exit, Stopped
 from supervisor.runtime.process.incarnation import StopStep
 from supervisor.runtime.process.preflight import obstacle
 from supervisor.runtime.supervision.call import Awaited, Call
-from supervisor.runtime.supervision.life import Ended, Instance, Owner, Setting
+from supervisor.runtime.supervision.life import Ended, Instance, Life, Setting
 from supervisor.runtime.supervision.run import Run
 from supervisor.runtime.supervision.warm_processes import WarmProcesses
 
+if TYPE_CHECKING:
+    from supervisor.runtime.supervision.worker import Worker
 
-class PerInvocationLife:
+
+class PerInvocationLife(Life):
     """The readiness of a per-invocation module, and the processes it runs at the moment."""
 
-    def __init__(self, setting: Setting, owner: Owner) -> None:
+    def __init__(self, setting: Setting, owner: Worker) -> None:
         self.id = setting.descriptor.name
         self._setting = setting
         self._owner = owner
@@ -65,34 +69,29 @@ class PerInvocationLife:
         return self._crashed is None
 
     def can_take(self) -> bool:
-        """Whether one more process may run."""
         concurrency = self._setting.descriptor.supervision.concurrency
         return self._nursery is not None and not self._closed and len(self._runs) < concurrency
 
     @property
     def load(self) -> int:
-        """How many calls it has."""
         return len(self._runs)
 
     @property
     def oldest(self) -> tuple[str, float] | None:
-        """The op of the call that runs for longest."""
         calls = sorted((run.call.begun_at, run.call.request.op) for run in self._runs)
         return (calls[0][1], calls[0][0]) if calls else None
 
     def take(self, call: Call) -> None:
-        """Run a process for a call."""
         assert self._nursery is not None  # noqa: S101 - can_take said so
         run = Run(self._setting, call, self._warm)
         self._runs.add(run)
         call.server = run
         if self._warm is None:
-            self._setting.taps.overhear(run.id, call)
+            self._setting.overhear(run.id, call)
         call.heard_at = call.begun_at = trio.current_time()
         self._nursery.start_soon(self._serve, run)
 
     def end(self, *, abrupt: bool) -> None:
-        """Take no more calls; see `Life`."""
         self._close()
         self._retiring.set()
         if abrupt:
@@ -101,7 +100,6 @@ class PerInvocationLife:
             self._drained.set()
 
     def hurry(self) -> None:
-        """Kill all processes."""
         self.end(abrupt=True)
         if self._warm is not None:
             self._warm.kill()
@@ -122,7 +120,7 @@ class PerInvocationLife:
         return completed(operation, Success({}), descriptor)
 
     def instances(self) -> list[Instance]:
-        """Return the processes that run now, those that wait for a request last."""
+        """Return the running processes, then those that wait for a request."""
         running = [shown for run in self._runs if (shown := run.instance()) is not None]
         return running if self._warm is None else [*running, *self._warm.instances()]
 
@@ -147,7 +145,7 @@ class PerInvocationLife:
             with trio.move_on_after(timeout_s):
                 return await awaited.wait()
         finally:
-            # Also if nobody waits any more: a probe's process has no other bound.
+            # Also if the caller is cancelled: a probe's process has no other bound.
             if call.server is not None and not call.settled:
                 call.settle(Failure.because(Reason.DEADLINE, words, **call.server.evidence()))
                 call.server.give_up(call, Stopped(Reason.DEADLINE, words))

@@ -18,7 +18,7 @@ What a call that the host gives up (deadline, cancel) leaves behind:
 from __future__ import annotations
 
 import math
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 import msgspec
 import trio
@@ -57,15 +57,19 @@ from protocol.replies import Operation
 from supervisor.policy.lifecycle import Input
 from supervisor.policy.verdict import Exit, Stopped, on_death
 from supervisor.runtime.files.module_log import NOTED
-from supervisor.runtime.process.beginning import begin_dialogue, incarnate
-from supervisor.runtime.process.flow_control import FlowControl
+from supervisor.runtime.process.dialogue import Receiver
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
 from supervisor.runtime.process.program import SpawnError
-from supervisor.runtime.supervision.call import Call
-from supervisor.runtime.supervision.life import Ended, Instance, Owner, Setting
+from supervisor.runtime.supervision.beginning import begin_dialogue, incarnate
+from supervisor.runtime.supervision.call import Call, Server
+from supervisor.runtime.supervision.flow_control import FlowControl
+from supervisor.runtime.supervision.life import Ended, Instance, Life, Setting
 from supervisor.runtime.supervision.probing import Probing
 from supervisor.runtime.supervision.recollection import keep, recall
 from supervisor.runtime.supervision.start_attempt import StartAttempt
+
+if TYPE_CHECKING:
+    from supervisor.runtime.supervision.worker import Worker
 
 LEFT = "; a persistent module has to keep reading after its first answer, until its stdin ends"
 MUTE = "; it answered nothing"
@@ -74,13 +78,11 @@ A_LOOP = (
     "line with one of its own"
 )
 PER_INVOCATION = ', or to have "lifecycle":"per-invocation" in its transport'
-"""What is said of a process that ends well by itself when it has served one request, or none."""
+"""Words for a process that ends well by itself after one request, or none."""
 
 
-class PersistentLife:
-    """One process of a persistent module."""
-
-    def __init__(self, setting: Setting, owner: Owner) -> None:
+class PersistentLife(Life, Receiver, Server):
+    def __init__(self, setting: Setting, owner: Worker) -> None:
         self.id = setting.next_instance()
         self._setting = setting
         self._owner = owner
@@ -92,7 +94,7 @@ class PersistentLife:
         self.times_heard = 0
         self._calls: dict[str, Call] = {}
         self._talked: list[Call] = []
-        """Those that the newest piece of output had events of."""
+        """The calls of which the newest piece of output had events."""
         self._now = trio.lowlevel.current_clock().current_time
         self._probing = Probing(setting, self, owner)
         self._flow = FlowControl(self._calls, self._tell_flow, self._end_slow)
@@ -132,7 +134,7 @@ class PersistentLife:
         return msgspec.structs.replace(ended, idle=self._was_idle and self._start.was_ready)
 
     async def _run(self) -> Exit:
-        """Have one process from spawn to gone; then answer all that it was still asked."""
+        """Run one process from spawn to gone; then settle all that it was still asked."""
         setting = self._setting
         await recall(setting)
         self._incarnation = incarnation = await incarnate(setting, self._dialogue)
@@ -171,11 +173,9 @@ class PersistentLife:
         return msgspec.structs.replace(exit_, remark=remark + exit_.remark)
 
     def is_alive(self) -> bool:
-        """Whether its process runs, as far as the kernel knows this moment."""
         return self._incarnation is not None and not self._incarnation.exited
 
     def can_take(self) -> bool:
-        """Whether a call may be given to it now."""
         return (
             len(self._calls) < self._concurrency
             and not self._closed
@@ -184,24 +184,22 @@ class PersistentLife:
 
     @property
     def load(self) -> int:
-        """How many calls it has."""
         return len(self._calls)
 
     @property
     def oldest(self) -> tuple[str, float] | None:
-        """The op of the call that it has had for longest, which may have been given up."""
+        """As `Life.oldest`; the call may have been given up."""
         for call in self._calls.values():
             return call.request.op, call.begun_at
         return self._left_with if self._probing.in_doubt else None
 
     def take(self, call: Call) -> None:
-        """Write a call's request."""
         self._calls[call.request.request_id] = call
         call.server = self
         if call.heard_at:
             call.heard_at = call.begun_at = self._now()
         if self._setting.taps.tap is not None:
-            self._setting.taps.overhear(self.id, call)
+            self._setting.overhear(self.id, call)
         busy = len(self._calls) > 1
         if self._talked:
             self.nudge()  # those in flight may all be slow: it is read for this one
@@ -209,21 +207,18 @@ class PersistentLife:
         call.mark = self._dialogue.mark
 
     def end(self, *, abrupt: bool) -> None:
-        """Begin to end; see `Life`."""
         self._abrupt = self._abrupt or abrupt
         self._close()
         if self._abrupt or not self._calls or self._incarnation is None:
             self._drained.set()
 
     def hurry(self) -> None:
-        """Kill the process."""
         self._hurried = True
         self.end(abrupt=True)
         if self._incarnation is not None:
             self._incarnation.stop(StopStep.KILL)
 
     def instances(self) -> list[Instance]:
-        """Return the process, once there is one."""
         incarnation = self._incarnation
         if incarnation is None:
             return []
@@ -238,17 +233,15 @@ class PersistentLife:
         ]
 
     async def ask(self, operation: Operation, timeout_s: float) -> Outcome:
-        """Ask for `health` or `describe` and wait for the answer."""
         return await self._probing.ask(operation, timeout_s)
 
     async def look_again(self) -> None:
-        """Have the process asked for its ops anew, and wait for that, or its end."""
+        """Ask the process for its ops anew, and wait for the answer, or its end."""
         await self._probing.ask(Operation.DESCRIBE, math.inf, LOOK_AGAIN)
 
     # What the process says (dialogue.Receiver).
 
     def receive(self, events: Events) -> None:
-        """Route what was read to the calls it belongs to."""
         self.times_heard += 1
         heard_at = self._now()
         freed = False
@@ -327,25 +320,22 @@ class PersistentLife:
                 call.instead = item
 
     def congested(self) -> bool:
-        """Whether somebody who was just told something, or the module itself, cannot keep up."""
+        """Whether a client that was just told something, or the module itself, cannot keep up."""
         return self._dialogue.congested or (
             bool(self._talked) and self._flow.pauses_all(self._talked)
         )
 
     def drained(self) -> None:
-        """Have the reader look again: the process reads what it is told."""
         self.nudge()
 
     def stdout_closed(self) -> None:
-        """Have it replaced: it can answer nothing any more."""
         self._cut_off("stdout", "cannot answer")
 
     def stdin_broken(self) -> None:
-        """Have it replaced: it can be asked nothing any more."""
         self._cut_off("stdin", "cannot be asked")
 
     def held(self, end: Exit) -> None:
-        """Answer its calls: they are over, though its place is not free yet."""
+        """Settle its calls: they are over, though its place is not free yet."""
         self._settle_all(end)
         by = "it cannot be reaped"
         if end.traced_by is not None:
@@ -388,10 +378,6 @@ class PersistentLife:
         self._check_drained()
         self._owner.capacity_freed(self)
 
-    def refined(self, stopped: Stopped) -> Stopped:
-        """Return it as it is: without an answer there is no more to say."""
-        return stopped
-
     def _tell_flow(self, request_id: str, operation: Flow) -> None:
         self._dialogue.flow(request_id, operation)
 
@@ -401,14 +387,13 @@ class PersistentLife:
         self.give_up(call, stopped)
 
     def evidence(self) -> dict[str, Any]:
-        """Return what is known about the process, for `details`."""
         incarnation = self._incarnation
         if incarnation is None:
             return {"instance": self.id}
         return {**incarnation.evidence(), "unfinished_line": self._dialogue.unfinished_line}
 
     def nudge(self) -> None:
-        """Have a paused reader look again, and paused calls go on that may."""
+        """Let a paused reader look again, and resume paused calls that may go on."""
         self._flow.look()
         if self._incarnation is not None:
             self._incarnation.nudge()
@@ -417,20 +402,17 @@ class PersistentLife:
 
     @property
     def busy(self) -> bool:
-        """Whether a call is in flight."""
         return bool(self._calls)
 
     @property
     def ending(self) -> bool:
-        """Whether it has begun to end."""
         return self._closed
 
     def send(self, request: Request) -> None:
-        """Have a request written."""
         self._dialogue.ask(request)
 
     def replace(self, why: str) -> None:
-        """Have the owner replace it; the first reason is the one that those in flight are told."""
+        """Ask for its replacement; calls in flight are told the first reason."""
         self._replaced_for = self._replaced_for or why
         self._owner.happened(self, Input.REPLACE, why)
 

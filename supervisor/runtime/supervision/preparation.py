@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from protocol.descriptor.model import Descriptor
-from supervisor.runtime.process.program import module_folder
+from supervisor.runtime.files.program_files import module_folder
 from supervisor.runtime.supervision.notes import digest_of
 
 if TYPE_CHECKING:
@@ -31,37 +31,33 @@ class Preparation:
         self._failure: Ended | None = None
 
     def begin(self) -> None:
-        """Take note that a worker runs it."""
         self.is_running = True
         self._over, self._failure = trio.Event(), None
 
     def end(self, failure: Ended | None) -> None:
-        """Let the other workers go on: all fail with the one that ran it, if it did."""
+        """Let the other workers go on; if the run failed, all fail with it."""
         self.is_running = False
         self._failure = failure
         self._over.set()
 
     async def wait(self) -> Ended | None:
-        """Wait for the end of the run that is under way; returns how it failed, if it did."""
+        """Wait for the end of the run; returns how it failed, if it did."""
         await self._over.wait()
         return self._failure
 
 
 def is_unprepared(setting: Setting) -> bool:
-    """Tell whether `prepare` has to be done before a process can be started."""
     if not setting.descriptor.transport.prepare:
         return False
     return setting.host.notes.find(_digest(setting.descriptor)) is None
 
 
 def note_prepared(setting: Setting) -> None:
-    """Remember that it is done."""
     note = {"prepared": setting.descriptor.name, "ts": round(setting.host.wall_clock(), 3)}
     setting.host.notes.put(_digest(setting.descriptor), note)
 
 
 def forget_prepared(setting: Setting) -> None:
-    """Prepare again before the next start."""
     setting.host.notes.put(_digest(setting.descriptor), None)
 
 

@@ -6,19 +6,20 @@ What it prints goes to the module's log as stderr, both streams in one; its stdi
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import trio
 
 from protocol.errors import Failure, Outcome, Reason
 from protocol.replies import Operation
 from supervisor.policy.lifecycle import Input
-from supervisor.runtime.process.dialogue import Dialogue
+from supervisor.runtime.process.dialogue import Dialogue, Receiver
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
 from supervisor.runtime.process.opening import Opening
 from supervisor.runtime.process.program import SpawnError, of_prepare
 from supervisor.runtime.process.spawning import spawn
-from supervisor.runtime.process.unspoken import Unheard, Unspoken
-from supervisor.runtime.supervision.call import Call
-from supervisor.runtime.supervision.life import Ended, Instance, Owner, Setting
+from supervisor.runtime.process.unspoken import Unspoken
+from supervisor.runtime.supervision.life import Ended, Instance, Life, Setting
 from supervisor.runtime.supervision.preparation import (
     PREPARED,
     is_unprepared,
@@ -26,16 +27,12 @@ from supervisor.runtime.supervision.preparation import (
 )
 from supervisor.runtime.taps import Taps
 
-START_DEADLINE = str(Reason.START_DEADLINE)
+if TYPE_CHECKING:
+    from supervisor.runtime.supervision.worker import Worker
 
 
-class PreparingLife:
-    """The preparation of a module, as far as one worker is concerned."""
-
-    load = 0
-    oldest = None
-
-    def __init__(self, setting: Setting, owner: Owner) -> None:
+class PreparingLife(Life):
+    def __init__(self, setting: Setting, owner: Worker) -> None:
         self.id = setting.next_instance()
         self._setting = setting
         self._owner = owner
@@ -77,7 +74,7 @@ class PreparingLife:
             self._descriptor.supervision.timeouts,
             self._descriptor.supervision.limits,
         )
-        dialogue = Dialogue(self.id, Unspoken(), Unheard(), host.deadlines, Taps())
+        dialogue = Dialogue(self.id, Unspoken(), Receiver(), host.deadlines, Taps())
         try:
             process = await spawn(
                 self._descriptor,
@@ -117,27 +114,15 @@ class PreparingLife:
     def _overdue(self) -> None:
         bound_s = self._descriptor.supervision.timeouts.prepare_s
         words = f"was not prepared within {bound_s:g} s"
-        self._owner.happened(self, Input.START_FAILED, words, Ended(START_DEADLINE, words))
-
-    def is_alive(self) -> bool:
-        """Whether it serves; it never does."""
-        return False
-
-    def can_take(self) -> bool:
-        """Whether a call may be given to it: none may."""
-        return False
-
-    def take(self, call: Call) -> None:
-        """Refuse a call; `can_take` said so."""
-        raise AssertionError(call.request.request_id)
+        self._owner.happened(
+            self, Input.START_FAILED, words, Ended(str(Reason.START_DEADLINE), words)
+        )
 
     def end(self, *, abrupt: bool) -> None:
-        """Stop: nothing is left to be finished."""
         del abrupt
         self._stop(StopStep.TERMINATE)
 
     def hurry(self) -> None:
-        """Kill what there is."""
         self._stop(StopStep.KILL)
 
     def _stop(self, rung: StopStep) -> None:
@@ -148,12 +133,10 @@ class PreparingLife:
             self._incarnation.stop(rung)
 
     async def ask(self, operation: Operation, timeout_s: float) -> Outcome:
-        """Say that it is not ready."""
         del operation, timeout_s
         return Failure.because(Reason.NOT_READY, f"{self.id} is being prepared")
 
     def instances(self) -> list[Instance]:
-        """Return the process, if this worker has it."""
         one = self._incarnation
         if one is None:
             return []

@@ -12,7 +12,7 @@ patient (`dialects.Dialect`), others wait behind that, so it has no longer than 
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -22,7 +22,11 @@ from protocol.replies import Operation
 from supervisor.policy.lifecycle import Input
 from supervisor.runtime.supervision.call import NOBODY, Awaited, Call, Listener
 from supervisor.runtime.supervision.health_watch import HealthWatch
-from supervisor.runtime.supervision.life import Life, Owner, Setting
+from supervisor.runtime.supervision.life import Setting
+
+if TYPE_CHECKING:
+    from supervisor.runtime.supervision.persistent import PersistentLife
+    from supervisor.runtime.supervision.worker import Worker
 
 UNANSWERED_PROBES = 8
 """Probes are not given up, to stay in step; so they are bounded in number."""
@@ -34,34 +38,8 @@ PROBED = {
 }
 
 
-class Probed(Life, Protocol):
-    """The life whose process is asked."""
-
-    times_heard: int
-    """How often the process said something, whatever it was."""
-
-    @property
-    def busy(self) -> bool:
-        """Whether a call is in flight."""
-
-    @property
-    def ending(self) -> bool:
-        """Whether it has begun to end."""
-
-    def send(self, request: Request) -> None:
-        """Have a request written."""
-
-    def evidence(self) -> dict[str, Any]:
-        """Return what is known about the process, for `details`."""
-
-    def replace(self, why: str) -> None:
-        """Replace it: it can no longer be spoken with."""
-
-
 class Probing:
-    """The probes of one process."""
-
-    def __init__(self, setting: Setting, probed: Probed, owner: Owner) -> None:
+    def __init__(self, setting: Setting, probed: PersistentLife, owner: Worker) -> None:
         self.in_doubt = False
         """Whether a call was given up and nothing was heard that shows the process still serves."""
         self.holds_back = setting.descriptor.supervision.concurrency == 1 or setting.dialect.patient
@@ -99,14 +77,13 @@ class Probing:
                 return self._no_answer(operation, timeout_s)
 
     def alive(self) -> None:
-        """Take note that it showed by itself that it is not stuck."""
         self._watch.alive()
 
     def overhear(self, request: Request) -> None:
-        """Take note of a request that its connection made itself."""
+        """Note a request that its connection made itself."""
         call = Call(request, NOBODY)
         self._open[request.request_id] = call
-        self._setting.taps.overhear(self._probed.id, call)
+        self._setting.overhear(self._probed.id, call)
 
     def answered(self, item: Answered, outcome: Outcome) -> None:
         """Settle the probe that this answers, if it answers one."""
@@ -116,24 +93,23 @@ class Probing:
             probe.settle(outcome)
 
     def given_up(self, *, written: bool) -> None:
-        """Take note that a call was given up, after its request was written whole or not at all."""
+        """A call was given up, after its request was written whole or not at all."""
         self.unproven = self.unproven or written
         if self.unproven and not self._probed.busy:  # another call's answer or deadline would tell
             self.unproven = False
             self.doubt()
 
     def doubt(self) -> None:
-        """Have it found out whether the process still answers."""
+        """Find out whether the process still answers."""
         self.in_doubt = True
         self._doubted.set()
 
     def take_open(self) -> dict[str, Call]:
-        """Return the probes that wait for an answer, by request id; they are the caller's then."""
+        """Return the probes without an answer, by request id; they are the caller's then."""
         taken, self._open = self._open, {}
         return taken
 
     def begin(self) -> None:
-        """Probe it while it is idle: it has started."""
         self._watch.begin(self._setting.host.draw())
 
     def end(self) -> None:
@@ -147,16 +123,13 @@ class Probing:
         return self._probed.busy or self.in_doubt or self._probed.ending
 
     def check(self, answered: HealthWatch) -> Call | None:
-        """Ask for its health; None if too many probes are unanswered."""
         return self._send(Operation.HEALTH, answered)
 
     def found(self, *, well: bool) -> None:
-        """Take note of what a check found."""
         news, words = PROBED[well]
         self._owner.happened(self._probed, news, words)
 
     def replace(self, why: str) -> None:
-        """Replace it: it does not answer."""
         self._probed.replace(why)
 
     def _send(self, operation: Operation, listener: Listener, op: str = "") -> Call | None:
@@ -164,7 +137,7 @@ class Probing:
             return None
         call = Call(Request(self._setting.host.next_request_id(), operation, op), listener)
         self._open[call.request.request_id] = call
-        self._setting.taps.overhear(self._probed.id, call)
+        self._setting.overhear(self._probed.id, call)
         self._probed.send(call.request)
         return call
 

@@ -15,7 +15,7 @@ from protocol.connection import Memory
 from protocol.descriptor.model import Descriptor
 from protocol.dialects import DIALECTS
 from supervisor.runtime.files.file_digest import signature_or_none
-from supervisor.runtime.process.program import module_folder, program_files
+from supervisor.runtime.files.program_files import module_folder, program_files
 from supervisor.runtime.supervision.notes import digest_of
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Recollection:
 
 
 async def recall(setting: Setting) -> None:
-    """Take over what was noted of the program, before the first process is greeted."""
+    """Take over what was noted of the program, before the first process is started."""
     recollection, descriptor = setting.recollection, setting.descriptor
     if recollection.was_looked_for or not DIALECTS[descriptor.transport.protocol].remembers:
         return

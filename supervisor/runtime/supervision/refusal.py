@@ -54,7 +54,7 @@ def refusal(module: Module, *, is_call: bool = False) -> Failure | None:
 
 
 def queue_full(module: Module, waiting: int) -> Failure | None:
-    """Return that so many calls wait as may, or None if one more may."""
+    """Return the refusal of a call where as many wait as may, or None."""
     supervision = module.descriptor.supervision
     limit = supervision.queue
     if module.state not in SERVES:
@@ -112,7 +112,7 @@ def state_evidence(module: Module) -> dict[str, Any]:
 
 
 def _wait(module: Module) -> tuple[str, dict[str, Any]]:
-    """Say what a call waits for that no process has: as a clause, and for `details`."""
+    """Say what a queued call waits for: as a clause, and for `details`."""
     evidence = state_evidence(module)
     if module.state not in SERVES:
         return f"waits for {module.name} to start: {module.name} is {module.state.words}", evidence

@@ -43,11 +43,12 @@ from protocol.problem import without_password
 from protocol.replies import read_error
 from supervisor.policy.verdict import Exit, Said, Stopped, on_invocation
 from supervisor.runtime.files.module_log import NOTED
-from supervisor.runtime.process.beginning import begin_dialogue, incarnate
+from supervisor.runtime.process.dialogue import Receiver
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
 from supervisor.runtime.process.opening import Opening
 from supervisor.runtime.process.program import SpawnError
-from supervisor.runtime.supervision.call import Call
+from supervisor.runtime.supervision.beginning import begin_dialogue, incarnate
+from supervisor.runtime.supervision.call import Call, Server
 from supervisor.runtime.supervision.deadlines import Timer
 from supervisor.runtime.supervision.life import HELD, Ended, Instance, Setting
 from supervisor.runtime.supervision.warm_processes import WarmProcess, WarmProcesses
@@ -56,11 +57,9 @@ RAN_CHARS = 500
 """Of the command line that a failure shows."""
 
 
-class Run:
-    """One process serving one call."""
-
+class Run(Receiver, Server):
     def __init__(self, setting: Setting, call: Call, warm: WarmProcesses | None = None) -> None:
-        """Serve a call with one of the `warm` processes if there is one, else with a new one."""
+        """With `warm`, one of these processes serves the call, if there is one."""
         self.id = setting.next_instance() if warm is None else setting.descriptor.name
         self.call = call
         self._setting = setting
@@ -143,7 +142,7 @@ class Run:
 
     def _name(self, instance: str) -> None:
         self.id = instance
-        self._setting.taps.overhear(instance, self.call)
+        self._setting.overhear(instance, self.call)
 
     def _judge(self, exit_: Exit) -> Exit:
         outcome = on_invocation(self._said, exit_, self._stopped, self._what)
@@ -162,17 +161,16 @@ class Run:
             self._incarnation.stop(rung)
 
     def instance(self) -> Instance | None:
-        """Return the process as `status` shows it, once there is one."""
         incarnation = self._incarnation
         if incarnation is None:
             return None
         state = HELD if incarnation.is_held else None
         return Instance(self.id, incarnation.pid, incarnation.uptime_s, 1, state)
 
-    # What the process says (dialogue.Receiver).
+    # What the process says; that it closes its stdin says nothing: a tool need not read its input
+    # (Spec 001 section 6).
 
     def receive(self, events: Events) -> None:
-        """Take what was read; all of it is this call's."""
         call = self.call
         call.heard_at = trio.current_time()
         noted: list[CallEvent] = []
@@ -200,7 +198,7 @@ class Run:
             case Violated():
                 self._violated(item.fault)
             case HostCalled():
-                # Nobody serves the calls of a process that can be told nothing after its request.
+                # A process that can be told nothing after its request cannot be answered.
                 self._setting.counters.late_lines += 1
             case Asked() | Unanswered():
                 pass  # it serves this call and no other, and its exit says how
@@ -230,22 +228,17 @@ class Run:
                 assert_never(item)
 
     def congested(self) -> bool:
-        """Whether the listener cannot keep up; nobody listens to a settled call."""
+        """Whether the listener cannot keep up; a settled call has none."""
         return not self.call.settled and bool(self.call.listener.congested())
 
     def drained(self) -> None:
-        """Have the reader look again."""
         self.nudge()
 
     def stdout_closed(self) -> None:
-        """Its exit is what is left to wait for."""
         self._expect_exit(self._timeouts.exit_s)
 
-    def stdin_broken(self) -> None:
-        """Do nothing: a tool need not read its input (Spec 001 section 6)."""
-
     def held(self, end: Exit) -> None:
-        """Answer the call: it is over, though its process's place is not free yet."""
+        """Settle the call: it is over, though its process's place is not free yet."""
         self._judge(end)
 
     # What becomes of the call (call.Server).
@@ -260,14 +253,12 @@ class Run:
         return Stopped(Reason.EXIT_DEADLINE, f"{self._what}: its process {words}")
 
     def give_up(self, call: Call, stopped: Stopped) -> None:
-        """Stop the process of a call that the host has settled itself."""
         del call
         self._stopped = stopped
         self.stop(StopStep.TERMINATE)
         self.nudge()
 
     def evidence(self) -> dict[str, Any]:
-        """Return what is known about the process, for `details`."""
         incarnation = self._incarnation
         if incarnation is not None:
             return {**incarnation.evidence(), "reported": self._said.carried}
@@ -275,7 +266,6 @@ class Run:
         return {"instance": self.id} if known else {}
 
     def nudge(self) -> None:
-        """Have a paused reader look again."""
         if self._incarnation is not None:
             self._incarnation.nudge()
 

@@ -6,9 +6,9 @@ r"""A service elsewhere: it is asked who it is, serves calls over HTTP, and noth
 Each call has a connection to itself, and what is given up (deadline, cancel) ends with that: no
 answer can be taken for another's. A client that does not read leaves its own connection unread.
 
-That it cannot be reached is told to whoever asks, at once, and shows as `degraded`. It is asked
-all the same, so it is back as soon as it answers; only when checks go unanswered is it parted from,
-and looked for again as a process is started again.
+That it cannot be reached is told to every caller at once, and shows as `degraded`. It is asked all
+the same, so it is back as soon as it answers; only when checks go unanswered does this life end,
+and the next one looks for it again, as a process is started again.
 """
 
 from __future__ import annotations
@@ -41,41 +41,40 @@ from supervisor.policy.lifecycle import Input
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.files.module_log import NOTED
 from supervisor.runtime.process.environment import UnsetVariableError
-from supervisor.runtime.supervision.call import NOBODY, Call
+from supervisor.runtime.supervision.call import NOBODY, Call, Server
 from supervisor.runtime.supervision.health_watch import HealthWatch
-from supervisor.runtime.supervision.life import Ended, Instance, Owner, Setting
+from supervisor.runtime.supervision.life import Ended, Instance, Life, Setting
 from supervisor.runtime.supervision.start_attempt import SLOW
 from supervisor.runtime.turns import SERVING, pieces
 
 if TYPE_CHECKING:
-    from supervisor.runtime.service.client import Reply, ServiceClient
+    from supervisor.runtime.supervision.service_client import Reply, ServiceClient
+    from supervisor.runtime.supervision.worker import Worker
 
 LINGER_S = 1.0
 LINGER_BYTES = 1 << 16
 """What may follow an answer, in bytes and in time, for its connection to be used again."""
 
 _NOT_THERE = frozenset((Reason.REFUSED, Reason.NO_CONNECTION, Reason.TLS))
-"""What no service could make happen: it shows that none is there."""
+"""Reasons that no service can cause: none is there."""
 
 _FOR_GOOD = frozenset((Code.FORBIDDEN, Code.BAD_REQUEST))
-"""What a service may say of a question how it is that waiting does not change."""
+"""Codes in an answer to `health` that waiting does not change."""
 
 _BROKEN_OFF = frozenset((Reason.DEADLINE, Reason.SILENCE))
 
 
 class _Open(msgspec.Struct, eq=False):
-    """A call in flight."""
-
     call: Call
     scope: trio.CancelScope
     room: trio.Event = msgspec.field(default_factory=trio.Event)
     """Set when its listener may have room."""
 
 
-class ServiceLife:
+class ServiceLife(Life, Server):
     """The time in which a service is known to be there."""
 
-    def __init__(self, setting: Setting, owner: Owner) -> None:
+    def __init__(self, setting: Setting, owner: Worker) -> None:
         self.id = setting.next_instance()
         self._setting = setting
         self._owner = owner
@@ -92,7 +91,7 @@ class ServiceLife:
         self._is_well = True
         self._why_unwell = ""
         self._looking = False
-        """Whether it is being found out how it is, after a call that it did not answer."""
+        """Whether it is asked for its health after a call that it did not answer."""
         self._replaced_for: str | None = None
         self._warning: str | None = None
         self._watch = HealthWatch(
@@ -129,7 +128,7 @@ class ServiceLife:
 
     async def _make_client(self) -> ServiceClient:
         def make() -> ServiceClient:
-            from supervisor.runtime.service.client import ServiceClient  # noqa: PLC0415 - see there
+            from supervisor.runtime.supervision.service_client import ServiceClient  # noqa: PLC0415 - see there
 
             return ServiceClient(self._setting.descriptor, self._setting.host.environment)
 
@@ -139,27 +138,22 @@ class ServiceLife:
     # What supervision asks of it (life.Life).
 
     def is_alive(self) -> bool:
-        """Whether it is, or is about to be, asked."""
         return not self._ending.is_set()
 
     def can_take(self) -> bool:
-        """Whether a call may be given to it now."""
         return len(self._open) < self._concurrency and not self._ending.is_set()
 
     @property
     def load(self) -> int:
-        """How many calls it has."""
         return len(self._open)
 
     @property
     def oldest(self) -> tuple[str, float] | None:
-        """The op of the call that was posted first."""
         for opened in self._open.values():
             return opened.call.request.op, opened.call.begun_at
         return None
 
     def take(self, call: Call) -> None:
-        """Post a call."""
         assert self._nursery is not None  # noqa: S101 - it is ready
         call.server = self
         if call.heard_at:
@@ -168,24 +162,17 @@ class ServiceLife:
         self._nursery.start_soon(self._serve, opened)
 
     def end(self, *, abrupt: bool) -> None:
-        """Begin to end; see `Life`."""
         self._ending.set()
         if abrupt or not self._open:
             self._drained.set()
 
-    def hurry(self) -> None:
-        """End now."""
-        self.end(abrupt=True)
-
     def instances(self) -> list[Instance]:
-        """Return it, without a process."""
         if self._client is None:
             return []
         uptime_s = trio.current_time() - self._began_at
         return [Instance(self.id, None, uptime_s, len(self._open), warning=self._warning)]
 
     async def ask(self, operation: Operation, timeout_s: float) -> Outcome:
-        """Ask `health` or `describe`, and wait for the answer so long."""
         with trio.move_on_after(timeout_s):
             return await self._probe(operation)
         words = f"{self.id} gave no answer to {operation} in {timeout_s:g} s"
@@ -194,7 +181,6 @@ class ServiceLife:
     # What becomes of a call (call.Server).
 
     def give_up(self, call: Call, stopped: Stopped) -> None:
-        """End the request of a call that the host has settled itself."""
         opened = self._open.pop(call.request.request_id, None)
         if opened is None:
             return
@@ -204,15 +190,10 @@ class ServiceLife:
             self._nursery.start_soon(self._look)
         self._freed()
 
-    def refined(self, stopped: Stopped) -> Stopped:
-        return stopped
-
     def evidence(self) -> dict[str, Any]:
-        """Return what is known of it, for `details`."""
         return {"instance": self.id, "url": self._setting.descriptor.transport.url}
 
     def nudge(self) -> None:
-        """Have those go on whose listeners may have room."""
         for opened in self._open.values():
             opened.room.set()
 
@@ -220,11 +201,10 @@ class ServiceLife:
 
     @property
     def occupied(self) -> bool:
-        """Whether it is not to be asked now: what is in flight has bounds of its own."""
+        """What is in flight has bounds of its own."""
         return bool(self._open) or self._ending.is_set()
 
     def check(self, answered: HealthWatch) -> Call | None:
-        """Ask for its health."""
         if self._nursery is None:
             return None
         request = Request(self._setting.host.next_request_id(), Operation.HEALTH)
@@ -233,14 +213,12 @@ class ServiceLife:
         return call
 
     def found(self, *, well: bool) -> None:
-        """Take note of what a check found."""
         self._is_well = well
         news = Input.HEALTHY if well else Input.UNHEALTHY
         words = "answered a health probe" if well else f"missed a health probe{self._because()}"
         self._owner.happened(self, news, words)
 
     def replace(self, why: str) -> None:
-        """Part from it: it does not answer."""
         self._replaced_for = f"{why}{self._because()}"
         self._owner.happened(self, Input.REPLACE, self._replaced_for)
 
@@ -270,7 +248,7 @@ class ServiceLife:
         self._owner.happened(self, Input.STARTED, "answered health and describe")
 
     async def _failed_start(self) -> Ended | None:
-        """Ask how it is until it is well, and then what; return what came in the way."""
+        """Ask for health until it is well, then for its description; return why that failed."""
         start_s, describe_s = self._timeouts.start_s, self._timeouts.describe_s
         outcome: Outcome | None = None
         with trio.move_on_after(start_s):
@@ -321,8 +299,8 @@ class ServiceLife:
     async def _converse(
         self, request: Request, receive: Callable[[Received], None], opened: _Open
     ) -> None:
-        """Post a request and have the answer received, which may be that there is none."""
-        from supervisor.runtime.service.client import UnreachableError  # noqa: PLC0415 - as above
+        """Post a request and take in the answer, which may be that there is none."""
+        from supervisor.runtime.supervision.service_client import UnreachableError  # noqa: PLC0415 - as above
 
         assert self._client is not None  # noqa: S101 - it is made before all else
         client, answer = self._client, None
@@ -364,7 +342,7 @@ class ServiceLife:
         receive: Callable[[Received], None],
         opened: _Open,
     ) -> None:
-        """Take a body to its end, or not much further than its answer."""
+        """Read a body to its end, or not much further than its answer."""
         left = LINGER_BYTES
         with trio.CancelScope() as scope:
             async for chunk in reply.chunks:
@@ -449,7 +427,7 @@ class ServiceLife:
 
 
 def _may_get_well(failure: Failure) -> bool:
-    """Tell whether a service that answers like this may be about to begin."""
+    """Whether a service that answers like this may be about to begin."""
     if failure.details["origin"] == Origin.MODULE:
         return failure.code not in _FOR_GOOD
     return bool(failure.details["reason"] == Reason.NOT_READY)

@@ -41,7 +41,7 @@ class Demand(msgspec.Struct, frozen=True):
     settled_at: float
     """When the module began to serve, or was given another worker last."""
     may_add: bool
-    """Whether processes may be started that nobody asked for."""
+    """Whether processes may be started without being asked for."""
     is_needed: bool
     """Whether modules that run depend on it."""
 
@@ -56,7 +56,6 @@ class Plan(msgspec.Struct):
 
 
 def plan(workers: Sequence[Worker], supervision: Supervision, demand: Demand) -> Plan:
-    """Return what is to be done about the workers of a module that serves."""
     made = Plan()
     if demand.may_add:
         _plan_renewal(made, workers, demand)
@@ -115,8 +114,6 @@ def _plan_growth(
 
 
 class Sizing:
-    """The size of one module."""
-
     __slots__ = ("_again", "_again_at", "_looks", "_module", "_settled_at")
 
     def __init__(self, module: Module) -> None:
@@ -127,16 +124,16 @@ class Sizing:
         self._looks = False
 
     def settle(self) -> None:
-        """Take note that it has begun to serve: who waits is served now."""
+        """The module has begun to serve: calls that wait are served now."""
         self._settled_at = trio.current_time()
 
     def press(self) -> None:
-        """Take note that a call waits; if that is soon looked at anyway, it is soon enough."""
+        """A call waits; a look that is soon due anyway is soon enough."""
         if self._again_at > trio.current_time() + QUEUE_WAIT_S:
             self.look()
 
     def look(self) -> None:
-        """Have it as large as `plan` says; look again when that says."""
+        """Add and remove workers as `plan` says; look again when that says."""
         if self._looks:
             return  # what is done below moves workers; all is looked at again when it is done
         self._looks = True
@@ -173,7 +170,7 @@ class Sizing:
         return plan(module.workers, module.descriptor.supervision, demand)
 
     def _do(self, made: Plan) -> bool:
-        """Do what a plan says; returns whether there was something to do."""
+        """Carry out a plan; returns whether it changed anything."""
         module = self._module
         if made.renew is not None:
             words = f"{made.renew.instance} {made.renew.service.why_due}, and this one follows it"

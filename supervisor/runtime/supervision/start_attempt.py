@@ -11,6 +11,7 @@ What is known of it goes into the words about its end.
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import trio
 from msgspec.structs import replace
@@ -23,7 +24,10 @@ from supervisor.runtime.process.dialogue import Dialogue
 from supervisor.runtime.process.effort import effort
 from supervisor.runtime.process.preflight import obstacle
 from supervisor.runtime.supervision.deadlines import Timer
-from supervisor.runtime.supervision.life import Ended, Life, Owner, Setting
+from supervisor.runtime.supervision.life import Ended, Life, Setting
+
+if TYPE_CHECKING:
+    from supervisor.runtime.supervision.worker import Worker
 
 START_DEADLINE = str(Reason.START_DEADLINE)
 
@@ -35,14 +39,13 @@ LATE = (
 SLOW = "if it is only slow to begin, supervision.timeouts.{} allows more"
 
 LOOK_S = 1.0
-"""How long the end of a start waits to hear what its program is like."""
+"""How long the end of a start waits for a look at its program."""
 
 
 class StartAttempt:
     """How far a start has got; no handshake is without an end, whatever its dialect does."""
 
-    def __init__(self, setting: Setting, life: Life, owner: Owner) -> None:
-        """Tell the owner, once, if it fails."""
+    def __init__(self, setting: Setting, life: Life, owner: Worker) -> None:
         self.failure: Ended | None = None
         self.again: str | None = None
         """Why it needs a second process, until that is there."""
@@ -65,7 +68,7 @@ class StartAttempt:
 
     @property
     def is_open(self) -> bool:
-        """Whether it is still to be seen what becomes of it."""
+        """Whether its outcome is still open."""
         return not self._is_over and self.again is None
 
     @property
@@ -87,7 +90,7 @@ class StartAttempt:
             self._timer = self._setting.host.deadlines.after(self._bound_s, overdue)
 
     def note_instead(self, item: Stray | Quarantined | ModuleLog | Warned | Violated) -> None:
-        """Take note of what may have been meant as an answer."""
+        """Note what may have been meant as an answer."""
         match item:
             case Stray():
                 self.instead = item.in_place_of_answer or self.instead
@@ -104,19 +107,18 @@ class StartAttempt:
         self.warning = notice.words
 
     def succeed(self, why: str) -> None:
-        """Take note that the module is ready."""
         self.end()
         self.was_ready = True
         self._owner.happened(self._life, Input.STARTED, why)
 
     def end(self) -> None:
-        """Take note that it is over: the module is ready, or not wanted any more; idempotent."""
+        """The module is ready, or not wanted any more; idempotent."""
         self._is_over = True
         if self._timer is not None:
             self._timer.cancel()
 
     def fail(self, ended: Ended, bound: str = "") -> None:
-        """Take note of why it will come to nothing, and of a `bound` that it passed, what for."""
+        """Fail, for this reason, which may be a `bound` that was passed."""
         if not self._is_over:
             self._bare_failure, self._passed_bound = ended.message, bound
             if bound and self.instead:
@@ -130,7 +132,7 @@ class StartAttempt:
             self._owner.happened(self._life, Input.START_FAILED, ended.message, ended)
 
     def ask_again(self, why: str) -> bool:
-        """Take note that it needs a second process; False if it does not get one."""
+        """It needs a second process; False if it does not get one."""
         if self._is_second:
             self.fail(Ended("bad_start", f"{why}, for the second time"))
         elif self.is_open:
@@ -162,7 +164,7 @@ class StartAttempt:
 
     @property
     def _late_answer(self) -> str:
-        """Why it failed, of a process that answered once its stdin was closed: no loop, no wait."""
+        """Why a process failed that answered once its stdin was closed: no loop, no wait."""
         bound = self._passed_bound
         return self._bare_failure + LATE + (f"; {SLOW.format(bound)}" if bound else "")
 

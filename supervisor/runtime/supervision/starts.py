@@ -35,7 +35,6 @@ class StartTurn:
 
     @property
     def open(self) -> bool:
-        """Whether it may still come."""
         return not self._decided.is_set()
 
     async def wait(self) -> bool:
@@ -45,19 +44,18 @@ class StartTurn:
         return self.came
 
     def begin(self, deadlines: Deadlines) -> None:
-        """Let it come now."""
         self.came = True
         self._timer = deadlines.after(HELD_S, self.give_back)
         self._decided.set()
 
     def give_up(self) -> None:
-        """Wait for it no longer, if it has not come."""
+        """Stop waiting for it, if it has not come."""
         if self.open:
             self._decided.set()
             self._starts.given_up()
 
     def give_back(self) -> None:
-        """Let the next one start, if this one could."""
+        """Let the next one start, if this one has come."""
         self.give_up()
         if self._timer is not None:
             self._timer.cancel()
@@ -66,8 +64,6 @@ class StartTurn:
 
 
 class Starts:
-    """The turns of one fleet."""
-
     def __init__(self, deadlines: Deadlines, at_once: int = AT_ONCE) -> None:
         self._deadlines = deadlines
         self._free = at_once
@@ -86,7 +82,7 @@ class Starts:
         return turn
 
     def returned(self) -> None:
-        """Give a turn that came back to the next one that still waits."""
+        """Give the turn that came back to the next one that still waits."""
         while self._waiting:
             _, _, turn = heapq.heappop(self._waiting)
             if turn.open:
@@ -96,7 +92,6 @@ class Starts:
         self._free += 1
 
     def given_up(self) -> None:
-        """Take note that one that waits is waited for no more."""
         # Swept out once they are half of all, as in `Deadlines`: O(1) on average, and bounded.
         self._given_up += 1
         if self._given_up * 2 > len(self._waiting):

@@ -46,30 +46,30 @@ class Succession:
 
     def __init__(self, module: Module) -> None:
         self.offered = module.descriptor
-        """The newest, in use or not."""
+        """The newest descriptor, in use or not."""
         self.refused: Quarantined | None = None
-        """That it failed, and why."""
+        """Why the newest one failed, if it did."""
         self.beside: list[Worker] = []
         """The workers of another descriptor than the one in effect."""
         self._is_trial = False
-        """Whether those are to take over once they are ready; else they go."""
+        """Whether the workers beside take over once they are ready; else they go."""
         self._module = module
         self._due: str | None = None
-        """Why the one that is offered is to be tried, until it is."""
+        """Why the offered one is to be tried, until it is."""
         self._held_for: object = None
-        """What it is not to be tried before."""
+        """It is not tried before this is released."""
         self._next: Descriptor | None = None
-        """What follows once the workers that serve are down, which they were told to be."""
+        """The descriptor that follows once the workers in effect, told to stop, are down."""
         self._next_cause: str | None = None
-        """Why it is started then, if it is."""
+        """Why that is started then, if it is."""
         self._proven = False
         """Whether the one in use has been ready."""
         self._fallback: Descriptor | None = None
-        """Else the last one that was, if there is one."""
+        """Else the last descriptor that has been ready, if there is one."""
 
     @property
     def undecided(self) -> bool:
-        """Whether it is still to be seen what becomes of the newest one."""
+        """Whether the outcome of the newest descriptor is still open."""
         is_pending = self._due is not None or self._next is not None or self._is_trial
         return is_pending or (self._fallback is not None and self._module.wanted)
 
@@ -92,7 +92,7 @@ class Succession:
     def offer(
         self, descriptor: Descriptor, cause: str, *, anew: bool, held_for: object = None
     ) -> None:
-        """Have a descriptor take effect, if it can; `anew` if its program is a new one.
+        """Put a descriptor into effect, if it gets ready; `anew` if its program is a new one.
 
         With `held_for`, nothing is begun before that is released.
         """
@@ -109,13 +109,13 @@ class Succession:
             module.label(descriptor)
 
     def release(self, held_for: object) -> None:
-        """Begin with what was held for this, if that is still to be tried."""
+        """Try the descriptor that was held for this, if it is still to be tried."""
         if self._held_for is held_for:
             self._held_for = None
             self._begin()
 
     def relabel(self, descriptor: Descriptor) -> None:
-        """Take the newest one as its file says it now, which means the same."""
+        """Take the newest descriptor as its file says it now, which means the same."""
         if self.offered is self._module.descriptor:
             self._module.label(descriptor)
         if self.offered is self._next:
@@ -125,11 +125,11 @@ class Succession:
         self.offered = descriptor
 
     def start(self, cause: str) -> None:
-        """Have what follows started when its time has come."""
+        """Start what follows when its time has come."""
         self._next_cause = cause
 
     def stop(self, cause: str, *, for_good: bool) -> None:
-        """Start nothing; what was offered is what the next start starts."""
+        """Start nothing; the next start starts what was offered."""
         if for_good:
             self._next = None
         elif self._due is not None or self._is_trial:
@@ -138,7 +138,7 @@ class Succession:
         self._give_up_trial(cause)
 
     def look(self) -> None:
-        """Do what follows from a change of the module's state."""
+        """React to a change of the module's state."""
         module = self._module
         if self._next is not None:
             self.follow()
@@ -148,14 +148,14 @@ class Succession:
             self._fall_back(self._fallback)
 
     def look_beside(self) -> None:
-        """Do what follows from a change of a worker that is beside those in effect."""
+        """React to a change of a worker that is beside those in effect."""
         if not self._is_trial:
             self._forget_gone()
         elif not any(one.state in _UNDECIDED for one in self.beside):
             self._end_trial()
 
     def follow(self) -> None:
-        """Go on to what follows, if something does and those before it are down."""
+        """Install the next descriptor, if there is one and the workers before it are down."""
         module, descriptor, cause = self._module, self._next, self._next_cause
         if descriptor is None or module.state is not State.DOWN or module.ending:
             return

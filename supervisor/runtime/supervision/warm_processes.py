@@ -20,10 +20,10 @@ import trio
 from protocol.connection import Events, ModuleLog, Quarantined, Stray, Violated, Warned
 from supervisor.policy.verdict import Exit
 from supervisor.runtime.files.file_digest import FileDigests
-from supervisor.runtime.process.beginning import begin_dialogue, incarnate
 from supervisor.runtime.process.dialogue import Receiver
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
 from supervisor.runtime.process.program import LoadedProgram, SpawnError, find_loaded
+from supervisor.runtime.supervision.beginning import begin_dialogue, incarnate
 from supervisor.runtime.supervision.call import Call
 from supervisor.runtime.supervision.life import HELD, Ended, Instance, Setting
 
@@ -35,8 +35,8 @@ STATE = "warm"
 """What `status` calls an instance that waits."""
 
 
-class WarmProcess:
-    """A process that waits for its request; the receiver of what it says until it has one."""
+class WarmProcess(Receiver):
+    """A process that waits for its request; it receives what the process says until then."""
 
     incarnation: Incarnation
     """The process; set before it runs."""
@@ -53,15 +53,13 @@ class WarmProcess:
 
     @property
     def served(self) -> bool:
-        """Whether it was given a request."""
         return self._receiver is not None
 
     async def spawn(self) -> None:
-        """Start it; raises `SpawnError`. It is to be run then."""
+        """Start it; raises `SpawnError`. Call `run` then."""
         self.incarnation = await incarnate(self._setting, self._dialogue)
 
     async def run(self) -> Exit:
-        """See it from the spawn to its end."""
         limits = self._setting.descriptor.supervision.limits
         with self._setting.host.sampler.watching(self.incarnation, limits):
             self._exit = await self.incarnation.run(self._asked)
@@ -82,7 +80,6 @@ class WarmProcess:
         self.incarnation.stop(rung)
 
     def instance(self) -> Instance:
-        """Return it as `status` shows it."""
         state = HELD if self.incarnation.is_held else STATE
         return Instance(self.id, self.incarnation.pid, self.incarnation.uptime_s, 0, state)
 
@@ -98,38 +95,28 @@ class WarmProcess:
                 self._setting.keep(self.id, item)
 
     def congested(self) -> bool:
-        """Whether the listener cannot keep up."""
         return self._receiver is not None and self._receiver.congested()
 
     def drained(self) -> None:
-        """Pass it on."""
         if self._receiver is not None:
             self._receiver.drained()
 
     def stdout_closed(self) -> None:
-        """Pass it on; nobody reads stdout before the request."""
         if self._receiver is not None:
             self._receiver.stdout_closed()
 
     def stdin_broken(self) -> None:
-        """Pass it on; nobody writes to stdin before the request."""
         if self._receiver is not None:
             self._receiver.stdin_broken()
 
     def held(self, end: Exit) -> None:
-        """Pass it on; one that was never asked ends when it is reaped."""
         if self._receiver is not None:
             self._receiver.held(end)
 
 
 class WarmProcesses:
-    """The processes that one life of a module keeps waiting."""
-
     def __init__(self, setting: Setting, crashed: Callable[[Ended], None]) -> None:
-        """Keep as many as the descriptor says; tell `crashed` of the end of one nobody asked for.
-
-        May be told several times.
-        """
+        """Tell `crashed` of each end that was not asked for."""
         self._setting = setting
         self._crashed = crashed
         self._count = setting.descriptor.supervision.warm
@@ -141,7 +128,7 @@ class WarmProcesses:
         self._look_again = trio.Event()
 
     async def run(self) -> None:
-        """Keep them until `close`; returns when each has been seen to its end, used or not."""
+        """Keep them until `close`; returns when each has ended, used or not."""
         async with trio.open_nursery() as nursery:
             while not self._closing.is_set():
                 self._look_again = trio.Event()
@@ -165,7 +152,7 @@ class WarmProcesses:
             process.discard(StopStep.KILL)
 
     async def refresh(self) -> None:
-        """Discard those that have loaded what is not the module's program any more."""
+        """Discard those that have loaded another program than the module has now."""
         if not self._waiting:
             return
         now = await self._look()
@@ -174,7 +161,7 @@ class WarmProcesses:
                 self._discard(process)
 
     def take(self) -> WarmProcess | None:
-        """Return the one that has waited longest, to be asked at once; None if there is none."""
+        """Return the process that has waited longest, to be asked at once, if there is one."""
         while self._waiting:
             process = self._waiting.popleft()
             if not process.incarnation.exited:
@@ -232,4 +219,4 @@ class WarmProcesses:
 
 
 WHILE_WAITING = "while it waited for a request (supervision.warm)"
-"""What the end of a process that nobody had asked anything of is told with."""
+"""Words for the end of a process that had no request."""

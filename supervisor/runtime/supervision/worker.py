@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
@@ -28,6 +28,9 @@ from supervisor.runtime.supervision.life import Ended, Life, Setting
 from supervisor.runtime.supervision.lives import PREPARING, LifeKind, life_kind
 from supervisor.runtime.supervision.preparation import PREPARED, is_unprepared
 from supervisor.runtime.supervision.starts import StartTurn
+
+if TYPE_CHECKING:
+    from supervisor.runtime.supervision.module import Module
 
 log = structlog.get_logger()
 
@@ -47,28 +50,8 @@ class Wish(Enum):
     """It gets no more calls, ends when it has served those that it has, and does not come back."""
 
 
-class Employer(Protocol):
-    """What a worker tells its module, and asks it."""
-
-    @property
-    def queued(self) -> int:
-        """How many calls wait."""
-
-    def moved(self, worker: Worker, before: State, cause: str) -> None:
-        """Take note of a new state; told before it is acted upon."""
-
-    def died(self, worker: Worker) -> None:
-        """Take note of what is new in its `last_exit`."""
-
-    def freed(self, worker: Worker) -> None:
-        """Look whether a call waits: there is, or may be, room."""
-
-    def refuse(self, worker: Worker) -> None:
-        """Take note that this one will serve none of those that wait."""
-
-
 SLACK_S = 0.001
-"""What a time may be short by when its timer fires: it is a sum of floats."""
+"""A timer may fire so much early: its time is a sum of floats."""
 
 
 class Service(msgspec.Struct):
@@ -81,7 +64,7 @@ class Service(msgspec.Struct):
     """How many calls it serves."""
     age_s: float = math.inf
     old_at: float = math.inf
-    """When it is so old."""
+    """When it has that age."""
     spared_until: float = 0.0
 
     @property
@@ -90,12 +73,11 @@ class Service(msgspec.Struct):
         return max(self.spared_until, 0.0 if self.served >= self.most else self.old_at)
 
     def is_due(self, now: float) -> bool:
-        """Whether it is to be renewed."""
         return now >= self.due_at - SLACK_S
 
     @property
     def why_due(self) -> str:
-        """Say why it is to be renewed, as a clause."""
+        """A clause."""
         if self.served >= self.most:
             return f"has served {self.served} requests"
         return f"is {self.age_s:.3g} s old"
@@ -105,7 +87,7 @@ class Worker:
     """A module's place for one life at a time."""
 
     __slots__ = (
-        "_blamed", "_crashes", "_employer", "_inputs", "_moving", "_nursery", "_retry", "_turn",
+        "_blamed", "_crashes", "_inputs", "_module", "_moving", "_nursery", "_retry", "_turn",
         "follows", "instance", "last_exit", "life", "restarts", "retry_at", "service", "serving",
         "setting", "state", "wanted", "why_gone",
     )  # fmt: skip
@@ -114,10 +96,10 @@ class Worker:
         self,
         setting: Setting,
         nursery: trio.Nursery,
-        employer: Employer,
+        module: Module,
         follows: Worker | None = None,
     ) -> None:
-        """Make it, down. It `follows` the one that goes once this one is ready."""
+        """It `follows` the worker that goes once this one is ready."""
         self.setting = setting
         self.state = State.DOWN
         self.wanted = Wish.DOWN
@@ -127,7 +109,7 @@ class Worker:
         self.instance: str | None = None
         """The newest instance it has had; None if its lives are none."""
         self.restarts: Counter[str] = Counter()
-        """How often it came back after an end nobody asked for, by the reason of that."""
+        """How often it came back after an unasked end, by the reason of that end."""
         self.last_exit: LastExit | None = None
         self.retry_at: float | None = None
         """When it is tried again, in `backoff` and `failed` (monotonic)."""
@@ -136,7 +118,7 @@ class Worker:
         self.why_gone = ""
         self._crashes = CrashRecord(setting.descriptor.supervision)
         self._nursery = nursery
-        self._employer = employer
+        self._module = module
         self._turn: StartTurn | None = None
         self._blamed: Ended | None = None
         """Why the host ends its life, if the life is to blame for it."""
@@ -147,7 +129,6 @@ class Worker:
     # Commands.
 
     def start(self, cause: str) -> None:
-        """Want it up."""
         if self.wanted is not Wish.ANEW:
             self.wanted = Wish.UP
         self._look_whether_it_serves()
@@ -155,38 +136,36 @@ class Worker:
         self._feed(Input.START, cause)
 
     def stop(self, cause: str) -> None:
-        """Want it down."""
         self.want_down()
         self._feed(Input.STOP, cause)
 
     def restart(self, cause: str) -> None:
-        """Have the current life replaced by a new one."""
+        """Replace the current life by a new one."""
         self.wanted = Wish.UP if self.life is None else Wish.ANEW
         self._look_whether_it_serves()
         self._forgive()
         self._feed(Input.RESTART, cause)
 
     def leave(self, cause: str) -> None:
-        """Want it gone: at once, or when it has served the calls that it has."""
+        """End for good: at once, or when it has served the calls that it has."""
         self.wanted, self.why_gone = Wish.GONE, cause
         self._look_whether_it_serves()
         if not self.serves or not self.load:
             self._feed(Input.STOP, cause)
 
     def want_down(self) -> None:
-        """Have nothing follow the end of its life."""
+        """Let nothing follow the end of its life."""
         if self.wanted is not Wish.GONE:
             self.wanted = Wish.DOWN
 
     def hurry(self) -> None:
-        """Kill what there is."""
         if self.life is not None:
             self.life.hurry()
             if self._turn is not None:
                 self._turn.give_up()
 
     def _forgive(self) -> None:
-        # Whoever starts what had failed has mended something: it gets its whole budget again.
+        # A start of what had failed follows a repair: it gets its whole budget again.
         if self.state in _WAITS:
             self._crashes.forgive()
 
@@ -194,12 +173,10 @@ class Worker:
 
     @property
     def serves(self) -> bool:
-        """Whether calls may be given to the life now."""
         return self.state in SERVES
 
     @property
     def leaves(self) -> bool:
-        """Whether it is on its way out, for good."""
         return self.wanted is Wish.GONE
 
     @property
@@ -208,16 +185,14 @@ class Worker:
 
     @property
     def is_gone(self) -> bool:
-        """Whether it is down, and not wanted up."""
         return self.state is State.DOWN and not self.is_wanted
 
     @property
     def load(self) -> int:
-        """How many calls it has."""
         return 0 if self.life is None else self.life.load
 
     def free(self) -> Life | None:
-        """Return the life if that may be given one more call now."""
+        """Return the life if it takes a further call now."""
         life = self.serving
         return None if life is None or not life.can_take() else life
 
@@ -231,10 +206,15 @@ class Worker:
             return None
         return max(0.0, round(self.retry_at - trio.current_time(), 3))
 
-    # What a life reports (life.Owner).
+    # What a life reports; ignored once there is another life.
 
     def happened(self, life: Life, news: Input, why: str, failure: Ended | None = None) -> None:
-        """Take one of the inputs that are about a life."""
+        """Take one of the inputs that are about a life.
+
+        STARTED: it is ready to serve; `why` is what shows it. START_FAILED: it will not get ready,
+        for this `failure`. HEALTHY, UNHEALTHY: what a probe found. REPLACE: it can no longer be
+        spoken with.
+        """
         if life is not self.life:
             return
         if news is Input.STARTED:
@@ -256,14 +236,14 @@ class Worker:
         self._feed(news, why)
 
     def run_failed(self, life: Life, ended: Ended) -> None:
-        """Remember the end of one process; a good one that follows does not undo it."""
+        """Remember the bad end of one process of several; the life goes on."""
         if life is self.life:
             self._remember(ended)
 
     def capacity_freed(self, life: Life) -> None:
-        """Have it handed what waits, if anything."""
+        """Hand out what waits: the life may have room."""
         if life is self.life and self.state in SERVES:
-            self._employer.freed(self)
+            self._module.freed(self)
 
     def _begin_service(self) -> None:
         instances, draw = self.setting.descriptor.supervision.instances, self.setting.host.draw
@@ -298,7 +278,7 @@ class Worker:
         self._look_whether_it_serves()
         # Told before it is acted upon: what ended is written down before what begins.
         if before is not following.state:
-            self._employer.moved(self, before, cause)
+            self._module.moved(self, before, cause)
         if before in _WAITS and following.state is not State.DOWN:
             assert self.last_exit is not None  # noqa: S101 - it waits since that
             self.restarts[self.last_exit.reason] += 1
@@ -324,9 +304,9 @@ class Worker:
                     self._retry.cancel()
                 self._retry = self.retry_at = None
             case Action.SERVE:
-                self._employer.freed(self)
+                self._module.freed(self)
             case Action.REFUSE:
-                self._employer.refuse(self)
+                self._module.refuse(self)
 
     def _retry_due(self) -> None:
         self._retry = self.retry_at = None
@@ -338,12 +318,12 @@ class Worker:
         self.life = kind.begin(self.setting, self)
         self.instance = self.life.id if kind.is_instance else None
         if kind.takes_turn:
-            urgent = bool(self.restarts) or self._employer.queued > 0
+            urgent = bool(self.restarts) or self._module.queued > 0
             self._turn = self.setting.host.starts.turn(urgent=urgent)
         self._nursery.start_soon(self._live, self.life)
 
     async def _live(self, life: Life) -> None:
-        """See a life to its end; then decide what follows from that, here and nowhere else."""
+        """Run a life to its end; then decide what follows from that, here and nowhere else."""
         ended = await self._in_turn(life)
         self._give_turn_back()
         self.life = self.serving = None
@@ -371,7 +351,7 @@ class Worker:
             if decision.asleep:
                 ended = ended.as_idle()
                 cause = f"{ended.message}; its next request starts it"
-                if self._employer.queued:
+                if self._module.queued:
                     given = Input.GONE_AT_ONCE
                 else:
                     self.wanted = Wish.ASLEEP
@@ -405,4 +385,4 @@ class Worker:
 
     def _remember(self, ended: Ended, rule: str | None = None) -> None:
         self.last_exit = LastExit.of(ended, self.setting.host.wall_clock(), rule)
-        self._employer.died(self)
+        self._module.died(self)

@@ -21,7 +21,6 @@ from supervisor.runtime.supervision.worker import Worker
 
 
 def staying(workers: Iterable[Worker]) -> list[Worker]:
-    """Return those that are not on their way out."""
     return [one for one in workers if not one.leaves]
 
 
@@ -56,7 +55,6 @@ def least_loaded(workers: Iterable[Worker]) -> Worker | None:
 
 
 def instances(workers: Iterable[Worker]) -> list[tuple[Instance, State]]:
-    """Return what runs at the moment, each with its state."""
     return [(shown, one.state) for one in workers if one.life for shown in one.life.instances()]
 
 
@@ -75,7 +73,6 @@ def is_wanted(workers: Iterable[Worker]) -> bool:
 
 
 def newest_exit(workers: Iterable[Worker]) -> LastExit | None:
-    """Return what the last one that ended died of."""
     known = [one.last_exit for one in workers if one.last_exit is not None]
     return max(known, key=lambda one: one.ts, default=None)
 

@@ -63,6 +63,16 @@ async def test_what_is_no_good_request_is_refused_by_name(
             assert await client.is_closed()
 
 
+@pytest.mark.parametrize("path", ["/api/v1/modules/m/echo", "/modules/m/echo"])
+async def test_an_op_in_the_path_is_told_with_the_path_that_calls_it(
+    path: str, tmp_path: Path
+) -> None:
+    async with asking(tmp_path) as client:
+        reply = await client.ask("POST", path, b"{}")
+        assert reply.status == 404
+        assert reply.json["error"].endswith("called by POST /api/v1/modules/MODULE/invoke")
+
+
 async def test_many_values_are_refused_before_they_are_built(tmp_path: Path) -> None:
     async with asking(tmp_path) as client:
         body = b'{"state":{"a":[' + b"1," * 200_000 + b"1]}}"

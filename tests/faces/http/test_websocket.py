@@ -266,6 +266,23 @@ async def test_a_message_that_is_no_good_is_an_error_and_the_next_is_served(
         assert (await socket.frame())["payload"] == {"action": "pong"}
 
 
+async def test_what_is_said_of_a_message_fits_a_websocket(tmp_path: Path) -> None:
+    made = actor(tmp_path, supervision=CALM)
+    async with speaking(tmp_path, made, query="") as (_, socket):
+        await socket.say("roll the dice")
+        assert (await socket.frame())["payload"]["error"] == "the message is not JSON"
+        await socket.ask("1", "subscribe")
+        await socket.frames("1", until="subscribed")
+        await socket.ask("1", "ping")
+        refusal = await socket.frame()
+        assert (refusal["id"], refusal["payload"]["code"]) == (None, "CONFLICT")
+        words = "the subscription '1' keeps its id until it is cancelled; ask with another id"
+        assert refusal["payload"]["error"] == words
+        await socket.ask("2", "invoke", module="m", op="echo", args={}, timeout=1)
+        [warning] = (await socket.frames("2", until="invoked"))[-1]["payload"]["warnings"]
+        assert warning["message"].endswith("did you mean 'timeout_s'?")
+
+
 async def test_an_id_that_is_open_is_not_opened_again_and_only_so_many_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,14 +13,14 @@ from typing import Any, Self
 
 import pytest
 
-from scripts.mcp_servers import NODE_CLIENTS, PYTHON, PYTHON_OLDER
+from scripts.foreign import NODE_CLIENTS, PYTHON, PYTHON_OLDER
 from tests.field.conftest import server
 from tests.mcp.servers import BOUND_S, skip_unless_installed
 from tests.system.daemon import Daemon, shared
 from tests.system.descriptors import AT_ONCE, descriptor
 
 HERE = Path(__file__).parent
-NODE = NODE_CLIENTS / "node_modules" / ".bin" / "node"
+NODE = NODE_CLIENTS.bin / "node"
 
 CLIENTS = {
     "typescript 1.32": (NODE_CLIENTS, "older", "legacy"),
@@ -51,9 +51,9 @@ class SdkClient:
             source = (HERE / "client.mjs").read_text(encoding="utf-8")
             program = [str(NODE), "--input-type=module", "--eval", source]
         else:
-            program = [str(where / "bin" / "python"), "-I", str(HERE / "client.py")]
+            program = [str(where.bin / "python"), "-I", str(HERE / "client.py")]
         return subprocess.Popen(
-            [*program, line, mode], cwd=where, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [*program, line, mode], cwd=where.folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
 
     def __enter__(self) -> Self:

@@ -20,8 +20,8 @@ from protocol.errors import Failure, Success
 from supervisor.kernel.kernel import Kernel
 from supervisor.policy.lifecycle import State
 from supervisor.runtime.containment import cgroup_folder, procfs, spawner
+from supervisor.runtime.containment.blanks import Blank, Blanks
 from supervisor.runtime.files.sources import scan
-from supervisor.runtime.process.blanks import Blank, Blanks
 from tests.factories import open_files, opened_since
 from tests.runtime.containment.conftest import why_not
 from tests.runtime.containment.in_process import ask, until, until_removed
@@ -61,7 +61,7 @@ With = Callable[..., AbstractAsyncContextManager[Kernel]]
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have nobody given up because the machine is slow."""
     for bound in ("blanks.ANSWERS_WITHIN_S", "spawn_threads.SPAWN_S"):
-        monkeypatch.setattr(f"supervisor.runtime.process.{bound}", 3600.0)
+        monkeypatch.setattr(f"supervisor.runtime.containment.{bound}", 3600.0)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ import trio.testing
 
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment import guardianship as guardianship_module
-from supervisor.runtime.containment import procfs
+from supervisor.runtime.containment import procfs, spawn_threads
 from supervisor.runtime.containment.brand import Brands
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.containment.guardian import command
@@ -30,7 +30,6 @@ from supervisor.runtime.containment.guardianship import Guardianship
 from supervisor.runtime.containment.ladder import ContainmentError
 from supervisor.runtime.containment.ledger import Adopted, Author, Leader, Ledger
 from supervisor.runtime.containment.ledger_file import LedgerFile
-from supervisor.runtime.process import spawn_threads
 from tests import shell_guardian
 from tests.runtime.containment.lifelines import PATIENCE_S, STUBBORN, Lifelines, gone
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import trio
@@ -134,7 +135,7 @@ async def test_without_a_thread_the_end_has_another_one_wait_for_the_disk(
         patch.setattr(trio.to_thread, "run_sync", none_left)
         patch.setattr(blocking, "END_S", 0)
         patch.setattr(blocking, "LEAST_S", 0.001)
-        patch.setattr(file._blocking, "spare", lend)
+        patch.setattr(file._blocking, "spare", SimpleNamespace(lend=lend))
         file.append(b"one\n")
         await file.close()
     assert len(lent) == 1

@@ -16,11 +16,10 @@ import trio
 from protocol.errors import Success
 from supervisor.kernel.kernel import Kernel
 from supervisor.policy.lifecycle import State
-from supervisor.runtime.containment import cgroup_folder
+from supervisor.runtime.containment import blanks, cgroup_folder
 from supervisor.runtime.containment.cgroup2 import Cgroup2Rung, own_folder
 from supervisor.runtime.containment.orphans import Orphans
 from supervisor.runtime.files.sources import scan
-from supervisor.runtime.process import blanks
 from tests.runtime.containment.conftest import why_not
 from tests.runtime.containment.in_process import ask, cgroups, until, until_removed
 from tests.runtime.containment.lifelines import PATIENCE_S, Lifelines, describe

@@ -26,9 +26,8 @@ from protocol.errors import Outcome
 from protocol.framing import AT_ONCE_BYTES, Outgoing, Written
 from protocol.host_call import Chunk, HostCall
 from protocol.replies import Operation
-from supervisor.policy.verdict import Exit
 from supervisor.runtime.process import dialogue as dialogue_module
-from supervisor.runtime.process.dialogue import Dialogue
+from supervisor.runtime.process.dialogue import Dialogue, Receiver
 from supervisor.runtime.supervision.deadlines import Deadlines
 from supervisor.runtime.taps import Taps
 
@@ -89,7 +88,7 @@ class FakeProcess:
         self.stdin = None
 
 
-class Ear:
+class Ear(Receiver):
     """Keeps what it receives, and does what the test wants while it does."""
 
     def __init__(self) -> None:
@@ -105,17 +104,6 @@ class Ear:
             if isinstance(one, Stray) and one.excerpt in self.then:
                 self.then.pop(one.excerpt)()
         self.depth -= 1
-
-    def congested(self) -> bool:
-        return False
-
-    def drained(self) -> None: ...
-
-    def stdout_closed(self) -> None: ...
-
-    def stdin_broken(self) -> None: ...
-
-    def held(self, end: Exit) -> None: ...
 
 
 class Stage:

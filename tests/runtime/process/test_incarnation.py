@@ -30,7 +30,7 @@ from tests.factories import PYTHON, call, children, descriptor, open_files, open
 NEVER_S = 1000.0
 
 
-class Ear:
+class Ear(Receiver):
     """Keeps what a process said; the test can wait for it."""
 
     def __init__(self) -> None:
@@ -50,9 +50,6 @@ class Ear:
 
     def congested(self) -> bool:
         return self.slow
-
-    def drained(self) -> None:
-        pass
 
     def stdout_closed(self) -> None:
         self.closed.append("stdout")

@@ -18,11 +18,11 @@ from supervisor.runtime.containment import custody as custody_module
 from supervisor.runtime.containment import hunt, procfs
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.containment.process_group import ProcessGroup
+from supervisor.runtime.containment.spawn_threads import Late, SpawnTooSlowError
 from supervisor.runtime.process import process
 from supervisor.runtime.process.pipes import read, read_rest
 from supervisor.runtime.process.process import Process
 from supervisor.runtime.process.program import SpawnError
-from supervisor.runtime.process.spawn_threads import Late, SpawnTooSlowError
 from supervisor.runtime.process.spawning import spawn
 from tests.factories import PYTHON, children, descriptor, open_files, opened_since
 from tests.runtime.containment.lifelines import PATIENCE_S

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -33,12 +34,13 @@ class FakeProcess(FakeLife):
         supervision["health"] = {"interval_s": HEALTH_S, "failures": 1}
         made = actor(folder, supervision=supervision)
         setting = plain_setting(made, host, iter(["m#1"]))
-        super().__init__(setting, self)
+        this: Any = self
+        super().__init__(setting, this)
         self.asked: list[Request] = []
         self.replaced: list[str] = []
         self.trusted = 0
         self.times_heard = 0
-        self.probing = Probing(setting, self, self)
+        self.probing = Probing(setting, this, this)
 
     def send(self, request: Request) -> None:
         assert request.operation is Operation.HEALTH

@@ -1,0 +1,104 @@
+"""This checkout: where it is, its `stdiod` command, its daemons, and the processes of a script."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+INSTALLED: Final = Path(sys.executable).with_name("stdiod")
+STDIOD: Final = (
+    [str(INSTALLED)] if INSTALLED.exists() else [sys.executable, "-P", "-m", "supervisor.cli"]
+)
+"""The command, installed or not."""
+READY_WITHIN_S: Final = 60.0
+COMMAND_WITHIN_S: Final = 300.0
+"""No command takes so long; one that hangs is not to hang for ever."""
+
+
+class Stdiod:
+    """The command with a daemon of its own, whose socket and data are in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.socket = folder, folder / "socket"
+        paths = filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))
+        self.environment = {
+            **os.environ,
+            "STDIOD_SOCKET": str(self.socket),
+            "STDIOD_DATA_DIR": str(folder / "data"),
+            "PYTHONPATH": os.pathsep.join(paths),
+        }
+        # An installed package has its bytecode; without it each command compiles all it imports.
+        self.environment.pop("PYTHONDONTWRITEBYTECODE", None)
+
+    def run(self, *arguments: str) -> str:
+        """Run a verb and return what it printed; raises `RuntimeError` with what it said."""
+        done = self._run(*arguments)
+        if done.returncode:
+            verb = shlex.join(("stdiod", *arguments))
+            raise RuntimeError(f"`{verb}` ended with {done.returncode}: {done.stderr.strip()}")
+        return done.stdout
+
+    def status(self) -> dict[str, Any]:
+        """Return what `status --json` prints."""
+        return dict(json.loads(self.run("status", "--json")))
+
+    def end(self) -> None:
+        """Stop the daemon, if it runs."""
+        self._run("down")
+
+    def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*STDIOD, *arguments],
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=COMMAND_WITHIN_S,
+        )
+
+
+def started(
+    command: Sequence[str], log: Path, environment: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    """Start a daemon in the foreground; return it once it is ready, raises `RuntimeError`."""
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb", buffering=0) as ready, log.open("ab") as output:
+        process = subprocess.Popen(
+            [*command, "--ready-fd", str(writing)],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=[writing],
+            start_new_session=True,  # a Ctrl-C is for us
+        )
+        os.close(writing)
+        if not select.select([ready], [], [], READY_WITHIN_S)[0] or not ready.read(1):
+            process.kill()
+            raise RuntimeError(f"the daemon did not start: {log.read_text()[-2000:]}")
+    return process
+
+
+def has_tmpdir(process: psutil.Process, folder: Path) -> bool:
+    """Tell whether a process has inherited a TMPDIR, whoever started it."""
+    try:
+        # A zombie has no environment any more, and holds nothing.
+        return process.environ().get("TMPDIR") == str(folder)
+    except (psutil.Error, OSError):
+        return False
+
+
+def with_tmpdir(folder: Path) -> list[psutil.Process]:
+    """Return all processes that have inherited a TMPDIR."""
+    return [process for process in psutil.process_iter() if has_tmpdir(process, folder)]

@@ -1,1 +1,0 @@
-"""Compare stdiod with other supervisors on the faults that all of them can be shown."""

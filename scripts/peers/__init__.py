@@ -1,1 +1,0 @@
-"""The programs that stdiod is measured beside: where they are, how they are run."""

@@ -1,1 +1,0 @@
-"""A service elsewhere: reached over HTTP, asked, and watched."""
