@@ -30,11 +30,11 @@ from scripts.checkout import COMMAND_WITHIN_S, READY_WITHIN_S
 from supervisor.kernel.event_feed import EventFeed
 from supervisor.kernel.journal import FILE, remembering
 from supervisor.kernel.kernel import Kernel
+from supervisor.kernel.parties import Client
 from supervisor.kernel.store.settings import JournalOptions
 from supervisor.policy.lifecycle import SERVES
 from supervisor.policy.principals import SUPERVISOR
 from supervisor.runtime.blocking import BlockingWork
-from supervisor.runtime.supervision.call import Congestion
 from supervisor.runtime.supervision.module import Module
 
 WINDOW = 64
@@ -42,21 +42,20 @@ APART_S = 0.06
 """Longer than what the kernel remembers of a move into a cgroup."""
 
 
-class Counting:
+class Counting(Client):
     """A client as the faces are one: called back, never waited for."""
 
     def __init__(self, finished: Callable[[Response], None]) -> None:
         self.events = 0
-        self.finished = finished
+        self._finished = finished
 
     def event(self, event: Progress, line: bytes | None) -> None:
         """Count it."""
         del event, line
         self.events += 1
 
-    def congested(self) -> Congestion:
-        """Take everything."""
-        return Congestion.NONE
+    def finished(self, response: Response) -> None:
+        self._finished(response)
 
 
 async def stream(workshop: Workshop, sizes: Sizes) -> list[Sample]:

@@ -37,7 +37,7 @@ from supervisor.cli.results import compact
 from supervisor.daemon.inherited import mend_signals
 from supervisor.faces.local_user import this_user
 from supervisor.kernel.kernel import Kernel
-from supervisor.kernel.parties import Handle, Party
+from supervisor.kernel.parties import Client, Handle, Party
 from supervisor.policy.findings import Found
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.files.directory import read_descriptor
@@ -45,7 +45,6 @@ from supervisor.runtime.files.module_log import LogLine
 from supervisor.runtime.files.program_files import module_folder, program_files
 from supervisor.runtime.loop_clock import run_timed
 from supervisor.runtime.process.program import of_prepare
-from supervisor.runtime.supervision.call import Congestion
 from supervisor.runtime.taps import Tap
 
 LOOK_S = 0.25
@@ -360,7 +359,7 @@ class _Tap(Tap):
             self._rest = dict.fromkeys(self._rest, b"")
 
 
-class _Asker:
+class _Asker(Client):
     """Who called an op (kernel.parties.Client)."""
 
     def __init__(self, tell: Callable[[_Asker, dict[str, Any]], None]) -> None:
@@ -373,7 +372,3 @@ class _Asker:
     def finished(self, response: Response) -> None:
         self.answered.set()
         self._tell(self, response.document())
-
-    def congested(self) -> Congestion:
-        """Return none."""
-        return Congestion.NONE

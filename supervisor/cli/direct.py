@@ -37,13 +37,12 @@ from supervisor.daemon.inherited import mend_signals
 from supervisor.faces.local_user import this_user
 from supervisor.faces.module_wire import event_line
 from supervisor.kernel.kernel import Kernel
-from supervisor.kernel.parties import Party
+from supervisor.kernel.parties import Client, Party
 from supervisor.policy.findings import Found
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.files.directory import read_descriptor
 from supervisor.runtime.files.module_log import LogLine
 from supervisor.runtime.loop_clock import run_timed
-from supervisor.runtime.supervision.call import Congestion
 from supervisor.transcripts.recording import Recording, TranscriptFile, header_of
 
 OnLine = Callable[[bytes], None]
@@ -102,7 +101,7 @@ def invoke(
     return asker.response, asker.interrupted
 
 
-class _Asker:
+class _Asker(Client):
     """Who asked (kernel.parties.Client)."""
 
     def __init__(self, on_line: OnLine) -> None:
@@ -123,10 +122,6 @@ class _Asker:
         """Keep the response."""
         self.response = response.document()
         self.answered.set()
-
-    def congested(self) -> Congestion:
-        """Return none: writing to stdout blocks until there is room."""
-        return Congestion.NONE
 
 
 async def _run(

@@ -250,7 +250,7 @@ async def _serve_fleet(begun: _Begun, signals: AsyncIterator[int]) -> None:
         blocking=begun.blocking,
         mcp=options.mcp,
     ) as daemon:
-        daemon.facts.own_log = begun.own_log
+        daemon.facts.own_log = begun.own_log.status
         begun.own_log.hold_in(Account(daemon.facts.ledger, "the daemon's log"))
         daemon.facts.spans = begun.spans
         if begun.spans is not None:

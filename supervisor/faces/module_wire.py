@@ -19,7 +19,7 @@ from protocol.problem import named
 from protocol.readdress import Readdresser
 from protocol.response import Response
 from supervisor.faces.outbox import TOGETHER_BYTES, Outbox
-from supervisor.kernel.parties import Begin, Handle, Party
+from supervisor.kernel.parties import Begin, Client, Handle, Party
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import ARGS
 from supervisor.runtime.supervision.call import OVERRUN_BYTES, Congestion
@@ -175,7 +175,7 @@ class ModuleWire:
         self._told_ended()
 
 
-class Exchange(msgspec.Struct, eq=False):
+class Exchange(Client, msgspec.Struct, eq=False):
     """The client of one request (kernel.parties.Client); a struct is made in half the time."""
 
     request_id: str | None

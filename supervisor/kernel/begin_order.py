@@ -1,13 +1,13 @@
-"""Requests of one party that have not begun yet, since args of theirs are still being looked at.
+"""Requests of one party that have not begun yet, since args of theirs are still being checked.
 
-Requests begin in the order in which they were written, as far as anybody could tell: those for one
-module do, and an op of the daemon's own begins when all before it have begun, and before all behind
-it. So a request whose args take their time (`request_checks.Doubt`) holds up those behind it for
-the same module, and ops; requests for other modules pass it by. Who is given up leaves. An op that
-takes turns to begin holds up ops in the same way (`pause`). There may be thousands: those whose
-time has come begin a turn at a time, too.
+Requests for one module begin in the order in which they were written; an op of the daemon's own
+begins when all before it have begun, and before all behind it. So a request whose args take their
+time (`request_checks.Doubt`) holds up those behind it for the same module, and ops; requests for
+other modules pass it by. A cancelled request is removed from the queue. An op that takes turns to
+begin holds up ops in the same way (`pause`). There may be thousands: those whose time has come
+begin a turn at a time, too.
 
-    lines:  module -> those for it, the first one being looked at; the order is this dictionary
+    lines:  module -> those for it, the first one being checked; the order is this dictionary
     behind: all that came since the first op that has to wait, in order; empty if there are no lines
 """
 
@@ -24,7 +24,7 @@ from supervisor.runtime.checking.checks import Check, Checks
 from supervisor.runtime.turns import Turn
 
 _PAUSED, _MOVING = "", " "
-"""Lines of no module, in which nobody stands: while there is one, an op does not begin at once."""
+"""Lines of no module, which stay empty: while there is one, an op does not begin at once."""
 
 BeginHeld = Callable[[Failure | None], None]
 """Begins a request, or refuses it for this reason."""
@@ -40,20 +40,19 @@ class Held:
     ) -> None:
         self._order = order
         self.module = module
-        """What it is for; None for an op of the daemon's own."""
+        """The module that it is for; None for an op of the daemon's own."""
         self.doubt = doubt
         self.begin: BeginHeld | None = begin
         self.check: Check | Lookup | None = None
 
     @property
     def why(self) -> str:
-        """What it waits for, as words."""
         if self.doubt is not None:
             return self.doubt.why
         return "a request before it had not begun yet"
 
     def leave(self) -> None:
-        """Wait no more: the request has ended."""
+        """Leave the queue: the request has ended."""
         if self.begin is not None:
             self.begin = None
             if self.check is not None:
@@ -62,15 +61,15 @@ class Held:
 
 
 class BeginOrder(dict[str, deque[Held]]):
-    """The requests of one party that wait to begin: while it is empty, an op begins now.
+    """The requests of one party that wait to begin: while it is empty, an op begins at once.
 
-    A dictionary itself: whether it is empty is asked once for every request there is.
+    A dictionary itself: each request asks whether it is empty.
     """
 
     __slots__ = ("_behind", "_checks", "_moving", "party")
 
     def __init__(self, checks: Checks, party: str) -> None:
-        """`party` is who has turns to have args looked at."""
+        """`party` is the label whose turn the checks of args take."""
         super().__init__()
         self.party = party
         self._checks = checks
@@ -82,10 +81,7 @@ class BeginOrder(dict[str, deque[Held]]):
         return not self._behind and module not in self
 
     def hold(self, module: str | None, doubt: Doubt | None, begin: BeginHeld) -> Held:
-        """Have a request wait for its turn and the look at its args; `begin` is called then.
-
-        Perhaps at once.
-        """
+        """Queue a request; `begin` is called after the check of its args, in its turn."""
         one = Held(self, module, doubt, begin)
         if self._behind or module is None:
             self._behind.append(one)
@@ -94,16 +90,16 @@ class BeginOrder(dict[str, deque[Held]]):
         return one
 
     def pause(self) -> None:
-        """Have ops wait until `go_on`: the one before them has not begun yet."""
+        """Make ops wait until `go_on`: the op before them has not begun yet."""
         self[_PAUSED] = deque()
 
     def go_on(self) -> None:
-        """Have ops begin again."""
+        """Let ops begin again."""
         del self[_PAUSED]
         self._move_up()
 
     def passed(self, one: Held) -> None:
-        """Take note that the first one of a line is not waited for any more."""
+        """Remove the first request of a line."""
         assert one.module is not None  # noqa: S101 - ops are in no line
         self[one.module].popleft()
         self._take(self._advancing(one.module))
@@ -115,7 +111,10 @@ class BeginOrder(dict[str, deque[Held]]):
             self._take(self._advancing(module))
 
     def _advancing(self, module: str) -> Iterator[None]:
-        """Begin those in a line as far as can be, one with each step; the first one stays there."""
+        """Begin the requests of a line as far as possible, one with each step.
+
+        The first one stays in the line.
+        """
         line = self[module]
         while line:
             first = line[0]
@@ -155,7 +154,7 @@ class BeginOrder(dict[str, deque[Held]]):
         self._moving = False
 
     def _take(self, steps: Iterator[None]) -> None:
-        """Take as many of the steps as a turn is long, and the others in later ones."""
+        """Take steps for as long as a turn is, and the others in later turns."""
         turn = Turn()
         turn.begin()
         if any(turn.over for _ in steps):
@@ -163,7 +162,7 @@ class BeginOrder(dict[str, deque[Held]]):
 
 
 def order_of(party: Party, checks: Checks) -> BeginOrder:
-    """Return the one in which a party's requests begin, perhaps made for it now."""
+    """Return the order in which a party's requests begin; the first call makes it."""
     if party.order is None:
         party.order = BeginOrder(checks, party.label)
     return party.order

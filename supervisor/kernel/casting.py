@@ -1,4 +1,4 @@
-"""Which modules play the roles of a session: whether those that are named are there, and fit."""
+"""Which modules play the roles of a session: whether the named modules exist, and fit."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from supervisor.policy.roles import EXECUTE, Roles, only_agent
 from supervisor.runtime.supervision.fleet import Fleet
 
 LOOKED_AT = 100
-"""So many modules of a kind are looked at for those that could be named in the place of another."""
+"""Modules of a kind that are looked at for a suggestion."""
 
 
 class Able(msgspec.Struct):
-    """Who could be given the prompts of a session that names nobody, by name."""
+    """The modules that could take the prompts of a session that names nobody, by name."""
 
     agents: list[str] = []
     orchestrators: list[str] = []
     """Only if there are no agents."""
 
     def looking(self, fleet: Fleet, principal: Principal) -> Iterator[None]:
-        """Look for them, at one module with each step: each is held against all globs there are."""
+        """Look for them, one module with each step: each is matched against all globs."""
         # Whom it may ask, it also sees.
         for name in _named(Kind.AGENT, fleet):
             if principal.covers(name, EXECUTE):
@@ -40,7 +40,7 @@ class Able(msgspec.Struct):
 
 
 def cast_problem(roles: Roles, fleet: Fleet, principal: Principal) -> Failure | None:
-    """Say which role cannot be played by the module that is named for it, or None."""
+    """Return why a role cannot be played by the module that is named for it, or None."""
     for pointer, kind, name in roles.cast():
         module = fleet.modules.get(name)
         role = pointer.split("/")[2]
@@ -60,10 +60,10 @@ def cast_problem(roles: Roles, fleet: Fleet, principal: Principal) -> Failure | 
 def cast_of(
     session_id: str, roles: Roles, able: Able, fleet: Fleet, principal: Principal
 ) -> tuple[str, Roles] | Failure:
-    """Return who is given a session's prompts, with the roles; the only agent, if none is named."""
+    """Return the module for a session's prompts and its roles; the only agent if none is named."""
     lead = roles.lead
     if lead is None:
-        # Who has gone since is not given it.
+        # Not a module that has gone since.
         agents = [name for name in able.agents if _is_of(Kind.AGENT, name, fleet)]
         orchestrators = [
             name for name in able.orchestrators if _is_of(Kind.ORCHESTRATOR, name, fleet)

@@ -1,8 +1,8 @@
-"""What modules offer: what each says that it is, or said last, for whoever may see it.
+"""What modules offer: the description of each, or its last one, as far as a principal may see it.
 
-A module that is down is offered as it was known last: a call starts it, or is answered with what it
-died of. One of which nothing is known yet is waited for, within a bound, and started if a call
-would start it.
+A module that is down is offered as it was known last: a call starts it, or is answered with the
+error of its start. A module of which nothing is known yet is waited for, within a bound, and
+started if a call would start it.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from supervisor.runtime.supervision.module import Module
 from supervisor.runtime.turns import each_in_turns
 
 KNOWN_WITHIN_S = 10.0
-"""How long modules that are starting are waited for; whoever is later is told of as a change."""
+"""How long starting modules are waited for; a later module is told of as a change."""
 
 TELL_AFTER_S = 0.1
-"""Modules come in crowds, when a daemon starts and when a directory changes: they are told once."""
+"""Modules come in crowds, when a daemon starts and when a directory changes: one change is told."""
 
 
 TakeNotified = Callable[[str, Notified], None]
-"""Takes a module's name, and what it tells."""
+"""Takes a module's name and its notification."""
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """A module, and what it says that it is; `problem` is why nothing is known of it."""
+    """A module and its description; `problem` is why nothing is known of it."""
 
     module: str
     kind: str
@@ -44,12 +44,10 @@ class Offer(msgspec.Struct, frozen=True):
     said: dict[str, Any] | None
     problem: str | None = None
     is_missing: bool = False
-    """Whether a start failed, so that it is not on its way."""
+    """Whether a start failed, so that none is under way."""
 
 
 class Catalogue:
-    """What the modules of one daemon offer."""
-
     def __init__(
         self, fleet: Fleet, descriptions: RememberedDescriptions, deadlines: Deadlines
     ) -> None:
@@ -63,24 +61,24 @@ class Catalogue:
         self._remembered: dict[str, tuple[msgspec.Raw, dict[str, Any]]] = {}
 
     def changed(self) -> None:
-        """Take note that there is another module, or one less, or that one says something else."""
+        """Note that a module came, went, or has another description."""
         self.version += 1
         if self._timer is None and self._followers:
             self._timer = self._deadlines.after(TELL_AFTER_S, self._tell)
 
     def notified(self, module: str, told: Notified) -> None:
-        """Take note of a notification of an extension."""
+        """Pass on a notification of an extension."""
         for _, take in tuple(self._followers.values()):
             take(module, told)
 
     def follow(self, changed: Callable[[], None], notified: TakeNotified) -> Callable[[], None]:
-        """Have `changed` called some time after a change; returns what ends that."""
+        """Call `changed` some time after each change; returns the function that ends that."""
         key = object()
         self._followers[key] = (changed, notified)
         return lambda: self._followers.pop(key, None) and None
 
     async def wait_known(self, principal: Principal) -> None:
-        """Return when something is known of each module, or it has failed, or after a while."""
+        """Return when each module has a description or has failed, or after a while."""
         unknown: list[Module] = []
         async for module in each_in_turns(self._callable()):
             if not principal.sees(module.name) or self._is_known(module):
@@ -98,7 +96,7 @@ class Catalogue:
             await self._fleet.wait_until(settled)
 
     async def look_again(self, principal: Principal, names: Iterable[str]) -> None:
-        """Return when it is known what these servers have by now, or after their `describe_s`."""
+        """Return when the current lists of these servers are known, or after their `describe_s`."""
         async with trio.open_nursery() as nursery:
             for name in names:
                 module = self._fleet.modules.get(name)
@@ -106,31 +104,30 @@ class Catalogue:
                     nursery.start_soon(module.look_again)
 
     async def offers(self, principal: Principal) -> list[Offer]:
-        """Return what a principal may see, by name; no hooks, which nobody calls."""
+        """Return the modules that a principal may see, by name; no hooks, which nobody calls."""
         return [one async for one in each_in_turns(self.offering(principal)) if one is not None]
 
     def offering(self, principal: Principal) -> Iterator[Offer | None]:
-        """Give the same one by one, and None for what the principal does not see."""
+        """Yield the same one by one, and None for a module that the principal does not see."""
         return (self._offer(one) if principal.sees(one.name) else None for one in self._callable())
 
     def said(self, name: str) -> dict[str, Any]:
-        """Return what is known of a module; nothing if it is not there."""
+        """Return the description of a module; empty if it is not there."""
         module = self._fleet.modules.get(name)
         return {} if module is None else self._said(module) or {}
 
     def serves(self, name: str) -> bool:
-        """Tell whether a module is there and up."""
         module = self._fleet.modules.get(name)
         return module is not None and module.state in SERVES
 
     def shown(self, principal: Principal) -> Iterator[Descriptor]:
-        """Give the descriptors of all modules that a principal sees, by name; no hooks."""
+        """Yield the descriptors of all modules that a principal sees, by name; no hooks."""
         for name, one in sorted(self._fleet.modules.items()):
             if one.descriptor.kind is not Kind.HOOK and principal.sees(name):
                 yield one.descriptor
 
     def _callable(self) -> list[Module]:
-        """Return all but hooks and what is disabled, by name."""
+        """Return all modules but hooks and disabled ones, by name."""
         return [
             one
             for _, one in sorted(self._fleet.modules.items())
@@ -162,7 +159,7 @@ class Catalogue:
         return Offer(module.name, kind, summary, said, problem, is_missing)
 
     def _said(self, module: Module) -> dict[str, Any] | None:
-        """Return what is known of a module; its descriptor's ops stand before its own."""
+        """Return the description of a module; its descriptor's ops come before its own."""
         descriptor = module.descriptor
         said = module.descriptions.current or self._last_said(descriptor)
         declared = {"inputs": descriptor.inputs, "outputs": descriptor.outputs}

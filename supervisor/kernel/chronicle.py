@@ -1,4 +1,4 @@
-"""Write into the journal what becomes of the fleet, and tell the hooks: mounts, states."""
+"""Record what happens to the fleet in the journal, and tell the hooks: mounts, states."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ MISFITS_TOLD = 8
 
 
 class Chronicle(Observer):
-    """The fleet's observer (runtime.supervision.observer)."""
-
     def __init__(
         self,
         recorder: Recorder,
@@ -28,7 +26,6 @@ class Chronicle(Observer):
         catalogue: Catalogue,
         updates: ResourceUpdates,
     ) -> None:
-        """Record what happens; take in, or let go of, what is a hook; remember who is what."""
         self._recorder = recorder
         self._hooks = hooks
         self._descriptions = descriptions
@@ -38,7 +35,6 @@ class Chronicle(Observer):
     def module_state(
         self, module: str, instance: str | None, before: State, after: State, cause: str
     ) -> None:
-        """Record `module:state`."""
         data = {"from": str(before), "to": str(after), "cause": cause}
         if instance is not None:
             data["instance"] = instance
@@ -46,7 +42,7 @@ class Chronicle(Observer):
         self._hooks.moved(module)
 
     def described(self, descriptor: Descriptor, said: Described) -> None:
-        """Remember what a module is, and record `module:description` when that has changed."""
+        """Remember a module's description, and record `module:description` when it has changed."""
         before = self._descriptions.find(descriptor)
         self._descriptions.add(descriptor, said.description)
         after = self._descriptions.find(descriptor)
@@ -62,18 +58,16 @@ class Chronicle(Observer):
             self._recorder.record("module:description", module=descriptor.name, data=data)
 
     def instance_ready(self, module: str) -> None:
-        """Have it asked for what is followed."""
         self._updates.began(module)
 
     def told(self, module: str, news: ResourceUpdated | Notified) -> None:
-        """Tell who follows the resource, or what modules offer."""
+        """Tell the followers of the resource, or of the catalogue."""
         if isinstance(news, ResourceUpdated):
             self._updates.updated(module, news.uri)
         else:
             self._catalogue.notified(module, news)
 
     def mounted(self, descriptor: Descriptor, *, again: bool = False) -> None:
-        """Record `mount:add`."""
         data = {
             "path": descriptor.source,
             "module": descriptor.name,
@@ -86,13 +80,11 @@ class Chronicle(Observer):
         self._catalogue.changed()
 
     def unmounted(self, descriptor: Descriptor) -> None:
-        """Record `mount:remove`."""
         data = {"path": descriptor.source, "module": descriptor.name}
         self._recorder.record("mount:remove", module=descriptor.name, data=data)
         self._hooks.unmount(descriptor.name)
         self._catalogue.changed()
 
     def quarantined(self, found: Quarantined) -> None:
-        """Record `mount:quarantine`."""
         error = {"code": "bad_request", "message": found.reason}
         self._recorder.record("mount:quarantine", data={"path": found.descriptor}, error=error)

@@ -1,7 +1,7 @@
-"""What modules said last that they are, kept beyond the daemon's life: to be shown, not to go by.
+"""The last descriptions of modules, kept beyond the daemon's life: for display only.
 
-A module that is down, or was never started by this daemon, is listed with the ops it had, as long
-as its descriptor is the same. Nothing is refused or validated by that: a request starts it.
+A module that is down, or was never started by this daemon, is listed with its last ops as long as
+its descriptor is the same. No request is refused or validated by them: a request starts the module.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DESCRIPTION_BYTES = 256 << 10
 """A longer description, as JSON, is not remembered."""
 
 KEPT_BYTES = 32 << 20
-"""What all may take together; beyond it the oldest are forgotten."""
+"""Bytes of all together; beyond that the oldest are forgotten."""
 
 OPS_SHOWN = 256
 """How many ops of a module `status` names; it counts all."""
@@ -33,7 +33,7 @@ log = structlog.get_logger()
 
 
 class RememberedDescription(msgspec.Struct, frozen=True):
-    """What a module said under the descriptor of that digest; `ts` is Unix time (s)."""
+    """A module's description under the descriptor of that digest; `ts` is Unix time (s)."""
 
     module: str
     digest: str
@@ -43,17 +43,13 @@ class RememberedDescription(msgspec.Struct, frozen=True):
 
 
 class RememberedDescriptions:
-    """Those of one daemon, the oldest first."""
-
     def __init__(self, recorder: Recorder, wall_clock: Callable[[], float]) -> None:
-        """`wall_clock` gives Unix time (s)."""
         self._recorder = recorder
         self._wall_clock = wall_clock
         self._all: dict[str, RememberedDescription] = {}
         self._bytes = 0
 
     def add(self, descriptor: Descriptor, description: dict[str, Any]) -> None:
-        """Remember what a module says."""
         try:
             body = _encoded(description)
         except UNENCODABLE as error:
@@ -74,14 +70,14 @@ class RememberedDescriptions:
         self._recorder.keep(KIND, one.module, one)
 
     def find(self, descriptor: Descriptor) -> RememberedDescription | None:
-        """Return what a module of this very descriptor said last."""
+        """Return the last description of a module with this very descriptor."""
         found = self._all.get(descriptor.name)
         return found if found is not None and found.digest == descriptor.digest else None
 
     def ops(self, module: Module, *, inputs: bool = False) -> dict[str, Any] | None:
-        """Return the ops of a module as `status` shows them; None if nobody knows any.
+        """Return the ops of a module as `status` shows them; None if none are known.
 
-        With `inputs`, each one's schema is among it.
+        With `inputs`, the schema of each is included.
         """
         names, remembered = self._names(module)
         if not names:
@@ -94,7 +90,7 @@ class RememberedDescriptions:
         return op in self._names(module)[0]
 
     def _names(self, module: Module) -> tuple[Sequence[str], bool]:
-        """Return the ops of a module, and whether that is what it said when it ran last."""
+        """Return the ops of a module, and whether they are of its last run."""
         descriptor, current = module.descriptor, module.descriptions.current
         if descriptor.inputs:
             return list(descriptor.inputs), False
@@ -112,24 +108,17 @@ class RememberedDescriptions:
         return said.get("inputs")
 
     def restore(self, restored: Restored) -> None:
-        """Take over what was kept."""
         found: list[RememberedDescription] = []
-        for document in restored.documents(KIND):
-            try:
-                one = msgspec.json.decode(document.body, type=RememberedDescription)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                log.warning("a description was not restored", name=document.name, words=str(error))
-                continue
-            if one.module == document.name:
+        problem = "a description was not restored"
+        for name, one in restored.decoded(KIND, RememberedDescription, problem):
+            if one.module == name:
                 found.append(one)
             else:
-                words = f"it is of {one.module!r:.130}"
-                log.warning("a description was not restored", name=document.name, words=words)
+                log.warning(problem, name=name, words=f"it is of {one.module!r:.130}")
         for one in sorted(found, key=lambda one: one.ts):
             self._take(one)
 
     def keep_all(self) -> None:
-        """Keep all anew: what was kept is lost."""
         for one in self._all.values():
             self._recorder.keep(KIND, one.module, one)
 
@@ -148,7 +137,6 @@ class RememberedDescriptions:
 
 
 def ops_of(description: dict[str, Any]) -> list[str]:
-    """Return the ops that a description names."""
     inputs = description.get("inputs")
     return list(inputs) if isinstance(inputs, dict) else []
 

@@ -1,4 +1,4 @@
-"""Tell when what was recorded is safe, within a bound, whatever the disk does."""
+"""Wait until what was recorded is stored, within a bound, whatever the disk does."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Durability:
             timer = self._deadlines.after(self._flush_s, lambda: tell(_too_slow(self._flush_s)))
 
     async def confirmed(self) -> None:
-        """Return when all that was recorded so far is safe; raises `RefusedError`."""
+        """Return when all that was recorded so far is stored; raises `RefusedError`."""
         answered = trio.Event()
         found: list[Failure] = []
 
@@ -66,9 +66,9 @@ class Durability:
             raise RefusedError(_unstored("it is done, but could not be stored", found[0]))
 
     async def wait_told(self) -> bool:
-        """Return when no answer waits any more, and whether what they waited for was stored.
+        """Return when no answer waits any more, and whether all they waited for was stored.
 
-        That is bounded by `flush_s`.
+        Bounded by `flush_s`.
         """
         unstored = self._unstored
         while self.waiting:
@@ -95,6 +95,6 @@ def acknowledged(response: Response, failure: Failure | None) -> Response:
 
 
 def _unstored(what: str, failure: Failure) -> Failure:
-    """Say that something was done, which a refusal for the same cause does not say."""
+    """Return a failure that says that the change was made, which a refusal does not say."""
     evidence = {key: value for key, value in failure.details.items() if key != "reason"}
     return Failure.because(Reason.STORAGE, f"{what}: {failure.message}", **evidence)

@@ -1,8 +1,8 @@
 """The op `events`: entries of the journal in the order of `seq`, from where a client left off.
 
-Only committed entries are sent, read in pages: a commit merely wakes who follows. So a client that
-names the last `seq` it has seen gets each later entry once, whether it was away for a moment or
-the daemon was started again in between.
+Only committed entries are sent, read in pages: a commit merely wakes the followers. So a client
+that names the last `seq` it has seen gets each later entry once, whether it was away for a moment
+or the daemon was started again in between.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ def _is_short(value: Any) -> bool:
 
 
 PAGE_S = 10.0
-"""What a page may take; some 20 ms are usual."""
+"""The bound on reading a page; some 20 ms are usual."""
 
 ABANDON_AFTER_S = 1.0
-"""Whoever is cancelled leaves no thread at work behind, unless it is stuck."""
+"""A cancelled request waits so long for its thread, then leaves the thread behind."""
 
 T = TypeVar("T")
 
@@ -74,23 +74,22 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class EventFeed:
-    """Sends entries to clients; all of them share a connection to the file, one page at a time."""
+    """Sends entries to clients; all share a connection to the file, one page at a time."""
 
     def __init__(self, journal: Journal, blocking: BlockingWork) -> None:
-        """Read the file of `journal`."""
         self._journal = journal
         self._blocking = blocking
         self._reader = Reader(journal.path)
         self._one_at_a_time = trio.Lock()
         self._at_work: set[Reader] = set()
-        """What a thread reads with; one that does not answer is left with it."""
+        """The readers that a thread uses; a thread that does not answer keeps its reader."""
 
     async def send(self, args: dict[str, Any], emit: Emit, sees: Sees | None) -> dict[str, Any]:
         """Send what `args` ask for (those of the op); with `follow`, until it is cancelled.
 
-        `sees` tells which entries whoever asked may see, None that it is all. The first
-        event names the journal and its bounds; those with a `seq` in their fields are entries.
-        Raises `RefusedError`.
+        `sees` tells which entries the principal may see, None that it is all. The first event names
+        the journal and its bounds; those with a `seq` in their fields are entries. Raises
+        `RefusedError`.
         """
         journal = self._journal
         told = journal.told
@@ -125,14 +124,13 @@ class EventFeed:
         while args.get("follow"):
             await journal.wait_beyond(cursor)
             if journal.told.journal != told.journal:
-                # It was begun anew; its numbers go on, so the cursor stays what it is.
+                # It was begun anew; its numbers go on, so the cursor stays.
                 told = journal.told
                 await emit(_heading(told.journal, cursor + 1, told.last_seq, cursor))
             cursor = await self._send_up_to(journal.told.last_seq, wanted, cursor, emit)
         return {"journal": told.journal, "last_seq": told.last_seq}
 
     def close(self) -> None:
-        """Close the file."""
         self._reader.close()
 
     async def _send_up_to(self, last: int, wanted: Filter, cursor: int, emit: Emit) -> int:
@@ -145,10 +143,10 @@ class EventFeed:
     async def _send_page(
         self, last: int, wanted: Filter, cursor: int, emit: Emit
     ) -> tuple[int, bool]:
-        """Send what there is room for of a page; returns the new cursor, and if that was all.
+        """Send what there is room for of a page; return the new cursor, and whether it was all.
 
-        The rest is read again later: a client that does not read must not cost a page for each of
-        its requests.
+        The rest is read again later: a client that does not read must not cost a page for each
+        of its requests.
         """
 
         def read(reader: Reader) -> tuple[list[tuple[int, Log]], int]:
@@ -189,7 +187,7 @@ class EventFeed:
                 try:
                     return read(reader)
                 finally:
-                    if reader is not self._reader:  # nobody waits for it any more
+                    if reader is not self._reader:  # the request was cancelled
                         reader.close()
                     self._at_work.discard(reader)
 
@@ -219,11 +217,11 @@ def _no_answer() -> Failure:
 
 
 class _Enough(Exception):  # noqa: N818 - not an error
-    """As many entries were sent as were asked for."""
+    """The requested number of entries was sent."""
 
 
 class _Limited:
-    """Sends so many entries and no more."""
+    """Sends a number of entries and no more."""
 
     def __init__(self, emit: Emit, limit: int) -> None:
         self._emit = emit
@@ -237,7 +235,7 @@ class _Limited:
 
 
 def _names(pattern: str | None) -> tuple[str, ...] | None:
-    """Return the events that fit a pattern: it is held against a few names, not each entry."""
+    """Return the events that fit a pattern: it is matched against a few names, not each entry."""
     if pattern is None:
         return None
     names = tuple(name for name in REGISTRY if fnmatchcase(name, pattern))
@@ -248,7 +246,7 @@ def _names(pattern: str | None) -> tuple[str, ...] | None:
 
 
 def _own(pattern: str | None) -> str | None:
-    """Return the pattern if names that modules make up may fit it."""
+    """Return the pattern if an event name of a module's own may fit it."""
     if pattern is None:
         return None
     family, colon, _ = pattern.partition(":")
@@ -274,7 +272,7 @@ def _event(seq: int, body: bytes) -> Log:
     try:
         document = _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        # What SQLite found no fault with: a file that somebody has changed.
+        # SQLite found no fault with it: another program has changed the file.
         return Log(version="0", level="warn", message=f"the entry {seq} cannot be read")
     fields = {"seq": seq, **document}
     return Log(version="0", level="info", message=entry_text(document), fields=fields)

@@ -1,4 +1,4 @@
-"""Write metrics as text, by prometheus_client; imported when somebody asks for them."""
+"""Write metrics as text, by prometheus_client, which is imported with the first scrape."""
 
 from __future__ import annotations
 
@@ -33,12 +33,10 @@ _END = "# EOF\n"
 
 _UNITS = ("seconds", "bytes")
 _SUFFIXES = {Kind.COUNTER: "_total", Kind.INFO: "_info"}
-"""Of the samples, not of the family."""
+"""Suffixes of the samples, not of the family."""
 
 
 class Exposition:
-    """One answer to a scrape."""
-
     def __init__(self, form: Form) -> None:
         self._form = form
         self._heads = {metric.name: self._encoded(_family(metric)) for metric in METRICS}
@@ -46,14 +44,13 @@ class Exposition:
 
     @property
     def content_type(self) -> str:
-        """What kind of text it is."""
         return OPENMETRICS_1_0_0 if self._form is Form.OPENMETRICS else CONTENT_TYPE_PLAIN_0_0_4
 
     def write(self, whole: dict[str, Any], told: Iterator[dict[str, Any] | None]) -> Iterator[None]:
         """Write all metrics, those of a module with each step.
 
-        `whole` is the answer to `status` without the modules, `told` gives what is said of each,
-        with `histogram` and `outcomes`, or None.
+        `whole` is the answer to `status` without the modules; `told` yields the entry of each, with
+        `histogram` and `outcomes`, or None.
         """
         for metric in OF_DAEMON:
             self._add(metric, of_daemon(metric, whole))
@@ -73,7 +70,7 @@ class Exposition:
         )
 
     def texts(self) -> Iterator[str]:
-        """Give what was written, in parts."""
+        """Yield the text in parts."""
         for name, lines in self._lines.items():
             yield self._heads[name]
             for at in range(0, len(lines), TOGETHER):
@@ -87,7 +84,7 @@ class Exposition:
 
 
 class _Only(Collector):
-    """One family, in the place of a registry."""
+    """A registry with one family."""
 
     def __init__(self, family: Family) -> None:
         self._family = family

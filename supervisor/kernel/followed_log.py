@@ -1,7 +1,7 @@
-"""What is said in a module's log from now on, for all that follow it: kept once, within bounds.
+"""New lines of a module's log, for all its followers: kept once, within bounds.
 
-Each follower reads at its own pace, in its own turns. What is beyond the bounds by the time that it
-comes is left out, and it is told how much that was.
+Each follower reads at its own pace, in its own turns. Lines beyond the bounds are left out, and the
+follower is told how many.
 """
 
 from __future__ import annotations
@@ -17,23 +17,21 @@ from supervisor.runtime.held_bytes import LOGS, Account, HeldBytes
 
 FOLLOWED_LINES = 1000
 FOLLOWED_BYTES = 4 << 20
-"""What is kept of one log; the oldest are lost beyond either, or where the ledger has no room."""
+"""Bytes kept of one log; the oldest lines are lost beyond that, or where the ledger has no room."""
 
 LINE_COST_BYTES = 128
-"""What a line costs beside its text."""
+"""The cost of a line beside its text."""
 
 
 class FollowedLogs:
-    """The logs of one daemon that somebody follows."""
+    """The logs of one daemon that have followers."""
 
     def __init__(self, ledger: HeldBytes) -> None:
-        """Count what is kept in `ledger`."""
         self._ledger = ledger
         self._followed: dict[ModuleLog, _Followed] = {}
 
     @contextlib.contextmanager
     def following(self, log: ModuleLog) -> Iterator[Follower]:
-        """Follow a log within the block."""
         followed = self._followed.get(log)
         if followed is None:
             followed = self._followed[log] = _Followed(log, self._ledger)
@@ -48,7 +46,7 @@ class FollowedLogs:
 
 
 class Follower:
-    """Where one of them is."""
+    """The place of one follower in a log."""
 
     def __init__(self, followed: _Followed) -> None:
         self._followed = followed

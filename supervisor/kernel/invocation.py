@@ -3,9 +3,9 @@
 No task is started for it: the reader of the module's output calls `event` and `answered` directly,
 and those call the client.
 
-This is the short way: a plain call is this one object, from `Requests.invoke` to `finished`. What
-else a request may need (a session, gates, assets, calls of its module, a parent, a turn to wait
-for, a bound on silence) is on the long way, which is taken at one point, `take_long_way`.
+This is the short way: a plain call is this one object, from `Requests.invoke` to `finished`.
+Whatever else a request may need (a session, gates, assets, calls of its module, a parent, a turn to
+wait for, a bound on silence) is on the long way, which is taken at one point, `take_long_way`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from protocol.response import Response
 from supervisor.kernel.hooks.approvals import with_questions
 from supervisor.kernel.invoke_record import NOTHING, record_response
 from supervisor.kernel.long_way import LongWay
-from supervisor.kernel.parties import Calls, Client, Origin
+from supervisor.kernel.parties import Client, Origin
 from supervisor.kernel.request_checks import without_unseen
 from supervisor.kernel.sessions.session import Session
 from supervisor.kernel.spans import Spans
@@ -42,44 +42,41 @@ from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.module import Module
 
 if TYPE_CHECKING:
+    from supervisor.kernel.host_calls.docket import Docket
     from supervisor.runtime.process.dialogue import Dialogue
 
 
 MOMENT_S = 0.001
-"""With no more time left than this a request has had it."""
+"""With less time left than this a request has expired."""
 
 
 class Setting(msgspec.Struct, kw_only=True):
-    """What all invocations of a daemon share."""
-
     host: Host
     effects: Effects
-    calls: Callable[[Invocation], Calls]
-    """Makes what serves the calls of one invocation."""
+    calls: Callable[[Invocation], Docket]
+    """Makes the docket of an invocation whose module calls the host."""
     parents: Parents
     account: Account
-    """For what is held of invocations that nobody in particular asked for."""
+    """The account of invocations that no client asked for."""
     now: Callable[[], float]
     """Trio's clock itself: `trio.current_time` asks for it anew, in thrice the time."""
     spans: Spans | None = None
-    """Who is told of each that has ended."""
+    """Gets each invocation that has ended."""
     refused: Counter[str]
-    """How many invocations no module was asked for, by reason."""
+    """The count of invocations that never reached a module, by reason."""
     long_ways: int = 0
-    """How many invocations have taken the long way."""
+    """The count of invocations that have taken the long way."""
 
 
 class Invocation(Call, Listener, kw_only=True, eq=False):
-    """A request on its way through a module, and what comes of it on its way to the client."""
+    """A request on its way through a module, and its events on their way to the client."""
 
     module: Module
-    """The module it is for."""
     client: Client
-    """Who is told of it."""
+    """Gets the events and the response."""
     principal: Principal
-    """Who asked."""
     account: Account
-    """For whom it holds bytes."""
+    """Whose bytes it holds."""
     setting: Setting
     span: Span
     accepted_at: float
@@ -89,11 +86,11 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
     """The bound where events renew `timeout_s`, which counts from `begun_at`; None: nothing does,
     and `timeout_s` counts from `accepted_at`."""
     session: Session | None = None
-    """The one that its request names."""
+    """The session that its request names."""
     parent: Invocation | None = None
     """The invocation on whose behalf it is made: its end is the end of this one."""
     traceparent: str | None = None
-    """That of who asked first, if that had one."""
+    """The traceparent of the first request of the chain, if that had one."""
     own_bound: bool = False
     """Whether `timeout_s` is the caller's own, which nothing renews or stops."""
     asked_at: float | None = None
@@ -104,13 +101,13 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
     recorded: bool = True
     """If not, the journal says nothing of it."""
     entered: bool = False
-    """Whether its module has to do with it."""
+    """Whether it was handed to its module, or to its gates."""
     ended: bool = False
     """Whether a client has the response."""
     long_way: LongWay | None = None
 
     def begin(self, own_s: float | None) -> None:
-        """Be in flight, and have bounds; `enter` follows, at once or in its turn.
+        """Record that it is in flight, and set its bounds; `enter` follows, at once or in its turn.
 
         `own_s` is the caller's own bound, which nothing renews.
         """
@@ -137,21 +134,19 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
             self.take_long_way().begin(silence_s)
 
     def take_long_way(self) -> LongWay:
-        """Leave the short way, now or after a while, for whatever is not plain; idempotent."""
+        """Leave the short way, at any time, for whatever is not plain; idempotent."""
         if self.long_way is None:
             self.long_way = LongWay(self)
             self.setting.long_ways += 1
         return self.long_way
 
     def enter(self) -> None:
-        """Hand it to the module."""
         self.entered = True
         self.module.submit(self)
 
-    # What the module's side tells (call.Listener).
+    # For the module's side (call.Listener).
 
     def event(self, event: CallEvent, call: Call, line: bytes | None) -> None:
-        """Pass an event on."""
         del call
         # Streams pass here: `isinstance` is slow to say no, and to call `UiEvents.is_plain`, which
         # the first look repeats, would cost as much as that itself.
@@ -170,7 +165,7 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
             self.client.event(event, line)
 
     def pass_on(self, event: Progress, line: bytes | None) -> None:
-        """Have an event take effect, then pass it on; its line only if it is still the same."""
+        """Apply an event, then pass it on; its line only if the event is unchanged."""
         effects = self.setting.effects
         if type(event) is ErrorEvent and self.recorded:
             self.take_long_way().record_error(event)
@@ -179,12 +174,10 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
             self.client.event(told, line if told is event else None)
 
     def host_call(self, asked: HostCalled, dialogue: Dialogue, call: Call) -> None:
-        """Have a call of the module served."""
         del call
         self.take_long_way().host_call(asked, dialogue)
 
     def answered(self, outcome: Outcome, call: Call) -> None:
-        """Respond."""
         del call
         if self.long_way is not None:
             self.long_way.answered(outcome)
@@ -194,11 +187,10 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
         self.client.finished(response)
 
     def congested(self) -> Congestion:
-        """Whether the client cannot keep up."""
         return self.client.congested()
 
     def expired(self) -> None:
-        """End it if it has had its time; else bound it again."""
+        """End the request if its time is over; else bound it again."""
         if self.asked_at is not None:
             self.deadline = None  # until there is an answer
             return
@@ -212,7 +204,7 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
         self.cancel(Stopped(Reason.DEADLINE, words))
 
     def _left(self, now: float) -> tuple[float, str]:
-        """Return how much time it has left, and what to say of it once that is over."""
+        """Return how much time is left, and the words for when it is over."""
         if self.total_s is None:
             words = "was not begun" if self.is_waiting else "gave no answer"
             left_s = self.accepted_at + self.timeout_s + self.asked_s - now if self.asked_s else 0.0
@@ -233,7 +225,7 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
         return left_s, words
 
     def ask_people(self) -> None:
-        """Stop the clock, and those of its ancestors, while questions to people are open."""
+        """Stop its clock, and those of its ancestors, while questions to people are open."""
         now = self.setting.now()
         for one in (self, *self.ancestors):
             if one.own_bound or one.settled or bool(one.questions) is (one.asked_at is not None):
@@ -310,7 +302,7 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
         return response
 
     def _count(self, outcome: Outcome) -> None:
-        """Count what is not counted in passing: a failure, or an op that did not succeed yet."""
+        """Count a failure, or the first success of an op; `respond` counts the others."""
         if self.entered:
             module, op = self.module, self.request.op
             is_described = partial(self.setting.effects.descriptions.knows, module, op)
@@ -320,7 +312,6 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
             self.setting.refused[outcome.details["reason"]] += 1
 
     def finish(self, response: Response) -> None:
-        """Tell the client."""
         self.ended = True
         self.long_way = None  # they hold each other, and only the garbage collector would see it
         self.client.finished(response)
@@ -334,7 +325,6 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
 
     @property
     def what(self) -> str:
-        """Its module and op, for words."""
         return f"{self.module.name}.{self.request.op}"
 
     @property
@@ -344,12 +334,11 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
 
     @property
     def span_id(self) -> str:
-        """Its span in the journal; those of its children name it as theirs."""
+        """Its span in the journal, which is the parent of its children's."""
         return self.span.key[1]
 
     @property
     def origin(self) -> Origin:
-        """Where what it produces comes from."""
         request = self.request
         return Origin(
             self.module.name,
@@ -363,12 +352,11 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
 
     @property
     def has_outcome(self) -> bool:
-        """Whether its outcome is known."""
         return self.settled
 
     @property
     def is_waiting(self) -> bool:
-        """Whether its module is still to begin with it."""
+        """Whether its module has not begun with it yet."""
         return self.server is None and not self.settled
 
     @property
@@ -378,7 +366,7 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
 
     @property
     def ancestors(self) -> Iterator[Invocation]:
-        """Those on whose behalf it is made, the nearest first."""
+        """The invocations on whose behalf it is made, the nearest first."""
         one = self.parent
         while one is not None:
             yield one
@@ -386,7 +374,7 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
 
     @property
     def first(self) -> Invocation:
-        """The one that all this is done for; itself, if it has no parent."""
+        """The invocation at the beginning of the chain; itself, if it has no parent."""
         first = self
         for first in self.ancestors:  # noqa: B007 - the last one counts
             pass
@@ -399,7 +387,7 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
 
     @property
     def questions(self) -> list[str]:
-        """The ids of the questions to people that it waits for, or what is done on its behalf."""
+        """The ids of the open questions to people about it, or about its descendants."""
         return [] if self.long_way is None else self.long_way.questions
 
     def attend(self) -> None:
@@ -407,11 +395,11 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
         self.heard_at = self.setting.now()
 
     def tell(self, event: Progress) -> None:
-        """Tell the client something of the host's own."""
+        """Send the client an event of the host's own."""
         self.client.event(event, None)
 
     def tell_first(self, event: Progress) -> None:
-        """Tell the client of the first one; nothing is told after the response."""
+        """Send an event to the client of the first one; nothing is sent after the response."""
         first = self.first
         if not first.has_outcome:
             first.tell(event)

@@ -1,7 +1,7 @@
-"""What the journal says of an invocation that ended, but for the plainest (`Recorder.span_ended`).
+"""The journal's entries of invocations that ended, but for plain ones (`Recorder.span_ended`).
 
-What a client or a module chose is cut to a length here, so that no entry is as long as a line of
-the wire may be; the response itself has it all.
+Texts that a client or a module chose are cut here, so that no entry is as long as a line of the
+wire may be; the response itself has all of them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import structlog
 
 from protocol.errors import Failure
 from protocol.events import ErrorEvent
+from protocol.host_call import UNENCODABLE
 from protocol.replies import read_error
 from protocol.response import Response
 from supervisor.kernel.parties import Origin
@@ -23,10 +24,10 @@ from supervisor.kernel.store.settings import IN_FLIGHT, NAME_CHARS
 
 MESSAGE_CHARS = 2000
 DETAILS_BYTES = 8192
-"""Of an error; evidence fits, the 20 lines of a `stderr_tail` included, unless they are long."""
+"""Bytes of an error's details; evidence fits, with 20 lines of a `stderr_tail` of usual length."""
 
 ERRORS_RECORDED = 16
-"""Of the `error` events of one request; the entry of its end says how many there were."""
+"""The `error` events of one request that are recorded; the entry of its end counts all."""
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -46,10 +47,10 @@ def record_response(
     errors: int = 0,
     attributes: Mapping[str, str] = NOTHING,
 ) -> None:
-    """Record how an invocation ended, one too that was never accepted.
+    """Record how an invocation ended, also one that was never accepted.
 
-    At any moment the disk says that, or that it is in flight. `errors` is how many `error` events
-    came before, `attributes` what its dialect says of it.
+    At any moment the disk says that, or that it is in flight. `errors` is the number of its `error`
+    events, `attributes` are its dialect's.
     """
     _log(response)
     outcome = response.outcome
@@ -79,7 +80,7 @@ def record_response(
 
 
 def record_error(recorder: Recorder, event: ErrorEvent, origin: Origin) -> None:
-    """Record an `error` event as what it is: a module's word (Spec 001 4.5)."""
+    """Record an `error` event as the word of a module (Spec 001 4.5)."""
     session_id = origin.session_id
     recorder.record(
         "module:error",
@@ -94,11 +95,14 @@ def record_error(recorder: Recorder, event: ErrorEvent, origin: Origin) -> None:
 
 
 def bounded_error(failure: Failure) -> dict[str, Any]:
-    """Return an error as Error Schema v1, cut to a bounded size."""
-    details: dict[str, Any] = failure.details
+    """Return an error as Error Schema v1, cut to a bounded size.
+
+    The command line of an exec call (`ran`) is made of its args, which no journal has.
+    """
+    details = {key: value for key, value in failure.details.items() if key != "ran"}
     try:
         fits = len(_encode(details)) <= DETAILS_BYTES
-    except (RecursionError, UnicodeError, TypeError, ValueError, OverflowError):
+    except UNENCODABLE:
         fits = False  # a module's own, as deep as its line was
     if not fits:
         short = {
@@ -116,7 +120,7 @@ def bounded_error(failure: Failure) -> dict[str, Any]:
 
 
 def _log(response: Response) -> None:
-    """Write to the daemon's log that a request failed, if it did, and why."""
+    """Log a request that failed, with the reason."""
     failure = response.outcome
     if type(failure) is not Failure:  # see `record_response`
         return

@@ -1,20 +1,19 @@
-"""The daemon's memory: entries and documents on their way to disk, and what came back from it.
+"""The daemon's memory: entries and documents on their way to disk, and those restored from it.
 
-    record, keep -> store.writer (a thread) -> committed -> followers, and who waits for a flush
+    record, keep -> store.writer (a thread) -> committed -> followers, and flushes
 
 Everything here runs in the event loop and returns at once; the disk is the writer's. While it does
 not serve, entries wait, up to a bound; beyond it they are counted, and `journal:dropped` says how
-many once there is room again. What was kept by documents is then asked for again (`on_loss`), since
-an entry may have been what a document relied on.
+many once there is room again. All documents are then kept anew (`on_loss`), since a document may
+have relied on an entry that was dropped.
 """
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -29,16 +28,16 @@ from supervisor.kernel.durability import FLUSH_S
 from supervisor.kernel.recorder import (
     Content,
     Kept,
-    Overhear,
+    Recorder,
+    Restored,
     Unended,
     encoded,
     overheard,
 )
 from supervisor.kernel.store.batch import Entry
-from supervisor.kernel.store.restored import RestoredJournal
 from supervisor.kernel.store.retention import Clocks
 from supervisor.kernel.store.settings import DocumentKey, JournalOptions, Span
-from supervisor.kernel.store.writer import Told, Writer, WriterOptions
+from supervisor.kernel.store.writer import Relay, Told, Writer, WriterOptions
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.files.directory import shown
 
@@ -50,8 +49,10 @@ OPEN_S = 30.0
 log = structlog.get_logger()
 
 
-class Journal:
-    """The recorder of a daemon (kernel.recorder); made by `remembering`."""
+class Journal(Recorder):
+    """The recorder that writes to disk; made by `remembering`."""
+
+    _keeps = True
 
     def __init__(
         self,
@@ -66,13 +67,13 @@ class Journal:
         self.life = uuid.uuid4().hex[:8]
         self.dropped = 0
         self.told = Told()
-        self._restored = RestoredJournal()
+        self._restored = Restored()
         self._wall_clock = wall_clock
         self._blocking = blocking
         self.new_span: Callable[[], str] = map(
             f"{self.life}-{{:x}}".format, itertools.count(1)
         ).__next__
-        """Returns an id that nothing else has, in this life of the daemon or another."""
+        """Returns a unique id, in this life of the daemon or another."""
         self.span_of: Callable[[str], str] = f"{self.life}-i".__add__
         """The same for a request; no digit of the others is an "i"."""
         self._unended: dict[DocumentKey, Unended] = {}
@@ -83,7 +84,6 @@ class Journal:
         self._flushes: dict[int, tuple[float, Kept]] = {}
         self._flush_asked = trio.Event()
         self._on_loss: list[Callable[[], None]] = []
-        self._listener: Overhear | None = None
         self._commits = trio.lowlevel.ParkingLot()
         self._opened = trio.Event()
         self._closed = trio.Event()
@@ -95,46 +95,16 @@ class Journal:
                 limits=options.limits,
                 clocks=Clocks(wall_clock, time.monotonic),
             ),
-            _Relay(self, trio.lowlevel.current_trio_token()),
+            Relay(self, trio.lowlevel.current_trio_token()),
             self._unended,
             blocking,
         )
 
     # The recorder.
 
-    def record(
-        self,
-        event: str,
-        *,
-        module: str | None = None,
-        status: str | None = None,
-        duration_ms: int | None = None,
-        data: Mapping[str, Any] | None = None,
-        error: Mapping[str, Any] | None = None,
-        session_id: str | None = None,
-        request_id: str | None = None,
-        span_id: str | None = None,
-        by: msgspec.Raw | None = None,
-        in_place_of: DocumentKey | None = None,
-    ) -> None:
-        """Add an entry; the document `in_place_of` is deleted with it."""
-        ts = self._wall_clock()
-        entry = JournalEvent(
-            id=self.new_span(),
-            ts=ts,
-            event=event,
-            component="supervisor",
-            module=module,
-            status=status,
-            duration_ms=duration_ms,
-            data=data,
-            error=error,
-            session_id=session_id,
-            request_id=request_id,
-            span_id=span_id,
-            by=by,
-        )
-        revision = None if event != "session:patch" or data is None else data.get("revision")
+    def _write(self, entry: JournalEvent, in_place_of: DocumentKey | None) -> None:
+        data = entry.data or {}
+        revision = data.get("revision") if entry.event == "session:patch" else None
         written = _entry(entry, revision, in_place_of)
         # One is dropped, so those after it are too, until there is room: the gap is one.
         if self._unreported or not self._writer.add(written):
@@ -145,17 +115,14 @@ class Journal:
             self._listener(overheard(entry, written.body))
 
     def keep(self, kind: str, name: str, document: Content | None, revision: int = 0) -> None:
-        """Store a document in place of the one of that kind and name; None deletes it."""
         self._writer.keep((kind, name), revision, document)
 
     def span_began(self, key: DocumentKey, document: Unended) -> None:
-        """Store a document of something that began, until its end is recorded."""
         self._unended[key] = document
         if self._writer.asleep:
             self._writer.wake()
 
     def span_ended(self, span: Span) -> bool:
-        """Record the end of an invocation in place of its document, if nobody overhears."""
         if self._listener is not None:
             return False
         if self._unreported or not self._writer.add(span):
@@ -164,7 +131,6 @@ class Journal:
         return True
 
     def flush(self, done: Kept) -> None:
-        """Call `done` when all that was written before is durable, or cannot be made so."""
         refusal = self.unavailable()
         if refusal is not None:
             done(refusal)
@@ -173,12 +139,7 @@ class Journal:
         self._flushes[ticket] = (trio.current_time(), done)
         self._flush_asked.set()
 
-    def overhear(self, listener: Overhear | None) -> None:
-        """Have `listener` called with each entry; also with those that the disk never gets."""
-        self._listener = listener
-
     def unavailable(self) -> Failure | None:
-        """Return why nothing can be kept at the moment."""
         problem = self.problem
         if problem is None:
             return None
@@ -200,7 +161,6 @@ class Journal:
         return None
 
     def status(self) -> dict[str, Any]:
-        """Return what `status` shows of it."""
         return {
             "path": shown(self.path),
             "id": self.told.journal,
@@ -215,16 +175,16 @@ class Journal:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all that was ever kept is there: nothing was set aside, nothing is amiss."""
+        """Whether all that was ever kept is there: nothing was set aside, there is no problem."""
         return self.problem is None and not self.told.asides
 
-    def take_restored(self) -> RestoredJournal:
-        """Return what was found at the start, once: it may have much, and is not kept here."""
-        restored, self._restored = self._restored, RestoredJournal()
+    def take_restored(self) -> Restored:
+        """Return what was found at the start, once: it may be large, and is not kept here."""
+        restored, self._restored = self._restored, Restored()
         return restored
 
     def on_loss(self, again: Callable[[], None]) -> None:
-        """Call `again` when something kept was lost: it then keeps all its documents anew."""
+        """Call `again` when documents were lost: it then keeps all of its own anew."""
         self._on_loss.append(again)
 
     async def wait_beyond(self, seq: int) -> None:
@@ -233,13 +193,12 @@ class Journal:
             await self._commits.park()
 
     def suspect(self) -> None:
-        """Have the file set aside: what was read from it is damaged."""
+        """Set the file aside: data read from it is damaged."""
         self._writer.suspect()
 
-    # What the writer tells, in the event loop.
+    # Called for the writer, in the event loop.
 
-    def take_opened(self, restored: RestoredJournal) -> None:
-        """Take what was found at the start."""
+    def take_opened(self, restored: Restored) -> None:
         if not self._opened.is_set():  # later it is too late: others have begun without it
             self._restored = restored
         self._opened.set()
@@ -258,7 +217,7 @@ class Journal:
         self._commits.unpark_all()
 
     def take_closed(self) -> None:
-        """Take note that nothing is written any more."""
+        """Note that nothing is written any more."""
         self._over = True
         self._opened.set()
         self._closed.set()
@@ -285,7 +244,7 @@ class Journal:
             log.warning("the journal was not written to its end", path=shown(self.path))
 
     async def expire_flushes(self) -> None:
-        """Answer those who have waited too long for the disk, until cancelled."""
+        """Answer flushes that have waited too long for the disk, until cancelled."""
         while True:
             await self._flush_asked.wait()
             while self._flushes:
@@ -332,27 +291,6 @@ class Journal:
             again()
 
 
-class _Relay:
-    """Takes what the writer tells into the event loop (store.writer.Listener)."""
-
-    def __init__(self, journal: Journal, token: trio.lowlevel.TrioToken) -> None:
-        self._journal = journal
-        self._token = token
-
-    def opened(self, restored: RestoredJournal) -> None:
-        self._soon(self._journal.take_opened, restored)
-
-    def told(self, told: Told, *, renewed: bool) -> None:
-        self._soon(lambda: self._journal.take_told(told, renewed=renewed))
-
-    def closed(self) -> None:
-        self._soon(self._journal.take_closed)
-
-    def _soon(self, function: Callable[..., None], *args: object) -> None:
-        with contextlib.suppress(trio.RunFinishedError):  # nobody is there to be told
-            self._token.run_sync_soon(function, *args)
-
-
 @asynccontextmanager
 async def remembering(
     data_dir: Path,
@@ -361,9 +299,9 @@ async def remembering(
     blocking: BlockingWork | None = None,
     flush_s: float = FLUSH_S,
 ) -> AsyncIterator[Journal]:
-    """Keep the journal in `data_dir` around the block; never fails for want of a disk.
+    """Keep the journal in `data_dir` around the block; a disk that fails does not make it fail.
 
-    `blocking` is told what its thread is at.
+    `blocking` is told what its thread does.
     """
     journal = Journal(data_dir, options, wall_clock, blocking or BlockingWork(), flush_s)
     await journal.begin()

@@ -2,11 +2,11 @@
 
     modules -> Kernel -> faces, commands, tests
                  opened: lock and journal, services, fleet
-                 closed: fleet, what waits for the disk, journal, lock
+                 closed: fleet, answers that wait for the disk, journal, lock
 
-Whoever asks something of it does so through `begin` (with callbacks, as faces do) or `ask` (one
-answer). Virtual time is the clock of the event loop: deadlines, intervals and backoffs follow it.
-`clock` stamps what outlives the daemon. `bounds` and `times` hold what tests make small.
+Requests go through `begin` (with callbacks, as faces do) or `ask` (one answer). Virtual time is the
+clock of the event loop: deadlines, intervals and backoffs follow it. `clock` stamps what outlives
+the daemon. `bounds` and `times` hold what tests make small.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ from supervisor.kernel.operations import Operations
 from supervisor.kernel.operations.op import Parts
 from supervisor.kernel.page_codes import PageCodes
 from supervisor.kernel.parties import Client, Handle, Lineage, Party, RefusedError
-from supervisor.kernel.recorder import Forgetful, Recorder, Restored
+from supervisor.kernel.recorder import Recorder, Restored
 from supervisor.kernel.reloads import Reloads
-from supervisor.kernel.requests import Deciding, Requests
+from supervisor.kernel.requests import Requests
 from supervisor.kernel.resource_updates import ResourceUpdates
 from supervisor.kernel.sessions.registry import Sessions
 from supervisor.kernel.status import DaemonFacts
@@ -73,7 +73,6 @@ from supervisor.runtime.files.source import Source
 from supervisor.runtime.files.sources import Sources
 from supervisor.runtime.held_bytes import FREE_BYTES, HeldBounds
 from supervisor.runtime.stalls import Stalls
-from supervisor.runtime.supervision.call import Congestion
 from supervisor.runtime.supervision.fleet import Fleet
 from supervisor.runtime.supervision.host import Host
 
@@ -82,8 +81,8 @@ if TYPE_CHECKING:
     from supervisor.kernel.journal import Journal
 
 CALM_TASKS = 500
-"""As many do not delay anybody by being looked through for garbage: of clients, and of the daemon.
-A process has up to 8 of its own (tests/budget/test_idle.py)."""
+"""So many tasks, of clients and of the daemon, are collected as garbage without a delay for
+anybody. A process has up to 8 of its own (tests/budget/test_idle.py)."""
 
 log = structlog.get_logger()
 
@@ -100,11 +99,11 @@ class Times(msgspec.Struct, frozen=True, kw_only=True):
     hurry_after_s: float = 30.0
     """The longest a shutdown lets modules take, whatever their own timeouts say."""
     killed_within_s: float = 5.0
-    """How long the killed ones may take then; what is left is named in the log."""
+    """For killed modules to end; the log names those that are left."""
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """How much the kernel holds for others."""
+    """How much the kernel holds for its parties."""
 
     held: HeldBounds = HeldBounds()
     """Bytes, for a party and for all."""
@@ -171,7 +170,7 @@ class Kernel:
         self.cause = ""
         """What began the end."""
         self.by: msgspec.Raw | None = None
-        """Who asked for it, if a client did."""
+        """The principal who asked for it, if a client did."""
         self._modules = modules
         self._data_dir = data_dir
         self._directories = directories
@@ -229,7 +228,7 @@ class Kernel:
                 ),
                 trio.open_nursery() as nursery,
             ):
-                recorder = journal or self._recorder or Forgetful()
+                recorder = journal or self._recorder or Recorder()
                 notes = KeptNotes(recorder)
                 host = Host(
                     self._environment,
@@ -318,8 +317,10 @@ class Kernel:
                     host,
                     self.fleet,
                     effects,
-                    Deciding(gates, self.approvals, self.grants),
                     nursery,
+                    gates=gates,
+                    approvals=self.approvals,
+                    grants=self.grants,
                 )
                 observing = Observing(host, self.fleet, effects, requests.invoke, nursery)
                 hooks = Hooks(recorder, observing, gates)
@@ -391,7 +392,7 @@ class Kernel:
         content: dict[str, Any],
         on_event: Callable[[Progress], None] | None = None,
     ) -> dict[str, Any]:
-        """Return the response of a request, as its document; cancelling this cancels it."""
+        """Return the response of a request as its document; cancelling this cancels the request."""
         asker = _OneResponse(on_event)
         handle = self.begin(party, tool, operation, content, asker)
         try:
@@ -404,13 +405,15 @@ class Kernel:
         return asker.response.document()
 
     async def wait_ready(self) -> None:
-        """Return when each module that starts with the daemon is ready."""
         await self.fleet.wait_until(
             lambda: all(module.state is State.READY for module in self.fleet.eager()) or None
         )
 
     def shut_down(self, cause: str, by: msgspec.Raw | None = None) -> None:
-        """Begin the end; said again, hurry. `by` is who asked for it, for the journal."""
+        """Begin the end; the second time, hurry.
+
+        `by` is the principal who asked for it, for the journal.
+        """
         if self._ending.is_set():
             log.warning("hurrying", cause=cause)
             self._hurry.set()
@@ -421,13 +424,12 @@ class Kernel:
 
     @property
     def ending(self) -> bool:
-        """Whether the end has begun."""
         return self._ending.is_set()
 
     def is_calm(self) -> bool:
-        """Whether little is open that lives in memory: few requests, no args, and few tasks.
+        """Whether few requests and tasks are open, and few bytes are held.
 
-        Those of processes are no sign of that. Looks at each module.
+        Tasks of processes do not count. Looks at each module.
         """
         modules = self.fleet.all()
         processes = sum(len(module.instances()) for module in modules)
@@ -437,16 +439,14 @@ class Kernel:
         return few and self.facts.ledger.total <= FREE_BYTES
 
     async def wait_ending(self) -> None:
-        """Return when the end has begun."""
         await self._ending.wait()
 
     @property
     def fleet_stopped(self) -> bool:
-        """Whether all modules have been stopped."""
         return self._fleet_stopped.is_set()
 
     async def wait_fleet_stopped(self) -> None:
-        """Return when all modules have been stopped: nothing will be served any more."""
+        """Return when all modules have been stopped: nothing is served any more."""
         await self._fleet_stopped.wait()
 
     async def reload(self, cause: str) -> None:
@@ -457,7 +457,7 @@ class Kernel:
             log.info("not reloaded", cause=cause, words=error.failure.message)
 
     def lend(self, source: Source) -> AbstractAsyncContextManager[Callable[[], Awaitable[Plan]]]:
-        """Have the modules of a source for as long as the block lasts (`Reloads.lend`)."""
+        """Add the modules of a source for as long as the block lasts (`Reloads.lend`)."""
         return self.reloads.lend(source)
 
     async def watch(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -469,19 +469,19 @@ class Kernel:
         await self.reloads.reload("a change of the files", if_needed=if_needed)
 
     async def stop_fleet(self) -> None:
-        """Stop all modules in order, within a bound; then kill what is left, within another."""
+        """Stop all modules in order, within a bound; then kill the rest, within another."""
         with trio.move_on_after(self._times.hurry_after_s + self._times.killed_within_s) as scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._hurry_fleet)
                 self.requests.guards.stop()
                 self.approvals.stop()
                 await self.fleet.stop()
-                # No gate serves any more, so what is still asked has an answer in a moment.
+                # No gate serves any more, so open calls of gates have an answer in a moment.
                 await self.requests.guards.wait_none_asks()
                 nursery.cancel_scope.cancel()
         if scope.cancelled_caught:
             self._name_survivors()
-        # Those who were in flight have an answer now, and it may wait for the disk.
+        # All invocations have an answer now, and it may wait for the disk.
         since = trio.current_time()
         if not await self._durability.wait_told():
             self.facts.custody.blocking.begin_end(trio.current_time() - since)
@@ -502,7 +502,7 @@ class Kernel:
                 log.error("left behind", **known)
 
 
-class _OneResponse:
+class _OneResponse(Client):
     """The client of `Kernel.ask`."""
 
     def __init__(self, on_event: Callable[[Progress], None] | None) -> None:
@@ -519,12 +519,9 @@ class _OneResponse:
         self.response = response
         self.answered.set()
 
-    def congested(self) -> Congestion:
-        return Congestion.NONE
-
 
 async def _take_over(effects: Effects, journal: Journal | None, restored: Restored | None) -> None:
-    """Give the effects what was kept, and have them keep it anew should the journal lose it."""
+    """Restore what was kept, and keep it anew should the journal lose it."""
     if journal is None:
         await effects.restore(restored, complete=True)
         return
@@ -543,7 +540,7 @@ async def _memory(
     if options is None:
         yield None, None
         return
-    # Only here: who invokes a module without a daemon is not to wait for SQLite.
+    # Only here: invoking a module without a daemon must not wait for SQLite.
     from supervisor.kernel.event_feed import EventFeed  # noqa: PLC0415
     from supervisor.kernel.journal import remembering  # noqa: PLC0415
 

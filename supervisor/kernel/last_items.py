@@ -1,7 +1,7 @@
-"""The last of what is said to many: kept once, numbered, within bounds that the ledger counts.
+"""The last items of a feed with many readers: kept once, numbered, and counted by the ledger.
 
-Each reader knows the number of what it reads next, and reads in its own turns. So it costs the same
-to keep an item, however many read, and who reads slowly holds no memory of its own.
+Each reader knows the number of the item that it reads next, and reads in its own turns. So an item
+costs the same however many read it, and a slow reader holds no memory of its own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class LastItems(Generic[T]):
         most_bytes: int,
         lost: Callable[[int, T], None] | None = None,
     ) -> None:
-        """Hold them in `account` as `what` (`held_bytes.HELD`); `lost` is told what is lost."""
+        """Hold them in `account` as `what` (`held_bytes.HELD`); `lost` gets each lost item."""
         self.first_number = 0
         self._account = account
         self._what = what
@@ -42,7 +42,6 @@ class LastItems(Generic[T]):
         return self.first_number + len(self._items)
 
     def __getitem__(self, number: int) -> T:
-        """Return one that is kept."""
         return self._items[number - self.first_number][0]
 
     def keep(self, item: T, size: int) -> None:
@@ -60,7 +59,7 @@ class LastItems(Generic[T]):
                 self._lost(self.first_number - 1, oldest)
 
     def forget(self) -> None:
-        """Keep none of these any more: everybody has read them, or nobody reads."""
+        """Drop all items: everybody has read them, or nobody reads."""
         self.first_number = self.end_number
         self._items.clear()
         self._hold(-self._bytes)

@@ -1,8 +1,8 @@
 """What an invocation that is not plain needs beside itself, from acceptance to response.
 
-A session, gates, assets, calls of its module to the host, a parent and children, errors and spans
-to tell of, a turn to wait for, a bound on the module's silence: what each of them takes is here,
-and None or empty for who has none.
+A session, gates, assets, calls of its module to the host, a parent and children, errors and spans,
+a turn to wait for, a bound on the module's silence: the state of each is here, and None or empty
+for an invocation without it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from supervisor.kernel.assets.intake import AssetIntake
 from supervisor.kernel.begin_order import BeginOrder, Held
 from supervisor.kernel.durability import acknowledged
 from supervisor.kernel.invoke_record import ERRORS_RECORDED, NOTHING, record_error
-from supervisor.kernel.parties import Calls
 from supervisor.kernel.request_checks import Doubt
 from supervisor.kernel.spans import ended_span
 from supervisor.kernel.taking_effect import InTurn
@@ -31,11 +30,12 @@ from supervisor.runtime.supervision.deadlines import Timer
 
 if TYPE_CHECKING:
     from supervisor.kernel.hooks.guard import Guard
+    from supervisor.kernel.host_calls.docket import Docket
     from supervisor.kernel.invocation import Invocation
 
 
 class LongWay:
-    """What one invocation has beside itself."""
+    """The state of one invocation that is not plain."""
 
     __slots__ = (
         "_calls",
@@ -52,28 +52,28 @@ class LongWay:
     def __init__(self, invocation: Invocation) -> None:
         self._invocation = invocation
         self.intake: AssetIntake | None = None
-        """Of its assets, from the first one on."""
+        """The intake of its assets, from the first one on."""
         self.errors = 0
-        """How many `error` events came."""
+        """The count of its `error` events."""
         self._children: set[Invocation] = set()
-        self._calls: Calls | None = None
+        self._calls: Docket | None = None
         self._guard: Guard | None = None
         self._family: LongWay | None = None
-        """That of its parent."""
+        """The long way of its parent."""
         self._held: Held | None = None
         self._silence: Timer | None = None
 
     # Its beginning.
 
     def begin(self, silence_s: float | None) -> None:
-        """Be told of to its parent and its session, and watch its module for silence."""
+        """Register with its parent and its session, and watch its module for silence."""
         one = self._invocation
         if one.parent is not None:
             self._family = one.parent.take_long_way()
             self._family.adopt(one)
         if one.session is not None:
             one.setting.effects.sessions.began(one.session, one.request_id, one)
-        # What is not in a trace and has nobody to tell of it, needs none.
+        # Without a trace and without a taker of spans, it needs none.
         begins = one.setting.spans is not None or one.module.span_attributes is not None
         if begins or one.traceparent is not None:
             own = trace_context.traceparent(one.span_id, one.first.span_id, one.traceparent)
@@ -85,7 +85,7 @@ class LongWay:
     def hold(
         self, order: BeginOrder, doubt: Doubt | None, enter: Callable[[Invocation], None]
     ) -> None:
-        """Wait until it is its turn and there is no doubt about its args; then `enter` it."""
+        """Wait for its turn and the check of its args; then `enter` it."""
         one = self._invocation
 
         def begin(failure: Failure | None) -> None:
@@ -100,7 +100,7 @@ class LongWay:
             self._held = held
 
     def enter(self, guard: Guard) -> None:
-        """Hand it to who guards it, and has it submitted or settled."""
+        """Hand it to its guard, which submits or settles it."""
         self._invocation.entered = True
         self._guard = guard
         guard.begin()
@@ -108,27 +108,26 @@ class LongWay:
     # What comes of it.
 
     def take_in(self, asset: Asset | AssetBytes, line: bytes | None) -> None:
-        """Take in its first asset; from here on `InTurn` takes its events."""
+        """Take in its first asset; from then on `InTurn` takes its events."""
         one = self._invocation
         self.intake = self._begin_intake()
         one.listener = InTurn(one, self.intake)
         self.intake.put(asset, line)
 
     def record_error(self, event: ErrorEvent) -> None:
-        """Record an `error` event, but for those of a flood."""
+        """Record an `error` event, except in a flood of them."""
         self.errors += 1
         if self.errors <= ERRORS_RECORDED:
             one = self._invocation
             record_error(one.setting.effects.recorder, event, one.origin)
 
     def host_call(self, asked: HostCalled, dialogue: Dialogue) -> None:
-        """Have a call of the module served."""
         if self._calls is None:
             self._calls = self._invocation.setting.calls(self._invocation)
         self._calls.take(asked, dialogue)
 
     def answered(self, outcome: Outcome) -> None:
-        """Conclude, once its guard has nothing to say."""
+        """Conclude, unless its guard asks gates about the outcome first."""
         if self._silence is not None:
             self._silence.cancel()
         if self._guard is not None:
@@ -148,7 +147,7 @@ class LongWay:
             self.intake.hurry()
 
     def give_up(self, stopped: Stopped) -> Stopped:
-        """Wait for nobody any more; return why, with what was waited for."""
+        """Stop waiting for gates and turns; return the reason, with what was waited for."""
         if self._guard is not None:
             stopped = self._guard.give_up(stopped)
         if self._held is not None:
@@ -158,7 +157,6 @@ class LongWay:
         return stopped
 
     def hurry(self) -> None:
-        """Wait for no asset any more."""
         if self.intake is not None:
             self.intake.hurry()
 
@@ -166,12 +164,11 @@ class LongWay:
 
     @property
     def children(self) -> Iterable[Invocation]:
-        """The open invocations that are made on its behalf."""
         return self._children
 
     @property
     def questions(self) -> list[str]:
-        """The ids of the questions to people that it waits for, or what is done on its behalf."""
+        """The ids of the open questions to people about it, or about its descendants."""
         found = [one for child in self._children for one in child.questions]
         if self._calls is not None:
             found += self._calls.questions
@@ -180,7 +177,7 @@ class LongWay:
         return found
 
     def attributes(self, outcome: Outcome) -> Mapping[str, str]:
-        """Return what the dialect of its module says of it in the journal."""
+        """Return the attributes of its module's dialect for the journal."""
         module, request = self._invocation.module, self._invocation.request
         if module.span_attributes is None or request.traceparent is None:
             return NOTHING
@@ -189,7 +186,6 @@ class LongWay:
 
     @property
     def injected(self) -> tuple[dict[str, Any], ...]:
-        """What gates want in the context."""
         return () if self._guard is None else tuple(self._guard.injected)
 
     def _respond(self, outcome: Outcome) -> None:
@@ -209,12 +205,11 @@ class LongWay:
         effects.durability.confirm(lambda failure: one.finish(acknowledged(response, failure)))
 
     def adopt(self, child: Invocation) -> None:
-        """Take note of an invocation made on behalf of this one."""
+        """Add an invocation made on behalf of this one."""
         self._children.add(child)
         self._invocation.setting.parents.add(self._invocation)
 
     def let_go(self, child: Invocation) -> None:
-        """Forget a child that has ended."""
         self._children.discard(child)
         if not self._children:
             self._invocation.setting.parents.discard(self._invocation)

@@ -1,8 +1,8 @@
 """The table of all metrics: each is a reading of the answer to `status` (docs/metrics.md).
 
-Nothing is counted for them alone, so they say what `status` says, to whoever may see that. Names
-and units are by Prometheus' conventions: base units, `_total` for what only grows. Labels have few
-values: of what a client can choose, only an op stands in one, and `policy.tally` bounds those.
+Nothing is counted for them alone, so they say what `status` says, to the same principals. Names and
+units follow Prometheus' conventions: base units, `_total` for counters. Labels have few values: of
+what a client can choose only an op is a label, and `policy.tally` bounds those.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from supervisor.policy.lifecycle import State
 
 
 class Form(StrEnum):
-    """How metrics are written."""
+    """The text formats of metrics."""
 
     PROMETHEUS = "prometheus"
     OPENMETRICS = "openmetrics"
 
 
 class Kind(StrEnum):
-    """What a value does: only grow, go up and down, fall into buckets, or be 1 for its labels."""
+    """Prometheus' kinds: counter, gauge, histogram, info."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -33,7 +33,7 @@ class Kind(StrEnum):
 
 
 class Sample(msgspec.Struct, frozen=True, gc=False):
-    """A value, and those of its metric's labels; `suffix` tells a part of a histogram."""
+    """A value, with those of its metric's labels; `suffix` names a part of a histogram."""
 
     value: float
     labels: tuple[str, ...] = ()
@@ -55,14 +55,14 @@ class Metric(msgspec.Struct, frozen=True):
 
 
 EDGES_US = tuple(1 << power for power in range(8, 27))
-"""Where the buckets of a histogram end: each is twice as wide as the one before, from 256 us to
-67 s. `policy.latency` has buckets that end there, too, so nothing is estimated."""
+"""The upper bounds of a histogram's buckets: each bucket is twice as wide as the one before, from
+256 us to 67 s. `policy.latency` has buckets with the same bounds, so nothing is estimated."""
 
 _INF = "+Inf"
 
 
 def _found(shown: dict[str, Any], path: tuple[str, ...]) -> Any:
-    """Return what stands at a path; None where something on the way is null."""
+    """Return the value at a path; None where something on the way is null."""
     found: Any = shown
     for key in path:
         found = None if found is None else found[key]
@@ -70,7 +70,7 @@ def _found(shown: dict[str, Any], path: tuple[str, ...]) -> Any:
 
 
 def _at(*path: str, per: float = 1) -> Read:
-    """Read a number, or how many there are of something, which may be null."""
+    """Read a number, or the length of a list, which may be null."""
 
     def read(shown: dict[str, Any]) -> Iterator[Sample]:
         found = _found(shown, path)
@@ -81,7 +81,7 @@ def _at(*path: str, per: float = 1) -> Read:
 
 
 def _is(*path: str) -> Read:
-    """Read whether there is something."""
+    """Read whether a value is there."""
 
     def read(shown: dict[str, Any]) -> Iterator[Sample]:
         yield Sample(float(_found(shown, path) is not None))
@@ -303,5 +303,5 @@ def of_module(metric: Metric, module: dict[str, Any]) -> Iterator[Sample]:
 
 
 def labels_of(metric: Metric) -> tuple[str, ...]:
-    """Return the names of all labels of a metric, but for `le`."""
+    """Return the names of all labels of a metric, except `le`."""
     return metric.labels if metric in OF_DAEMON else ("module", *metric.labels)

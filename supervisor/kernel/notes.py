@@ -5,45 +5,34 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import structlog
 
 from supervisor.kernel.recorder import Recorder, Restored
 from supervisor.runtime.supervision.notes import Notes
 
 KIND = "note"
-"""Of the documents; the name of one is the digest that it stands under."""
+"""The kind of the documents; the name of each is the digest of its program."""
 
 NOTES_KEPT = 10_000
-"""The oldest are forgotten beyond it; it is found out again then."""
-
-log = structlog.get_logger()
+"""The oldest are forgotten beyond that; it is found out again then."""
 
 
 class KeptNotes(Notes):
-    """The notes of a daemon and of those before it, the oldest first."""
-
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()
         self._recorder = recorder
 
     def put(self, digest: str, note: dict[str, Any] | None) -> None:
-        """Note something, and keep it; None to forget it."""
+        """Note something, and keep it; None deletes the note."""
         super().put(digest, note)
         self._keep(digest, note)
         while len(self._all) > NOTES_KEPT:
             self.put(next(iter(self._all)), None)
 
     def restore(self, restored: Restored) -> None:
-        for document in restored.documents(KIND):
-            try:
-                note = msgspec.json.decode(document.body, type=dict[str, Any])
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                log.warning("a note was not restored", name=document.name, words=str(error))
-                continue
-            super().put(document.name, note)
+        for name, note in restored.decoded(KIND, dict[str, Any], "a note was not restored"):
+            super().put(name, note)
 
     def keep_all(self) -> None:
-        """Keep all anew: what was kept is lost."""
         for digest, note in self._all.items():
             self._keep(digest, note)
 

@@ -1,29 +1,26 @@
-"""Requests that the daemon serves itself: ops of its own, and looks at a module.
+"""Requests that the daemon serves itself: ops of its own, and `health` and `describe` of modules.
 
-Each is begun at once, so that requests have their effects in the order in which they come; what
-takes time is a task's, whose steps have their turns with those of the party's other tasks.
+Each is begun at once, so that requests have their effects in the order in which they come; the rest
+is a task, whose steps have their turns with those of the party's other tasks.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import structlog
 import trio
 
 from protocol.connection import Notice
-from protocol.errors import Failure, Outcome, Reason, Success
-from protocol.events import Progress
+from protocol.errors import Failure, Reason, Success
 from protocol.replies import Operation
-from protocol.response import Response
 from supervisor.kernel.begin_order import BeginOrder, order_of
 from supervisor.kernel.operations import Operations
 from supervisor.kernel.operations.connection import NARROW
-from supervisor.kernel.operations.op import Begun
+from supervisor.kernel.operations.op import Begun, OwnRequest
 from supervisor.kernel.operations.scopes import ALL_MODULES, SCOPES, WHOLE_MODULE
-from supervisor.kernel.parties import Client, Handle, Invoke, OutcomeOnly, Party, RefusedError
+from supervisor.kernel.parties import Client, Handle, Invoke, Party, RefusedError
 from supervisor.kernel.prompts import PROMPT, Prompt, Prompts
 from supervisor.kernel.request_checks import (
     Doubt,
@@ -32,11 +29,9 @@ from supervisor.kernel.request_checks import (
     op_refusal,
     scope_refusal,
     unknown_module,
-    without_unseen,
 )
 from supervisor.kernel.taking_effect import Effects
 from supervisor.policy.principals import Principal, Scope
-from supervisor.policy.verdict import Stopped
 from supervisor.runtime.checking.checks import Checks
 from supervisor.runtime.supervision.fleet import Fleet
 from supervisor.runtime.supervision.module import Module
@@ -45,111 +40,13 @@ from supervisor.runtime.turns import Turn, in_turns
 log = structlog.get_logger()
 
 
-class OwnRequest:
-    """One request and its one answer (kernel.parties.Handle); what the op sees of who asked."""
-
-    __slots__ = (
-        "_room",
-        "_scope",
-        "client",
-        "ended",
-        "notices",
-        "party",
-        "principal",
-        "session_id",
-        "what",
-    )
-
-    def __init__(
-        self, party: Party, client: Client, what: str, session_id: str | None = None
-    ) -> None:
-        self.party = party
-        self.what = what
-        """The op that is asked for."""
-        self.principal = party.principal
-        """As it was when it asked: its connection may be narrowed since."""
-        self.session_id = session_id
-        self.client = client
-        self.notices: tuple[Notice, ...] = ()
-        """What the response warns of."""
-        self.ended = False
-        self._scope = trio.CancelScope()
-        self._room = trio.lowlevel.ParkingLot()
-
-    @property
-    def is_written(self) -> bool:
-        """Whether the answer is only encoded: nobody within the daemon looks at it."""
-        return not isinstance(self.client, OutcomeOnly)
-
-    def begin(self, begin: Callable[[], Begun], nursery: trio.Nursery) -> None:
-        """Do at once what can be done at once, and the rest in a task."""
-        with self._answering():
-            begun = begin()
-            if isinstance(begun, dict):
-                self.finish(Success(begun))
-            else:
-                nursery.start_soon(self._run, begun)
-
-    async def emit(self, event: Progress | None) -> None:
-        """Send an event once there is room for it; None waits for the room, and sends nothing."""
-        while self.client.congested():
-            await self._room.park()
-        if self.party.turn.is_over:
-            await trio.lowlevel.cancel_shielded_checkpoint()
-        if event is not None and not self.ended:
-            self.client.event(event, None)
-
-    def finish(self, outcome: Outcome) -> None:
-        """Answer it; only the first answer counts."""
-        if not self.ended:
-            self.ended = True
-            if isinstance(outcome, Failure):
-                outcome = without_unseen(outcome, self.principal)
-            self.client.finished(Response(outcome, notices=self.notices))
-
-    def cancel(self, stopped: Stopped) -> None:
-        """End it; idempotent."""
-        self._scope.cancel()
-        self.finish(Failure.because(stopped.reason, stopped.message))
-
-    def resume(self) -> None:
-        """Continue: the client may have room again."""
-        self._room.unpark_all()
-
-    async def _run(self, rest: Awaitable[Any]) -> None:
-        await self.party.turn.serve(self._answer(rest), self.what)
-
-    async def _answer(self, rest: Awaitable[Any]) -> None:
-        try:
-            with self._scope, self._answering():
-                self.finish(Success(await rest))
-        finally:  # also when the daemon ends without waiting
-            self.finish(Failure.because(Reason.SHUTDOWN, "the daemon is stopping"))
-
-    @contextlib.contextmanager
-    def _answering(self) -> Iterator[None]:
-        """Have the request answered if it comes to nothing."""
-        try:
-            yield
-        except RefusedError as error:
-            self.finish(error.failure)
-        # A mistake of ours over one request is that request's failure; the others are served.
-        except Exception as error:
-            log.exception("a request failed in the daemon")
-            words = f"the request failed in the daemon: {type(error).__name__}; its log says where"
-            self.finish(Failure.because(Reason.REPORTED, words))
-
-
 class OwnRequests:
-    """What is asked of one daemon itself: its ops, and how its modules are."""
-
     operations: Operations
-    """The ops; they work on what needs this, and so come later."""
+    """The ops; they need this object themselves, so this is set later."""
 
     def __init__(
         self, fleet: Fleet, effects: Effects, checks: Checks, invoke: Invoke, nursery: trio.Nursery
     ) -> None:
-        """Serve them in `nursery`; what they invoke goes through `invoke`."""
         self.prompts = Prompts(fleet, effects.sessions, effects.ui, invoke)
         self._fleet = fleet
         self._recorder = effects.recorder
@@ -165,7 +62,7 @@ class OwnRequests:
         content: dict[str, Any],
         client: Client,
     ) -> Handle | None:
-        """Begin a request for `tool`, which is what the daemon is called there; as `Requests`."""
+        """Begin a request for `tool`, the daemon's name for this party; as `Requests.begin`."""
         asked: object = operation
         args: Any = content
         notices: tuple[Notice, ...] = ()
@@ -202,7 +99,7 @@ class OwnRequests:
     def _invoke_through(
         self, party: Party, content: dict[str, Any], args: dict[str, Any], client: Client
     ) -> Handle | None:
-        """Begin an invocation through the daemon itself: so one serves inside another one."""
+        """Begin an invocation through the daemon: so it serves as a module of another daemon."""
         order = order_of(party, self._checks)
         if "traceparent" in content:
             args = {**args, "traceparent": content["traceparent"]}
@@ -211,7 +108,7 @@ class OwnRequests:
         )
 
     def _prompt(self, party: Party, args: dict[str, Any], client: Client) -> Handle | None:
-        """Begin a prompt: no sooner than what its client asked of the daemon before it."""
+        """Begin a prompt in the order of the party's requests."""
         prompt = Prompt(self.prompts, party.principal, args, client)
         prompt.account = party.account
 
@@ -241,7 +138,7 @@ class OwnRequests:
                 request.begin(lambda: self._begin_op(op, args, request), self._nursery)
 
         order = order_of(request.party, self._checks)
-        # What comes after a `narrow` asks with less at once, though what came before still waits.
+        # Requests after a `narrow` have fewer rights at once, though those before it still wait.
         if not order or op == NARROW:
             begin(None)
         else:
@@ -256,9 +153,9 @@ class OwnRequests:
         return self.operations.begin(op, args, request)
 
     async def _look_and_run(self, doubt: Doubt, request: OwnRequest) -> Any:
-        """Run an op about whose args there is a doubt, if it proves wrong; raises `RefusedError`.
+        """Run an op whose args are in doubt, if they prove valid; raises `RefusedError`.
 
-        Whoever writes `1.0` for `1` has no place in the order of requests: this one begins later.
+        A request with `1.0` for `1` has no place in the order: it begins later.
         """
         op, args = doubt.what, doubt.args
         refusal = await doubt.settled(self._checks, request.party.label)
@@ -272,7 +169,7 @@ class OwnRequests:
         return begun if isinstance(begun, dict) else await begun
 
     def ask(self, party: Party, tool: str, operation: Operation, client: Client) -> Handle | None:
-        """Begin a look at a module: its `health` or `describe`."""
+        """Begin a module's `health` or `describe`."""
         request = OwnRequest(party, client, f"{operation} of {tool:.130}")
         principal = party.principal
         what = f"ask {tool:.130} for its {operation}"
@@ -308,8 +205,8 @@ class OwnRequests:
 async def answer_of(module: Module, operation: Operation) -> dict[str, Any]:
     """Return a module's answer to `health` or `describe`; raises `RefusedError`.
 
-    `inputs` and `outputs` of its descriptor stand in a description in place of its own: these are
-    the ops and args that it is held to.
+    In a description, `inputs` and `outputs` of its descriptor replace its own: its ops and args are
+    held to those.
     """
     outcome = await module.ask(operation)
     if isinstance(outcome, Failure):

@@ -19,7 +19,7 @@ CODE_S = 60.0
 """How long a code is good: a browser that has to start takes some seconds."""
 
 CODES = 32
-"""How many may be unused; one more takes the place of the oldest."""
+"""Unused codes at a time; one more replaces the oldest."""
 
 
 class _Code(msgspec.Struct, frozen=True):
@@ -28,15 +28,15 @@ class _Code(msgspec.Struct, frozen=True):
 
 
 class PageCodes:
-    """The codes that nobody has used yet, the oldest first; times are of a clock of ours (s)."""
+    """The unused codes, the oldest first; times are monotonic (s)."""
 
     def __init__(self) -> None:
         self._unused: dict[bytes, _Code] = {}
-        """By digest. To look one up takes longer or shorter by its digest, which nobody who tries
-        codes can choose: so the time says nothing of those there are."""
+        """By digest. The time of a look-up depends on the digest, which nobody can choose who tries
+        codes: so it says nothing of the codes there are."""
 
     def new(self, principal: Principal, now_s: float) -> str:
-        """Make a code with which a browser comes in as `principal`."""
+        """Make a code for a browser, which then acts as `principal`."""
         for digest, one in list(self._unused.items()):
             if one.until_s <= now_s:
                 del self._unused[digest]
@@ -47,7 +47,7 @@ class PageCodes:
         return code
 
     def take(self, code: str, now_s: float) -> Principal | None:
-        """Use a code up; returns who comes in with it, None if it is used, expired or none."""
+        """Use a code up; returns its principal, None if it is used, expired or unknown."""
         found = self._unused.pop(_digest(code), None)
         return None if found is None or found.until_s <= now_s else found.principal
 

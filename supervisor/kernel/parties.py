@@ -1,15 +1,14 @@
-"""Those who take part in a request: who asked, and who serves its module's calls."""
+"""The parties of a request: the principal, the client, and the caller of a host call."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 import trio
 
-from protocol.connection import HostCalled
 from protocol.errors import Failure, Outcome
 from protocol.events import Progress
 from protocol.response import Response
@@ -17,7 +16,6 @@ from supervisor.policy.mcp_views import View
 from supervisor.policy.principals import Principal
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import Account, HeldBytes
-from supervisor.runtime.process.dialogue import Dialogue
 from supervisor.runtime.supervision.call import Congestion
 from supervisor.runtime.supervision.module import Module
 from supervisor.runtime.turns import SharedTurn
@@ -37,16 +35,16 @@ class Lineage:
         self._behind: dict[str, frozenset[str]] = {}
 
     def begin(self, request_id: str, hooks: frozenset[str]) -> None:
-        """Take note of a request made on behalf of `hooks`, until `end`."""
+        """Add a request made on behalf of `hooks`, until `end`."""
         if hooks:
             self._behind[request_id] = hooks
 
     def of(self, request_id: str | None) -> frozenset[str]:
-        """Return the hooks that a request is made on behalf of."""
+        """Return the hooks on whose behalf a request is made."""
         return NOBODY if request_id is None else self._behind.get(request_id, NOBODY)
 
     def end(self, request_id: str) -> None:
-        """Forget a request: it is answered, and the journal says so."""
+        """Remove a request: it is answered, and the journal says so."""
         self._behind.pop(request_id, None)
 
     def all(self) -> list[frozenset[str]]:
@@ -55,7 +53,7 @@ class Lineage:
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """An invocation, as those see it who take what it produces; without an id it is of none."""
+    """The invocation that an event, an asset or a patch comes from; without an id there is none."""
 
     module: str
     op: str
@@ -63,28 +61,28 @@ class Origin(msgspec.Struct, frozen=True):
     session_id: str | None = None
     span_id: str | None = None
     owner: str | None = None
-    """Whose it is what comes of it: the session's owner, or else who asked."""
+    """The owner of its products: the session's owner, or else the principal."""
     by: msgspec.Raw | None = None
-    """Who asked, for the journal (`policy.principals.Principal.by`)."""
+    """The principal, for the journal (`policy.principals.Principal.by`)."""
 
     def document(self) -> dict[str, str]:
-        """Return what subscribers are told of it."""
+        """Return what subscribers see of it."""
         named = ("module", "op", "request_id", "session_id", "span_id")
         found = {name: getattr(self, name) for name in named}
         return {name: value for name, value in found.items() if value}
 
 
 DAEMON = "supervisor"
-"""What the daemon itself is called, by those who ask it something as they ask a module."""
+"""The daemon's own name, for requests to it."""
 
 _NUMBERS = itertools.count(1)
-"""Of the connections of this process."""
+"""The numbers of the connections of this process."""
 
 
 class Party:
-    """Who asks over one connection, which may narrow itself, and what the daemon is called there.
+    """The principal of one connection, which may narrow itself, and the daemon's names there.
 
-    The daemon has a name beside its own where it is the module of another one.
+    The daemon has a second name where it is the module of another daemon.
     """
 
     __slots__ = (
@@ -103,23 +101,28 @@ class Party:
         self.principal = principal
         self.names = frozenset({DAEMON, name})
         self.label = f"client {next(_NUMBERS)}"
-        """What it is called in `status`, and has its turn as."""
+        """Its name in `status` and in turns."""
         self.account = Account(HeldBytes(), self.label)
-        """What is held for it; of the daemon's ledger, where it is a client's."""
+        """The account of its bytes; of the daemon's ledger, where it is a client's."""
         self.order: BeginOrder | None = None
-        """In which its requests begin (`begin_order.order_of`)."""
+        """The order in which its requests begin (`begin_order.order_of`)."""
         self.turn = SharedTurn(self.label)
-        """What becomes of its requests in tasks, has that together."""
+        """The turn that the tasks of its requests share."""
         self.telling = trio.Semaphore(1)
-        """Held by the one of its requests that a long answer is made for."""
+        """Held by the request that a long answer is made for."""
         self.may_speak_mcp = False
-        """Whether its face can carry MCP, and it has asked nothing else yet."""
+        """Whether its face can carry MCP, and nothing else was asked yet."""
         self.view: View | None = None
-        """What it sees as an MCP client, once it is one: then its lines are MCP's."""
+        """The view of an MCP client, once it is one: then its lines are MCP's."""
 
 
-class Client(Protocol):
-    """Whoever waits for a request's answer; none of its methods may block."""
+class Client:
+    """The party that gets a request's events and its response; none of its methods may block.
+
+    By default a client drops events, has room for any number, and can be asked nothing.
+    """
+
+    __slots__ = ()
 
     def event(self, event: Progress, line: bytes | None) -> None:
         """Take an event of the request.
@@ -129,9 +132,32 @@ class Client(Protocol):
 
     def finished(self, response: Response) -> None:
         """Take the response; called once, and last."""
+        raise NotImplementedError
 
     def congested(self) -> Congestion:
         """Whether events should not come faster for now."""
+        return Congestion.NONE
+
+    def may_be_asked(self, method: str) -> bool:
+        """Whether the client can answer a host method."""
+        del method
+        return False
+
+    def was_needed(self, method: str) -> None:
+        """Note that nothing else could answer it either."""
+
+    def ask(
+        self,
+        key: str,
+        method: str,
+        params: Mapping[str, Any],
+        answered: Callable[[Outcome], None],
+    ) -> Callable[[], None]:
+        """Ask the client, if it `may_be_asked`; returns the function that withdraws the question.
+
+        `key` is the module's name for the question.
+        """
+        raise NotImplementedError
 
 
 class Handle(Protocol):
@@ -141,62 +167,37 @@ class Handle(Protocol):
     """Gets its events and its response; a WebSocket takes over the request that opened it."""
 
     @property
-    def principal(self) -> Principal:
-        """Who asked."""
+    def principal(self) -> Principal: ...
 
     @property
     def ended(self) -> bool:
         """Whether a client has the response."""
 
     def cancel(self, stopped: Stopped) -> None:
-        """End it for a reason of the host's or the client's own; idempotent."""
+        """End the request for a reason of the host's or the client's own; idempotent."""
 
     def resume(self) -> None:
-        """Continue: the client may have room again."""
-
-
-@runtime_checkable
-class Askable(Protocol):
-    """A client that can be asked something itself, in the course of a request of its own."""
-
-    def may_be_asked(self, method: str) -> bool:
-        """Whether it can be asked for what a host method is about."""
-
-    def was_needed(self, method: str) -> None:
-        """Take note that nobody else could be asked either."""
-
-    def ask(
-        self,
-        key: str,
-        method: str,
-        params: Mapping[str, Any],
-        answered: Callable[[Outcome], None],
-    ) -> Callable[[], None]:
-        """Ask it; `key` is the module's own name for the question. Returns what withdraws it."""
+        """Resume: the client may have room again."""
 
 
 Begin = Callable[[Party, str | None, str | None, dict[str, Any], Client], Handle | None]
-"""The way in for faces (`Requests.begin`)."""
+"""The entry for faces (`Requests.begin`)."""
 
 
-class OutcomeOnly:
+class OutcomeOnly(Client):
     """A client that wants nothing but the response."""
 
-    __slots__ = ("finished",)
+    __slots__ = ("_finished",)
 
     def __init__(self, finished: Callable[[Response], None]) -> None:
-        self.finished = finished
+        self._finished = finished
 
-    def event(self, event: Progress, line: bytes | None) -> None:
-        """Ignore it."""
-
-    def congested(self) -> Congestion:
-        """Return none: nothing is kept."""
-        return Congestion.NONE
+    def finished(self, response: Response) -> None:
+        self._finished(response)
 
 
 class Caller(Protocol):
-    """On whose behalf a module calls the host: a request that it serves, or the module itself."""
+    """The caller of a host call: a request that a module serves, or the module itself."""
 
     @property
     def serving(self) -> Invocation | None:
@@ -204,50 +205,31 @@ class Caller(Protocol):
 
     @property
     def principal(self) -> Principal:
-        """Who asked, or the module itself."""
+        """The principal of the request, or the module itself."""
 
     @property
     def module(self) -> Module: ...
 
     @property
     def origin(self) -> Origin:
-        """Where what comes of the call comes from."""
+        """The origin of the call's effects."""
 
     @property
-    def session_id(self) -> str | None:
-        """The session that is meant, if one is."""
+    def session_id(self) -> str | None: ...
 
     @property
     def ancestors(self) -> Iterable[Invocation]:
-        """The requests on whose behalf all this is done, the nearest first."""
+        """The requests on whose behalf the call is made, the nearest first."""
 
     def attend(self) -> None:
-        """Take note that the module has got what it waited for."""
+        """Note that the module has got its answer."""
 
     def tell_first(self, event: Progress) -> None:
-        """Tell whoever began all this, if somebody listens."""
-
-
-class Calls(Protocol):
-    """The calls to the host that a module makes while it serves one request, or none."""
-
-    def take(self, asked: HostCalled, dialogue: Dialogue) -> None:
-        """Accept a call, or refuse it at once."""
-
-    def end(self, stopped: Stopped) -> None:
-        """End all: the request has ended."""
-
-    @property
-    def waiting(self) -> bool:
-        """Whether the module waits for the host to answer one."""
-
-    @property
-    def questions(self) -> list[str]:
-        """The ids of the questions to people, whether a call is allowed, that are open."""
+        """Send an event to the client of the first request, if there is one."""
 
 
 class Invoke(Protocol):
-    """The way in for invocations (kernel.requests), for those who make them inside the daemon."""
+    """The entry for invocations from within the daemon (kernel.requests)."""
 
     def __call__(
         self,
@@ -261,8 +243,7 @@ class Invoke(Protocol):
         recorded: bool = True,
         order: BeginOrder | None = None,
         account: Account | None = None,
-    ) -> Invocation | None:
-        """Accept an invocation, or answer at once why not."""
+    ) -> Invocation | None: ...
 
 
 class RefusedError(Exception):

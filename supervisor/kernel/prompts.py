@@ -1,16 +1,16 @@
-"""Prompts: what sessions are asked, one at a time each.
+"""Prompts: requests to sessions, one at a time in each session.
 
-A prompt is an `execute` of the module that leads the session's roles. Who asked is told of it by
-`ui_event`s of the names of `protocol.amcp`, and by a response, whose result has the text:
+A prompt is an `execute` of the module that leads the session's roles. Its client gets `ui_event`s
+with the names of `protocol.amcp`, and a response whose result has the text:
 
     prompt.received  prompt.queued  prompt.started  message.start
         message.chunk  agent.thinking  tool.call_start ...    as its module says, and calls tools
     message.complete, or message.error
 
-Whoever subscribes to the session sees the same, and `prompt.rejected`, `session.status_changed`
-and `agent.idle` as well. A prompt for a busy session waits: the more urgent first, then the
-earlier. Nothing here is a task: a prompt is the client of its invocation, and the end of one begins
-the next.
+Subscribers of the session see the same, and `prompt.rejected`, `session.status_changed` and
+`agent.idle` as well. A prompt for a busy session waits: the more urgent first, then the earlier.
+Nothing here is a task: a prompt is the client of its invocation, and the end of one begins the
+next.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ QUEUED = 64
 """Prompts of a session that wait for the one that runs; one more is refused."""
 
 CONTENT_CHARS = 4 << 20
-"""Of a prompt: some million tokens."""
+"""The bound on a prompt: some million tokens."""
 
 SAID_CHARS = 1 << 20
-"""Of what a module says in chunks, so much is kept to be its answer, if its result has no text."""
+"""Characters kept of a module's chunks, to be its answer if its result has no text."""
 
 PREVIEW_CHARS = 100
-"""Of a prompt, so much is told to whoever watches the session."""
+"""Characters of a prompt that subscribers of the session see."""
 
 
 class Priority(IntEnum):
@@ -67,14 +67,14 @@ class Priority(IntEnum):
 
 
 class Conflict(StrEnum):
-    """What becomes of a prompt for a session that is busy with another one."""
+    """What happens to a prompt for a busy session."""
 
     QUEUE = "queue"
     REJECT = "reject"
 
 
-class Prompt:
-    """One prompt: the handle of whoever asked, and the client of the invocation it becomes."""
+class Prompt(Client):
+    """One prompt: the handle of its client, and the client of its invocation."""
 
     __slots__ = (
         "_invocation",
@@ -99,7 +99,7 @@ class Prompt:
     def __init__(
         self, prompts: Prompts, principal: Principal, args: dict[str, Any], client: Client
     ) -> None:
-        """Be a prompt with the args of `session.prompt`; `begin` follows."""
+        """Take the args of `session.prompt`; `begin` follows."""
         self.client = client
         self.principal = principal
         self.session_id: str = args["session_id"]
@@ -111,9 +111,9 @@ class Prompt:
         self.message_id = f"m-{secrets.token_hex(6)}"
         self.ended = False
         self.lane: Lane | None = None
-        """Where it waits or runs."""
+        """The lane where it waits or runs."""
         self.able = Able()
-        """Who could be given it, if its session names nobody."""
+        """The modules that could take it, if its session names none."""
         self.lead = ""
         """The module that it is for, once that is known."""
         self._prompts = prompts
@@ -121,7 +121,7 @@ class Prompt:
         self._said: list[str] = []
         self._said_chars = 0
 
-    # For whoever asked (kernel.parties.Handle).
+    # For its client (kernel.parties.Handle).
 
     def cancel(self, stopped: Stopped) -> None:
         """End it, whether it runs or waits; idempotent."""
@@ -131,14 +131,13 @@ class Prompt:
             self.settle(Response(Failure.because(stopped.reason, stopped.message)))
 
     def resume(self) -> None:
-        """Continue: the client may have room again."""
         if self._invocation is not None:
             self._invocation.resume()
 
     # For its invocation (kernel.parties.Client).
 
     def event(self, event: Progress, line: bytes | None) -> None:
-        """Pass an event on; what a module logs is what it thinks."""
+        """Pass an event on; a module's `log` becomes an `agent.thinking`."""
         if type(event) is Log:
             payload = {"thought": f"{event.message}\n", "level": event.level}
             thought = UiEvent(version="0", event=EventType.AGENT_THINKING, payload=payload)
@@ -150,17 +149,14 @@ class Prompt:
         self.client.event(event, line)
 
     def finished(self, response: Response) -> None:
-        """Answer it as its invocation ended."""
         self.settle(response)
 
     def congested(self) -> Congestion:
-        """Whether whoever asked cannot keep up."""
         return self.client.congested()
 
     # For its lane.
 
     def run(self, lead: str, roles: Roles) -> None:
-        """Have its module serve it."""
         self.lead = lead
         self.tell(EventType.PROMPT_STARTED, message_id=self.message_id)
         self._prompts.tell_status(self)
@@ -177,7 +173,7 @@ class Prompt:
         )
 
     def tell(self, kind: EventType, **payload: Any) -> None:
-        """Tell whoever asked of it, and whoever watches the session."""
+        """Send an event to its client and to the subscribers of the session."""
         self.client.event(self._prompts.publish(kind, payload, self._origin), None)
 
     def settle(self, response: Response) -> None:
@@ -253,7 +249,7 @@ class Lane:
         self.advancing = False
 
     def line_up(self, prompt: Prompt) -> int:
-        """Have a prompt wait behind all that are as urgent; returns its place, from 1."""
+        """Queue a prompt behind all that are as urgent; returns its place, from 1."""
         urgent = [one.priority >= prompt.priority for one in self.waiting]
         place = urgent.index(False) if False in urgent else len(urgent)
         self.waiting.insert(place, prompt)
@@ -261,23 +257,20 @@ class Lane:
 
 
 class Prompts:
-    """The prompts of a daemon."""
-
     def __init__(self, fleet: Fleet, sessions: Sessions, ui: UiEvents, invoke: Invoke) -> None:
         self.ui = ui
         self.invoke = invoke
         self._fleet = fleet
         self._sessions = sessions
         self._lanes: dict[str, Lane] = {}
-        """Of the sessions that have a prompt."""
+        """The lanes of the sessions that have a prompt."""
 
     def waiting(self, session_id: str) -> int:
-        """Return how many prompts of a session wait."""
         lane = self._lanes.get(session_id)
         return 0 if lane is None else len(lane.waiting)
 
     def beginning(self, prompt: Prompt) -> Iterator[None]:
-        """Have a prompt run or wait, or refuse it: with the last step, if it has not ended."""
+        """Run a prompt, queue it or refuse it: with the last step, if it has not ended."""
         session = self._sessions.find_live(prompt.session_id, prompt.principal)
         if not isinstance(session, Failure) and session.kept.roles.lead is None:
             for _ in prompt.able.looking(self._fleet, prompt.principal):
@@ -321,7 +314,7 @@ class Prompts:
     def cancel(
         self, session: Session, stopped: Stopped, *, running: bool = True, waiting: bool = True
     ) -> int:
-        """End the prompts of a session, those first that wait; returns how many there were."""
+        """End the prompts of a session, first those that wait; returns how many there were."""
         lane = self._lanes.get(session.id)
         if lane is None:
             return 0
@@ -335,13 +328,13 @@ class Prompts:
     # For a prompt.
 
     def publish(self, kind: EventType, payload: dict[str, Any], origin: Origin) -> HostUiEvent:
-        """Tell whoever watches the session; returns the event."""
+        """Send an event to the subscribers of the session; returns the event."""
         event = HostUiEvent(version="0", event=kind, payload=payload)
         self.ui.tell(event, origin)
         return event
 
     def tell_status(self, prompt: Prompt) -> None:
-        """Tell whoever watches what its session is doing now."""
+        """Send subscribers the status of the prompt's session."""
         lane = prompt.lane
         assert lane is not None  # noqa: S101 - it runs, or did a moment ago
         status = "busy" if lane.running is not None else str(lane.session.status)
@@ -351,7 +344,6 @@ class Prompts:
     def origin(
         self, prompt: Prompt, invocation: Invocation | None, session: Session | None = None
     ) -> Origin:
-        """Return where what is told of a prompt comes from."""
         if session is None and prompt.lane is not None:
             session = prompt.lane.session
         return Origin(
@@ -365,7 +357,7 @@ class Prompts:
         )
 
     def left(self, prompt: Prompt, lane: Lane) -> None:
-        """Take note that a prompt neither runs nor waits any more."""
+        """Note that a prompt neither runs nor waits any more."""
         if lane.running is prompt:
             lane.running = None
             self.tell_status(prompt)
@@ -373,7 +365,7 @@ class Prompts:
             lane.waiting.remove(prompt)
 
     def advance(self, lane: Lane) -> None:
-        """Have the next one run, if none does."""
+        """Run the next prompt, if none runs."""
         if lane.advancing:
             return  # one that ended at once: the loop goes on
         lane.advancing = True
@@ -398,7 +390,7 @@ class Prompts:
         roles = session.kept.roles
         found = cast_of(session.id, roles, prompt.able, self._fleet, prompt.principal)
         if not isinstance(found, Failure) and roles.lead is None:
-            # So that it stays with whom it has begun to speak, whoever comes later.
+            # So that the session stays with its module, whichever modules come later.
             self._sessions.give_roles(session, found[1])
         return found
 

@@ -1,11 +1,11 @@
-"""What the rest of the kernel sees of the daemon's memory: a place to record and to keep things.
+"""The daemon's memory, as the rest of the kernel uses it: a place to record and to keep things.
 
     record   an entry of the journal: what happened
     keep     the newest form of a document: what there is now, such as a session
-    flush    be told when all that was recorded and kept so far outlives the process
+    flush    a callback when all that was recorded and kept so far outlives the process
 
-All three return at once. `kernel.journal` writes to disk; `Forgetful` is for a daemon that lives
-for one invocation and has nothing to remember.
+All three return at once. `kernel.journal` writes to disk; the `Recorder` here keeps nothing, for a
+daemon that lives for one invocation.
 """
 
 from __future__ import annotations
@@ -13,28 +13,34 @@ from __future__ import annotations
 import itertools
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
+import structlog
 
 from protocol.errors import Failure
+from protocol.host_call import UNENCODABLE
 from protocol.journal_event import JournalEvent
 from supervisor.kernel.store.settings import DocumentKey, Span
 
 DEPTH = 32
-"""Values that cannot be encoded are copied this deep, with what is wrong replaced."""
+"""Values that cannot be encoded are copied this deep, with the bad parts replaced."""
+
+T = TypeVar("T")
+
+log = structlog.get_logger()
 
 _encode = msgspec.json.Encoder().encode
 
 
 def encoded(entry: JournalEvent) -> tuple[JournalEvent, bytes]:
-    """Return an entry as JSON, and what of it could be written: all, unless that is no JSON."""
+    """Return an entry as it could be encoded, and its JSON: all of it, unless it is no JSON."""
     try:
         return entry, _encode(entry)
-    except (RecursionError, UnicodeError, TypeError, ValueError, OverflowError):
+    except UNENCODABLE:
         # A name on disk that is no UTF-8, say: an entry with a mark in it is better than none.
-        # `by` is JSON already, and none of what was said.
+        # `by` is JSON already, and by the daemon itself.
         whole = _encodable(msgspec.structs.asdict(msgspec.structs.replace(entry, by=None)))
         marked = msgspec.structs.replace(msgspec.convert(whole, JournalEvent), by=entry.by)
         return marked, _encode(marked)
@@ -60,18 +66,17 @@ Overhear = Callable[["Overheard"], None]
 """Called with each entry as it is recorded; must neither block nor raise."""
 
 Content = bytes | msgspec.Struct
-"""What a document says; a struct is encoded as JSON when it is written, if it comes to that."""
+"""The body of a document; a struct is encoded as JSON when it is written."""
 
 Unended = Content | Span
-"""A document that is there until its end is recorded in place of it; most are gone before they are
-encoded."""
+"""A document that its end replaces; most are gone before they are encoded."""
 
 Kept = Callable[[Failure | None], None]
-"""Called once, in the event loop: with None, or with why what was recorded could not be kept."""
+"""Called once, in the event loop: with None, or with why it could not be stored."""
 
 
 class Overheard(NamedTuple):
-    """An entry as it was recorded: what it is about, and all of it (`schemas/event.v1.json`)."""
+    """An entry as it was recorded, with its whole body (`schemas/event.v1.json`)."""
 
     event: str
     module: str | None
@@ -79,8 +84,15 @@ class Overheard(NamedTuple):
     body: bytes
 
 
-class Recorder(Protocol):
-    """Where the kernel's parts write what happens."""
+class Recorder:
+    """Where the kernel's parts record what happens; this one keeps nothing."""
+
+    _life = uuid.uuid4().hex
+    _numbers = itertools.count(1)
+    _wall_clock: Callable[[], float] = time.time
+    _listener: Overhear | None = None
+    _keeps = False
+    """Whether an entry is worth making without a listener."""
 
     def record(
         self,
@@ -103,6 +115,29 @@ class Recorder(Protocol):
         `data` and `error` are encoded at once, so they may change later. The document
         `in_place_of` is deleted when the entry is written: after a crash one of both is there.
         """
+        if self._listener is None and not self._keeps:
+            return
+        entry = JournalEvent(
+            id=self.new_span(),
+            ts=self._wall_clock(),
+            event=event,
+            component="supervisor",
+            module=module,
+            status=status,
+            duration_ms=duration_ms,
+            data=data,
+            error=error,
+            session_id=session_id,
+            request_id=request_id,
+            span_id=span_id,
+            by=by,
+        )
+        self._write(entry, in_place_of)
+
+    def _write(self, entry: JournalEvent, in_place_of: DocumentKey | None) -> None:
+        del in_place_of
+        if self._listener is not None:
+            self._listener(overheard(*encoded(entry)))
 
     def keep(self, kind: str, name: str, document: Content | None, revision: int = 0) -> None:
         """Store a document in place of the one of that kind and name; None deletes it.
@@ -116,51 +151,49 @@ class Recorder(Protocol):
     def span_ended(self, span: Span) -> bool:
         """Record that an invocation ended well, in a third of the time that `record` takes.
 
-        Returns False if somebody overhears, who has to be told with `record`.
+        Returns False if that has to be done by `record`: somebody overhears, or nothing is kept.
         """
+        del span
+        return False
 
     def flush(self, done: Kept) -> None:
         """Call `done` when all that was written before is durable, or cannot be made so."""
+        done(None)
 
     def unavailable(self) -> Failure | None:
         """Return why nothing can be kept at the moment, for requests that would need it."""
+        return None
 
     def new_span(self) -> str:
         """Return an id for something that begins and ends; nothing else has it, ever."""
+        return f"{self._life}-{next(self._numbers):x}"
 
-    def span_of(self, request_id: str) -> str:
+    def span_of(self, request_id: str, /) -> str:
         """Return such an id for a request of this daemon: always the same."""
+        return f"{self._life}-i{request_id}"
 
     def overhear(self, listener: Overhear | None) -> None:
-        """Have `listener` called with each entry from now on, kept or not; None: nobody."""
+        """Call `listener` with each entry from now on, kept or not; None: nobody."""
+        self._listener = listener
 
 
-class KeptDocument(Protocol):
-    """A document as it was kept last."""
+class RestoredDocument(msgspec.Struct, frozen=True):
+    """A document as it was kept last; `body` is what was given to `keep`, encoded."""
 
-    @property
-    def name(self) -> str:
-        """Its name among those of its kind."""
-
-    @property
-    def body(self) -> bytes:
-        """What was given to `keep`, encoded."""
+    name: str
+    revision: int
+    body: bytes
 
 
-class NewerPatch(Protocol):
-    """A `session:patch` with a higher revision than the session's document has."""
+class RestoredPatch(msgspec.Struct, frozen=True):
+    """A `session:patch` that is newer than its session's document.
 
-    @property
-    def session_id(self) -> str:
-        """Whose state it changed."""
+    `event` is its entry in the journal (`schemas/event.v1.json`).
+    """
 
-    @property
-    def revision(self) -> int:
-        """What it led to."""
-
-    @property
-    def event(self) -> bytes:
-        """Its entry in the journal (`schemas/event.v1.json`)."""
+    session_id: str
+    revision: int
+    event: bytes
 
 
 class CutShort(msgspec.Struct, frozen=True):
@@ -175,68 +208,29 @@ class CutShort(msgspec.Struct, frozen=True):
     """When it was accepted (Unix time, s)."""
 
 
-class Restored(Protocol):
-    """What a daemon finds when it starts, of what one before it kept."""
+class Restored(msgspec.Struct):
+    """What a daemon finds at its start of what the daemon before it kept."""
 
-    def documents(self, kind: str) -> Sequence[KeptDocument]: ...
+    kinds: dict[str, list[RestoredDocument]] = {}
+    patches: list[RestoredPatch] = []
+    """The patches that no document has yet, in the order in which they were made."""
+    cut_short: list[CutShort] = []
+    """Invocations of sessions that the daemon before left unanswered; the journal has their end."""
 
-    @property
-    def patches(self) -> Sequence[NewerPatch]:
-        """The patches that no document has yet, in the order in which they were made."""
+    def documents(self, kind: str) -> list[RestoredDocument]:
+        """Return the documents of a kind, by name."""
+        return self.kinds.get(kind, [])
 
-    @property
-    def cut_short(self) -> Sequence[CutShort]:
-        """What the daemon before this one left unanswered, as the journal says by now."""
-
-
-class Forgetful:
-    """A recorder that keeps nothing."""
-
-    _life = uuid.uuid4().hex
-    _numbers = itertools.count(1)
-    _listener: Overhear | None = None
-
-    def record(self, event: str, *, in_place_of: DocumentKey | None = None, **fields: Any) -> None:
-        """Tell who overhears, then forget it."""
-        del in_place_of
-        if self._listener is not None:
-            entry = JournalEvent(
-                id=self.new_span(), ts=time.time(), event=event, component="supervisor", **fields
-            )
-            self._listener(overheard(*encoded(entry)))
-
-    def keep(self, kind: str, name: str, document: Content | None, revision: int = 0) -> None:
-        """Forget it."""
-
-    def span_began(self, key: DocumentKey, document: Unended) -> None:
-        """Forget it."""
-
-    def span_ended(self, span: Span) -> bool:
-        """Leave it to `record`."""
-        del span
-        return False
-
-    def flush(self, done: Kept) -> None:
-        """Call `done`: nothing is waited for."""
-        done(None)
-
-    def unavailable(self) -> Failure | None:
-        """Return None: nothing is promised that could not be kept."""
-        return None
-
-    def new_span(self) -> str:
-        """Return an id that nothing else has."""
-        return f"{self._life}-{next(self._numbers):x}"
-
-    def span_of(self, request_id: str) -> str:
-        """Return an id that nothing else has."""
-        return f"{self._life}-i{request_id}"
-
-    def overhear(self, listener: Overhear | None) -> None:
-        """Have `listener` called with each entry."""
-        self._listener = listener
+    def decoded(self, kind: str, type_: type[T], problem: str) -> Iterator[tuple[str, T]]:
+        """Yield the names and contents of a kind; bad ones are left where they are, and logged."""
+        for document in self.documents(kind):
+            try:
+                content = msgspec.json.decode(document.body, type=type_)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                log.warning(problem, name=document.name, words=str(error))
+            else:
+                yield document.name, content
 
 
 def overheard(entry: JournalEvent, body: bytes) -> Overheard:
-    """Return an entry for who overhears; `body` is all of it."""
     return Overheard(entry.event, entry.module, entry.request_id, body)

@@ -1,8 +1,8 @@
 """Reload: read the descriptors, compare with what runs, apply; one at a time, each counted.
 
-Sources of descriptors come and go by a reload, too. One that is lent goes when its owner leaves the
-block, whichever way: at that moment it has no modules any more for whoever reads the sources, and
-the reload that takes them away is the daemon's own task, which no cancelling of the owner ends.
+Sources of descriptors come and go by a reload, too. A lent source goes when its owner leaves the
+block, in any way: at that moment it has no modules any more for readers of the sources, and the
+reload that removes them is the daemon's own task, which no cancelling of the owner ends.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ log = structlog.get_logger()
 
 
 class LastReload(msgspec.Struct, frozen=True):
-    """What the last reload did, in numbers, as `status` shows it; `ts` is Unix time (s)."""
+    """The numbers of the last reload, as `status` shows them; `ts` is Unix time (s)."""
 
     number: int
     ts: float
@@ -52,8 +52,6 @@ class LastReload(msgspec.Struct, frozen=True):
 
 
 class Reloads:
-    """The reloads of one daemon."""
-
     def __init__(
         self,
         host: Host,
@@ -65,10 +63,10 @@ class Reloads:
         watched: WatchState,
         nursery: trio.Nursery,
     ) -> None:
-        """Begin with what `fleet` was started from; `operator` is read again with each reload.
+        """Begin with the state of `fleet`; the policy is read again with each reload.
 
-        `watched` is kept up to date by the watch over the files, once somebody runs that. What
-        owners leave behind is reloaded in `nursery`, the daemon's.
+        `watched` is kept up to date by the watch over the files, while it runs. Sources whose
+        owners have left are reloaded in `nursery`, the daemon's.
         """
         self.count = 0
         self.last: LastReload | None = None
@@ -87,8 +85,8 @@ class Reloads:
         """Apply what changed and return it; raises `RefusedError` once the daemon is stopping.
 
         Returns when the modules have been told, not when they are ready: `wait` waits for that.
-        With `if_needed`, a reload that finds nothing is not counted. With `again`, what has failed
-        is tried once more.
+        With `if_needed`, a reload that finds nothing is not counted. With `again`, modules that
+        failed are tried once more.
         """
         async with self._one_at_a_time:
             began = trio.current_time()
@@ -119,7 +117,7 @@ class Reloads:
             return found
 
     def warn(self) -> None:
-        """Write to the log what policy and hooks probably do not mean, beside what modules are."""
+        """Log what policy and hooks probably do not mean, given the modules."""
         self._operator.warn(self._fleet.modules)
         modules = [one.descriptor for one in self._fleet.modules.values()]
         for descriptor in modules:
@@ -128,10 +126,10 @@ class Reloads:
 
     @asynccontextmanager
     async def lend(self, source: Source) -> AsyncIterator[Callable[[], Awaitable[Plan]]]:
-        """Have the modules of a source for as long as the block lasts.
+        """Add the modules of a source for as long as the block lasts.
 
-        Gives what its owner calls when it changes. Raises `RefusedError` once the daemon is
-        stopping, `ValueError` if there is a source of this owner.
+        Yields the function that its owner calls after a change. Raises `RefusedError` once the
+        daemon is stopping, `ValueError` if there is a source of this owner.
         """
         self._refuse_at_the_end()
         self.sources.add(source)
@@ -158,12 +156,12 @@ class Reloads:
             return await self._plan(again=True)
 
     async def policy_problem(self) -> str | None:
-        """Return what keeps the policy file, as it is now, from being in use."""
+        """Return why the policy file in its current form is not in use."""
         seen = await self._look_at_policy()
         return str(seen) if isinstance(seen, PolicyError) else None
 
     async def wait_decided(self, applied: Plan) -> list[Quarantined]:
-        """Return which of the changed modules go on as they were, once that is known of all."""
+        """Return which changed modules keep their old descriptor, once that is known of all."""
         modules = self._fleet.modules
         names = [one.descriptor.name for one in applied.changed]
 
@@ -184,7 +182,7 @@ class Reloads:
         return await self._fleet.wait_until(lambda: self.last if self.count >= number else None)
 
     def descriptors(self) -> dict[str, Any]:
-        """Return what the files of the modules said last, by name."""
+        """Return the last content of the modules' files, by name."""
         return {name: one.succession.offered for name, one in self._fleet.modules.items()}
 
     async def _plan(self, *, again: bool) -> Plan:
@@ -218,9 +216,9 @@ class Reloads:
         return found
 
     async def _obstacles(self, found: Plan) -> tuple[Mapping[str, Obstacle], Interests]:
-        """Return what is in the way of new and changed modules, as far as it answers.
+        """Return the obstacles of new and changed modules, as far as the disk answers.
 
-        Once it is there, it is looked at again: what matters for that is returned, too.
+        Once it does, they are looked at again: the files that matter for that are returned, too.
         """
         used = [*found.added, *(one.descriptor for one in found.changed)]
         descriptors = [one for one in used if one.enabled]

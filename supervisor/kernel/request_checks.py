@@ -1,6 +1,6 @@
-"""What is looked at before a request is accepted: who asks, its fields, then its args.
+"""Validation of a request before it is accepted: the principal, the fields, then the args.
 
-Args that a schema does not accept at once are doubtful: they are looked at by another process
+Args that a schema does not accept at once are doubtful: another process checks them
 (`runtime.checking`), and the request waits for that in `kernel.begin_order`.
 """
 
@@ -17,6 +17,7 @@ import trio
 from protocol.args_schema import OpSchema
 from protocol.connection import Notice
 from protocol.errors import Failure, Reason
+from protocol.host_call import UNENCODABLE
 from protocol.problem import described, did_you_mean, named
 from protocol.trace_context import EXAMPLE, is_traceparent
 from supervisor.policy.findings import Quarantined
@@ -28,13 +29,13 @@ from supervisor.runtime.supervision.module import Module
 from supervisor.runtime.supervision.refusal import ITS_TURN
 
 OP_CHARS = 256
-"""The longest `op`: it stands in each event, journal entry and message about a request."""
+"""The longest `op`: each event, journal entry and message about a request has it."""
 
 MAX_TIMEOUT_S = 7 * 24 * 3600.0
-"""A longer one is no timeout; the bound also keeps arithmetic on times finite."""
+"""A longer one is refused; the bound also keeps arithmetic on times finite."""
 
 NAME_CHARS = 128
-"""As much of a name that is not known is said again."""
+"""Characters of an unknown name that a failure repeats."""
 
 INPUT_FIELDS = frozenset({"op", "args", "session_id", "timeout_s", "traceparent"})
 """Those of the `input` of an `invoke`; others are ignored, with a warning for a misspelt one."""
@@ -46,11 +47,11 @@ NEAR = 0.8
 """How like a known field a misspelt one is: `tags` and `total_s` may be meant as they stand."""
 
 OPS_SHOWN = 100
-"""So many of a module's ops are told to who asks for another one."""
+"""Ops of a module that a failure names."""
 
 
 class Doubt(msgspec.Struct, frozen=True):
-    """Args that may be valid or not: that has to be looked at in another process."""
+    """Args that may be valid or not: another process has to check them."""
 
     what: str
     """The module and the op, for words."""
@@ -65,13 +66,13 @@ class Doubt(msgspec.Struct, frozen=True):
     def ask(
         self, checks: Checks, party: str, told: Callable[[Failure | None], None]
     ) -> Check | Lookup | Failure:
-        """Have it looked at, in a party's turn, and `told` called later: with a refusal, or None.
+        """Begin a check in a party's turn; `told` is called later: with a refusal, or None.
 
-        A failure is returned if nobody will look.
+        A failure is returned if no check is possible.
         """
         try:
             args = msgspec.json.encode(self.args)
-        except (RecursionError, UnicodeError, TypeError, ValueError, OverflowError) as error:
+        except UNENCODABLE as error:
             return self._unchecked(f"they cannot be encoded: {type(error).__name__}")
         check = checks.ask(party, self.schema, args, lambda verdict: told(self._refusal(verdict)))
         if check is not None:
@@ -82,7 +83,7 @@ class Doubt(msgspec.Struct, frozen=True):
         return Failure.because(Reason.QUEUE_FULL, words)
 
     async def settled(self, checks: Checks, party: str) -> Failure | None:
-        """Wait until it has been looked at; return the refusal, if it is one."""
+        """Wait for the check; return the refusal, if there is one."""
         found: list[Failure | None] = []
         done = trio.Event()
 
@@ -113,20 +114,19 @@ class Doubt(msgspec.Struct, frozen=True):
 
 
 class Unlisted(Doubt, frozen=True):
-    """An op that its module did not name when it said what it has; it may have it by now."""
+    """An op that was not in its module's last list; the module may have it by now."""
 
     module: Module
     content: Mapping[str, Any]
 
     @property
     def why(self) -> str:
-        """What a request waits for, as words."""
         return f"{self.module.name} was still being asked whether it has that op by now"
 
     def ask(
         self, checks: Checks, party: str, told: Callable[[Failure | None], None]
     ) -> Check | Lookup | Failure:
-        """Have the module asked, and the request looked at again."""
+        """Ask the module for its list, and check the request again."""
         if checks.ended:
             return Failure.because(Reason.SHUTDOWN, "the daemon is stopping")
         lookup = Lookup()
@@ -145,18 +145,18 @@ class Unlisted(Doubt, frozen=True):
 
 
 class Lookup:
-    """A look at what a module has by now; `drop` is idempotent."""
+    """A look at a module's current list; `drop` is idempotent."""
 
     def __init__(self) -> None:
         self.scope = trio.CancelScope()
 
     def drop(self) -> None:
-        """Make sure that nobody is told."""
+        """Drop the look: `told` is not called."""
         self.scope.cancel()
 
 
 def scope_refusal(principal: Principal, needed: Scope | None, what: str) -> Failure | None:
-    """Say that a principal lacks the scope for `what`, or return None."""
+    """Return the refusal of a principal without the scope for `what`, or None."""
     if needed is None or needed in principal.scopes:
         return None
     has = ", ".join(one for one in Scope if one in principal.scopes) or "none"
@@ -167,10 +167,10 @@ def scope_refusal(principal: Principal, needed: Scope | None, what: str) -> Fail
 def module_refusal(
     principal: Principal, fleet: Fleet, module: str, op: str | None = None
 ) -> Failure | None:
-    """Say that a principal's globs do not cover a module as a whole, or an op of it, or None.
+    """Return the refusal of a principal whose globs do not cover a module, or an op of it, or None.
 
-    One of which they could cover nothing is answered as one that is not there; an `op` that is
-    empty is none, and it is for others to say so.
+    A module that the globs cover nothing of is answered as an unknown one; an empty `op` is for
+    later checks to refuse.
     """
     if principal.covers(module, op) or (op == "" and principal.sees(module)):
         return None
@@ -183,7 +183,7 @@ def module_refusal(
 
 
 def unknown_module(tool: str, fleet: Fleet, principal: Principal) -> Failure:
-    """Say that there is no such module, and which name or descriptor was probably meant."""
+    """Return the failure for an unknown module, with the name that was probably meant."""
     bad = _quarantined(tool, fleet.quarantined) if principal.sees(tool) else None
     if bad is not None:
         hint = f"; {bad.descriptor} is quarantined: {bad.reason}"
@@ -194,7 +194,7 @@ def unknown_module(tool: str, fleet: Fleet, principal: Principal) -> Failure:
 
 
 class _Seen(AbstractSet[str]):
-    """The modules that a principal may see; of many, only those that are looked for are tried."""
+    """The modules that a principal may see; of many, only the keys that are asked for are tried."""
 
     def __init__(self, fleet: Fleet, principal: Principal) -> None:
         self._modules = fleet.modules
@@ -207,16 +207,16 @@ class _Seen(AbstractSet[str]):
         return filter(self._principal.sees, self._modules)
 
     def __len__(self) -> int:
-        """Return how many there are at the most."""
+        """Return the most there can be."""
         return len(self._modules)
 
 
 def without_unseen(failure: Failure, principal: Principal, module: str = "") -> Failure:
-    """Name no module that the principal may not see as one that is waited for.
+    """Remove names of modules that the principal may not see from a failure.
 
     `waits_for` is the host's (`runtime.supervision`: `dependence`, `not_serving`): a list is beside
-    words that name none of them, a name stands in the words, too. `waits_for_op` stands there, too:
-    of a module that the principal may not ask all of.
+    words that name none of them, a name stands in the words, too. So does `waits_for_op`: of a
+    module that the principal may not use as a whole.
     """
     if "waits_for_op" in failure.details and not principal.covers(module):
         details = {key: said for key, said in failure.details.items() if key != "waits_for_op"}
@@ -237,7 +237,7 @@ def without_unseen(failure: Failure, principal: Principal, module: str = "") -> 
 
 
 def _quarantined(tool: str, quarantined: Sequence[Quarantined]) -> Quarantined | None:
-    """Return what is probably the descriptor of a module, by the name of its file."""
+    """Return the probable descriptor of a module, by the name of its file."""
     if len(tool) > NAME_CHARS:
         return None
     files = (f"/{tool}.json", f"/{tool}/module.json")
@@ -245,7 +245,7 @@ def _quarantined(tool: str, quarantined: Sequence[Quarantined]) -> Quarantined |
 
 
 def op_refusal(asked: str, op: object) -> Failure | None:
-    """Say why there can be no such op, or None."""
+    """Return why there can be no such op, or None."""
     if not isinstance(op, str) or not op:
         words = f'invoke of {asked} names no op; it needs {{"op":"...","args":{{...}}}}'
         return Failure.because(Reason.MISSING_OP, words)
@@ -275,9 +275,9 @@ def misspelt_fields(content: Mapping[str, Any]) -> tuple[Notice, ...]:
 def obstacle(
     module: Module, content: Mapping[str, Any], *, again: bool = True
 ) -> Failure | Doubt | None:
-    """Say why a request cannot be accepted, or has to be looked at first; None: it can begin.
+    """Return why a request is refused, or the doubt to settle first; None: it can begin.
 
-    `content` is the frame's `input`. Of an op that is not known, the module is asked `again`.
+    `content` is the frame's `input`. A module is asked `again` for an op that is not known.
     """
     op = content.get("op")
     if not isinstance(op, str) or not 0 < len(op) <= OP_CHARS:
@@ -313,7 +313,7 @@ _NO_SCHEMA = OpSchema(b"{}", vouched=True)
 
 
 def _unfit(content: Mapping[str, Any]) -> Failure | None:
-    """Say which of the fields beside `op` and `args` is no good, or None."""
+    """Return what is wrong with a field beside `op` and `args`, or None."""
     session_id = content.get("session_id")
     if session_id is not None and not isinstance(session_id, str):
         return Failure.because(Reason.MALFORMED_REQUEST, '"session_id" must be a string')

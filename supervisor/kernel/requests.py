@@ -3,9 +3,9 @@
     begin    a request as it came: an invocation, a look at a module, an op of the daemon's own
     invoke   an invocation, as `begin` has it, and as gates, hooks and host calls do
 
-Each calls its client back: events as they come, then one response, perhaps at once. What somebody
-may do is decided here, before anything is looked up: so who may not, learns nothing. A module that
-a principal may not see is answered as one that is not there.
+Each calls its client back: events as they come, then one response, perhaps at once. Rights are
+checked here, before anything is looked up: an unauthorised caller gets the error of an unknown
+module, and so does a principal that may not see the module.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-import msgspec
 import trio
 
 from protocol.connection import Request
@@ -60,50 +59,42 @@ from supervisor.runtime.supervision.fleet import Fleet
 from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.module import Module
 
-
-class Deciding(msgspec.Struct, frozen=True):
-    """Who decides: gates and people about invocations, the operator about calls to the host."""
-
-    gates: Gates
-    approvals: Approvals
-    grants: Grants
-
-
 _INVOKE = Operation.INVOKE
 """A member of an enum is slow to look up, and this is looked up for each request."""
 
 
 class Requests:
-    """The requests of one daemon."""
-
     def __init__(
         self,
         host: Host,
         fleet: Fleet,
         effects: Effects,
-        deciding: Deciding,
         nursery: trio.Nursery,
+        *,
+        gates: Gates,
+        approvals: Approvals,
+        grants: Grants,
     ) -> None:
-        """Serve what can be asked of `fleet`.
+        """Serve requests to `fleet` and to the daemon.
 
-        `nursery` is for the daemon's own ops, the asking of gates, and for what modules call the
-        host for.
+        `nursery` is for the daemon's own ops, the asking of gates, and for calls of modules to the
+        host.
         """
-        guarding = Guarding(host, deciding.gates, deciding.approvals, nursery, self.invoke)
+        guarding = Guarding(host, gates, approvals, nursery, self.invoke)
         self.guards = Guards(guarding, effects.lineage)
         self.lineage = effects.lineage
         self.checks = host.checks
         self._host = host
         self._fleet = fleet
         self._effects = effects
-        self._gates = deciding.gates
+        self._gates = gates
         self._nursery = nursery
         self._parents = Parents()
         calls = HostOfCalls(
             invoke=self.invoke,
             effects=effects,
-            grants=deciding.grants,
-            approvals=deciding.approvals,
+            grants=grants,
+            approvals=approvals,
             checks=host.checks,
             deadlines=host.deadlines,
             fleet=fleet,
@@ -120,7 +111,7 @@ class Requests:
             refused=Counter(),
         )
         self.own = OwnRequests(fleet, effects, host.checks, self.invoke, nursery)
-        """What is asked of the daemon itself."""
+        """Requests that the daemon serves itself."""
 
     def begin(
         self,
@@ -165,16 +156,16 @@ class Requests:
         order: BeginOrder | None = None,
         account: Account | None = None,
     ) -> Invocation | None:
-        """Accept an invocation, or answer at once why not; `content` is the frame's `input`.
+        """Accept an invocation, or refuse it at once; `content` is the frame's `input`.
 
-        Fields: `op`, `args` (an object, {} if absent), `session_id`, `timeout_s`, which takes the
-        place of the module's `invoke_s` and counts from now, and `traceparent`. `parent` is the
-        invocation on whose behalf it is made, and with whose end it ends. Without one, `behind` are
-        the hooks that it is made for; who names some takes them back in the end (`lineage`). Unless
-        it is `recorded`, the journal says nothing of it: it gives an event to a hook that observes,
-        and else a hook for `module:*` would be told of itself. It begins in the order of those with
-        the same `order`, and what is held for it counts for `account`, or for that of its parent.
-        None is returned if there is nothing left to cancel.
+        Fields: `op`, `args` (an object, {} if absent), `session_id`, `timeout_s`, which replaces
+        the module's `invoke_s` and counts from now, and `traceparent`. `parent` is the invocation
+        on whose behalf it is made, and with whose end it ends. Without a parent, `behind` are the
+        hooks that it is made for; a caller that names hooks removes them in the end (`lineage`).
+        Unless it is `recorded`, the journal says nothing of it: it gives an event to a hook that
+        observes, and else a hook for `module:*` would be told of itself. It begins in `order`, and
+        its bytes count for `account`, or for that of its parent. None is returned if there is
+        nothing left to cancel.
         """
         host, effects = self._host, self._effects
         module = self._fleet.modules.get(tool)
@@ -244,22 +235,21 @@ class Requests:
         return None if invocation.ended else invocation
 
     def tell_spans(self, spans: Spans) -> None:
-        """Have each invocation that is accepted from now on told of once it has ended."""
+        """Report each invocation that is accepted from now on to `spans` when it has ended."""
         self._setting.spans = spans
 
     @property
     def deadlines(self) -> Deadlines:
-        """The timers of the daemon."""
         return self._host.deadlines
 
     @property
     def refused(self) -> Counter[str]:
-        """How many invocations no module was asked for since the start, by the reason."""
+        """The count of invocations that never reached a module since the start, by reason."""
         return self._setting.refused
 
     @property
     def long_ways(self) -> int:
-        """How many invocations were not plain, of all that were accepted."""
+        """The count of accepted invocations that were not plain."""
         return self._setting.long_ways
 
     def _look(
@@ -272,7 +262,7 @@ class Requests:
     ) -> tuple[Failure | Doubt | None, Session | None]:
         """Return why an invocation is refused or has to wait, and its session.
 
-        `module` is only a name if there is none.
+        `module` is only a name if there is no such module.
         """
         if not principal.is_full:
             tool = module if isinstance(module, str) else module.name
@@ -287,7 +277,7 @@ class Requests:
         session_id = content.get("session_id")
         session: Session | None = None
         if session_id is not None and self._effects.with_sessions:
-            # What a module may do for a request, it may do in the request's session.
+            # A module acts in a request's session with the rights of the request's principal.
             whose = principal if parent is None else parent.first.principal
             live = self._effects.sessions.find_live(session_id, whose)
             if isinstance(live, Session):

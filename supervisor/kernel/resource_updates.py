@@ -1,10 +1,10 @@
-"""Who follows which resource of which module, and is told when that says that it has changed.
+"""The followers of modules' resources, which are told when the module reports a change.
 
-    somebody follows one   the module is asked `resources/subscribe`, in his name
-    another process of it  is asked the same; who follows is told: it may have changed meanwhile
-    nobody is left         `resources/unsubscribe`
+    the first follower     the module is asked `resources/subscribe`, in the principal's name
+    a process starts       is asked the same; followers are told: it may have changed meanwhile
+    the last one leaves    `resources/unsubscribe`
 
-A module without these ops says unasked what has changed. An MCP server without them says nothing.
+A module without these ops reports changes unasked. An MCP server without them reports nothing.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from supervisor.policy.verdict import Stopped
 SUBSCRIBE, UNSUBSCRIBE = "resources/subscribe", "resources/unsubscribe"
 
 FOLLOWED = 4096
-"""By one principal; each is a request that is open."""
+"""Resources that one principal may follow; each is an open request."""
 
 ALL_FOLLOWED = 16_384
 
 URI_CHARS = 2048
-"""Of what is followed. A longer one that a module tells of is looked at so far."""
+"""The bound on a followed URI. A longer one that a module reports is matched by its beginning."""
 
 GONE = Stopped(Reason.DISCONNECT, "whoever wanted to follow a resource does not any more")
 
 Updated = Callable[[str], None]
-"""Takes the URI of what has changed: what is followed, or something below it."""
+"""Takes the URI of the change: the followed one, or one below it."""
 
 
 class ResourceFollower(msgspec.Struct, eq=False):
-    """Somebody who follows a resource."""
+    """A principal that follows a resource."""
 
     module: str
     uri: str
@@ -47,7 +47,7 @@ class ResourceFollower(msgspec.Struct, eq=False):
 
 
 class ResourceUpdates:
-    """Who follows what, in one daemon."""
+    """The followers of resources, in one daemon."""
 
     def __init__(self, catalogue: Catalogue, invoke: Invoke) -> None:
         self._catalogue = catalogue
@@ -58,7 +58,10 @@ class ResourceUpdates:
         """By the name of the principal."""
 
     async def follow(self, follower: ResourceFollower) -> None:
-        """Begin; `leave` ends it. Raises `RefusedError`, as where the module cannot tell."""
+        """Begin to follow; `leave` ends it.
+
+        Raises `RefusedError`, also if the module has no such op.
+        """
         name = follower.principal.name
         if self._count[name] >= FOLLOWED or self._count.total() >= ALL_FOLLOWED:
             words = f"{FOLLOWED} resources are what one may follow, and {ALL_FOLLOWED} all together"
@@ -69,13 +72,12 @@ class ResourceUpdates:
                 await self._ask(follower)
             else:
                 self._add(follower)
-        # A cancelled one too: what does not follow is not counted, and the error goes on.
+        # A cancelled one too: a failed follower is not counted, and the error goes on.
         except BaseException:
             self._discount(follower)
             raise
 
     def leave(self, follower: ResourceFollower) -> None:
-        """End it."""
         self._discount(follower)
         of_module = self._followers.get(follower.module, {})
         followers = of_module.get(follower.uri, [])
@@ -89,10 +91,10 @@ class ResourceUpdates:
         if self._has_op(follower.module) and self._catalogue.serves(follower.module):
             self._begin(follower, UNSUBSCRIBE, _ignore)
 
-    # What becomes of the modules.
+    # Called by the fleet's observer.
 
     def updated(self, module: str, uri: str) -> None:
-        """Tell who follows a resource, or one above it."""
+        """Tell the followers of a resource, and of those above it."""
         of_module = self._followers.get(module)
         if of_module:
             for one in _with_those_above(uri):
@@ -100,7 +102,7 @@ class ResourceUpdates:
                     follower.told(uri)
 
     def began(self, module: str) -> None:
-        """Ask a process that begins to serve for what its module is followed for."""
+        """Ask a process that begins to serve for the resources that its module is followed for."""
         for uri, followers in self._followers.get(module, {}).items():
             if self._has_op(module):
                 self._begin(followers[0], SUBSCRIBE, _ignore)
@@ -161,12 +163,11 @@ class ResourceUpdates:
 
 
 def _ignore(outcome: Outcome) -> None:
-    """Take what nobody waits for."""
     del outcome
 
 
 def _with_those_above(uri: str) -> Iterator[str]:
-    """Give a URI, and those of which it may be a part: each up to a slash, with it and without."""
+    """Yield a URI, and those of which it may be a part: each up to a slash, with and without it."""
     yield uri
     end = min(len(uri), URI_CHARS)
     while (end := uri.rfind("/", 0, end)) > 0:

@@ -1,4 +1,4 @@
-"""Which entries of the journal a principal may see: by whose they are, and by their module."""
+"""Which entries of the journal a principal may see: by their owner, and by their module."""
 
 from __future__ import annotations
 
@@ -33,11 +33,12 @@ _decode = msgspec.json.Decoder(_Entry).decode
 
 
 def sight(principal: Principal, owner_of: Callable[[str], str | None]) -> Sees | None:
-    """Return what tells whether an entry may be seen, or None if all may be.
+    """Return the test whether an entry may be seen, or None if all may be.
 
-    What a request led to belongs to the owner of its session (`owner_of`), or else to who asked,
-    if that is known. What is about a module is for those whose globs cover it, or the op that it
-    is about; what is about none, and of no session, for those whose globs cover everything.
+    The entries of a request belong to the owner of its session (`owner_of`), or else to its
+    principal, if that is known. An entry about a module is for principals whose globs cover it, or
+    the op that the entry is about; an entry about none, and of no session, for those whose globs
+    cover everything.
     """
     if principal.covers_all() and principal.owns(None):
         return None

@@ -1,4 +1,4 @@
-"""What is told of each invocation that ended, where spans are wanted (docs/metrics.md)."""
+"""The spans of invocations that ended, where spans are wanted (docs/metrics.md)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class EndedSpan(msgspec.Struct, frozen=True, gc=False):
     traceparent: str
     """Its own: the trace and the span's id."""
     parent: str | None
-    """That of what it was made for, in the same trace."""
+    """The traceparent of the invocation that it was made for, in the same trace."""
     by_module: bool
     """Whether a module made it."""
     began: float
@@ -36,13 +36,10 @@ class EndedSpan(msgspec.Struct, frozen=True, gc=False):
 
 
 class Spans(Protocol):
-    """Who takes them."""
-
     def ended(self, span: EndedSpan) -> None:
         """Take one; returns at once, and never raises."""
 
-    def status(self) -> dict[str, Any]:
-        """Return what `status` shows."""
+    def status(self) -> dict[str, Any]: ...
 
 
 def ended_span(one: Invocation, response: Response) -> EndedSpan | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from supervisor.kernel.spans import Spans
 from supervisor.policy.findings import why_bad
 from supervisor.policy.latency import BucketCounts, Histogram, quantile_us
 from supervisor.policy.lifecycle import HAS_PROCESS, State
@@ -22,19 +23,16 @@ from supervisor.runtime.stalls import Stalls
 from supervisor.runtime.supervision.life import Instance
 from supervisor.runtime.supervision.module import Module
 
+if TYPE_CHECKING:
+    from supervisor.kernel.journal import Journal
+
 _MAY_BE_TRACED = frozenset((str(State.STOPPING), str(State.DEGRADED)))
 
 NOTHING_QUARANTINED: Mapping[str, str] = MappingProxyType({})
 
 
-class Shown(Protocol):
-    """A part of the daemon, as far as `status` shows it."""
-
-    def status(self) -> dict[str, Any]: ...
-
-
 class Connections(msgspec.Struct):
-    """How many clients there are, as the control socket tells."""
+    """The counts of clients, set by the control socket."""
 
     open: int = 0
     refused: int = 0
@@ -42,7 +40,7 @@ class Connections(msgspec.Struct):
 
 
 class DaemonFacts(msgspec.Struct, kw_only=True):
-    """What is known of the daemon itself."""
+    """The facts that `status` shows of the daemon itself."""
 
     pid: int
     version: str
@@ -57,12 +55,12 @@ class DaemonFacts(msgspec.Struct, kw_only=True):
     data_dir: str
     directories: list[str]
     log_files: LogFiles
-    own_log: Shown | None = None
-    """What the daemon says of itself, if anybody is told."""
-    spans: Shown | None = None
-    """What hands spans to a collector, if somebody does."""
-    journal: Shown | None = None
-    """The daemon's memory, unless it has none."""
+    own_log: Callable[[], dict[str, Any]] | None = None
+    """Returns what `status` shows of the daemon's own log, if there is one."""
+    spans: Spans | None = None
+    """The exporter of spans to a collector, if there is one."""
+    journal: Journal | None = None
+    """None if the daemon keeps no journal."""
     stalls: Stalls
     watch: WatchState = msgspec.field(default_factory=WatchState)
     connections: Connections = msgspec.field(default_factory=Connections)
@@ -71,7 +69,7 @@ class DaemonFacts(msgspec.Struct, kw_only=True):
 
 def daemon_status(facts: DaemonFacts, now: float) -> dict[str, Any]:
     """Return the `daemon` part."""
-    own_log = None if facts.own_log is None else facts.own_log.status()  # so the ledger has it
+    own_log = None if facts.own_log is None else facts.own_log()  # so the ledger has it
     return {
         "pid": facts.pid,
         "version": facts.version,
@@ -117,8 +115,8 @@ def module_status(
 ) -> dict[str, Any]:
     """Return one entry of `modules`.
 
-    `quarantined` has the reasons by path; `histogram` adds what quantiles of a time are made of,
-    `outcomes` what became of the invocations of each op, and what the restarts followed.
+    `quarantined` has the reasons by path; `histogram` adds the buckets behind the quantiles,
+    `outcomes` the outcomes of each op's invocations and the causes of restarts.
     """
     descriptor = module.descriptor
     last_exit = module.last_exit
@@ -162,7 +160,7 @@ def _causes(module: Module) -> dict[str, Any]:
 
 
 def _agreed(module: Module) -> dict[str, Any] | None:
-    """Return what an MCP server that is ready agreed to."""
+    """Return the era and the revision of an MCP server that is ready."""
     current = module.descriptions.current
     if current is None or module.descriptor.transport.protocol != "mcp":
         return None

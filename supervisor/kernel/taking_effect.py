@@ -1,4 +1,4 @@
-"""What an event of a module does on its way to the client."""
+"""The effects of a module's event on its way to the client."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from supervisor.runtime.supervision.call import Call, Congestion, Listener
 
 
 class Effects(msgspec.Struct, frozen=True, kw_only=True):
-    """State, assets, UI events, answers, tokens, and the record of it all, of one daemon."""
+    """The services of one daemon that events use: state, assets, UI events, the journal."""
 
     recorder: Recorder
     durability: Durability
@@ -56,7 +56,7 @@ class Effects(msgspec.Struct, frozen=True, kw_only=True):
         await self.assets.restore(bodies, complete=complete)
 
     def keep_all(self) -> None:
-        """Keep everything anew: what was kept is lost, such as with a damaged file."""
+        """Keep everything anew after what was kept is lost, such as with a damaged file."""
         self.sessions.keep_all()
         self.assets.keep_all()
         self.answers.keep_all()
@@ -72,7 +72,7 @@ def take_effect(
     origin: Origin,
     warn: Callable[[Notice], None],
 ) -> Progress | None:
-    """Have an event take effect; return what of it the client is told, None if it is refused."""
+    """Apply an event; return the event for the client, None if it is refused."""
     match event:
         case UiEvent() if not effects.ui.is_plain(event):
             return effects.ui.pass_on(event, origin)
@@ -110,16 +110,14 @@ class InTurn(Listener):
         self._intake = intake
 
     def event(self, event: CallEvent, call: Call, line: bytes | None) -> None:
-        """Pass an event on in its turn."""
         del call
         self._intake.put(event, line)
 
     def host_call(self, asked: HostCalled, dialogue: Dialogue, call: Call) -> None:
-        """Have it served: it waits for no asset."""
+        """Serve the call at once: it waits for no asset."""
         self._listener.host_call(asked, dialogue, call)
 
     def answered(self, outcome: Outcome, call: Call) -> None:
-        """Have the listener respond in its turn."""
         self._listener.answered(outcome, call)
 
     def congested(self) -> Congestion:

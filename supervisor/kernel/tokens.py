@@ -1,14 +1,14 @@
-"""Tokens: how somebody who is no user of this machine is known, by a secret that is shown once.
+"""Tokens: authentication of clients that are no users of this machine, by a secret shown once.
 
     stdiod_ID_SECRET    ID finds the token, and is no secret; of SECRET only a digest is kept
 
 The secret is 256 random bits, so one round of SHA-256 keeps it as well as a slow hash would.
-Whoever has the token asks as `token:NAME`, with the scopes and the globs that it was made with. The
-name is who it is: a token that takes the place of one of the same name sees what that one began.
-When a token is revoked, or expires, those who came in with it are told, and have to go.
+A client with the token is the principal `token:NAME`, with the token's scopes and globs. The name
+is the owner: a token that replaces one of the same name sees the sessions of that one. When a token
+is revoked, or expires, its logins are told, and have to close their connections.
 
 A browser has one, too, as a cookie: it is made for a code (`kernel.page_codes`), has a name of its
-own, and whoever has it asks as the user of this machine whose page it is.
+own, and its principal is the user of this machine who opened the page.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from supervisor.policy.rate import Bucket
 from supervisor.runtime.supervision.deadlines import Deadlines, Timer
 
 KIND = "token"
-"""Of the documents."""
+"""The kind of the documents."""
 
 TOKENS = 1000
-"""How many there may be; expired ones make room."""
+"""The most tokens; expired ones make room."""
 
 PAGES = 32
-"""How many of them may be of browsers; one more takes the place of the oldest."""
+"""The most tokens of browsers; one more replaces the oldest."""
 
 PAGE_S = 12 * 3600.0
 """How long a browser stays logged in: a day's work."""
@@ -55,11 +55,11 @@ PAGE_S = 12 * 3600.0
 NAME_CHARS = 64
 
 ENDED_A_TURN = 64
-"""So many of those who came in with a token are told at a time that it is over: each is a
-connection to close, and thousands would keep the neighbours waiting."""
+"""Logins that are ended in one turn: each is a connection to close, and thousands would keep the
+neighbours waiting."""
 
 _MARK = "stdiod"
-"""What a token begins with, so that scanners for leaked secrets can be told of it."""
+"""The beginning of each token, by which scanners find leaked secrets."""
 
 _NO_DIGEST = "0" * 64
 
@@ -67,7 +67,7 @@ log = structlog.get_logger()
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept of a token; times are Unix time (s)."""
+    """A kept token; times are Unix time (s)."""
 
     id: str
     name: str
@@ -77,7 +77,7 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     created: float
     expires: float | None = None
     rate_per_s: float | None = None
-    """How many requests a second it is good for, whoever says it; None for any number."""
+    """Requests a second for all its holders together; None for any number."""
     page_of: str | None = None
     """The user whose browser has it; None if it is no browser's."""
 
@@ -89,7 +89,7 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Login:
-    """Somebody who came in with a token, until he leaves or the token is over."""
+    """An authenticated connection, until it is closed or the token is over."""
 
     def __init__(self, token: Token, face: str, over: Callable[[], None]) -> None:
         self.token = token
@@ -101,12 +101,9 @@ class Login:
 
 
 class Tokens:
-    """The tokens of one daemon, the oldest first."""
-
     def __init__(
         self, recorder: Recorder, wall_clock: Callable[[], float], deadlines: Deadlines
     ) -> None:
-        """`wall_clock` gives Unix time (s)."""
         self._recorder = recorder
         self._wall_clock = wall_clock
         self._deadlines = deadlines
@@ -114,15 +111,15 @@ class Tokens:
         """By id."""
         self._logins: dict[str, set[Login]] = {}
         self._over: deque[Login] = deque()
-        """Those whose token is over, and who have not been told."""
+        """The logins whose token is over, and which were not ended yet."""
         self._all_over = trio.lowlevel.ParkingLot()
         self._buckets: dict[str, Bucket] = {}
-        """Of those with a rate that somebody has asked with, by id."""
+        """The buckets of tokens with a rate that were used, by id."""
 
     # To come in by.
 
     def login(self, said: str, face: str, over: Callable[[], None]) -> Login | None:
-        """Let somebody in who says a token; None if it is none, any more or at all."""
+        """Authenticate a connection by a token; None if the token is unknown or over."""
         token = self.find(said)
         if token is None:
             return None
@@ -137,29 +134,28 @@ class Tokens:
         mark, _, rest = said.partition("_")
         token_id, _, secret = rest.partition("_")
         token = self._all.get(token_id) if mark == _MARK else None
-        # What takes the same time for any secret; which ids there are is no secret.
+        # This takes the same time for any secret; which ids there are is no secret.
         same = hmac.compare_digest(_digest(secret), _NO_DIGEST if token is None else token.sha256)
         return None if token is None or not same or self._is_over(token) else token
 
     def is_of(self, login: Login, said: str) -> bool:
-        """Tell whether what is said now is the token that somebody came in with."""
         return self.find(said) is login.token
 
     def wait_s(self, login: Login, now_s: float) -> float:
-        """Count a request; returns in how many seconds it may be asked again, 0 if it is served.
+        """Count a request; returns in how many seconds it may be repeated, 0 if it is served.
 
         `now_s` is of a clock that does not jump.
         """
         token = login.token
         if token.rate_per_s is None or token.id not in self._all:
-            return 0.0  # one that is over has nobody for long, and is to leave nothing behind
+            return 0.0  # its logins are about to end, and must leave nothing behind
         bucket = self._buckets.get(token.id)
         if bucket is None:
             bucket = self._buckets[token.id] = Bucket(token.rate_per_s, now_s)
         return bucket.take(now_s)
 
     def leave(self, login: Login) -> None:
-        """Take note that he has left; idempotent."""
+        """Note that the connection is closed; idempotent."""
         if login.timer is not None:
             login.timer.cancel()
         others = self._logins.get(login.token.id, set())
@@ -167,7 +163,7 @@ class Tokens:
         if not others:
             self._logins.pop(login.token.id, None)
 
-    # To make and to take back; what changes raises `RefusedError` and has then changed nothing.
+    # Making and revoking; these raise `RefusedError` and have then changed nothing.
 
     def new(
         self,
@@ -179,7 +175,7 @@ class Tokens:
         expires_s: float | None = None,
         rate_per_s: float | None = None,
     ) -> tuple[Token, str]:
-        """Make a token for somebody, with no more scopes than its maker has; returns it as said."""
+        """Make a token, with no more scopes than its maker has; returns it with its text."""
         if printable(name) != name or not name.strip():
             words = f"a token's name is for people to read, and {named(name, NAME_CHARS)} is not"
             raise _refused(Reason.INVALID_ARGS, words, pointer="/name")
@@ -198,9 +194,9 @@ class Tokens:
         return self._made(name, scopes, modules=modules, expires_s=expires_s, rate_per_s=rate_per_s)
 
     def new_page(self, user: Principal) -> str:
-        """Log a browser of a user in; returns what it is to say.
+        """Log a browser of a user in; returns the text of its cookie.
 
-        It does so when nothing can be kept, too: then it has to log in again after a restart.
+        Also when nothing can be kept: then the browser has to log in again after a restart.
         """
         self._drop_expired()
         pages = [one for one in self._all.values() if one.page_of is not None]
@@ -233,7 +229,7 @@ class Tokens:
         return token, f"{_MARK}_{token_id}_{secret}"
 
     def revoke(self, name: str) -> Token:
-        """Take a token back: nobody comes in with it, and who has is told, some in each turn."""
+        """Revoke a token: it is refused from now on; its logins are ended, some in each turn."""
         self._drop_expired()
         for token in self._all.values():
             if token.name == name:
@@ -244,7 +240,7 @@ class Tokens:
         raise _refused(Reason.INVALID_ARGS, words, pointer="/name")
 
     async def wait_all_over(self) -> None:
-        """Return when nobody is left who came in with a token that is over."""
+        """Return when all logins of tokens that are over have been closed."""
         while self._over:
             await self._all_over.park()
 
@@ -253,20 +249,14 @@ class Tokens:
         self._drop_expired()
         return [one.document() for one in self._all.values()]
 
-    # Start of the daemon, and loss of what was kept.
+    # Start of the daemon, and loss of kept documents.
 
     def restore(self, restored: Restored) -> None:
-        """Take over what was kept."""
-        found: list[Token] = []
-        for document in restored.documents(KIND):
-            try:
-                found.append(_within_bounds(msgspec.json.decode(document.body, type=Token)))
-            except msgspec.DecodeError as error:
-                log.warning("a token was not restored", id=document.name, words=str(error))
+        kept = restored.decoded(KIND, Token, "a token was not restored")
+        found = [_within_bounds(one) for _, one in kept]
         self._all = {one.id: one for one in sorted(found, key=lambda one: one.created)}
 
     def keep_all(self) -> None:
-        """Keep all anew: what was kept is lost."""
         for one in self._all.values():
             self._keep(one)
 

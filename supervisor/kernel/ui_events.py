@@ -1,4 +1,4 @@
-"""Who handles `ui_event`: the agreed names, and the subscribers of this daemon (Spec 001 4.4).
+"""The handlers of `ui_event`s: the agreed names, and the subscribers of this daemon (Spec 001 4.4).
 
 The invoking client always gets its events. Of an event that has neither an agreed name, with the
 payload that goes with it, nor a subscriber, it also gets a placeholder: a text to show instead.
@@ -28,14 +28,15 @@ SUBSCRIBER_COST_BYTES = 64
 """for each subscriber that wants it, where it is the first that just these want."""
 
 LOOKED_AT = 64
-"""So many events are looked at for a subscriber that wants none of them, before others go on."""
+"""Events that one look passes over for a subscriber that wants none of them, before others go on.
+"""
 
 REMEMBERED = 256
-"""Of so many names, ops, and places where they come from, it is known who wants them."""
+"""Names, ops, and sources whose subscribers are cached."""
 
 SUBSCRIBED_GLOBS = 100
-"""Of all that subscribe, those who have the same ones counted once, and those who may see all not:
-each op of a module from which something comes is held against all of them, in up to 0.5 ms."""
+"""Of all subscribers together, equal globs counted once, without those who may see all: each op of
+a module with events is matched against all of them, in up to 0.5 ms."""
 
 NAME_CHARS = 200
 """A longer name is matched, and shown, by its beginning."""
@@ -87,14 +88,14 @@ KNOWN: dict[str, Rule] = {
 _RUNNING_TEXT = frozenset({"message.chunk", "agent.thinking"})
 
 _Source = tuple[str, str | None, str | None]
-"""Where events come from: the module, the session, and whose they are."""
+"""The source of events: the module, the session, and the owner."""
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 class Subscription:
-    """What one subscriber wants, and how far it is (`UiEvents.next`)."""
+    """One subscriber's wishes, and its place (`UiEvents.next`)."""
 
     def __init__(
         self,
@@ -104,19 +105,20 @@ class Subscription:
         module: str | None = None,
         party: str = "",
     ) -> None:
-        """Want events of a session and a module, with one of these names.
+        """Subscribe to events of a session and a module, with one of these names.
 
-        `NAME*` is each that begins with `NAME`, so `*` each. None but those that the principal may
-        see.
+        `NAME*` is each that begins with `NAME`, so `*` is each. Only events that the principal may
+        see count.
         """
         self.party = party
         self.behind: deque[tuple[SeenUiEvent, int]] = deque()
-        """What it has not read of what it wants and is not kept for all any more; and the sizes."""
+        """The events it wants and has not read, which are not kept for all any more; with the
+        sizes."""
         self.behind_bytes = 0
         self.lost = 0
-        """How many it was too slow for after these, since it was told last."""
+        """The events after these that were lost to it, since it was told last."""
         self.number = 0
-        """Of the event that it looks at next, of those that are kept for all."""
+        """The number of the event that it looks at next, of those that are kept for all."""
         self.woken = trio.Event()
         beginnings = {one[:-1] for one in patterns if one.endswith("*")}
         self.names = frozenset(one for one in patterns if not one.endswith("*"))
@@ -126,12 +128,12 @@ class Subscription:
         """Without those that begin with another one."""
         self.principal = principal
         self.globs = () if principal.covers_all() else principal.modules
-        """What modules and ops are held against for it; nothing, if it may see all."""
+        """The globs that modules and ops are matched against; none, if it may see all."""
         self._session_id = session_id
         self._module = module
 
     def sees(self, origin: Origin) -> bool:
-        """Tell whether it is told what comes of a module, in a session; for all that globs say."""
+        """Return whether it gets the events of a module, in a session, apart from its globs."""
         return (
             self._session_id in (None, origin.session_id)
             and self._module in (None, origin.module)
@@ -140,7 +142,7 @@ class Subscription:
 
 
 class _Names:
-    """Who wants which names: a name is looked up, and not held against each subscriber."""
+    """The subscribers by name: a name is looked up, and not matched against each subscriber."""
 
     def __init__(self) -> None:
         self._names: dict[str, set[Subscription]] = {}
@@ -149,7 +151,6 @@ class _Names:
         """Of the beginnings."""
 
     def add(self, one: Subscription) -> None:
-        """Take note of what a subscriber wants."""
         for name in one.names:
             self._names.setdefault(name, set()).add(one)
         for name in one.beginnings:
@@ -157,7 +158,6 @@ class _Names:
             self._lengths[len(name)] += 1
 
     def remove(self, one: Subscription) -> None:
-        """Forget a subscriber."""
         for name in one.names:
             _discard(self._names, name, one)
         for name in one.beginnings:
@@ -166,7 +166,7 @@ class _Names:
         self._lengths += Counter()  # without those of which there are none
 
     def wanted_by(self, name: str) -> set[Subscription]:
-        """Return who wants events of a name."""
+        """Return the subscribers to a name."""
         found = set(self._names.get(name, _NOBODY))
         for length in self._lengths:
             found |= self._beginnings.get(name[:length], _NOBODY)
@@ -183,7 +183,7 @@ _NOBODY: frozenset[Subscription] = frozenset()
 
 
 class _Kept(NamedTuple):
-    """An event with its size, and who wants it."""
+    """An event with its size, and the subscribers that want it."""
 
     event: SeenUiEvent
     size: int
@@ -191,25 +191,23 @@ class _Kept(NamedTuple):
 
 
 class UiBounds(msgspec.Struct, frozen=True, kw_only=True):
-    """How many subscriptions there may be, and how much is kept for them."""
+    """The bounds on subscriptions, and on the bytes kept for them."""
 
     events: int = 10_000
     bytes: int = 32 << 20
-    """What is kept for all subscribers; beyond either, those that are slow fall behind the oldest.
-    """
+    """Bytes kept for all subscribers; beyond either, slow subscribers fall behind the oldest."""
     behind_bytes: int = 32 << 20
-    """What those have that are behind: each what it wants itself, so that nobody else's events take
-    it away, and no more than is left of this for all. What finds no room is lost to it."""
+    """Bytes of those that are behind: each keeps its own, so that nobody else's events displace
+    them, within what is left of this for all. Events without room are lost to the subscriber."""
     subscriptions: int = 512
     of_one_party: int = 64
-    """How many there may be: each new name is held against all of them."""
+    """Subscriptions of one party: each new name is matched against all of them."""
 
 
 class UiEvents:
-    """The `ui_event`s of one daemon: kept once, for all subscribers, each of which reads on."""
+    """The `ui_event`s of one daemon: kept once, for all subscribers, each at its own place."""
 
     def __init__(self, ledger: HeldBytes, bounds: UiBounds | None = None) -> None:
-        """Count what is kept in `ledger`."""
         self._bounds = bounds or UiBounds()
         self._placeholders = 0
         self._subscriptions: set[Subscription] = set()
@@ -218,26 +216,25 @@ class UiEvents:
             self._account, ANSWERS, self._bounds.events, self._bounds.bytes, self._leave_behind
         )
         self._behind_bytes = 0
-        """What all have that are behind."""
+        """Of all subscribers that are behind."""
         self._waiting: set[Subscription] = set()
-        """Those that have read all that they want."""
+        """The subscribers that have read all that they want."""
         self._names = _Names()
         self._globs: dict[tuple[str, ...], set[Subscription]] = {}
-        """Who subscribes, by the globs."""
+        """The subscribers, by their globs."""
         self._covered: dict[tuple[str, str], frozenset[Subscription]] = {}
-        """Whose globs cover an op of a module."""
+        """The subscribers whose globs cover an op of a module."""
         self._seeing: dict[_Source, frozenset[Subscription]] = {}
-        """Who sees what comes from there, for all that globs say."""
+        """The subscribers that see a source, apart from globs."""
         self._wanted_by: dict[tuple[_Source, str, str], frozenset[Subscription]] = {}
         self.plain = _RUNNING_TEXT
-        """What is passed on as it is; nothing while somebody subscribes."""
+        """The names that are passed on as they are; none while anybody subscribes."""
 
     def status(self) -> dict[str, int]:
-        """Return what `status` shows of them."""
         return {"subscribers": len(self._subscriptions), "placeholders": self._placeholders}
 
     def subscribe(self, subscription: Subscription) -> Callable[[], None]:
-        """Add a subscriber; call what is returned to take it away. Raises `RefusedError`."""
+        """Add a subscriber; returns the function that removes it. Raises `RefusedError`."""
         same = sum(one.party == subscription.party for one in self._subscriptions)
         most, of_one = self._bounds.subscriptions, self._bounds.of_one_party
         if same >= of_one or len(self._subscriptions) >= most:
@@ -256,9 +253,9 @@ class UiEvents:
         return partial(self._unsubscribe, subscription)
 
     async def next(self, one: Subscription) -> SeenUiEvent | Log | None:
-        """Wait for the next event, or for the word that some were lost before it.
+        """Wait for the next event, or for the notice that some were lost before it.
 
-        None where it has looked at many that others want: it is the neighbours' turn.
+        None after a look at many events that others want: then it is the neighbours' turn.
         """
         kept = self._kept
         while one.number >= kept.end_number:
@@ -281,7 +278,7 @@ class UiEvents:
         return None
 
     def is_plain(self, event: UiEvent) -> bool:
-        """Tell whether it is running text as agreed, and nobody subscribes; streams ask this."""
+        """Return whether it is running text as agreed, without subscribers; streams ask this."""
         return (
             event.event in self.plain
             and type(event.payload) is dict
@@ -289,12 +286,12 @@ class UiEvents:
         )
 
     def tell(self, event: UiEvent, origin: Origin) -> None:
-        """Tell the subscribers of what the host itself has to say."""
+        """Send subscribers an event of the host's own."""
         wanted_by, is_new = self._who_wants(event, origin)
         self._keep(event, origin, wanted_by, is_new=is_new)
 
     def pass_on(self, event: UiEvent, origin: Origin) -> UiEvent:
-        """Tell the subscribers; returns the event for the client that invoked."""
+        """Send an event to subscribers; returns the event for the client that invoked."""
         problem = _problem(event)
         wanted_by, is_new = self._who_wants(event, origin)
         placeholder = None
@@ -322,7 +319,7 @@ class UiEvents:
         self._forget_what_all_read()
 
     def _who_wants(self, event: UiEvent, origin: Origin) -> tuple[frozenset[Subscription], bool]:
-        """Return who wants an event, and whether that was found out just now."""
+        """Return the subscribers that want an event, and whether that was computed just now."""
         if not self._subscriptions:
             return _NOBODY, False
         source = (origin.module, origin.session_id, origin.owner)
@@ -382,10 +379,10 @@ class UiEvents:
         self._waiting -= wanted_by
 
     def _leave_behind(self, number: int, kept: _Kept) -> None:
-        """Give an event to those that have not read it, or count it: it is kept for all no more.
+        """Give an event that is kept for all no more to those that have not read it, or count it.
 
-        What comes after something that was lost is lost too, until that was told: a gap is told
-        where it is. And it costs the turn of a module little, however many are behind.
+        Events after a lost one are lost too, until the subscriber was told: so the notice stands
+        where the gap is. And it costs the turn of a module little, however many are behind.
         """
         slow = (kept.wanted_by & self._subscriptions) - self._waiting
         behind = [one for one in slow if one.number <= number]

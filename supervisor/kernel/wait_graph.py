@@ -1,61 +1,39 @@
-"""Who waits for whom, and whether somebody would wait for himself (policy.waits).
+"""Which invocations wait for each other, and whether one would wait for itself (policy.waits).
 
-An invocation waits for its open children: what its module calls the host for, and the gates that
-are asked about it. Before its module has begun with it, it also waits for that one's capacity.
+An invocation waits for its open children: the host calls of its module, and the gates that are
+asked about it. Before its module has begun with it, it also waits for that module's capacity.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from protocol.errors import Failure, Reason
 from supervisor.policy.waits import Waits, circle
 from supervisor.runtime.supervision.module import Module
 
-
-class Kin(Protocol):
-    """An invocation, as far as others wait for it."""
-
-    @property
-    def request_id(self) -> str:
-        """The daemon's own id of it."""
-
-    @property
-    def module(self) -> Module: ...
-
-    @property
-    def children(self) -> Iterable[Kin]:
-        """The open invocations that are made on its behalf."""
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether its module is still to begin with it."""
-
-    @property
-    def has_outcome(self) -> bool:
-        """Whether its module has done with it: it holds no capacity, though gates may be asked."""
+if TYPE_CHECKING:
+    from supervisor.kernel.invocation import Invocation
 
 
 class Parents:
     """The invocations that have open children, by module."""
 
     def __init__(self) -> None:
-        self._by_module: dict[str, dict[str, Kin]] = {}
+        self._by_module: dict[str, dict[str, Invocation]] = {}
 
-    def add(self, one: Kin) -> None:
-        """Take note of one that has a child; idempotent."""
+    def add(self, one: Invocation) -> None:
+        """Add an invocation that has a child; idempotent."""
         self._by_module.setdefault(one.module.name, {})[one.request_id] = one
 
-    def discard(self, one: Kin) -> None:
-        """Forget one that has none any more; idempotent."""
+    def discard(self, one: Invocation) -> None:
         of_module = self._by_module.get(one.module.name, {})
         of_module.pop(one.request_id, None)
         if not of_module:
             self._by_module.pop(one.module.name, None)
 
-    def reentrant(self, call: str, parent: Kin, module: Module) -> Failure | None:
-        """Say that a call for a module without room would never be served, if that is so.
+    def reentrant(self, call: str, parent: Invocation, module: Module) -> Failure | None:
+        """Return the failure if a call for a module without room would never be served.
 
         `call` is its id, `parent` the invocation on whose behalf it is to be made.
         """
@@ -73,14 +51,14 @@ class Parents:
         )
         return Failure.because(Reason.REENTRANT_CALL, words, chain=list(chain))
 
-    def _waits(self, call: str, parent: Kin, module: Module) -> Waits:
+    def _waits(self, call: str, parent: Invocation, module: Module) -> Waits:
         """Collect what the end of a call may depend on, and no more."""
         modules = {call: module.name}
         children: dict[str, list[str]] = {}
         waiting = {call}
         holders: dict[str, list[str]] = {}
         capacities: dict[str, int] = {}
-        wanted, found = [module], list[Kin]()
+        wanted, found = [module], list["Invocation"]()
         while wanted or found:
             if wanted:
                 one = wanted.pop()
@@ -104,7 +82,7 @@ class Parents:
             found += below
         return Waits(modules, children, waiting, holders, capacities)
 
-    def _holders(self, module: Module) -> list[Kin]:
-        """Return those that hold a module's capacity; others there end by themselves."""
+    def _holders(self, module: Module) -> list[Invocation]:
+        """Return the invocations that hold a module's capacity; others there end by themselves."""
         of_module = self._by_module.get(module.name, {})
         return [one for one in of_module.values() if not (one.is_waiting or one.has_outcome)]

@@ -20,8 +20,7 @@ from protocol.events import Progress
 from protocol.response import Response
 from supervisor.faces.byte_stream import carry, disconnect
 from supervisor.faces.conversation import Conversation
-from supervisor.kernel.parties import Party
-from supervisor.runtime.supervision.call import Congestion
+from supervisor.kernel.parties import Client, Party
 from tests.budget.conftest import Bench, assert_within
 from tests.budget.turns import Turns
 from tests.principals import ADA
@@ -36,7 +35,7 @@ OURS = tuple(str(Path(__file__).parents[2] / ring) for ring in ("protocol", "sup
 Budget = dict[str, int]
 
 
-class Asker:
+class Asker(Client):
     """Has `window` invocations open until all of them are answered."""
 
     def __init__(self, bench: Bench, window: int) -> None:
@@ -55,9 +54,6 @@ class Asker:
 
     def event(self, event: Progress, line: bytes | None) -> None:
         raise AssertionError
-
-    def congested(self) -> Congestion:
-        return Congestion.NONE
 
     def finished(self, response: Response) -> None:
         assert response.ok, response

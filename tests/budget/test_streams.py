@@ -8,14 +8,14 @@ import trio
 
 from protocol.events import Progress
 from protocol.response import Response
-from supervisor.runtime.supervision.call import Congestion
+from supervisor.kernel.parties import Client
 from tests.budget.conftest import Bench, assert_within
 from tests.principals import ADA
 
 EVENTS = 20_000
 
 
-class Listening:
+class Listening(Client):
     """A client that counts."""
 
     def __init__(self) -> None:
@@ -24,9 +24,6 @@ class Listening:
 
     def event(self, event: Progress, line: bytes | None) -> None:
         self.events += 1
-
-    def congested(self) -> Congestion:
-        return Congestion.NONE
 
     def finished(self, response: Response) -> None:
         assert response.ok, response

@@ -15,7 +15,8 @@ from protocol.errors import Failure, Success
 from protocol.events import Progress
 from protocol.response import Response
 from supervisor.kernel.kernel import Kernel
-from supervisor.kernel.parties import Party
+from supervisor.kernel.operations.op import OwnRequest
+from supervisor.kernel.parties import Client, OutcomeOnly, Party
 from supervisor.kernel.request_checks import Doubt
 from supervisor.policy.findings import Found, Quarantined
 from supervisor.policy.lifecycle import State
@@ -26,7 +27,7 @@ from tests.principals import ADA
 Start = Callable[..., AbstractAsyncContextManager[Kernel]]
 
 
-class Asker:
+class Asker(Client):
     """A client of the pipeline."""
 
     def __init__(self) -> None:
@@ -82,16 +83,12 @@ async def daemon_with(
 Emit = Callable[[Progress | None], Awaitable[None]]
 
 
-class Asked:
+class Asked(OwnRequest):
     """A request for one of the daemon's own ops."""
 
-    session_id = None
-
     def __init__(self, emit: Emit, principal: Principal = ADA) -> None:
-        self.party = Party(principal)
-        self.principal = principal
+        super().__init__(Party(principal), OutcomeOnly(lambda _: None), "an op")
         self._emit = emit
-        self.is_written = False
 
     async def emit(self, event: Progress | None) -> None:
         await self._emit(event)

@@ -23,10 +23,10 @@ from supervisor.kernel.grants.remembered import Answers
 from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.hooks.gates import Gates
 from supervisor.kernel.notes import KeptNotes
-from supervisor.kernel.operations.op import Asked
+from supervisor.kernel.operations.op import OwnRequest
 from supervisor.kernel.parties import Lineage, Origin
-from supervisor.kernel.recorder import Forgetful
-from supervisor.kernel.requests import Deciding, Requests
+from supervisor.kernel.recorder import Recorder
+from supervisor.kernel.requests import Requests
 from supervisor.kernel.sessions.registry import Sessions
 from supervisor.kernel.taking_effect import Effects
 from supervisor.kernel.tokens import Tokens
@@ -129,14 +129,14 @@ class Told:
     def refusal(self, op: str, args: Any) -> None:
         del op, args
 
-    def begin(self, op: str, args: dict[str, Any], asked: Asked) -> Awaitable[dict[str, Any]]:
+    def begin(self, op: str, args: dict[str, Any], asked: OwnRequest) -> Awaitable[dict[str, Any]]:
         del op
         send, receive = trio.open_memory_channel[Log | None](1 << 20)
         self.channels[args["name"]] = send
         return self._serve(args["name"], receive, asked)
 
     async def _serve(
-        self, name: str, receive: trio.MemoryReceiveChannel[Log | None], asked: Asked
+        self, name: str, receive: trio.MemoryReceiveChannel[Log | None], asked: OwnRequest
     ) -> dict[str, Any]:
         while (event := await receive.receive()) is not None:
             await asked.emit(event)
@@ -218,7 +218,7 @@ async def pipeline(
 ) -> AsyncIterator[World]:
     host: Any = Host(deadlines or Deadlines())
     nothing: Any = None  # no assets, no host calls
-    recorder = Forgetful()
+    recorder = Recorder()
     effects = Effects(
         recorder=recorder,
         durability=Durability(recorder, host.deadlines),
@@ -233,13 +233,14 @@ async def pipeline(
     )
     granting: Any = Granting()
     approvals = Approvals(recorder)
-    deciding = Deciding(Gates(), approvals, granting)
     module, told = FakeModule(folder, "m", protocol, timeouts or {}), Told()
     fleet: Any = Fleet(module)
     operations: Any = told
     async with trio.open_nursery() as nursery:
         nursery.start_soon(host.deadlines.run)
-        requests = Requests(host, fleet, effects, deciding, nursery)
+        requests = Requests(
+            host, fleet, effects, nursery, gates=Gates(), approvals=approvals, grants=granting
+        )
         requests.own.operations = operations
         world = World(requests, module, told, approvals)
         recorder.overhear(lambda one: world.entries.append(json.loads(one.body)))

@@ -17,6 +17,10 @@ from supervisor.kernel.recorder import (
     CutShort,
     Kept,
     Overhear,
+    Recorder,
+    Restored,
+    RestoredDocument,
+    RestoredPatch,
     Unended,
 )
 from supervisor.kernel.store.settings import DocumentKey, Span
@@ -26,18 +30,7 @@ T = TypeVar("T")
 FULL = Failure.because(Reason.STORAGE, "the disk is full")
 
 
-class Document(msgspec.Struct, frozen=True):
-    name: str
-    body: bytes
-
-
-class Patch(msgspec.Struct, frozen=True):
-    session_id: str
-    revision: int
-    event: bytes
-
-
-class Remembering:
+class Remembering(Recorder):
     """Keeps what is recorded; a `flush` waits while it is `slow`."""
 
     def __init__(self) -> None:
@@ -105,25 +98,31 @@ class Remembering:
     def span_of(self, request_id: str) -> str:
         return f"life-i{request_id}"
 
-    # What the next daemon finds (`Restored`).
+    # What the next daemon finds.
 
-    def documents(self, kind: str) -> list[Document]:
-        return [Document(name, body) for (of, name), (_, body) in self.kept.items() if of == kind]
+    def restored(self) -> Restored:
+        kinds = {kind for kind, _ in self.kept}
+        return Restored(
+            {kind: self.documents(kind) for kind in kinds}, self.patches, self.unanswered
+        )
+
+    def documents(self, kind: str) -> list[RestoredDocument]:
+        return [
+            RestoredDocument(name, revision, body)
+            for (of, name), (revision, body) in self.kept.items()
+            if of == kind
+        ]
 
     @property
-    def patches(self) -> list[Patch]:
+    def patches(self) -> list[RestoredPatch]:
         found = []
         for entry in self.of("session:patch"):
             session_id, revision = entry["session_id"], entry["data"]["revision"]
             document = self.kept.get(("session", session_id))
             if document is not None and revision > document[0]:
                 event = msgspec.json.encode({"ts": float(entry["seq"]), **entry})
-                found.append(Patch(session_id, revision, event))
+                found.append(RestoredPatch(session_id, revision, event))
         return found
-
-    @property
-    def cut_short(self) -> list[CutShort]:
-        return self.unanswered
 
     # What tests look at.
 

@@ -344,7 +344,9 @@ async def test_a_module_that_is_down_is_listed_with_the_ops_it_had_and_started_b
         await run_op(daemon, "stop", {"module": "dice"}, emit)
         remembered = {"names": ["echo", "carry", "change", "op0"], "count": 4, "remembered": True}
         assert (await status(daemon))["ops"] == remembered
-    async with daemon_with(tmp_path, made, recorder=recorder, restored=recorder) as daemon:
+    async with daemon_with(
+        tmp_path, made, recorder=recorder, restored=recorder.restored()
+    ) as daemon:
         module = daemon.fleet.modules["dice"]
         assert (module.state, (await status(daemon))["ops"]) == (State.DOWN, remembered)
         asked = {"module": "dice", "inputs": True}
@@ -362,7 +364,9 @@ async def test_what_is_remembered_is_of_one_descriptor(tmp_path: Path) -> None:
     async with daemon_with(tmp_path, made, recorder=recorder):
         pass
     other = speaking(tmp_path, "carrier", supervision={"start": "lazy"})
-    async with daemon_with(tmp_path, other, recorder=recorder, restored=recorder) as daemon:
+    async with daemon_with(
+        tmp_path, other, recorder=recorder, restored=recorder.restored()
+    ) as daemon:
         assert (await status(daemon))["ops"] is None
 
 
@@ -373,7 +377,7 @@ async def test_a_document_of_another_name_is_not_taken_for_a_module_s_own(tmp_pa
         body = recorder.kept["description", "dice"]
     recorder.kept |= {("description", f"copy{number}"): body for number in range(3)}
     kept = descriptions.RememberedDescriptions(recorder, lambda: 1.0)
-    kept.restore(recorder)
+    kept.restore(recorder.restored())
     kept._drop("dice")
     assert (kept._all, kept._bytes) == ({}, 0)
 
@@ -389,7 +393,9 @@ async def test_a_description_too_large_to_remember_is_not_and_a_broken_document_
         await run_op(daemon, "stop", {"module": "dice"}, emit)
         assert (await status(daemon))["ops"] is None
     recorder.kept["description", "dice"] = (0, b'{"module":7}')
-    async with daemon_with(tmp_path, made, recorder=recorder, restored=recorder) as daemon:
+    async with daemon_with(
+        tmp_path, made, recorder=recorder, restored=recorder.restored()
+    ) as daemon:
         assert (await status(daemon))["ops"] is None
 
 
@@ -463,7 +469,9 @@ async def test_bytes_become_a_file_and_an_asset_like_any_other(tmp_path: Path) -
         again = carry(daemon, data)
         assert (await again.document())["ok"]
         assert store_files(tmp_path) == [Path(event.path)]
-    async with daemon_with(tmp_path, made, recorder=recorder, restored=recorder) as daemon:
+    async with daemon_with(
+        tmp_path, made, recorder=recorder, restored=recorder.restored()
+    ) as daemon:
         found = await run_op(daemon, "asset.read", {"asset": event.registered.id}, emit)
         assert read(found["path"]) == data
 

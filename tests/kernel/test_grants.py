@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from protocol.descriptor.model import Descriptor
-from supervisor.kernel.grants.grants import Answer, GrantQuestion
+from supervisor.kernel.grants.grants import Answer, ApprovalAsker, GrantQuestion
 from supervisor.kernel.grants.operator_policy import OperatorPolicy, read_policy
 from supervisor.kernel.grants.remembered import program_digest
 from supervisor.kernel.kernel import Kernel
@@ -26,7 +26,7 @@ from tests.principals import ADA
 PROMPT = 'mode = "prompt"\n'
 
 
-class Person:
+class Person(ApprovalAsker):
     """Answers each question, and keeps it."""
 
     def __init__(self, *, allowed: bool = True, remember: bool = True) -> None:

@@ -16,14 +16,14 @@ from supervisor.kernel.invoke_record import (
     record_response,
 )
 from supervisor.kernel.parties import Party
-from supervisor.kernel.recorder import Content, Forgetful
+from supervisor.kernel.recorder import Content, Recorder
 from supervisor.kernel.store.settings import IN_FLIGHT, NAME_CHARS, InFlight, Span
 from tests.kernel.conftest import Asker
 from tests.kernel.pipeline import pipeline
 from tests.principals import ADA
 
 
-class Noted(Forgetful):
+class Noted(Recorder):
     """A recorder that a test looks into."""
 
     def __init__(self) -> None:
@@ -92,6 +92,16 @@ def test_details_that_are_long_deep_or_no_text_are_left_out(much: Any) -> None:
     error = bounded_error(failure)
     assert error["details"] == {"reason": "exited", "pid": 5, "cut": True}
     assert (len(error["code"]), len(error["message"])) == (NAME_CHARS, MESSAGE_CHARS)
+
+
+def test_the_command_line_of_an_exec_call_is_not_in_the_journal() -> None:
+    failure = Failure.because(Reason.EXITED, "it exited", exit_code=3, ran="env -- sh -c 'secret'")
+    noted = Noted()
+    response = Response(failure, "r1", "box", "run", 7)
+    record_response(noted, response, "span", parent=None, by=ADA.by, was_in_flight=False)
+    (entry,) = noted.entries
+    assert entry["error"]["details"] == {"reason": "exited", "origin": "host", "exit_code": 3}
+    assert "ran" in response.document()["error"]["details"]
 
 
 async def test_the_first_errors_of_a_request_are_in_the_journal_and_all_are_counted(

@@ -17,6 +17,7 @@ import trio
 from protocol.errors import CODE_OF, Code, Failure, Reason
 from supervisor.kernel import journal as journal_module
 from supervisor.kernel.journal import FILE, Journal, remembering
+from supervisor.kernel.recorder import Restored
 from supervisor.kernel.store import database as database_module
 from supervisor.kernel.store import writer as writer_module
 from supervisor.kernel.store.batch import (
@@ -27,7 +28,6 @@ from supervisor.kernel.store.batch import (
     store_documents,
 )
 from supervisor.kernel.store.reader import Filter, Reader
-from supervisor.kernel.store.restored import RestoredJournal
 from supervisor.kernel.store.settings import (
     IN_FLIGHT,
     OPEN_QUESTION,
@@ -152,7 +152,7 @@ def remove(folder: Path) -> None:
 # Documents.
 
 
-def documents(restored: RestoredJournal, kind: str) -> dict[str, tuple[int, bytes]]:
+def documents(restored: Restored, kind: str) -> dict[str, tuple[int, bytes]]:
     return {one.name: (one.revision, one.body) for one in restored.documents(kind)}
 
 
@@ -236,9 +236,9 @@ async def test_what_is_open_has_a_row_once_two_groups_saw_it_or_somebody_waits(
     tmp_path: Path,
 ) -> None:
     async with journal(tmp_path) as kept:
-        options, listener, blocking = kept._writer._options, kept._writer._listener, BlockingWork()
+        options, relay, blocking = kept._writer._options, kept._writer._relay, BlockingWork()
         unended: dict[tuple[str, str], Any] = {}
-        writer = Writer(options, listener, unended, blocking)  # its thread is this test
+        writer = Writer(options, relay, unended, blocking)  # its thread is this test
 
         def group(ticket: int = 0) -> set[str]:
             writer._batch = Batch(ticket=ticket)

@@ -8,7 +8,7 @@ from typing import Any
 from protocol.errors import Reason
 from supervisor.kernel.invocation import Invocation
 from supervisor.kernel.kernel import Kernel
-from supervisor.kernel.recorder import Forgetful
+from supervisor.kernel.recorder import Recorder
 from supervisor.policy.verdict import Stopped
 from tests.factories import actor
 from tests.kernel.conftest import Asker, daemon_with
@@ -17,7 +17,7 @@ from tests.principals import ADA
 GONE = Stopped(Reason.CLIENT, "the client cancelled the request")
 
 
-class Noting(Forgetful):
+class Noting(Recorder):
     """A recorder that keeps what it is told in memory."""
 
     def __init__(self) -> None:

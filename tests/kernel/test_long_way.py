@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from protocol.errors import Reason
 from protocol.events import Log, Progress
 from protocol.response import Response
+from supervisor.kernel import parties
 from supervisor.kernel.invocation import Invocation
 from supervisor.kernel.store.settings import JournalOptions
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.supervision.call import Congestion
 from tests import factories, journals
 from tests.budget.conftest import CALM
 from tests.budget.fake_process import FakeProcess, without_processes
@@ -137,7 +137,7 @@ FIRST = Asking([reply('"ok":true')], "answer", {})
 """Shows that the module puts ids on its answers, so that giving up a request costs no process."""
 
 
-class Client:
+class Client(parties.Client):
     """What one client was told."""
 
     def __init__(self, ended: Callable[[], None]) -> None:
@@ -157,9 +157,6 @@ class Client:
         self.told.append(_bare(json.dumps(_without(document, "duration_ms", "uptime_s"))))
         self.waits.set()  # it may have been refused
         self._ended()
-
-    def congested(self) -> Congestion:
-        return Congestion.NONE
 
 
 def _bare(text: str) -> str:

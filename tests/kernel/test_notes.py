@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from supervisor.kernel.notes import KIND, NOTES_KEPT, KeptNotes
-from supervisor.kernel.recorder import Forgetful
+from supervisor.kernel.recorder import Recorder, Restored, RestoredDocument
 
 
-class Keeping(Forgetful):
-    """A recorder that remembers documents, and is what is restored from them."""
+class Keeping(Recorder):
+    """A recorder that remembers documents."""
 
     def __init__(self) -> None:
         self.kept: dict[str, bytes] = {}
-        self.patches = self.cut_short = ()
 
     def keep(self, kind: str, name: str, document: Any, revision: int = 0) -> None:
         assert kind == KIND
@@ -22,9 +21,8 @@ class Keeping(Forgetful):
         if document is not None:
             self.kept[name] = document
 
-    def documents(self, kind: str) -> list[Any]:
-        assert kind == KIND
-        return [type("Kept", (), {"name": n, "body": b}) for n, b in self.kept.items()]
+    def restored(self) -> Restored:
+        return Restored({KIND: [RestoredDocument(n, 0, b) for n, b in self.kept.items()]})
 
 
 def test_a_note_is_found_by_the_daemon_that_follows_until_it_is_forgotten() -> None:
@@ -38,7 +36,7 @@ def test_a_note_is_found_by_the_daemon_that_follows_until_it_is_forgotten() -> N
     recorder.kept["bad"] = b"[]"
     recorder.kept["worse"] = b"\xff"
     second = KeptNotes(recorder)
-    second.restore(recorder)
+    second.restore(recorder.restored())
     assert second.find("a") == {"n": 3}
     assert [second.find(one) for one in ("b", "bad", "worse")] == [None] * 3
 

@@ -166,13 +166,16 @@ async def test_without_a_name_there_has_to_be_one_agent(
 
 async def test_roles_outlive_the_daemon_and_one_that_is_gone_is_said(tmp_path: Path) -> None:
     memory = Remembering()
-    kept: dict[str, Any] = {"recorder": memory, "restored": memory}
-    async with daemon_with(tmp_path, agent(tmp_path), **kept) as daemon:
+
+    def kept() -> dict[str, Any]:
+        return {"recorder": memory, "restored": memory.restored()}
+
+    async with daemon_with(tmp_path, agent(tmp_path), **kept()) as daemon:
         await op(daemon, "session.new", session_id="s", roles={"agent": "a"})
-    async with daemon_with(tmp_path, agent(tmp_path, "b"), **kept) as daemon:
+    async with daemon_with(tmp_path, agent(tmp_path, "b"), **kept()) as daemon:
         error = await Prompted(daemon, "say hi").error()
         assert error["message"].startswith("the session's agent: there is no module 'a'")
-    async with daemon_with(tmp_path, agent(tmp_path), agent(tmp_path, "b"), **kept) as daemon:
+    async with daemon_with(tmp_path, agent(tmp_path), agent(tmp_path, "b"), **kept()) as daemon:
         assert (await Prompted(daemon, "say hi").result())["content"] == "hi"
 
 

@@ -49,7 +49,7 @@ async def daemon_that_remembers(
         Found(descriptors),
         data_dir=folder / "data",
         recorder=recorder,
-        restored=recorder,
+        restored=recorder.restored(),
         with_sessions=with_sessions,
         times=times,
     ) as daemon:

@@ -32,7 +32,7 @@ def sessions(recorder: Remembering | None = None, **bounds: int) -> Sessions:
 
 def restarted(recorder: Remembering, **bounds: int) -> Sessions:
     again = sessions(recorder, **bounds)
-    again.restore(recorder)
+    again.restore(recorder.restored())
     return again
 
 
@@ -68,7 +68,8 @@ class Open:
     def __init__(self, all_of_them: Sessions, session: Session, number: int = 1) -> None:
         self.stopped: Stopped | None = None
         self._sessions, self._session, self._number = all_of_them, session, number
-        all_of_them.began(session, f"r{number}", self)
+        invocation: Any = self
+        all_of_them.began(session, f"r{number}", invocation)
 
     def cancel(self, stopped: Stopped) -> None:
         self.stopped = stopped

@@ -15,7 +15,7 @@ from protocol.response import Response
 from supervisor.faces.http.connection import HttpConnection
 from supervisor.faces.http.exchange import tell_failure
 from supervisor.faces.http.head import Head, Headers
-from supervisor.kernel.parties import Handle
+from supervisor.kernel.parties import Client, Handle
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.supervision.call import Congestion
 
@@ -50,7 +50,7 @@ def range_args(head: Head) -> dict[str, int]:
     return {"offset": int(first), "length": length} if length > 0 else {}
 
 
-class Content:
+class Content(Client):
     """A request for an asset's bytes (kernel.parties.Client)."""
 
     def __init__(self, connection: HttpConnection, head: Head) -> None:

@@ -29,7 +29,7 @@ from supervisor.faces.http.exchange import Tell, encoded, fields_of
 from supervisor.faces.http.head import NDJSON, SSE
 from supervisor.faces.http.streams import Streams
 from supervisor.faces.module_wire import UNENCODABLE, event_line
-from supervisor.kernel.parties import Handle
+from supervisor.kernel.parties import Client, Handle
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.supervision.call import OVERRUN_BYTES, Congestion
 
@@ -172,7 +172,7 @@ EVENT_TYPES = [str(one) for one in EventType]
 FormOf = Callable[[Wanted], Form]
 
 
-class Stream:
+class Stream(Client):
     """A request that is answered by a stream (kernel.parties.Client)."""
 
     def __init__(

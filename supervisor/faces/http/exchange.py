@@ -20,9 +20,8 @@ from protocol.response import Response
 from supervisor.faces.http.connection import JSON, RETRY, HttpConnection, error_body
 from supervisor.faces.http.head import Headers
 from supervisor.faces.module_wire import UNENCODABLE
-from supervisor.kernel.parties import Handle
+from supervisor.kernel.parties import Client, Handle
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.supervision.call import Congestion
 
 Selection = Callable[[Any], Any]
 """What of a result is shown; it is given as the op said it (`Success.encodable`)."""
@@ -152,7 +151,7 @@ def tell_prompt(response: Response) -> Told:
     return tell_failure(outcome, status_of(outcome) if HTTP_STATUS[code] >= 500 else None)  # noqa: PLR2004
 
 
-class Answer:
+class Answer(Client):
     """A request that is answered by one body."""
 
     def __init__(
@@ -194,10 +193,6 @@ class Answer:
         if head is not None and ("ETag", head.headers.get("if-none-match")) in told.headers:
             told = Told(304, b"", [one for one in told.headers if one != JSON])
         self._connection.respond(told.status, told.headers, told.body)
-
-    def congested(self) -> Congestion:
-        """Return none: what is gathered has a bound."""
-        return Congestion.NONE
 
 
 def numbered(result: Any, gathered: list[msgspec.Raw]) -> Any:

@@ -19,14 +19,14 @@ from protocol.events import Log, Progress
 from protocol.response import Response
 from supervisor.faces.http.event_stream import kind_of, unified
 from supervisor.faces.module_wire import event_line
-from supervisor.kernel.parties import Handle
+from supervisor.kernel.parties import Client, Handle
 from supervisor.runtime.supervision.call import OVERRUN_BYTES, Congestion
 
 if TYPE_CHECKING:
     from supervisor.faces.http.websocket import WebSocket
 
 
-class Asked(msgspec.Struct, eq=False):
+class Asked(Client, msgspec.Struct, eq=False):
     """A request that came over a WebSocket (kernel.parties.Client)."""
 
     socket: WebSocket

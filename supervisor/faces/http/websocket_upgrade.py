@@ -19,8 +19,7 @@ from supervisor.faces.http.exchange import tell_failure
 from supervisor.faces.http.head import Head, Headers, Refusal
 from supervisor.faces.http.streams import Streams
 from supervisor.faces.http.websocket import WebSocket
-from supervisor.kernel.parties import Handle
-from supervisor.runtime.supervision.call import Congestion
+from supervisor.kernel.parties import Client, Handle
 
 SUBPROTOCOL = "documented"
 """The one that a client may ask for, to have the documented vocabulary."""
@@ -64,7 +63,7 @@ def read_handshake(head: Head, vocabulary: str | None) -> Handshake:
     return Handshake(generate_accept_token(key.encode()), words, said)
 
 
-class Upgrade:
+class Upgrade(Client):
     """A request to go on with WebSocket (kernel.parties.Client).
 
     Of a client that names a session it is a subscription to it: without such a session it is
@@ -106,7 +105,3 @@ class Upgrade:
         if isinstance(response.outcome, Failure):
             told = tell_failure(response.outcome)
             self._connection.respond(told.status, told.headers, told.body)
-
-    def congested(self) -> Congestion:
-        """Return none: it has told nothing yet."""
-        return Congestion.NONE

@@ -17,7 +17,7 @@ from protocol.mcp_server.client import McpClient
 from protocol.problem import EXCERPT_CHARS, printable
 from protocol.response import Response
 from supervisor.faces.mcp.questions import METHODS, outcome_of
-from supervisor.kernel.parties import DAEMON, Begin, Handle, Party
+from supervisor.kernel.parties import DAEMON, Begin, Client, Handle, Party
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.supervision.call import Congestion
 
@@ -104,7 +104,7 @@ class Asking(Protocol):
         """Withdraw that: somebody has answered, or the time is over."""
 
 
-class McpCall:
+class McpCall(Client):
     """An invocation; events that MCP has a word for are told as they come."""
 
     def __init__(
@@ -233,7 +233,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-class FileRead:
+class FileRead(Client):
     """A file of an asset, read into memory."""
 
     def __init__(
@@ -280,7 +280,3 @@ class FileRead:
             self._answered(outcome)
         else:
             self._answered(File(self._known["media_type"], bytes(self._data)))
-
-    def congested(self) -> Congestion:
-        """Return none: what is read has a bound."""
-        return Congestion.NONE

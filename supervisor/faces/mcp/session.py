@@ -29,7 +29,7 @@ from supervisor.faces.mcp.request import Absent, ClientRequest, Given, McpReques
 from supervisor.faces.mcp.server import McpServer
 from supervisor.faces.mcp.table import Table
 from supervisor.faces.mcp.updates import RESOURCE_UPDATED, FollowedResource
-from supervisor.kernel.parties import DAEMON, Handle, Party
+from supervisor.kernel.parties import DAEMON, Client, Handle, Party
 from supervisor.kernel.resource_updates import URI_CHARS
 from supervisor.policy.mcp_views import View
 from supervisor.policy.verdict import Stopped
@@ -321,7 +321,7 @@ class Listening:
         self._told.finish(outcome)
 
 
-class Follow:
+class Follow(Client):
     """The changes of what a client was given (kernel.parties.Client)."""
 
     def __init__(
@@ -333,7 +333,7 @@ class Follow:
         congested: Callable[[], Congestion],
     ) -> None:
         """Call `changed` with which of `CHANGING` has; pass on what extensions tell by `notify`."""
-        self.congested = congested
+        self._congested = congested
         self._notify = notify
         self._sole: str | None = None
         """The only module behind the view."""
@@ -376,6 +376,9 @@ class Follow:
         """Take the end."""
         del response
         self._handle = None
+
+    def congested(self) -> Congestion:
+        return self._congested()
 
     def _with_table(self, then: Callable[[Table], None], *, wait: bool) -> None:
         asked = self._whose.asked(0, LISTEN, {}, self._client)

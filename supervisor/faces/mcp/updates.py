@@ -14,9 +14,8 @@ from protocol.response import Response
 from supervisor.faces.mcp.request import Absent, ClientRequest, McpRequest
 from supervisor.faces.mcp.server import McpServer
 from supervisor.faces.mcp.table import Table
-from supervisor.kernel.parties import DAEMON, Handle
+from supervisor.kernel.parties import DAEMON, Client, Handle
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.supervision.call import Congestion
 
 RESOURCE_UPDATED = "notifications/resources/updated"
 
@@ -24,7 +23,7 @@ Settled = Callable[["RpcError | None"], None]
 """Takes why a resource is not followed; None if it is from now on."""
 
 
-class FollowedResource:
+class FollowedResource(Client):
     """One resource that a client follows (kernel.parties.Client)."""
 
     def __init__(
@@ -75,10 +74,6 @@ class FollowedResource:
             if isinstance(response.outcome, Failure):
                 self._why = f": {response.outcome.message}"
             self._try_next()
-
-    def congested(self) -> Congestion:
-        """Return none: updates that come at once are told once."""
-        return Congestion.NONE
 
     def _found(self, table: Table) -> None:
         self._modules = table.readers_of(self.uri)

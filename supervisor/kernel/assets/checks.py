@@ -1,7 +1,7 @@
-"""Have the files of assets looked at in worker threads, each within a bound.
+"""Checks of the files of assets in worker threads, each within a bound.
 
-A file system that does not answer keeps a thread, not the daemon: whoever waits is told after
-`ASSET_CHECK_S`, and since each module has threads of its own, only its own later assets lack them.
+A file system that does not answer keeps a thread, not the daemon: the caller gets its answer after
+`ASSET_CHECK_S`. Each module has threads of its own, so only its own later assets lack them.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ OPEN_STORE_S = 5.0
 """How long a start waits for the folder of copies."""
 
 READS_AT_ONCE = 2
-"""Threads a module's assets may take: for checks, and for what somebody asks to read."""
+"""Threads that a module's assets may take: for checks, and for files that a client reads."""
 
 log = structlog.get_logger()
 T = TypeVar("T")
 
 
 class Looked(msgspec.Struct, frozen=True):
-    """What was found out about a file; without `sha256` it has not been read, or not to its end."""
+    """What a check found out about a file; without `sha256` it has not been read to its end."""
 
     path: str
     real_path: str
@@ -58,11 +58,11 @@ class Looked(msgspec.Struct, frozen=True):
     sha256: str | None = None
     copied: bool = False
     changed: bool = False
-    """It changed while it was read, so that no digest is that of the file."""
+    """The file changed while it was read, so no digest is right."""
 
 
 class RefusedAssetError(Exception):
-    """The asset is not taken: `reason` is that of the warning, the text says why."""
+    """The asset is refused: `reason` is that of the warning, the text says why."""
 
     def __init__(self, reason: str, words: str) -> None:
         super().__init__(words)
@@ -70,8 +70,6 @@ class RefusedAssetError(Exception):
 
 
 class AssetChecks:
-    """The looks at files of one daemon."""
-
     def __init__(
         self,
         store: AssetStore,
@@ -81,7 +79,7 @@ class AssetChecks:
         check_s: float = ASSET_CHECK_S,
         digest_s: float = DIGEST_S,
     ) -> None:
-        """With `copy`, what is read is copied to the store; in it may be copies of before."""
+        """With `copy`, files that are read are copied to the store."""
         self.check_s = check_s
         self._digest_s = digest_s
         self.store = store
@@ -90,7 +88,7 @@ class AssetChecks:
         self._ending = threading.Event()
 
     def end(self) -> None:
-        """Have threads that read stop at their next chunk."""
+        """Stop the threads that read at their next chunk."""
         self._ending.set()
 
     async def look(self, module: str, path: str, folder: str) -> Looked:
@@ -101,7 +99,7 @@ class AssetChecks:
 
         def work() -> Looked:
             looked = _look(path, folder, self._copy_to, keep_on)
-            if given_up.is_set():  # nobody will use the copy
+            if given_up.is_set():  # the request has ended
                 self.release(looked)
             return looked
 
@@ -123,16 +121,16 @@ class AssetChecks:
         )
 
     def release(self, looked: Looked) -> None:
-        """Let go of the copy of a file whose asset was not taken; does file work."""
+        """Release the copy of a file whose asset was not taken; does file work."""
         if looked.copied and looked.sha256 is not None:
             self.store.release(looked.sha256)
 
     async def release_later(self, looked: Looked) -> None:
-        """Let go of such a copy in a thread; what is left at the daemon's end, the next removes."""
+        """Release such a copy in a thread; the next daemon removes those that are left."""
         await self._blocking.run("removing copies of assets", partial(self.release, looked))
 
     async def in_thread(self, module: str, bound_s: float, work: Callable[[KeepOn], T]) -> T | None:
-        """Return what `work` returns in a thread for reads, or None if it takes too long."""
+        """Return what `work` returns in a thread for reads, or None after `bound_s`."""
         until = time.monotonic() + bound_s
         keep_on = self._keep_on(lambda: time.monotonic() < until)
         with trio.move_on_after(bound_s):
@@ -148,9 +146,10 @@ class AssetChecks:
         return await self._blocking.run(doing, work, at_once=CHECKS_AT_ONCE, abandon_after_s=0)
 
     async def open_store(self, copies: Iterable[str], *, collect: bool) -> str | None:
-        """See which copies there are; with `collect`, remove others. Returns why it could not.
+        """Read which copies there are; with `collect`, remove others.
 
-        Whoever uses copies waits for it, in a thread, should it take longer than a start may.
+        Returns why it could not. Where that takes longer than a start may, users of copies wait for
+        it in a thread.
         """
         look = partial(self.store.open, copies, collect=collect)
         try:

@@ -1,7 +1,7 @@
 """Look at the file of an asset: is it there, regular, readable; how large; what is its SHA-256.
 
-All of this is for worker threads: a file system may take its time, or never answer. What is opened
-is what was looked at, so that a path that changes in between cannot show another file.
+All of this is for worker threads: a file system may take its time, or never answer. The file that
+was looked at stays open for the read, so a path that changes in between cannot show another file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CHUNK_BYTES = 1 << 20
 SHOWN_CHARS = 200
 
 KERNELS_OWN = ("/proc", "/sys", "/dev")
-"""What is below is not the same for every process: /proc/self is the daemon, not the module."""
+"""Files below these differ from process to process: /proc/self is the daemon, not the module."""
 
 SHARED = ("/dev", "shm")
 """The exception: files in memory, which all processes share."""
@@ -39,7 +39,7 @@ class UnreadableError(Exception):
 
 
 class ChangedError(Exception):
-    """The file changed while it was read."""
+    pass
 
 
 class OpenFile(msgspec.Struct, frozen=True):
@@ -49,7 +49,7 @@ class OpenFile(msgspec.Struct, frozen=True):
     path: str
     """Absolute, as the module named it."""
     real_path: str
-    """Where it is, all links followed."""
+    """The path with all links followed."""
     size: int
     mtime_ns: int
 
@@ -86,9 +86,9 @@ def opened(path: str, folder: str) -> Iterator[OpenFile]:
 
 
 def chunks(file: OpenFile, keep_on: KeepOn) -> Iterator[bytes]:
-    """Yield all of a file; raises `ChangedError` if it is not the same from beginning to end.
+    """Yield all of a file; raises `ChangedError` if it changed meanwhile.
 
-    Ends early, without a word, when `keep_on` says so: whoever counts the bytes finds out.
+    Ends early, without an error, when `keep_on` returns False: the caller counts the bytes.
     """
     read = 0
     while keep_on():

@@ -1,10 +1,9 @@
 """The events of one invocation from its first asset on, kept in order while files are looked at.
 
 An asset may also come in pieces, which are written to a file (`spool`): with the last piece it has
-its place among the events.
-
-What comes after an asset waits behind it, and so does the answer. Files are looked at side by side,
-each within `ASSET_CHECK_S` of its event, so that is also the longest the answer waits.
+its place among the events. Events after an asset wait behind it, and so does the answer. Files are
+looked at side by side, each within `ASSET_CHECK_S` of its event, so that is also the longest the
+answer waits.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from supervisor.runtime.supervision.call import OVERRUN_BYTES, Congestion
 
 WAITING_EVENTS = 16
 WAITING_BYTES = 1 << 20
-"""With more waiting than either, in number or in bytes of their lines, no more is read."""
+"""With more waiting than either, in number or in bytes of lines, no more is read."""
 
 Finish = Callable[[], None]
 
 
 class _Pending:
-    """An asset whose file is being looked at, and then what was found."""
+    """An asset whose file is being looked at, and then the result."""
 
     __slots__ = ("asset", "dropped", "found")
 
@@ -41,7 +40,7 @@ class _Pending:
 
 
 class AssetIntake:
-    """What of one invocation waits for its assets."""
+    """The events of one invocation that wait for its assets."""
 
     def __init__(
         self,
@@ -56,7 +55,7 @@ class AssetIntake:
     ) -> None:
         """`resume` is called when there is room again; relative paths start from `folder`.
 
-        What waits is held for `account`.
+        Events that wait are held for `account`.
         """
         self.registered = 0
         self._assets = assets
@@ -78,7 +77,6 @@ class AssetIntake:
 
     @property
     def congestion(self) -> Congestion:
-        """Whether no more should be read for now."""
         spooled = sum(one.waiting_bytes for one in self._spools.values())
         if self._waiting_bytes + spooled > OVERRUN_BYTES:
             return Congestion.FULL
@@ -102,7 +100,7 @@ class AssetIntake:
         self._count()
 
     def finish(self, finish: Finish) -> None:
-        """Call `finish` when nothing waits any more; what is not whole yet never will be."""
+        """Call `finish` when nothing waits any more; files that are not whole are dropped."""
         for one in [one for one in self._spools.values() if not one.whole]:
             self._drop(one)
             self._warn(one.notice("asset_unfinished", "it was not handed over to its end"))
@@ -123,7 +121,7 @@ class AssetIntake:
         self._go_on()
 
     def _take_piece(self, piece: AssetBytes) -> None:
-        """Take a part of a file; with the last one the asset has its place among the events."""
+        """Take a part of a file; the last part gives the asset its place among the events."""
         spool = self._spools.get(piece.asset_id)
         if spool is None or spool.whole:
             spool = Spool(

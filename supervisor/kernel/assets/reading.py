@@ -1,8 +1,8 @@
-"""Give somebody the path of an asset's file, or its bytes, after a look whether it is still that.
+"""Give a client the path of an asset's file, or its bytes, after a check that the file is the same.
 
-The file itself comes first, since its name says what it is; a copy stands in for one that is gone
-or has changed. A digest has the last word: where there is one, and the file is not too large to be
-read again, a file that was only touched is still the same.
+The file itself comes first, since its name says what it is; a copy stands in for a file that is
+gone or has changed. A digest decides: where there is one, and the file is not too large to be read
+again, a file that was only touched is still the same.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from supervisor.kernel.assets.record import AssetRecord
 from supervisor.kernel.parties import RefusedError
 
 PIECE_BYTES = 1 << 18
-"""How much is read, and told, at once."""
+"""Bytes per read, and per event."""
 
 READ_CHECK_S = 10.0
-"""How long whoever asks waits for the look at a file."""
+"""The longest a client waits for the look at a file."""
 
 
 class Part(msgspec.Struct, frozen=True):
-    """Which bytes are wanted: `length` from `offset` on, or the `last` ones."""
+    """The bytes that are wanted: `length` from `offset` on, or the `last` ones."""
 
     offset: int = 0
     length: int | None = None
     last: int | None = None
 
     def within(self, size: int) -> tuple[int, int]:
-        """Return where it begins and how long it is; raises `RefusedError` if it is beyond it."""
+        """Return the offset and the length; raises `RefusedError` if that is beyond the end."""
         if self.last is not None:
             length = min(self.last, size)
             return size - length, length
@@ -59,10 +59,10 @@ async def send_content(
     part: Part,
     emit: Callable[[Log], Awaitable[None]],
 ) -> dict[str, Any]:
-    """Emit what there is of it and where it begins, then its bytes; raises `RefusedError`.
+    """Emit the size and the offset, then the bytes; raises `RefusedError`.
 
-    The file is opened for each piece, so that none stays open for who does not read; it has to be
-    the one that was looked at.
+    The file is opened for each piece, so that none stays open for a client that does not read; it
+    has to be the one that was looked at.
     """
     found, seen = await _looked_at(record, checks)
     offset, length = part.within(record.size)
@@ -137,7 +137,7 @@ def _changed(record: AssetRecord, changed: dict[str, Any]) -> RefusedError:
 def _read(
     record: AssetRecord, copy: str | None, keep_on: KeepOn
 ) -> tuple[dict[str, Any], OpenFile | None]:
-    """Return where it is and the file as it was seen, closed by now; or what is changed."""
+    """Return the location and the file as it was seen, closed by now; or what has changed."""
     changed, verified, seen = _compare(record, record.path, record.real_path, keep_on)
     if not changed:
         return {"path": record.path, "copy": copy, "verified": verified}, seen
@@ -153,7 +153,7 @@ def _read(
 def _compare(
     record: AssetRecord, path: str, real_path: str | None, keep_on: KeepOn
 ) -> tuple[dict[str, str], list[str], OpenFile | None]:
-    """Return what differs, in words, what was compared, and the file; a copy has no `real_path`."""
+    """Return the differences, what was compared, and the file; a copy has no `real_path`."""
     try:
         with opened(path, "/") as file:
             if real_path is not None and file.real_path != real_path:

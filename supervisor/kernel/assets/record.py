@@ -1,4 +1,4 @@
-"""What is remembered of an asset, and what is said of it."""
+"""What is remembered of an asset, and what clients are told of it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class AssetRecord(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str | None = None
     span_id: str | None = None
     owner: str | None = None
-    """Whose it is, None of one that is older than owners (`origin.Origin.owner`)."""
+    """The owner (`parties.Origin.owner`); None of an asset from before there were owners."""
     kind: str
     media_type: str
     supported: bool
@@ -45,7 +45,7 @@ class AssetRecord(msgspec.Struct, frozen=True, kw_only=True):
     mtime_ns: int
     sha256: str | None = None
     copied: bool = False
-    """There is a copy in the store, by its digest."""
+    """Whether the store has a copy, by its digest."""
     problem: str | None = None
     """Why there is no digest, if there will be none."""
     metadata: dict[str, Any] | None = None
@@ -54,12 +54,11 @@ class AssetRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def uri(self) -> str:
-        """The path as a `file:` URI."""
         return Path(self.path).as_uri()
 
     @property
     def placeholder(self) -> str | None:
-        """A text to show in place of what cannot be shown."""
+        """Return a text to show in place of a file that cannot be shown."""
         if self.supported:
             return None
         return (
@@ -68,7 +67,6 @@ class AssetRecord(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def registration(self) -> Registration:
-        """Return what an `asset` event says of it."""
         placeholder = self.placeholder
         return Registration(
             self.asset,
@@ -79,7 +77,7 @@ class AssetRecord(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def shown(self, *, whole: bool) -> dict[str, Any]:
-        """Return it as the ops show it; the metadata only if `whole`."""
+        """Return the asset as the ops show it; the metadata only if `whole`."""
         document: dict[str, Any] = msgspec.to_builtins(self)
         document["placeholder"] = self.placeholder
         if not whole:

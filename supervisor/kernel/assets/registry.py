@@ -4,7 +4,7 @@
                                         -> or a warning of the response
 
 The id is eight hexadecimal digits, unique in the registry. It is bounded in number and in bytes:
-beyond that the oldest assets are forgotten. The files themselves are nobody's to delete.
+beyond that the oldest assets are forgotten. The files themselves are never deleted.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from supervisor.policy.principals import Principal
 from supervisor.runtime.turns import Turn
 
 ASSETS_KEPT = 10_000
-"""How many are remembered; the oldest are forgotten beyond it."""
+"""Assets remembered; the oldest are forgotten beyond that."""
 
 RECORD_BYTES = 32 << 20
-"""What the records of all may take together, with the same consequence."""
+"""Bytes of all records together, with the same consequence."""
 
 METADATA_BYTES = 64 << 10
 """The longest metadata of an asset, as JSON."""
@@ -52,8 +52,6 @@ _DECODE = msgspec.json.Decoder(AssetRecord).decode
 
 
 class Assets:
-    """The assets of one daemon."""
-
     def __init__(
         self,
         recorder: Recorder,
@@ -72,20 +70,19 @@ class Assets:
         self._newest: dict[str, str] = {}
         self._bytes = 0
 
-    # What invocations ask.
+    # For invocations.
 
     def check(self, asset: Asset, module: str, folder: str, done: Checked) -> None:
         """Look at the file of an asset and call `done`, later and within a bound."""
         self._nursery.start_soon(self._check, asset, module, folder, done)
 
     def spool(self, spool: Spool) -> None:
-        """Have a file written that comes in pieces."""
         self._nursery.start_soon(spool.run)
 
     def register(
         self, asset: Asset, looked: Looked, origin: Origin
     ) -> tuple[Asset, AssetRecord | None, list[Notice]]:
-        """Remember an asset; returns it as it is passed on, its record, and what to warn of."""
+        """Remember an asset; returns the event for the client, its record, and warnings."""
         asset = msgspec.structs.replace(asset, path=looked.path)
         unavailable = self._recorder.unavailable()
         if unavailable is not None:
@@ -113,14 +110,13 @@ class Assets:
         return passed_on, record, notices
 
     def discard(self, looked: Looked) -> None:
-        """Let go of what was looked at for an asset that is not taken."""
+        """Release the copy of an asset that is not taken."""
         if looked.copied:
             self._nursery.start_soon(self.checks.release_later, looked)
 
-    # What those ask who look for one.
+    # For readers.
 
     def status(self) -> dict[str, Any]:
-        """Return what `status` shows of them."""
         return {
             "known": len(self._records),
             "forgotten": self.forgotten,
@@ -128,9 +124,9 @@ class Assets:
         }
 
     async def find(self, named: str, principal: Principal) -> AssetRecord:
-        """Return an asset by its id, the module's own id of it (the newest), or an id's beginning.
+        """Return an asset by its id, by the module's own id (the newest), or by an id's beginning.
 
-        Only of those that the principal may see. Raises `RefusedError` (`unknown_asset`).
+        Only assets that the principal may see. Raises `RefusedError` (`unknown_asset`).
         """
         exact = self._records.get(named) or self._records.get(self._newest.get(named, ""))
         if exact is not None and _may_see(principal, exact):
@@ -160,7 +156,7 @@ class Assets:
     async def _seen(
         self, principal: Principal, fits: Callable[[AssetRecord], bool]
     ) -> list[AssetRecord]:
-        """Return those that fit and that a principal may see, which takes turns for its globs."""
+        """Return the assets that fit and that a principal may see; its globs take turns."""
         found, turn = [], Turn()
         for one in tuple(self._records.values()):
             await turn.go_on()
@@ -169,9 +165,10 @@ class Assets:
         return found
 
     def note_read(self, record: AssetRecord, failure: Failure | None, reader: Origin) -> None:
-        """Write down that somebody asked for the file, and whether it was there.
+        """Record that a client asked for the file, and whether it was there.
 
-        The ids are the reader's: who wrote it is in the `artifact:write` of the same `asset`.
+        The ids are the reader's: those of the writer are in the `artifact:write` of the same
+        `asset`.
         """
         error = None if failure is None else {"code": failure.code, "message": failure.message}
         self._recorder.record(
@@ -190,8 +187,8 @@ class Assets:
     async def restore(self, documents: Iterable[bytes], *, complete: bool = True) -> None:
         """Take the documents that an earlier daemon kept, and open the store with their copies.
 
-        If they are not `complete`, copies that none of them names are not removed: a journal that
-        was set aside may be looked at yet.
+        If they are not `complete`, copies that none of them names stay: a journal that was set
+        aside may still be looked at.
         """
         records = []
         for document in documents:
@@ -247,7 +244,7 @@ class Assets:
         self._insert(record, document)
 
     def keep_all(self) -> None:
-        """Keep every record anew: what was kept is lost."""
+        """Keep every record anew after what was kept is lost."""
         for record in self._records.values():
             self._recorder.keep(KIND, record.asset, _ENCODE(record))
 

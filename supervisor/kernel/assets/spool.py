@@ -3,7 +3,7 @@ r"""A file that a module hands over in pieces: written to the store as they come
     first piece -> half a file ... last piece -> named by its content, as a copy is
                        \--dropped, or no room--> gone
 
-What waits for the disk is held once, and whoever hands over is paused for it (`waiting_bytes`). A
+Pieces that wait for the disk are held once, and the module is paused for it (`waiting_bytes`). A
 disk that does not answer keeps a thread, not the daemon.
 """
 
@@ -29,14 +29,14 @@ SPOOLS_OPEN = 16
 """Files that a request may hand over at a time."""
 
 SPOOLS_WHOLE = 256
-"""The same, of those that come in one piece: as many may stand in one answer."""
+"""The same for files that come in one piece: an answer may hold that many."""
 
 DECODED_CHARS = 1 << 16
-"""Of base64 at a time: Python's lock is held for that long, and the event loop waits for it."""
+"""Characters of base64 decoded at a time: the event loop waits for Python's lock that long."""
 
 
 class Spool:
-    """One file on its way; `run` is the task that writes it."""
+    """One file on its way; the task `run` writes it."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Spool:
         self._refused: Notice | None = None
 
     def asset(self, path: str) -> Asset:
-        """Return the event that stands for it, once it is a file."""
+        """Return the event that stands for the file once it is whole."""
         one = self.first
         return Asset(
             version="0",
@@ -84,17 +84,16 @@ class Spool:
         self._more.set()
 
     def drop(self) -> None:
-        """Have it gone: the request has ended. `done` is not called any more."""
+        """Drop the file: the request has ended. `done` is not called any more."""
         self._dropped = True
         self._given_up.set()
         self._more.set()
 
     def notice(self, reason: str, words: str) -> Notice:
-        """Say why it is no asset."""
+        """Return the warning that says why the file is no asset."""
         return Notice(reason, f"asset {self.first.asset_id!r:.80}: {words}")
 
     async def run(self) -> None:
-        """Write it to its end."""
         try:
             await self._write_all()
             # In a thread, as all that touches the disk.
@@ -119,7 +118,7 @@ class Spool:
                 await self._checks.in_lane(self._module, partial(self._checks.release, found))
 
     async def _write(self, pieces: list[bytes | str], *, whole: bool) -> Looked | Notice | None:
-        """Return what came of it, if that is known: None while more is to come."""
+        """Return the result if it is known: None while more pieces are to come."""
         if self._refused is not None:
             return self._refused
         half = self._half
@@ -134,7 +133,7 @@ class Spool:
             if looked is None:
                 return None
             half.drop()  # the folder that it was written in
-            if self._given_up.is_set():  # nobody will use it
+            if self._given_up.is_set():  # the request has ended
                 self._checks.release(looked)
                 return None
             return looked
@@ -210,7 +209,7 @@ class HalfFile:
             self._leave()
 
     def drop(self) -> None:
-        """Have what there is gone, but for what has a name; idempotent."""
+        """Delete the file unless it has got its name; idempotent."""
         with self._lock:
             self._dropped = True
             if self._busy:
@@ -234,7 +233,7 @@ class HalfFile:
         descriptor, self._descriptor = self._descriptor, -1
         path, self._path = self._path, None
         size, self._size = self._size, 0
-        # What cannot be removed, or is gone already, is nobody's failure; the next start of the
+        # A file that cannot be removed, or is gone already, is no failure; the next start of the
         # daemon tries again.
         if descriptor >= 0:
             with contextlib.suppress(OSError):
@@ -246,9 +245,9 @@ class HalfFile:
 
 
 def _decoded(text: str) -> Iterator[bytes]:
-    """Yield the bytes that a text in base64 stands for; white space is none of it.
+    """Yield the bytes of a text in base64; white space is skipped.
 
-    Raises `ValueError` if it is none, which may be after some bytes.
+    Raises `ValueError` if the text is not base64, which may be after some bytes.
     """
     left, padded = b"", False
     for start in range(0, len(text), DECODED_CHARS):

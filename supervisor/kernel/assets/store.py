@@ -1,6 +1,6 @@
 """Copies of assets, named by their content: DATA/assets/sha256/ab/cdef...
 
-A copy is written to a temporary name and renamed when it is whole, so what has a name is whole.
+A copy is written to a temporary name and renamed when it is whole, so a file with a name is whole.
 The same content is kept once and goes when the last asset with it is forgotten. The methods do file
 work and are for worker threads; `path` and `check_room` do none.
 """
@@ -25,7 +25,7 @@ from supervisor.kernel.assets.files import ChangedError, KeepOn, OpenFile, chunk
 
 
 class AssetOptions(msgspec.Struct, frozen=True):
-    """What the operator says about assets."""
+    """The operator's options about assets."""
 
     copy: bool = False
     """Keep a copy of each."""
@@ -62,13 +62,12 @@ class AssetStore:
         self._sizes: dict[str, int] = {}
 
     def path(self, sha256: str) -> Path:
-        """Return where the copy of a content is, or would be."""
         return self.folder / sha256[:2] / sha256[2:]
 
     def open(self, used: Iterable[str], *, collect: bool = True) -> None:
-        """Begin with what is on disk: half copies go, and what no digest in `used` names.
+        """Begin with the copies on disk: half copies go, and copies whose digest is not in `used`.
 
-        Without `collect` what is not named stays, and counts.
+        Without `collect` other copies stay, and count.
         """
         uses = Counter(used)
         with self._lock:
@@ -109,7 +108,7 @@ class AssetStore:
             self.reserve(-reserved)
 
     def release(self, sha256: str) -> None:
-        """Say that one asset less has this content; the last one takes the copy with it."""
+        """Count one asset less with this content; the copy goes with the last one."""
         with self._lock:
             self._uses[sha256] -= 1
             if self._uses[sha256] <= 0:
@@ -118,7 +117,7 @@ class AssetStore:
                 _remove(self.path(sha256))
 
     def reserve(self, size: int) -> None:
-        """Count what is written and has no name yet; raises `NotCopiedError` if it is too much."""
+        """Count bytes of a file without a name yet; raises `NotCopiedError` if it is too much."""
         # So two at once cannot pass the limit together.
         with self._lock:
             if size > 0:
@@ -126,12 +125,12 @@ class AssetStore:
             self.total_bytes += size
 
     def begin_half(self) -> Path:
-        """Return the path of a new file that has no name yet; `drop_half` ends it."""
+        """Return the path of a new file without a name yet; `drop_half` ends it."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return Path(tempfile.mkdtemp(prefix=_HALF_COPIED, dir=self.folder)) / "content"
 
     def drop_half(self, half: Path) -> None:
-        """Remove what is left of such a file."""
+        """Remove the rest of such a file."""
         half.unlink(missing_ok=True)
         half.parent.rmdir()
 
@@ -156,7 +155,7 @@ class AssetStore:
         return summed
 
     def adopt(self, sha256: str, half: Path, size: int) -> bool:
-        """Give a file its name, for one asset; returns whether there was none of this content."""
+        """Give a file its name, for one asset; returns whether the content is new."""
         target = self.path(sha256)
         target.parent.mkdir(mode=0o700, exist_ok=True)
         with self._lock:
@@ -209,7 +208,7 @@ def _fsync_folder(folder: Path) -> None:
 
 
 def _remove(file: Path) -> None:
-    # What cannot be removed is tried again at the next start.
+    # The next start tries again to remove it.
     with contextlib.suppress(OSError):
         if file.is_dir() and not file.is_symlink():
             for one in file.iterdir():

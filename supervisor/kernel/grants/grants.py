@@ -1,15 +1,15 @@
-"""Whether a module may do what it asks the host for: the policy's decision, or somebody's answer.
+"""Whether a module may do what it asks the host for: the policy's decision, or a person's answer.
 
-`decide` is the policy's word (`supervisor.policy.capabilities`). Where that is to ask, `ask` looks
-for a remembered answer about the very program, and asks whoever can answer if there is none: in a
-daemon any client, by an approval that `policy` asks for.
+`decide` asks the policy (`supervisor.policy.capabilities`). Where the policy says to ask, `ask`
+looks for a remembered answer about this very program, and else asks a person: any client, by an
+approval of `policy`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -29,7 +29,7 @@ from supervisor.runtime.files.file_digest import FileDigests
 
 
 class GrantQuestion(msgspec.Struct, frozen=True):
-    """What somebody is asked: whether a module may do something, and in whose course it would."""
+    """The question to a person: whether a module may do something, and for which request."""
 
     module: str
     capability: str
@@ -37,22 +37,48 @@ class GrantQuestion(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What was answered; `words` say by whom, or why by nobody."""
+    """The answer; `words` say who answered, or why nobody did."""
 
     allowed: bool
     words: str
     remember: bool = False
 
 
-class Asker(Protocol):
-    """Whoever can put a question to people."""
+OPTIONS = (ALLOW, f"{ALLOW} always", DENY, f"{DENY} always")
+"""Those that say `always` are remembered, for the program as it is now."""
+
+_WHY = {
+    "timeout": "nobody answered in time",
+    "too_many": "too many questions wait already",
+    "withdrawn": "the question was withdrawn",
+}
+
+
+class ApprovalAsker:
+    """Asks people whether a module may do something; any client can answer."""
+
+    def __init__(self, open_questions: approvals.Approvals) -> None:
+        self._approvals = open_questions
 
     async def ask(self, question: GrantQuestion, tell: Callable[[ApprovalUiEvent], None]) -> Answer:
-        """Return the answer, within a bound of its own; `tell` is for whoever began all this."""
+        """Return the answer, within a bound of its own; without one it is no.
+
+        `tell` takes the events about the question for the client that began the request.
+        """
+        asked = approvals.Question.about(
+            question.origin,
+            prompt=f"May {question.module} use {question.capability}?",
+            asked_by=approvals.POLICY,
+            options=OPTIONS,
+        )
+        decision = await self._approvals.ask(asked, tell)
+        words = _WHY.get(decision.by, f"a person answered {decision.answer}")
+        remember = decision.by == "client" and is_lasting(decision.answer)
+        return Answer(decision.allowed, words, remember)
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """Whether something was allowed, and why: by a rule, or else by the answer it asked for."""
+    """Whether something was allowed, by a rule or by the answer that the rule asked for."""
 
     decision: Decision
     allowed: bool
@@ -66,15 +92,13 @@ class Grant(msgspec.Struct, frozen=True):
 
 
 class Grants:
-    """What the modules of one daemon may do."""
-
     def __init__(
         self,
         operator: OperatorPolicy,
         recorder: Recorder,
         answers: Answers,
         environment: Mapping[str, str],
-        asker: Asker,
+        asker: ApprovalAsker,
         *,
         blocking: BlockingWork,
     ) -> None:
@@ -88,7 +112,6 @@ class Grants:
         self._asking: WeakValueDictionary[tuple[str, str], trio.Lock] = WeakValueDictionary()
 
     def decide(self, descriptor: Descriptor, capability: str) -> Decision:
-        """Return the policy's word."""
         return decide(self.operator.policy, descriptor.name, descriptor.capabilities, capability)
 
     async def ask(
@@ -98,9 +121,9 @@ class Grants:
         origin: Origin,
         tell: Callable[[ApprovalUiEvent], None],
     ) -> Grant:
-        """Return what somebody answered, now or before, where the policy says to ask.
+        """Return a person's answer, now or remembered, where the policy says to ask.
 
-        `tell` takes the events about a question for whoever began all this.
+        `tell` takes the events about a question for the client that began the request.
         """
         module, capability = decision.module, decision.capability
         # One question at a time about the same thing: the answer to the first may do for all.
@@ -117,12 +140,10 @@ class Grants:
             return Grant(decision, answer.allowed, answer.words)
 
     async def program(self, descriptor: Descriptor) -> str:
-        """Return the digest of a module's program."""
         digest = partial(program_digest, descriptor, self._environment, self._files)
         return await self._blocking.run(f"reading the program of {descriptor.name}", digest)
 
     def record(self, grant: Grant, origin: Origin) -> None:
-        """Write a decision into the journal."""
         rule = grant.decision.rule
         data: dict[str, Any] = {
             "capability": grant.decision.capability[:CAPABILITY_CHARS],
@@ -145,33 +166,3 @@ class Grants:
 
 CAPABILITY_CHARS = 300
 """Of a capability in the journal: its scope is what the module wrote."""
-
-
-OPTIONS = (ALLOW, f"{ALLOW} always", DENY, f"{DENY} always")
-"""Those that say `always` are remembered, for the program as it is now."""
-
-_WHY = {
-    "timeout": "nobody answered in time",
-    "too_many": "too many questions wait already",
-    "withdrawn": "the question was withdrawn",
-}
-
-
-class ApprovalAsker:
-    """The asker of a daemon whose questions any client can answer."""
-
-    def __init__(self, open_questions: approvals.Approvals) -> None:
-        self._approvals = open_questions
-
-    async def ask(self, question: GrantQuestion, tell: Callable[[ApprovalUiEvent], None]) -> Answer:
-        """Return the answer; without one it is no."""
-        asked = approvals.Question.about(
-            question.origin,
-            prompt=f"May {question.module} use {question.capability}?",
-            asked_by=approvals.POLICY,
-            options=OPTIONS,
-        )
-        decision = await self._approvals.ask(asked, tell)
-        words = _WHY.get(decision.by, f"a person answered {decision.answer}")
-        remember = decision.by == "client" and is_lasting(decision.answer)
-        return Answer(decision.allowed, words, remember)

@@ -1,7 +1,6 @@
 """The operator's policy file: read at the start, and again with each reload.
 
-A file that is bad at the start is a reason not to start; later the last good one stays in use, and
-log and status say so.
+A bad file stops the start; later the last good one stays in use, and log and status say so.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from supervisor.runtime.files.directory import shown
 from supervisor.runtime.files.whole_file import UnreadableError, read_whole
 
 POLICY_BYTES = 1 << 20
-"""A larger file is no policy."""
+"""A larger file is refused."""
 
 log = structlog.get_logger()
 
 
 Objection = Callable[[bytes], str | None]
-"""Tells of the bytes of a file why they are not to be used; None if they may be."""
+"""Returns why the bytes of a file are not to be used; None if they may be."""
 
 
 def read_policy(path: Path, objection: Objection = lambda _: None) -> PolicyFile:
@@ -51,23 +50,22 @@ def read_policy(path: Path, objection: Objection = lambda _: None) -> PolicyFile
 
 
 class OperatorPolicy:
-    """The policy in use, and what is wrong with its file, if anything."""
+    """The policy in use, and the problem with its file, if there is one."""
 
     def __init__(self, path: Path | None = None, objection: Objection = lambda _: None) -> None:
         """Read the file, if there is one; without, nothing is granted. Raises `PolicyError`."""
         self.path = path
         self._objection = objection
         self.problem: str | None = None
-        """Why the file as it is now is not in use."""
+        """Why the current file is not in use."""
         self._file = PolicyFile(Policy()) if path is None else read_policy(path, objection)
 
     @property
     def policy(self) -> Policy:
-        """What is granted."""
         return self._file.policy
 
     def look(self) -> PolicyFile | PolicyError:
-        """Read the file again, which may block; `take` makes it count."""
+        """Read the file again, which may block; `take` applies it."""
         if self.path is None:
             return self._file
         try:
@@ -76,7 +74,7 @@ class OperatorPolicy:
             return error
 
     def take(self, seen: PolicyFile | PolicyError) -> None:
-        """Have what was seen count, or keep the last good one and say why."""
+        """Apply a policy, or keep the last good one and its problem."""
         if isinstance(seen, PolicyError):
             self.problem = str(seen)
             log.warning("the policy is bad; the last good one stays in use", words=self.problem)
@@ -86,12 +84,12 @@ class OperatorPolicy:
         self._file, self.problem = seen, None
 
     def warn(self, modules: Iterable[str]) -> None:
-        """Write to the log what the file probably does not mean."""
+        """Log what the file probably does not mean."""
         for words in self.findings(modules):
             log.warning("policy", words=words)
 
     def findings(self, modules: Iterable[str]) -> list[str]:
-        """Return what the file probably does not mean, beside the modules there are."""
+        """Return what the file probably does not mean, given the modules there are."""
         if self.path is None:
             return []
         source = self.policy.source or ""

@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Callable, Mapping
 
 import msgspec
-import structlog
 
 from protocol.descriptor.model import Descriptor
 from protocol.frames import encode
@@ -21,12 +20,10 @@ from supervisor.runtime.process.environment import UnsetVariableError, resolved
 from supervisor.runtime.process.program import SpawnError, find_program
 
 KIND = "grant"
-"""Of the documents."""
+"""The kind of the documents."""
 
 ANSWERS_KEPT = 10_000
-"""The oldest are forgotten beyond it; it is asked again then."""
-
-log = structlog.get_logger()
+"""The oldest are forgotten beyond that; the question is asked again then."""
 
 
 class Remembered(msgspec.Struct, frozen=True):
@@ -35,16 +32,13 @@ class Remembered(msgspec.Struct, frozen=True):
     module: str
     capability: str
     program: str
-    """The digest of the program that it is about."""
+    """The digest of the program that the answer is about."""
     allowed: bool
     ts: float
 
 
 class Answers:
-    """The remembered answers of one daemon, the oldest first."""
-
     def __init__(self, recorder: Recorder, wall_clock: Callable[[], float]) -> None:
-        """`wall_clock` gives Unix time (s)."""
         self._recorder = recorder
         self._wall_clock = wall_clock
         self._all: dict[tuple[str, str], Remembered] = {}
@@ -53,11 +47,9 @@ class Answers:
         return self._all.get((module, capability))
 
     def all(self) -> list[Remembered]:
-        """Return all, the oldest first."""
         return list(self._all.values())
 
     def add(self, module: str, capability: str, program: str, *, allowed: bool) -> None:
-        """Remember an answer."""
         one = Remembered(module, capability, program, allowed, self._wall_clock())
         self._all.pop((module, capability), None)
         self._all[module, capability] = one
@@ -73,18 +65,11 @@ class Answers:
         return found
 
     def restore(self, restored: Restored) -> None:
-        """Take over what was kept."""
-        found: list[Remembered] = []
-        for document in restored.documents(KIND):
-            try:
-                found.append(msgspec.json.decode(document.body, type=Remembered))
-            except msgspec.DecodeError as error:
-                log.warning("an answer was not restored", name=document.name, words=str(error))
-        for one in sorted(found, key=lambda one: one.ts):
+        found = restored.decoded(KIND, Remembered, "an answer was not restored")
+        for _, one in sorted(found, key=lambda item: item[1].ts):
             self._all[one.module, one.capability] = one
 
     def keep_all(self) -> None:
-        """Keep all anew: what was kept is lost."""
         for one in self._all.values():
             self._keep(one)
 

@@ -1,1 +1,1 @@
-"""Hooks: modules that are told what happens, and modules that say what may."""
+"""Hooks: modules that are told what happens (observers), and modules that decide (gates)."""

@@ -1,9 +1,8 @@
 """The questions that wait for a person: asked by gates and by the policy, answered by any client.
 
-`ask` waits for the answer, for the time-out, or for whoever asks to be cancelled: a question dies
-with the request it is about. Each is in the journal twice, as `approval:request` and as
-`approval:decision`; until then it is kept, so that the next daemon decides it if this one is
-killed.
+`ask` waits for the answer, for the time-out, or to be cancelled: a question ends with the request
+it is about. Each is in the journal twice, as `approval:request` and as `approval:decision`; in
+between it is a document, so that the next daemon decides it if this one is killed.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ OPEN = 256
 PROMPT_CHARS = 2000
 
 REQUEST, DECISION = "approval.request", "approval.decision"
-"""What the client that invoked is told of a question."""
+"""The events that tell the client of the request about a question."""
 
 FOLLOWED = 1000
 """Changes that wait for a follower that reads slowly; it is told how many more there were."""
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked, by whom (`hook NAME`, `policy`), and about which request."""
+    """A question: the text, who asks (`hook NAME`, `policy`), and about which request."""
 
     prompt: str
     asked_by: str
@@ -49,22 +48,22 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str | None = None
     span_id: str | None = None
     owner: str | None = None
-    """Whose request it is, and so whose question (`parties.Origin.owner`)."""
+    """The owner of the request, and so of the question (`parties.Origin.owner`)."""
     by: msgspec.Raw | None = None
-    """Who asked for that request."""
+    """The principal of that request, for the journal."""
     options: tuple[str, ...] = ()
-    """In words; `allow` and `deny` are always understood too."""
+    """The options in words; `allow` and `deny` are always understood too."""
     timeout_s: float = 300.0
     default: ApprovalDefault = ApprovalDefault.DENY
-    """What it comes to when nobody answers in time."""
+    """The decision when nobody answers in time."""
     form: dict[str, Any] | None = None
-    """What is to be filled in to allow it (`policy.form`)."""
+    """The form to fill in to allow it (`policy.form`)."""
     call_id: str | None = None
-    """What the module that asks calls the question."""
+    """The module's own id of the question."""
 
     @classmethod
     def about(cls, origin: Origin, **said: Any) -> Question:
-        """Make one about the request that something comes from; `said` is the rest."""
+        """Return a question about the request of an origin; `said` has the other fields."""
         return cls(
             module=origin.module,
             op=origin.op,
@@ -78,17 +77,17 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What became of a question; `by` is `client`, `timeout`, `withdrawn` or `too_many`."""
+    """The decision of a question; `by` is `client`, `timeout`, `withdrawn` or `too_many`."""
 
     allowed: bool
     answer: str
     by: str
     content: dict[str, Any] | None = None
-    """The form, filled in. It is for who asked, and in no journal."""
+    """The filled-in form. Only the module that asked gets it; no journal has it."""
 
 
 POLICY = "policy"
-"""Who asks for the operator, whose answers may be remembered (`grants.grants`)."""
+"""The asker of the operator's questions, whose answers may be remembered (`grants.grants`)."""
 
 WITHDRAWN = Decision(allowed=False, answer="deny", by="withdrawn")
 
@@ -105,7 +104,7 @@ class _Open:
         self.answered = trio.Event()
 
     def document(self) -> dict[str, Any]:
-        """Return it as clients see it; `left_s` is until the default applies."""
+        """Return the question as clients see it; `left_s` is until the default applies."""
         question = self.question
         left_s = question.timeout_s - (trio.current_time() - self.asked_at)
         return {
@@ -134,10 +133,10 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Following:
-    """The changes that one follower has not been told of yet."""
+    """The changes that one follower has not taken yet."""
 
     def __init__(self, principal: Principal) -> None:
-        """Take those that the principal may see."""
+        """Follow the changes that the principal may see."""
         self.lost = 0
         self.principal = principal
         self.send, self._receive = trio.open_memory_channel[Change](FOLLOWED)
@@ -168,9 +167,9 @@ class Approvals:
     async def ask(
         self, question: Question, tell: Callable[[ApprovalUiEvent], None] = lambda _: None
     ) -> Decision:
-        """Ask, and wait for the decision; `tell` takes events for whoever made the request.
+        """Ask, and wait for the decision; `tell` takes events for the client of the request.
 
-        Cancelled, the question is withdrawn.
+        If this is cancelled, the question is withdrawn.
         """
         if self._stopping:
             return WITHDRAWN
@@ -205,8 +204,8 @@ class Approvals:
     ) -> Decision:
         """Answer a question; raises `RefusedError` if it does not wait, or for another answer.
 
-        `content` is what its form is filled in with, if it has one and the answer allows. What the
-        policy asks, it asks the operator: whoever made the request may not allow himself what it
+        `content` is its filled-in form, if it has one and the answer allows. A question of the
+        policy is for the operator: the principal of the request may not allow himself what it
         needs. A gate's question is about the request alone.
         """
         one = self._open.get(id_)
@@ -236,7 +235,7 @@ class Approvals:
         return one.decision
 
     def stop(self) -> None:
-        """Withdraw all, and what is asked from here on: the daemon is stopping."""
+        """Withdraw all questions, and all later ones: the daemon is stopping."""
         self._stopping = True
         for one in self._open.values():
             one.decision = one.decision or WITHDRAWN
@@ -251,13 +250,12 @@ class Approvals:
         ]
 
     def follow(self, principal: Principal) -> tuple[Following, Callable[[], None]]:
-        """Begin to follow; call the second of what is returned to end it."""
+        """Begin to follow; returns the follower and the function that ends it."""
         following = Following(principal)
         self._followers.append(following)
         return following, lambda: self._followers.remove(following)
 
     def status(self, principal: Principal) -> dict[str, int]:
-        """Return what `status` shows of them."""
         return {"waiting": len(self.waiting(principal)), "followers": len(self._followers)}
 
     def _new_id(self) -> str:
@@ -329,7 +327,7 @@ def _event(name: str, id_: str, payload: dict[str, Any]) -> ApprovalUiEvent:
 
 
 def with_questions(words: str, questions: Sequence[str]) -> str:
-    """Add to `words` which questions were open, if any, and what answers one in time."""
+    """Add to `words` the open questions, if any, and the command that answers one in time."""
     if not questions:
         return words
     first, more = questions[0], len(questions) - 1

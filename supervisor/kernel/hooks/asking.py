@@ -1,6 +1,6 @@
-"""Ask the gates about one invocation, one after the other, and a person if one of them wants it.
+"""Ask the gates about one invocation, one after the other, and a person if a gate wants it.
 
-What their answers come to is `policy.hook_chain`.
+`policy.hook_chain` combines their answers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from protocol.hook_result import (
 from protocol.host_events import ApprovalUiEvent
 from protocol.weight import is_deeper
 from supervisor.kernel.hooks.approvals import REQUEST, Approvals, Decision, Question
-from supervisor.kernel.hooks.gate_call import GateCall, denial, injection
+from supervisor.kernel.hooks.gate_call import ask_gate, denial, injection, why_failed
 from supervisor.kernel.hooks.gates import Gates
 from supervisor.kernel.invocation import Invocation
 from supervisor.kernel.parties import Invoke
@@ -43,7 +43,7 @@ from supervisor.policy.hook_chain import (
 from supervisor.runtime.supervision.host import Host
 
 SUBJECT = {Gate.PRE: "tool_input", Gate.POST: "result", Gate.ERROR: "error"}
-"""What each gate may replace, as the field it is told by."""
+"""The subject that each gate may replace, by the field that carries it."""
 
 _LEVELS: dict[MessageLevel, Literal["info", "warn", "error"]] = {
     MessageLevel.INFO: "info",
@@ -63,18 +63,18 @@ class Guarding(msgspec.Struct, frozen=True):
 
 
 class Asking:
-    """The asking about one invocation."""
+    """The gate chain of one invocation."""
 
     def __init__(self, guarding: Guarding, invocation: Invocation, behind: frozenset[str]) -> None:
-        """`behind` are the hooks that it is made on behalf of: those are not asked."""
+        """`behind` are the hooks on whose behalf the invocation is made: those are not asked."""
         self.injected: list[dict[str, Any]] = []
-        """What those that were asked so far want in the context."""
+        """What the gates that were asked so far want in the context."""
         self.waits_for = ""
-        """Who has been asked and has not answered, in words."""
+        """The gate or person that has not answered yet, in words."""
         self.question: str | None = None
-        """The id of the question to a person that is open, if one is."""
+        """The id of the open question to a person, if there is one."""
         self.over = False
-        """Whether nothing may be told to clients any more."""
+        """Whether clients may be told nothing more."""
         self._guarding = guarding
         self._invocation = invocation
         self._behind = behind
@@ -82,9 +82,9 @@ class Asking:
     async def ask(
         self, gate: Gate, links: tuple[Link, ...], subject: Any, given: dict[str, Any]
     ) -> tuple[Failure | None, Any]:
-        """Ask the gates about `subject`, what each may replace; `given` is told beside it.
+        """Ask the gates about `subject`, which each may replace; `given` is sent beside it.
 
-        Returns why it is denied, if it is, and what `subject` has become.
+        Returns why it is denied, if it is, and the new `subject`.
         """
         chain = await self._ask_all(gate, links, subject, given)
         return await self._refusal(gate, chain), chain.data
@@ -95,7 +95,7 @@ class Asking:
         gates = self._guarding.gates
         chain = chain_of((one for one in links if one.name not in self._behind), subject)
         while (link := chain.next) is not None:
-            await trio.lowlevel.checkpoint_if_cancelled()  # then nobody is asked
+            await trio.lowlevel.checkpoint_if_cancelled()  # then no gate is asked
             hook = gates.hook(link.name)
             answer: Answer = Removed()
             if hook is not None:
@@ -109,11 +109,12 @@ class Asking:
         self, name: str, hook: Hook, gate: Gate, subject: Any, given: dict[str, Any]
     ) -> Answer:
         self.waits_for = f"hook {name} ({gate})"
-        call = GateCall(name, hook.timeout_s)
         data = {**self._facts(), **given, SUBJECT[gate]: subject}
-        answer = await call.ask(self._guarding.invoke, gate, data, self._invocation)
+        args = {"event": str(gate), "data": data}
+        invoke = self._guarding.invoke
+        answer = await ask_gate(invoke, name, hook.timeout_s, args, self._invocation)
         if isinstance(answer, Failure):
-            return Failed(call.why(answer))
+            return Failed(why_failed(answer, hook.timeout_s))
         result = read_hook_result(answer.result)
         if isinstance(result, Invalid):
             return result
@@ -126,7 +127,7 @@ class Asking:
         return result
 
     async def _problem(self, name: str, gate: Gate, data: Any) -> str | None:
-        """Say what keeps `data` from taking the place of what was asked about."""
+        """Return why `data` cannot replace the subject."""
         problem = replacement_problem(gate, data)
         if problem is not None or gate is not Gate.PRE:
             return problem
@@ -139,7 +140,7 @@ class Asking:
         return None if found is None else found.message
 
     async def _refusal(self, gate: Gate, chain: Chain) -> Failure | None:
-        """Take a chain's end: return why it is denied, or None when it goes on."""
+        """Return why the chain denies, or None when the request goes on."""
         invocation, approval = self._invocation, None
         for name, why in chain.passed_over:
             words = f"hook {name} {why}; it is open, so {invocation.what} went on without it"
@@ -185,7 +186,7 @@ class Asking:
         words = result.user_message or ""
         fields = {"hook": result.user_message_source or name}
         if self._invocation.parent is not None:
-            # Whoever is behind the chain is the user; what was called on their behalf has none.
+            # The user is behind the chain; a module that was called for him has none.
             fields["about"] = self._invocation.what
         self._tell_first(Log(version="0", level=level, message=words, fields=fields))
 
@@ -209,13 +210,13 @@ class Asking:
         }
 
     def shutdown(self) -> Failure:
-        """Return the failure of what ends because the daemon does."""
+        """Return the failure of requests that end because the daemon does."""
         words = f"the daemon is stopping, and {self._invocation.what} with it"
         return Failure.because(Reason.SHUTDOWN, words)
 
 
 def _no(decision: Decision, asked: HookResult) -> str | None:
-    """Say why a decision is a no, or return None for a yes."""
+    """Return why a decision is a no, or None for a yes."""
     if decision.allowed:
         return None
     return {

@@ -18,38 +18,31 @@ from supervisor.policy.hook_chain import GateResult
 from supervisor.policy.principals import SUPERVISOR
 
 
-class GateCall:
-    """A call of a gate."""
+async def ask_gate(
+    invoke: Invoke, name: str, timeout_s: float, args: dict[str, Any], parent: Invocation
+) -> Outcome:
+    """Return the gate's answer; its wait is bounded by the invocation's `timeout_s`."""
+    if is_deeper(args["data"], DEPTH):
+        words = f"the data of its question nests more than {DEPTH} levels deep"
+        return Failure.because(Reason.MALFORMED_REQUEST, words)
+    responses: list[Response] = []
+    ended = trio.Event()
 
-    def __init__(self, name: str, timeout_s: float) -> None:
-        self._name = name
-        self._timeout_s = timeout_s
-        self._response: Response | None = None
-        self._ended = trio.Event()
+    def finished(response: Response) -> None:
+        responses.append(response)
+        ended.set()
 
-    async def ask(
-        self, invoke: Invoke, gate: Gate, data: dict[str, Any], parent: Invocation
-    ) -> Outcome:
-        """Ask, and wait for the answer; that is bounded by the gate's `timeout_s`."""
-        if is_deeper(data, DEPTH):
-            words = f"the data of its question nests more than {DEPTH} levels deep"
-            return Failure.because(Reason.MALFORMED_REQUEST, words)
-        args = {"event": str(gate), "data": data}
-        content = {"op": HOOK_OP, "args": args, "timeout_s": self._timeout_s}
-        invoke(SUPERVISOR, self._name, content, OutcomeOnly(self._finished), parent=parent)
-        await self._ended.wait()
-        assert self._response is not None  # noqa: S101 - set together with the event
-        return self._response.outcome
+    content = {"op": HOOK_OP, "args": args, "timeout_s": timeout_s}
+    invoke(SUPERVISOR, name, content, OutcomeOnly(finished), parent=parent)
+    await ended.wait()
+    return responses[0].outcome
 
-    def why(self, failure: Failure) -> str:
-        """Say how the gate failed, as a phrase about it."""
-        if failure.details.get("reason") == Reason.DEADLINE:
-            return f"gave no answer in {self._timeout_s:g} s"
-        return f"failed: {failure.code}, {failure.message}"
 
-    def _finished(self, response: Response) -> None:
-        self._response = response
-        self._ended.set()
+def why_failed(failure: Failure, timeout_s: float) -> str:
+    """Return how a gate failed, as a phrase about it."""
+    if failure.details.get("reason") == Reason.DEADLINE:
+        return f"gave no answer in {timeout_s:g} s"
+    return f"failed: {failure.code}, {failure.message}"
 
 
 _WORDS = {
@@ -62,7 +55,7 @@ _WORDS = {
 def denial(
     gate: Gate, denied: GateResult, problem: str | None, what: str, *, approval: str | None = None
 ) -> Failure:
-    """Return the failure of a request that a gate denied; `problem` if that is not its own word."""
+    """Return the failure of a request that a gate denied; `problem` if the gate itself failed."""
     reason = denied.result.reason
     words = _WORDS[gate].format(what=what, hook=denied.name)
     if reason:
@@ -81,7 +74,7 @@ def denial(
 
 
 def injection(result: HookResult) -> dict[str, Any]:
-    """Return what a chain wants in the context, as the response says it."""
+    """Return what a chain wants in the context, as the response shows it."""
     return {
         "content": result.context_injection,
         "role": str(result.context_injection_role),
@@ -91,14 +84,13 @@ def injection(result: HookResult) -> dict[str, Any]:
 
 
 def error_document(failure: Failure) -> dict[str, Any]:
-    """Return a failure as Error Schema v1."""
     return {"code": failure.code, "message": failure.message, "details": failure.details}
 
 
 def failure_of(error: dict[str, Any], before: Failure) -> Failure:
     """Return the failure that a gate's Error Schema v1 says; the summary stays the module's.
 
-    What the gate did not leave as it was is its word, and no finding of the host's.
+    What the gate has changed counts as the module's word, not as the host's finding.
     """
     if error == error_document(before):
         return before

@@ -1,4 +1,4 @@
-"""Which gates stand before which module."""
+"""The gates of each module."""
 
 from __future__ import annotations
 
@@ -20,16 +20,14 @@ class Standing(NamedTuple):
 
 
 class Gates:
-    """The gates of one daemon."""
-
     def __init__(self) -> None:
         self.any = False
-        """Whether there is a gate at all; every invocation asks this."""
+        """Whether there is a gate at all; each invocation asks this."""
         self._hooks: dict[str, tuple[Hook, re.Pattern[str]]] = {}
         self._standing: dict[str, Standing | None] = {}
 
     def mount(self, name: str, hook: Hook) -> None:
-        """Have a hook stand where it says; one that stood there before keeps its place."""
+        """Put a hook before the modules that it names; a mounted one keeps its place."""
         if hook.gate:
             self._hooks[name] = hook, re.compile("|".join(translate(one) for one in hook.modules))
         else:
@@ -37,23 +35,22 @@ class Gates:
         self._changed()
 
     def unmount(self, name: str) -> None:
-        """Have a hook stand nowhere."""
         self._hooks.pop(name, None)
         self._changed()
 
     def forget(self, name: str) -> None:
-        """Look anew what stands before a module: it may be of another kind now."""
+        """Compute the gates of a module anew: it may be of another kind now."""
         self._standing.pop(name, None)
 
     def before(self, module: Module) -> Standing | None:
-        """Return what stands before a module; None if nothing does, as before any hook."""
+        """Return the gates before a module; None if there are none, as before any hook."""
         name = module.name
         if name not in self._standing:
             self._standing[name] = self._find(module)
         return self._standing[name]
 
     def hook(self, name: str) -> Hook | None:
-        """Return what a gate's descriptor says now; None if it was removed."""
+        """Return the gate of the hook's current descriptor; None if it was removed."""
         found = self._hooks.get(name)
         return None if found is None else found[0]
 

@@ -1,10 +1,10 @@
-"""Guard one invocation: have its gates asked before it is served, and before its outcome is told.
+"""The guard of one invocation: asks its gates before it is served, and before its outcome is told.
 
     begin -> BEFORE -> (denied) OVER
                     -> SERVED -> (success: tool:post, failure: tool:error) AFTER -> OVER
 
-The invocation's deadline, a cancel or the client's end put it to an end in any phase: nobody waits
-for gates then.
+The invocation's deadline, a cancel or the client's end moves it to OVER in any phase: gates are not
+waited for then.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Phase(Enum):
 
 
 class Guard:
-    """Decide, by its gates, whether an invocation is served and what of its outcome is told."""
+    """Decides, by the gates, whether an invocation is served and which outcome the client gets."""
 
     def __init__(
         self,
@@ -53,11 +53,11 @@ class Guard:
 
     @property
     def question(self) -> str | None:
-        """The id of the question to a person that is open, if one is."""
+        """The id of the open question to a person, if there is one."""
         return self._asking.question
 
     def begin(self) -> None:
-        """Ask those before it, if there are any; then have it served, or refused."""
+        """Ask the gates before it, if there are any; then serve the invocation, or refuse it."""
         if self._standing.pre:
             self._guards.enter(self)
             self._nursery.start_soon(self._before)
@@ -66,7 +66,10 @@ class Guard:
             self._invocation.module.submit(self._invocation)
 
     def takes(self, outcome: Outcome) -> bool:
-        """Ask those after it, if there are any; then conclude."""
+        """Ask the gates after it, if there are any; then conclude.
+
+        Returns False if there are none.
+        """
         if self._phase is not _Phase.SERVED:
             return False
         well = isinstance(outcome, Success)
@@ -80,10 +83,10 @@ class Guard:
         return True
 
     def give_up(self, stopped: Stopped) -> Stopped:
-        """Ask no more; an outcome that waited for a gate is not told."""
+        """Stop asking; an outcome that waited for a gate is dropped."""
         phase = self._phase
         if phase is _Phase.SERVED:
-            # A module that fell silent has failed; all else is somebody who waits no longer.
+            # A module that fell silent has failed; otherwise the caller waits no longer.
             if stopped.reason is not Reason.SILENCE:
                 self._phase = _Phase.OVER
         elif phase is not _Phase.OVER:
@@ -99,7 +102,7 @@ class Guard:
         return stopped
 
     def stop(self) -> None:
-        """End what is not to be served any more, or waits for a person: the daemon is stopping."""
+        """End the invocation unless it is being served: the daemon is stopping."""
         if self._phase is _Phase.BEFORE or self._asking.question is not None:
             self._invocation.cancel(Stopped(Reason.SHUTDOWN, "the daemon is stopping"))
 
@@ -153,8 +156,6 @@ class Guard:
 
 
 class Guards:
-    """The guards of one daemon's invocations."""
-
     def __init__(self, guarding: Guarding, lineage: Lineage) -> None:
         self._guarding = guarding
         self._lineage = lineage
@@ -162,7 +163,7 @@ class Guards:
         self._none_asks = trio.lowlevel.ParkingLot()
 
     def guard(self, invocation: Invocation) -> Guard | None:
-        """Return the guard of an invocation, or None if there is nobody to ask about it."""
+        """Return the guard of an invocation, or None if no gate is to be asked."""
         standing = self._guarding.gates.before(invocation.module)
         if standing is None:
             return None
@@ -171,21 +172,18 @@ class Guards:
         return Guard(invocation, standing, asking, self._guarding.nursery, self)
 
     def enter(self, guard: Guard) -> None:
-        """Take note that a gate is being asked."""
         self._asking.add(guard)
 
     def leave(self, guard: Guard) -> None:
-        """Take note that none is asked any more."""
         self._asking.discard(guard)
         if not self._asking:
             self._none_asks.unpark_all()
 
     def stop(self) -> None:
-        """Begin nothing any more: the daemon is stopping."""
+        """Begin nothing more: the daemon is stopping."""
         for one in tuple(self._asking):
             one.stop()
 
     async def wait_none_asks(self) -> None:
-        """Return when no gate is being asked."""
         while self._asking:
             await self._none_asks.park()

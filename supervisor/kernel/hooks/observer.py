@@ -1,8 +1,8 @@
-"""One hook that observes: what waits for it, and a task that gives it one event after the other.
+"""One hook that observes: its queue, and a task that gives it one event after the other.
 
-Whoever records an event does no more than to put it here. The task calls the hook while it serves;
-while it is down, events wait, and the queue drops. An event that a call failed with is not given
-again: it may be what the hook crashes at.
+Recording an event only puts it here. The task calls the hook while it serves; while it is down,
+events wait, and the queue drops. An event whose call failed is not given again: it may be what
+crashes the hook.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from supervisor.runtime.supervision.deadlines import Deadlines, Timer
 from supervisor.runtime.supervision.module import Module
 
 QUEUE_BYTES = 16 << 20
-"""What may wait for an observer, whatever its `queue` says: an entry may be a large patch."""
+"""The bound on a queue, whatever the hook's `queue` says: an entry may be a large patch."""
 
 
 class Waiting(NamedTuple):
@@ -38,7 +38,7 @@ class Waiting(NamedTuple):
 
 
 class EventQueue:
-    """What waits for one observer."""
+    """The events that wait for one observer."""
 
     def __init__(
         self, limit: int, drop: Drop, account: Account, limit_bytes: int = QUEUE_BYTES
@@ -52,16 +52,16 @@ class EventQueue:
 
     @property
     def held_bytes(self) -> int:
-        """How much waits."""
+        """The bytes of the events that wait."""
         return self._account.total
 
     def bound(self, limit: int, drop: Drop) -> None:
-        """Keep within another limit from now on."""
+        """Change the limit and the policy for dropping."""
         self._limit, self._drop = limit, drop
         self._shrink()
 
     def put(self, one: Waiting) -> None:
-        """Add an event; where there is no room, lose the oldest ones, or this one."""
+        """Add an event; where there is no room, drop the oldest ones, or this one."""
         size = len(one.body)
         full = len(self._waiting) >= self._limit or self.held_bytes + size > self._limit_bytes
         in_the_way = self._in_the_way(size)
@@ -78,17 +78,16 @@ class EventQueue:
         self._shrink()
 
     def take(self) -> Waiting:
-        """Remove and return the oldest; raises `IndexError` if nothing waits."""
+        """Remove and return the oldest; raises `IndexError` if the queue is empty."""
         one = self._waiting.popleft()
         self._account.add(ANSWERS, -len(one.body))
         return one
 
     def __len__(self) -> int:
-        """Return how many wait."""
         return len(self._waiting)
 
     def _in_the_way(self, size: int) -> int | None:
-        """Return how many of the oldest leave room in the ledger for so much; None if none do."""
+        """Return how many of the oldest to drop for so much room; None if all are too few."""
         freed = 0
         for count, one in enumerate(self._waiting):
             if freed >= size or self._account.fits(size - freed):
@@ -112,7 +111,7 @@ Deliver = Callable[[str, dict[str, Any], OutcomeOnly, frozenset[str]], None]
 
 
 class Observer:
-    """A hook that observes, as long as it is mounted."""
+    """A hook that observes, while it is mounted."""
 
     def __init__(
         self,
@@ -142,7 +141,7 @@ class Observer:
         self._scope = trio.CancelScope()
 
     def change(self, descriptor: Descriptor, hook: Hook) -> None:
-        """Go by another descriptor; what waits goes on waiting."""
+        """Replace the descriptor; the queue stays."""
         self.hook = hook
         self._room = _room(descriptor, hook)
         self.queue.bound(hook.queue, hook.drop)
@@ -150,13 +149,13 @@ class Observer:
         self.look()
 
     def put(self, one: Waiting) -> None:
-        """Have an event given to the hook, if the queue does not drop it."""
+        """Queue an event for the hook, unless the queue drops it."""
         self.queue.put(one)
         self._tell_of_drops()
         self.look()
 
     def look(self) -> None:
-        """Look again whether an event can be given: the hook's state may have changed."""
+        """Check again whether an event can be given: the hook's state may have changed."""
         self._look.set()
 
     async def run(self) -> None:
@@ -169,7 +168,7 @@ class Observer:
                 await trio.lowlevel.checkpoint()  # the neighbours' turn
 
     def end(self) -> None:
-        """Give no more events; what waits is lost, and counted."""
+        """Give no more events; those that wait are lost, and counted."""
         self._scope.cancel()
         self.queue.bound(0, self.hook.drop)
         if self._report is not None:
@@ -178,7 +177,6 @@ class Observer:
         self._record_drops()
 
     def status(self) -> dict[str, Any]:
-        """Return what `status` shows of it."""
         return {
             "waiting": len(self.queue),
             "waiting_bytes": self.queue.held_bytes,
@@ -229,13 +227,13 @@ class Observer:
 
 
 def _room(descriptor: Descriptor, hook: Hook) -> int:
-    """Return how many events may be with the hook; a gate's calls are to find room beside them."""
+    """Return how many events the hook may have at once; a gate's calls need room beside them."""
     concurrency = descriptor.supervision.concurrency
     return concurrency - 1 if hook.gate and concurrency > 1 else concurrency
 
 
 def _takes_events(module: Module) -> bool:
-    """Tell whether it serves now; one that starts with its first request may do so for an event."""
+    """Return whether it serves now; a lazy module may start for an event."""
     if module.state in SERVES:
         return module.is_ready()
     supervision = module.descriptor.supervision

@@ -1,7 +1,6 @@
 """All hooks that observe: each entry of the journal goes to those whose globs its name fits.
 
-A hook is told nothing about itself, and nothing that was caused on its behalf
-(kernel.parties).
+A hook is told nothing about itself, and nothing that was caused on its behalf (kernel.parties).
 """
 
 from __future__ import annotations
@@ -24,15 +23,13 @@ from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.module import Module
 
 NAMES_REMEMBERED = 1024
-"""Of how many names of events it is remembered who wants them; modules may make names up."""
+"""Names of events whose observers are cached; modules may make names up."""
 
 NAME_CHARS = 200
 """A longer name is matched by its beginning."""
 
 
 class Observing:
-    """The observers of one daemon."""
-
     def __init__(
         self,
         host: Host,
@@ -53,7 +50,7 @@ class Observing:
         self._wanted: dict[str, tuple[Observer, ...]] = {}
 
     def mount(self, descriptor: Descriptor, hook: Hook) -> None:
-        """Have a hook told of events from now on, or by another descriptor than before."""
+        """Tell a hook of events from now on, or by another descriptor than before."""
         name = descriptor.name
         observer = self._observers.get(name)
         if observer is None:
@@ -74,7 +71,6 @@ class Observing:
         self._changed()
 
     def unmount(self, name: str) -> None:
-        """Have a hook told of nothing any more."""
         observer = self._observers.pop(name, None)
         if observer is not None:
             del self._globs[name]
@@ -82,18 +78,16 @@ class Observing:
             observer.end()
 
     def look(self, name: str) -> None:
-        """Take note that a module's state has changed."""
         observer = self._observers.get(name)
         if observer is not None:
             observer.look()
 
     def end(self) -> None:
-        """Tell nobody anything any more."""
         for name in tuple(self._observers):
             self.unmount(name)
 
     def status(self, name: str) -> dict[str, Any] | None:
-        """Return what `status` shows of an observer, or None if the hook is none."""
+        """Return what `status` shows of an observer, or None if the hook does not observe."""
         observer = self._observers.get(name)
         return None if observer is None else observer.status()
 

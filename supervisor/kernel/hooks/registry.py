@@ -1,4 +1,4 @@
-"""Which hooks are mounted: taken from the fleet, recorded as `hook:register`."""
+"""The mounted hooks: taken from the fleet, recorded as `hook:register`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from supervisor.runtime.supervision.module import Module
 class Hooks:
     """The hooks of one daemon.
 
-    What a descriptor said when it was last good holds while its file is bad: the fleet tells of no
-    change then. So a closed gate stays closed until its descriptor is removed.
+    While a descriptor's file is bad its last good content holds: the fleet tells of no change then.
+    So a closed gate stays closed until its descriptor is removed.
     """
 
     def __init__(self, recorder: Recorder, observing: Observing, gates: Gates) -> None:
@@ -27,7 +27,7 @@ class Hooks:
         self._mounted: dict[str, Hook] = {}
 
     def mount(self, descriptor: Descriptor) -> None:
-        """Take a module in that is there now, or has another descriptor; most are no hooks."""
+        """Mount a module that is new, or has another descriptor; most are no hooks."""
         name = descriptor.name
         hook = descriptor.hook if descriptor.kind is Kind.HOOK and descriptor.enabled else None
         if hook is None:
@@ -43,19 +43,17 @@ class Hooks:
             self._register(name, hook)
 
     def unmount(self, name: str) -> None:
-        """Let go of a module that is no hook any more: its gates are none."""
+        """Unmount a module that is gone or no hook any more."""
         self._gates.forget(name)
         if self._mounted.pop(name, None) is not None:
             self._gates.unmount(name)
             self._observing.unmount(name)
 
     def moved(self, name: str) -> None:
-        """Take note that a module went to another state."""
         if name in self._mounted:
             self._observing.look(name)
 
     def end(self) -> None:
-        """Tell nobody anything any more."""
         self._observing.end()
 
     def status(self, module: Module) -> dict[str, Any] | None:

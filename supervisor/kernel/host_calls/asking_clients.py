@@ -1,4 +1,4 @@
-"""A call of a module's that its client answers: who began all that it is made for."""
+"""A call of a module that the client behind its request answers."""
 
 from __future__ import annotations
 
@@ -9,24 +9,23 @@ import trio
 from protocol.errors import Failure, Outcome, Reason
 from protocol.problem import described
 from supervisor.kernel.host_calls.open_call import OpenCall
-from supervisor.kernel.parties import Askable
+from supervisor.kernel.parties import Client
 
 
-def client_of(call: OpenCall) -> Askable | None:
-    """Return the client behind a call, if it is one that could be asked anything."""
+def client_of(call: OpenCall) -> Client | None:
+    """Return the client behind a call; None if the module calls on its own account."""
     serving = call.caller.serving
-    client: object = None if serving is None else serving.first.client
-    return client if isinstance(client, Askable) else None
+    return None if serving is None else serving.first.client
 
 
-def askable(call: OpenCall, method: str) -> Askable | None:
-    """Return the client behind a call, if it can be asked for that."""
+def askable(call: OpenCall, method: str) -> Client | None:
+    """Return the client behind a call, if it may be asked by that method."""
     client = client_of(call)
     return client if client is not None and client.may_be_asked(method) else None
 
 
-async def ask_client(call: OpenCall, client: Askable, method: str) -> None:
-    """Have a client answer a call."""
+async def ask_client(call: OpenCall, client: Client, method: str) -> None:
+    """Let a client answer a call."""
     found: list[Outcome] = []
     done = trio.Event()
 

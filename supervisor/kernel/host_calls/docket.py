@@ -1,9 +1,8 @@
 """The open calls of one request, or of a process on its own account.
 
-They are taken in the read loop, and begun one after the other in a task.
-
-So the calls of a request begin in the order in which they were made, whatever each then waits for,
-and a flood of them has its turn beside those of other requests.
+They are taken in the read loop, and begun one after the other in a task. So the calls of a request
+begin in the order in which they were made, whatever each then waits for, and a flood of them has
+its turn beside those of other requests.
 """
 
 from __future__ import annotations
@@ -38,14 +37,12 @@ from supervisor.runtime.held_bytes import ARGS
 from supervisor.runtime.process.dialogue import Dialogue
 
 OPEN_CALLS = 1024
-"""Of one request, or of no request of one process; what is beyond it is refused."""
+"""Open calls of one request, or of one process without a request; more are refused."""
 
 log = structlog.get_logger()
 
 
 class Docket:
-    """The calls that a request, or a process, has open."""
-
     def __init__(self, caller: Caller, host: Host) -> None:
         self._caller = caller
         self._host = host
@@ -54,10 +51,9 @@ class Docket:
         self._beginning = False
         self._told: set[bool] = set()
         self.order = BeginOrder(host.checks, caller.module.name)
-        """Of the invocations that are made by its calls."""
+        """The order in which invocations of its calls begin."""
 
     def take(self, asked: HostCalled, dialogue: Dialogue) -> None:
-        """Accept a call, or refuse it at once."""
         refusal = self._refusal(asked)
         if refusal is not None:
             reason, words = refusal
@@ -73,7 +69,7 @@ class Docket:
             self._host.nursery.start_soon(self._begin_all)
 
     def closed(self, call: OpenCall) -> None:
-        """Forget a call that has its answer."""
+        """Remove a call that has its answer."""
         del self._open[call.call_id]
         self._caller.attend()
         self._caller.module.account.add(ARGS, -call.asked.size_bytes)
@@ -85,11 +81,11 @@ class Docket:
 
     @property
     def questions(self) -> list[str]:
-        """The ids of the questions to people, whether a call is allowed, that are open."""
+        """The ids of the open questions to people about whether a call is allowed."""
         return [one.question for one in self._open.values() if one.question is not None]
 
     def end(self, stopped: Stopped) -> None:
-        """End all: the request has ended."""
+        """End all calls: the request has ended."""
         for call in tuple(self._open.values()):
             call.end(stopped)
 
@@ -167,7 +163,7 @@ class Docket:
         method.begin(call, self._host)
 
     def _tell(self, grant: Grant) -> None:
-        """Record a decision; that a request may log, or not, is worth one entry."""
+        """Record a decision; whether a request may log is recorded once."""
         if grant.decision.capability == LOG:
             if grant.allowed in self._told:
                 return
@@ -177,7 +173,7 @@ class Docket:
 
 @contextlib.contextmanager
 def _answered(call: OpenCall) -> Iterator[None]:
-    """Have a call answered if it comes to nothing."""
+    """Answer a call with the failure that the block raises."""
     try:
         yield
     except RefusedError as error:
@@ -190,7 +186,7 @@ def _answered(call: OpenCall) -> Iterator[None]:
 
 
 def denied(grant: Grant, policy: Policy, descriptor: Descriptor) -> Failure:
-    """Say which rule refused a call, and what to write where to grant it."""
+    """Return the failure that names the rule, and what to write where to grant the call."""
     capability = grant.decision.capability[:CAPABILITY_CHARS]
     why = grant.words
     if policy.source is None and grant.decision.rule.source is RulePlace.MODE:

@@ -1,4 +1,4 @@
-"""`module.invoke`: one module has another one do something, on behalf of a request."""
+"""`module.invoke`: one module invokes another on behalf of a request."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from protocol.descriptor.model import Kind
 from protocol.errors import Failure, Reason
 from protocol.events import Progress
 from protocol.response import Response
-from supervisor.kernel.host_calls.method import Host, invalid
+from supervisor.kernel.host_calls.method import Host, Method, invalid
 from supervisor.kernel.host_calls.open_call import OpenCall
 from supervisor.kernel.host_calls.tool_calls import tool_call
-from supervisor.kernel.parties import NOBODY, Caller, RefusedError
+from supervisor.kernel.parties import NOBODY, Caller, Client, RefusedError
 from supervisor.policy.capabilities import INVOKE, invoke_capability
 from supervisor.runtime.supervision.call import Congestion
 
 DEPTH = 16
-"""How many modules deep a chain of calls may be: one that goes on for ever ends here."""
+"""The longest chain of calls from module to module; an endless one ends here."""
 
 
-class ModuleInvoke:
+class ModuleInvoke(Method):
     """`module.invoke`, also written `invoke`."""
 
     names = (INVOKE, "invoke")
-    params: Mapping[str, type] = MappingProxyType(
+    params = MappingProxyType(
         {
             "module": str,
             "op": str,
@@ -40,7 +40,6 @@ class ModuleInvoke:
     required = ("module", "op")
 
     def capability(self, call: OpenCall, host: Host) -> str:
-        """Return `module.invoke:MODULE.OP`."""
         del host
         params = call.params
         for field in ("module", "op"):
@@ -49,7 +48,7 @@ class ModuleInvoke:
         return invoke_capability(params["module"], params["op"])
 
     def begin(self, call: OpenCall, host: Host) -> None:
-        """Submit the invocation; the call's answer is its response."""
+        """Submit the invocation; its response answers the call."""
         caller, params = call.caller, call.params
         session_id = params.get("session_id")
         if session_id is not None and session_id != caller.session_id:
@@ -86,10 +85,10 @@ def begin_child(
     *,
     told: Callable[[Response], None] | None = None,
 ) -> None:
-    """Have an invocation serve a call; raises `RefusedError` where calls are nested too deeply.
+    """Serve a call by an invocation; raises `RefusedError` where calls are nested too deeply.
 
-    `answer` is called if it ends well, and else its failure is the call's; `told` is called before,
-    however it ends. `content` is as in `Requests.invoke`.
+    `answer` is called if the invocation succeeds, and else its failure is the call's; `told` is
+    called before, however it ends. `content` is as in `Requests.invoke`.
     """
     caller = call.caller
     chain = [caller.module.name, *(one.module.name for one in caller.ancestors)][::-1]
@@ -109,12 +108,12 @@ def begin_child(
 
 
 def _behind(caller: Caller) -> frozenset[str]:
-    """Return the hook that asks on its own account: it is not to be told of what comes of that."""
+    """Return the hook that calls on its own account: it is not told of the consequences."""
     own = caller.serving is None and caller.module.descriptor.kind is Kind.HOOK
     return frozenset({caller.module.name}) if own else NOBODY
 
 
-class _Asker:
+class _Asker(Client):
     """The client of a child: the call that it serves."""
 
     def __init__(
@@ -130,13 +129,12 @@ class _Asker:
         self._lineage = host.effects.lineage
 
     def event(self, event: Progress, line: bytes | None) -> None:
-        """Send an event on, if that was asked for."""
+        """Send an event as a chunk, if the call streams."""
         del line  # it is a part of a result, not a line of its own
         if self._call.streams:
             self._call.chunk(event)
 
     def finished(self, response: Response) -> None:
-        """Answer the call."""
         self._lineage.end(response.request_id)
         if self._told is not None:
             self._told(response)
@@ -150,5 +148,5 @@ class _Asker:
             self._answer(response)
 
     def congested(self) -> Congestion:
-        """Whether the module that called does not read what it gets."""
+        """Whether the calling module does not read its answers."""
         return self._call.congested()

@@ -1,13 +1,14 @@
-"""What a method that a module can call is, and what all of them work on.
+"""A method that a module can call, and the services that methods use.
 
-What is asked is held to `params` and `required` first. `capability` is made from it, and says no to
-what makes no sense; `begin` does at once what can be done at once. Both may raise `RefusedError`.
+A call is checked by `params` and `required` first. `capability` is made from it, and refuses calls
+that make no sense; `begin` does at once what can be done at once. Both may raise `RefusedError`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any
 
 import msgspec
 import trio
@@ -25,8 +26,6 @@ from supervisor.runtime.supervision.fleet import Fleet
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):
-    """What the methods of one daemon work on."""
-
     invoke: Invoke
     effects: Effects
     grants: Grants
@@ -37,26 +36,24 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     nursery: trio.Nursery
 
 
-class Method(Protocol):
-    """Something that a module can have the host do."""
+class Method:
+    names: tuple[str, ...]
+    """Its names; the first is the one in the documents."""
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What it is called; the first is the name in the documents."""
+    params: Mapping[str, type] = MappingProxyType({})
+    """Its params; a float may be written as a whole number."""
 
-    @property
-    def params(self) -> Mapping[str, type]:
-        """What it takes; a float may be written as a whole number."""
-
-    @property
-    def required(self) -> tuple[str, ...]:
-        """What of that must be there."""
+    required: tuple[str, ...] = ()
+    """The params that must be there."""
 
     def capability(self, call: OpenCall, host: Host) -> str:
-        """Return what the module needs for it; raises `RefusedError` over a bad call."""
+        """Return the capability that the call needs; raises `RefusedError` over a bad call."""
+        del call, host
+        return self.names[0]
 
     def begin(self, call: OpenCall, host: Host) -> None:
         """Do it, or begin to; the call is then answered once. Raises `RefusedError`."""
+        raise NotImplementedError
 
 
 _KINDS = {
@@ -70,7 +67,7 @@ _KINDS = {
 
 
 def check_params(method: Method, params: Mapping[str, Any]) -> None:
-    """Hold params to what a method takes; raises `RefusedError`."""
+    """Check the params of a call; raises `RefusedError`."""
     known = method.params
     for key, value in params.items():
         wanted = known.get(key)
@@ -92,5 +89,5 @@ def _is(value: object, wanted: type) -> bool:
 
 
 def invalid(words: str) -> Failure:
-    """Say what is wrong with a call."""
+    """Return the failure of a call whose params are wrong."""
     return Failure.because(Reason.MALFORMED_REQUEST, f"params of the call: {words}")

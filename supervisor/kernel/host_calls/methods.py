@@ -1,8 +1,7 @@
-"""The methods that a module can call, and what each does."""
+"""The methods that a module can call."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import MappingProxyType
 
 import msgspec
@@ -30,42 +29,28 @@ from supervisor.policy.session import revision_problem
 from supervisor.runtime.files.module_log import log_text
 
 EMIT_BYTES = 64 << 10
-"""What the data of an event may take, as JSON."""
+"""The most bytes of an event's data, as JSON."""
 
 
-class SessionRead:
+class SessionRead(Method):
     """`session.read`: the state and the plan of the session of the request being served."""
 
     names = (SESSION_READ,)
-    params: Mapping[str, type] = MappingProxyType({})
-    required: tuple[str, ...] = ()
-
-    def capability(self, call: OpenCall, host: Host) -> str:
-        """Return `session.read`."""
-        del call, host
-        return SESSION_READ
 
     def begin(self, call: OpenCall, host: Host) -> None:
-        """Answer with the session."""
         shown = _session(call, host).shown()
         wanted = ("session_id", "title", "cwd", "status", "revision", "plan", "state")
         call.answer({key: shown[key] for key in wanted})
 
 
-class SessionWrite:
+class SessionWrite(Method):
     """`session.write`: merge a patch into the state, and answer once that is stored."""
 
     names = (SESSION_WRITE,)
-    params: Mapping[str, type] = MappingProxyType({"patch": dict, "if_revision": int})
+    params = MappingProxyType({"patch": dict, "if_revision": int})
     required = ("patch",)
 
-    def capability(self, call: OpenCall, host: Host) -> str:
-        """Return `session.write`."""
-        del call, host
-        return SESSION_WRITE
-
     def begin(self, call: OpenCall, host: Host) -> None:
-        """Merge the patch."""
         session = _session(call, host)
         refusal = revision_problem(session.kept.revision, call.params.get("if_revision"))
         refusal = refusal or host.effects.sessions.patch(
@@ -84,15 +69,14 @@ class SessionWrite:
         host.effects.durability.confirm(stored)
 
 
-class EventEmit:
+class EventEmit(Method):
     """`event.emit`: an entry of the journal in the module's name."""
 
     names = (EMIT,)
-    params: Mapping[str, type] = MappingProxyType({"event": str, "data": dict, "status": str})
+    params = MappingProxyType({"event": str, "data": dict, "status": str})
     required = ("event",)
 
     def capability(self, call: OpenCall, host: Host) -> str:
-        """Return `event.emit:NAME`."""
         del host
         params = call.params
         problem = module_event_problem(params)
@@ -101,9 +85,8 @@ class EventEmit:
         return emit_capability(params["event"])
 
     def begin(self, call: OpenCall, host: Host) -> None:
-        """Record it."""
         if call.caller.serving is None and call.caller.module.descriptor.kind is Kind.HOOK:
-            # Nobody could tell what it was told of that made it emit, so two hooks would go on and
+            # The event that made it emit is not known here, so two hooks would go on and
             # on telling each other (kernel.parties).
             words = "a hook can emit an event in the course of a request only"
             raise RefusedError(Failure.because(Reason.MALFORMED_REQUEST, words))
@@ -125,15 +108,14 @@ class EventEmit:
         call.answer({})
 
 
-class LogLine:
+class LogLine(Method):
     """`log`: a line of the module's log."""
 
     names = (LOG,)
-    params: Mapping[str, type] = MappingProxyType({"message": str, "level": str, "fields": dict})
+    params = MappingProxyType({"message": str, "level": str, "fields": dict})
     required = ("message",)
 
     def capability(self, call: OpenCall, host: Host) -> str:
-        """Return `log`."""
         del host
         params = call.params
         level = params.get("level", "info")
@@ -143,7 +125,6 @@ class LogLine:
         return LOG
 
     def begin(self, call: OpenCall, host: Host) -> None:
-        """Write it."""
         del host
         params = call.params
         line = Log(

@@ -1,36 +1,28 @@
-"""What an MCP server may ask its client for: its folders, and a person's answer."""
+"""Methods by which an MCP server asks its client: for its folders, and for a person's answer."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from supervisor.kernel.hooks.approvals import Decision, Question
 from supervisor.kernel.host_calls.asking_clients import ask_client, askable
-from supervisor.kernel.host_calls.method import Host, invalid
+from supervisor.kernel.host_calls.method import Host, Method, invalid
 from supervisor.kernel.host_calls.open_call import OpenCall
 from supervisor.kernel.parties import RefusedError
 from supervisor.policy.capabilities import ROOTS, USER_ASK
 from supervisor.policy.form import form_problem
 
 
-class RootsList:
+class RootsList(Method):
     """`roots.list`: the folders that the descriptor gives it, as `file:` URIs."""
 
     names = (ROOTS,)
-    params: Mapping[str, type] = MappingProxyType({})
-    required: tuple[str, ...] = ()
-
-    def capability(self, call: OpenCall, host: Host) -> str:
-        """Return `roots.list`."""
-        del call, host
-        return ROOTS
 
     def begin(self, call: OpenCall, host: Host) -> None:
-        """Answer with them; a descriptor that gives none leaves that to the client."""
+        """Answer with the folders; if the descriptor has none, the client answers."""
         descriptor = call.caller.module.descriptor
         # No link is followed: that would ask the disk, and the server does so itself.
         paths = [
@@ -44,15 +36,14 @@ class RootsList:
         call.answer({"roots": [{"uri": one.as_uri(), "name": one.name} for one in paths]})
 
 
-class UserAsk:
+class UserAsk(Method):
     """`user.ask`: a question to a person, which may come with a form to fill in."""
 
     names = (USER_ASK,)
-    params: Mapping[str, type] = MappingProxyType({"message": str, "form": dict})
+    params = MappingProxyType({"message": str, "form": dict})
     required = ("message",)
 
     def capability(self, call: OpenCall, host: Host) -> str:
-        """Return `user.ask`."""
         del host
         params = call.params
         problem = form_problem(params["form"]) if "form" in params else None
@@ -61,7 +52,7 @@ class UserAsk:
         return USER_ASK
 
     def begin(self, call: OpenCall, host: Host) -> None:
-        """Put the question; the answer may take as long as the request has."""
+        """Ask the question; the answer may take as long as the request has."""
         host.nursery.start_soon(self._ask, call, host)
 
     async def _ask(self, call: OpenCall, host: Host) -> None:

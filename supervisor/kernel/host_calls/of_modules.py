@@ -1,7 +1,7 @@
-"""The calls that a module makes on its own account: of no request, and of one of its processes.
+"""The calls that a module makes on its own account: one of its processes makes them for no request.
 
-The same rules hold for them, and the same bounds. They have no session and no parent, nobody is
-told of what comes of them, and they end with the process.
+The same rules and bounds hold for them. They have no session and no parent, no client is told of
+them, and they end with the process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from supervisor.runtime.supervision.module import Module
 
 
 class ModuleItself:
-    """A module, as who calls (kernel.parties.Caller)."""
+    """A module as a caller (kernel.parties.Caller)."""
 
     serving = None
     session_id = None
@@ -31,22 +31,19 @@ class ModuleItself:
         self.principal = Principal(module_name(module.name), "module", frozenset({Scope.INVOKE}))
         self.origin = Origin(module.name, "", None, owner=self.principal.name, by=self.principal.by)
 
-    def attend(self) -> None:
-        """Do nothing: no request waits for the module."""
+    def attend(self) -> None: ...
 
-    def tell_first(self, event: Progress) -> None:
-        """Do nothing: nobody began this."""
+    def tell_first(self, event: Progress) -> None: ...
 
 
 class CallsOfModules(ModuleCalls):
-    """The calls of no request of all processes."""
+    """The calls of all processes for no request."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
         self._dockets: dict[str, Docket] = {}
 
     def take(self, module: Module, asked: HostCalled, dialogue: Dialogue) -> None:
-        """Accept a call, or refuse it at once."""
         docket = self._dockets.get(dialogue.instance)
         if docket is None:
             docket = Docket(ModuleItself(module), self._host)
@@ -54,7 +51,6 @@ class CallsOfModules(ModuleCalls):
         docket.take(asked, dialogue)
 
     def end(self, instance: str) -> None:
-        """End all calls of a process: it is gone."""
         docket = self._dockets.pop(instance, None)
         if docket is not None:
             words = f"{instance}, on whose behalf it was made, has ended"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -19,24 +19,17 @@ from supervisor.runtime.process.dialogue import Dialogue
 from supervisor.runtime.supervision.call import Congestion
 from supervisor.runtime.supervision.deadlines import Deadlines, Timer
 
-
-class Owner(Protocol):
-    """Where open calls are kept."""
-
-    order: BeginOrder
-    """Of the invocations that are made by its calls."""
-
-    def closed(self, call: OpenCall) -> None:
-        """Forget it: it has its answer."""
+if TYPE_CHECKING:
+    from supervisor.kernel.host_calls.docket import Docket
 
 
 class OpenCall:
-    """A call that waits for its answer; what was answered once is not answered again."""
+    """A call that waits for its answer; it is answered once."""
 
     __slots__ = (
         "_chunks",
         "_dialogue",
-        "_owner",
+        "_docket",
         "_timer",
         "asked",
         "caller",
@@ -48,28 +41,30 @@ class OpenCall:
         "streams",
     )
 
-    def __init__(self, caller: Caller, asked: HostCalled, dialogue: Dialogue, owner: Owner) -> None:
+    def __init__(
+        self, caller: Caller, asked: HostCalled, dialogue: Dialogue, docket: Docket
+    ) -> None:
         self.caller = caller
         """The request in whose course it was made, or the module itself."""
         self.asked = asked
         self.child: Invocation | None = None
-        """The invocation that serves it, if one does."""
+        """The invocation that serves it, if there is one."""
         self.chosen = ""
-        """The module that its method chose to serve it, if the method does that."""
+        """The module that its method chose to serve it, if the method chooses."""
         self.question: str | None = None
-        """The id of the question to a person that it waits for, while that is open."""
+        """The id of the open question to a person that it waits for."""
         self.scope = trio.CancelScope()
-        """Of the task that serves it, if one does."""
+        """The scope of the task that serves it, if there is one."""
         self.streams = False
         """Whether its answer comes in chunks."""
         self.done = False
         self._dialogue = dialogue
-        self._owner = owner
+        self._docket = docket
         self._chunks = 0
         self._timer: Timer | None = None
 
     def tell(self, event: ApprovalUiEvent) -> None:
-        """Take note of a question to a person, and tell whoever began all this."""
+        """Note a question to a person, and tell the client of the first request."""
         self.question = event.approval if event.event == REQUEST else None
         if (serving := self.caller.serving) is not None:
             serving.ask_people()
@@ -78,11 +73,10 @@ class OpenCall:
     @property
     def order(self) -> BeginOrder:
         """The order in which an invocation made by it begins."""
-        return self._owner.order
+        return self._docket.order
 
     @property
     def call_id(self) -> str:
-        """The module's own name for it."""
         return self.asked.call.call_id
 
     @property
@@ -95,23 +89,22 @@ class OpenCall:
         return self._dialogue.instance
 
     def limit(self, deadlines: Deadlines) -> None:
-        """End it when its own time is over."""
+        """Apply the call's own timeout."""
         timeout_ms = self.asked.call.timeout_ms
         if timeout_ms is not None:
             self._timer = deadlines.after(timeout_ms / 1000, self._expired)
 
     def begin_stream(self) -> None:
-        """Answer in chunks from here on."""
+        """Answer in chunks from now on."""
         self.streams = True
         self._dialogue.begin_stream(self)
 
     def resume(self) -> None:
-        """Have the child go on: the module may have room again."""
+        """Resume the child: the module may have room again."""
         if self.child is not None:
             self.child.resume()
 
     def congested(self) -> Congestion:
-        """Whether chunks should not come faster for now."""
         if not self.streams or self.done or not self._dialogue.congested:
             return Congestion.NONE
         return Congestion.FULL if self._dialogue.full else Congestion.SLOW
@@ -124,7 +117,7 @@ class OpenCall:
         self._chunks += 1
 
     def answer(self, output: Any) -> None:
-        """End it well; `output` is an object."""
+        """Answer with a success; `output` is an object."""
         if self.done:
             return
         if self._dialogue.full:
@@ -134,12 +127,12 @@ class OpenCall:
         self._close(Success(output))
 
     def refuse(self, failure: Failure, *, begun: bool = False) -> None:
-        """End it with an error; `begun` tells that another module may have been handed it."""
+        """Answer with an error; `begun` tells that another module may have got the request."""
         if not self.done:
             self._close(_for_the_module(failure, begun=begun))
 
     def end(self, stopped: Stopped) -> None:
-        """End it, and what serves it, for a reason of the host's own."""
+        """End the call, and the invocation that serves it, for a reason of the host's own."""
         if self.done:
             return
         begun = self.child is not None
@@ -163,7 +156,7 @@ class OpenCall:
         self._dialogue.end_stream(self)
         last = Chunk(self._chunks, is_last=True) if self.streams else None
         self._dialogue.answer(self.asked, outcome, last)
-        self._owner.closed(self)
+        self._docket.closed(self)
 
     @property
     def _what(self) -> str:
@@ -171,9 +164,10 @@ class OpenCall:
 
 
 def _for_the_module(failure: Failure, *, begun: bool) -> Failure:
-    """Say that the daemon is stopping in words for who has not asked for that.
+    """Return the failure for the module when the daemon stops, in words that fit a bystander.
 
-    What was `begun`, or has the `instance` that served it in its evidence, may have taken effect.
+    A call that was `begun`, or has the `instance` that served it in its evidence, may have taken
+    effect.
     """
     if failure.details.get("reason") != Reason.SHUTDOWN:
         return failure

@@ -1,10 +1,10 @@
-"""`model.sample`: a module has a model say something, by way of a module that is a provider.
+"""`model.sample`: a module lets a model answer, by a module that is a provider.
 
-The params are those of MCP's `sampling/createMessage`, text only. The provider's op `complete` is
-asked with `messages`, each `{role, content}`, and with what else of `_OPTIONS` its schema names; it
-answers with the `content` (or `text`), and with its `model` and `stop_reason` if it likes.
+The params are those of MCP's `sampling/createMessage`, text only. The provider's op `complete` gets
+`messages`, each `{role, content}`, and those of `_OPTIONS` that its schema names; it answers with
+`content` (or `text`), and optionally with `model` and `stop_reason`.
 
-Which provider that is, is the operator's choice: of several, the one that the module is granted.
+The operator chooses the provider: of several, the one that the policy grants the module.
 """
 
 from __future__ import annotations
@@ -19,29 +19,28 @@ from protocol.problem import described, quoted
 from protocol.response import Response
 from supervisor.kernel.host_calls.asking_clients import ask_client, askable, client_of
 from supervisor.kernel.host_calls.invoking import begin_child
-from supervisor.kernel.host_calls.method import Host, invalid
+from supervisor.kernel.host_calls.method import Host, Method, invalid
 from supervisor.kernel.host_calls.open_call import OpenCall
 from supervisor.kernel.parties import RefusedError
 from supervisor.policy.capabilities import SAMPLE, Verdict, sample_capability
 from supervisor.runtime.supervision.module import Module
 
 OP = "complete"
-"""What a provider is asked for."""
+"""The op of a provider."""
 
 _OPTIONS = {"maxTokens": "max_tokens", "temperature": "temperature", "stopSequences": "stop"}
-"""What a provider is told beside the messages, if its schema has it, by its name in MCP."""
+"""Params that a provider gets beside the messages, if its schema has them, by their names in MCP.
+"""
 
 _ROLES = ("user", "assistant")
 
 SHOWN = 8
-"""So many providers are named to who has to choose among them."""
+"""Providers that the failure names where there are several."""
 
 
-class ModelSample:
-    """`model.sample`."""
-
+class ModelSample(Method):
     names = (SAMPLE,)
-    params: Mapping[str, type] = MappingProxyType(
+    params = MappingProxyType(
         {
             "messages": list,
             "systemPrompt": str,
@@ -58,7 +57,7 @@ class ModelSample:
     def capability(self, call: OpenCall, host: Host) -> str:
         """Return `model.sample:MODULE`, with the provider that is to answer.
 
-        `model.sample` alone is to have the client's own model answer, which comes first.
+        `model.sample` alone is for an answer by the client's own model, which comes first.
         """
         if askable(call, SAMPLE) is not None:
             decision = host.grants.decide(call.caller.module.descriptor, SAMPLE)
@@ -69,7 +68,6 @@ class ModelSample:
         return sample_capability(call.chosen)
 
     def begin(self, call: OpenCall, host: Host) -> None:
-        """Ask the client, or the provider."""
         client = None if call.chosen else askable(call, SAMPLE)
         if client is not None:
             host.nursery.start_soon(ask_client, call, client, SAMPLE)
@@ -87,7 +85,7 @@ class ModelSample:
 
 
 def _choose(call: OpenCall, host: Host) -> str:
-    """Return the name of the provider; raises `RefusedError` if it is not clear which."""
+    """Return the name of the provider; raises `RefusedError` if there is none, or several."""
     caller = call.caller
     able = [
         one.name
@@ -112,7 +110,7 @@ def _choose(call: OpenCall, host: Host) -> str:
     for one in able:
         decision = host.grants.decide(caller.module.descriptor, sample_capability(one))
         by_verdict.setdefault(decision.verdict, []).append(one)
-    # Those that a person would have to be asked about only where none is allowed.
+    # A provider that a person has to be asked about only where none is allowed.
     found = by_verdict.get(Verdict.ALLOWED) or by_verdict.get(Verdict.ASK)
     if found is None:
         return able[0]  # which is denied, with the rule
@@ -128,7 +126,7 @@ def _choose(call: OpenCall, host: Host) -> str:
 
 
 def _properties(module: Module) -> Mapping[str, Any]:
-    """Return the args of its op, by name, as far as they are known."""
+    """Return the args of a module's op `complete`, by name, as far as they are known."""
     said = module.descriptions.current or {}
     inputs = module.descriptor.inputs or said.get("inputs")
     schema = inputs.get(OP) if isinstance(inputs, Mapping) else None
@@ -152,7 +150,7 @@ def _messages(params: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def _text(content: object) -> str | None:
-    """Return the text of a content: one itself, a block of text, or a list of those."""
+    """Return the text of a content: a string, a block of text, or a list of blocks."""
     match content:
         case str():
             return content

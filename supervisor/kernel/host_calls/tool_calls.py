@@ -1,7 +1,7 @@
-"""The calls of an agent, or an orchestrator, to tools: whoever asked it is told of each.
+"""The calls of an agent, or an orchestrator, to tools: its client is told of each.
 
-So that it need not say so itself, and cannot say otherwise. Told are the `ui_event`s
-`tool.call_start` and then `tool.call_complete` or `tool.call_error`, with args and results cut.
+So the agent need not tell of them, and cannot tell otherwise. The events are `tool.call_start` and
+then `tool.call_complete` or `tool.call_error`, with args and results cut.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import msgspec
 from protocol.amcp import EventType
 from protocol.descriptor.model import Kind
 from protocol.errors import Failure
+from protocol.host_call import UNENCODABLE
 from protocol.host_events import HostUiEvent
 from protocol.problem import shortened
 from protocol.response import Response
@@ -22,7 +23,7 @@ from supervisor.kernel.host_calls.open_call import OpenCall
 CALLERS = (Kind.AGENT, Kind.ORCHESTRATOR)
 
 ARGUMENTS_BYTES = 16384
-"""Larger arguments are told as none, with `cut`."""
+"""Larger arguments are left out, with `cut`."""
 
 RESULT_CHARS = 16384
 """A longer result is cut, with `cut`."""
@@ -31,7 +32,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ToolCall:
-    """One call of a tool, for those who are told of it."""
+    """The events of one call of a tool."""
 
     def __init__(self, call: OpenCall, host: Host, tool_name: str, request_id: str) -> None:
         self._caller = call.caller
@@ -62,7 +63,7 @@ class ToolCall:
 
 
 def tool_call(call: OpenCall, host: Host) -> ToolCall | None:
-    """Return what is told of an invocation that a module makes, None if it is no call of a tool."""
+    """Return the call that an invocation by a module is; None if it is no call of a tool."""
     serving = call.caller.serving
     if serving is None or call.caller.module.descriptor.kind not in CALLERS:
         return None
@@ -76,7 +77,7 @@ def tool_call(call: OpenCall, host: Host) -> ToolCall | None:
 def _size(value: object) -> int:
     try:
         return len(_encode(value))
-    except (RecursionError, UnicodeError, TypeError, ValueError, OverflowError):
+    except UNENCODABLE:
         return ARGUMENTS_BYTES + 1
 
 
@@ -88,7 +89,7 @@ def _text(value: object) -> str:
         return value if isinstance(value, str) else data.decode(errors="replace")
     try:
         return value if isinstance(value, str) else _encode(value).decode(errors="replace")
-    except (RecursionError, UnicodeError, TypeError, ValueError, OverflowError):
+    except UNENCODABLE:
         return ""
 
 

@@ -1,8 +1,8 @@
 """The daemon's own ops: what `supervisor` answers on any face (docs/protocol.md).
 
-The daemon is itself a module: it has `health`, `describe` and `invoke`, and each op of the groups
-below is one it lists in `describe`, with the schema that its args are held to. A new group of ops
-is a file of its own and one line in `GROUPS`.
+The daemon is itself a module: it has `health`, `describe` and `invoke`, and `describe` lists each
+op of the groups below, with the schema of its args. A new group of ops is a file of its own and one
+line in `GROUPS`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from supervisor.kernel.operations.offers import OfferOps
 from supervisor.kernel.operations.op import (
     MODULE,
     WORD,
-    Asked,
     Begun,
     Op,
     OpGroup,
+    OwnRequest,
     Parts,
     args_schema,
 )
@@ -96,17 +96,14 @@ INPUTS: dict[str, Any] = {
 
 
 class Operations:
-    """The ops of one daemon."""
-
     def __init__(self, parts: Parts) -> None:
-        """Serve all groups."""
         self._validator = ArgsValidator(INPUTS)
         self._ops: dict[str, Op] = {}
         for group in GROUPS:
             self._ops.update(group(parts).ops())
 
     def refusal(self, op: str, args: Any) -> Failure | Doubt | None:
-        """Say why an op cannot be run with these args, or what has to be looked at, or None."""
+        """Return why an op cannot be run with these args, or a doubt to be settled, or None."""
         if not self._validator.knows(op):
             hint = did_you_mean(op, INPUTS) or f"; it has {', '.join(INPUTS)}"
             words = f"the daemon has no op {named(op, 80)}{hint}"
@@ -115,7 +112,7 @@ class Operations:
             return None
         return Doubt(op, self._validator.schema(op), args)
 
-    def begin(self, op: str, args: dict[str, Any], asked: Asked) -> Begun:
+    def begin(self, op: str, args: dict[str, Any], asked: OwnRequest) -> Begun:
         """Begin an op that `refusal` lets through; returns its result, or what to await for it.
 
         Both may raise `RefusedError`.
@@ -123,7 +120,6 @@ class Operations:
         return self._ops[op](args, asked)
 
     def describe(self, name: str) -> dict[str, Any]:
-        """Describe the daemon as a module."""
         return {
             "name": name,
             "version": VERSION,

@@ -7,16 +7,14 @@ from typing import Any, ClassVar
 
 from protocol.events import Log
 from supervisor.kernel.hooks.approvals import Change
-from supervisor.kernel.operations.op import Asked, Op, Parts, args_schema
+from supervisor.kernel.operations.op import Op, OpGroup, OwnRequest, args_schema
 from supervisor.policy.approval import ALLOW, OPTION_CHARS
 
 ID_CHARS = 40
 """More than any id has."""
 
 
-class ApprovalOps:
-    """Ops about approvals."""
-
+class ApprovalOps(OpGroup):
     INPUTS: ClassVar[Mapping[str, Any]] = {
         "approvals": args_schema(follow={"type": "boolean", "default": False}),
         "approve": args_schema(
@@ -35,20 +33,16 @@ class ApprovalOps:
         ),
     }
 
-    def __init__(self, parts: Parts) -> None:
-        """Prepare to serve."""
-        self._approvals = parts.approvals
-
     def ops(self) -> Mapping[str, Op]:
         return {"approvals": self._list, "approve": self._approve}
 
-    async def _list(self, args: dict[str, Any], asked: Asked) -> Any:
+    async def _list(self, args: dict[str, Any], asked: OwnRequest) -> Any:
         if not args.get("follow"):
-            return {"approvals": self._approvals.waiting(asked.principal)}
-        following, unfollow = self._approvals.follow(asked.principal)
+            return {"approvals": self._parts.approvals.waiting(asked.principal)}
+        following, unfollow = self._parts.approvals.follow(asked.principal)
         try:
-            # Both at once: what is asked from here on comes as a change.
-            for question in self._approvals.waiting(asked.principal):
+            # Both at once: later questions come as changes.
+            for question in self._parts.approvals.waiting(asked.principal):
                 await asked.emit(_event(Change(question)))
             while True:  # until it is cancelled
                 change = await following.next()
@@ -59,9 +53,9 @@ class ApprovalOps:
         finally:
             unfollow()
 
-    def _approve(self, args: dict[str, Any], asked: Asked) -> dict[str, Any]:
+    def _approve(self, args: dict[str, Any], asked: OwnRequest) -> dict[str, Any]:
         answer, content = args.get("answer", ALLOW), args.get("content")
-        decision = self._approvals.decide(args["id"], answer, asked.principal, content)
+        decision = self._parts.approvals.decide(args["id"], answer, asked.principal, content)
         return {"id": args["id"], "answer": decision.answer, "allowed": decision.allowed}
 
 

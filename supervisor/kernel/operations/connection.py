@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from protocol.errors import Failure, Reason
 from protocol.problem import quoted
-from supervisor.kernel.operations.op import WORD, Asked, Op, Parts, args_schema
+from supervisor.kernel.operations.op import WORD, Op, OpGroup, OwnRequest, args_schema
 from supervisor.kernel.parties import RefusedError
 from supervisor.policy.capabilities import WILDCARD
 from supervisor.policy.mcp_views import find_view
@@ -29,12 +29,10 @@ MODULES: dict[str, Any] = {
     "items": {"type": "string", "minLength": 1, "maxLength": GLOB_CHARS},
     "maxItems": GLOBS,
 }
-"""The schema of globs; that they have few wildcards is `globs_of`'s to say."""
+"""The schema of globs; `globs_of` bounds their wildcards."""
 
 
-class ConnectionOps:
-    """Ops about the connection."""
-
+class ConnectionOps(OpGroup):
     INPUTS: ClassVar[Mapping[str, Any]] = {
         NARROW: args_schema(
             scopes={
@@ -51,36 +49,31 @@ class ConnectionOps:
         MCP: args_schema(view={**WORD, "description": "what it is to see of the modules"}),
     }
 
-    def __init__(self, parts: Parts) -> None:
-        """Prepare to serve."""
-        self._views = parts.mcp.views
-        self._facts = parts.facts
-
     def ops(self) -> Mapping[str, Op]:
         return {NARROW: self._narrow, MCP: self._mcp}
 
-    def _narrow(self, args: dict[str, Any], asked: Asked) -> dict[str, Any]:
+    def _narrow(self, args: dict[str, Any], asked: OwnRequest) -> dict[str, Any]:
         party = asked.party
         party.principal = narrowed(party.principal, args)
         return party.principal.document()
 
-    def _mcp(self, args: dict[str, Any], asked: Asked) -> dict[str, Any]:
+    def _mcp(self, args: dict[str, Any], asked: OwnRequest) -> dict[str, Any]:
         party = asked.party
         if not party.may_speak_mcp:
             words = "this connection cannot become an MCP client's: a connection of the control"
             words += " socket can, by its first request"
             raise RefusedError(Failure.because(Reason.MALFORMED_REQUEST, words))
-        view = find_view(self._views, args.get("view"), party.principal)
+        view = find_view(self._parts.mcp.views, args.get("view"), party.principal)
         if isinstance(view, str):
             raise RefusedError(Failure.because(Reason.INVALID_ARGS, view, pointer="/view"))
         party.principal = view.narrowed(party.principal)
         party.view = view
-        served = {"pid": os.getpid(), "directories": self._facts.directories}
+        served = {"pid": os.getpid(), "directories": self._parts.facts.directories}
         return {"view": view.name, **served, **party.principal.document()}
 
 
 def narrowed(principal: Principal, args: Mapping[str, Any]) -> Principal:
-    """Return a principal with no more than the `scopes` and `modules` of args leave.
+    """Return a principal narrowed to the `scopes` and `modules` of args.
 
     Raises `RefusedError` if that takes too many globs, or too many wildcards.
     """

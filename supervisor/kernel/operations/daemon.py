@@ -7,12 +7,10 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from supervisor.kernel.operations.op import Asked, Op, Parts, args_schema
+from supervisor.kernel.operations.op import Op, OpGroup, OwnRequest, args_schema
 
 
-class DaemonOps:
-    """Ops about the daemon as a whole."""
-
+class DaemonOps(OpGroup):
     INPUTS: ClassVar[Mapping[str, Any]] = {
         "reload": args_schema(
             dry_run={
@@ -34,11 +32,6 @@ class DaemonOps:
         "shutdown": args_schema(),
     }
 
-    def __init__(self, parts: Parts) -> None:
-        """Prepare to serve."""
-        self._parts = parts
-        self._reloads = parts.reloads
-
     def ops(self) -> Mapping[str, Op]:
         return {
             "reload": self._reload,
@@ -46,10 +39,10 @@ class DaemonOps:
             "shutdown": self._shutdown,
         }
 
-    async def _reload(self, args: dict[str, Any], asked: Asked) -> Any:
+    async def _reload(self, args: dict[str, Any], asked: OwnRequest) -> Any:
         del asked
         dry_run = args.get("dry_run", False)
-        reloads = self._reloads
+        reloads = self._parts.reloads
         if dry_run:
             plan = await reloads.rehearse()
         else:
@@ -66,11 +59,11 @@ class DaemonOps:
             "policy_problem": await reloads.policy_problem(),
         }
 
-    async def _reloaded(self, args: dict[str, Any], asked: Asked) -> Any:
+    async def _reloaded(self, args: dict[str, Any], asked: OwnRequest) -> Any:
         del asked
-        return msgspec.to_builtins(await self._reloads.wait_for(int(args["number"])))
+        return msgspec.to_builtins(await self._parts.reloads.wait_for(int(args["number"])))
 
-    def _shutdown(self, args: dict[str, Any], asked: Asked) -> dict[str, Any]:
+    def _shutdown(self, args: dict[str, Any], asked: OwnRequest) -> dict[str, Any]:
         del args
         self._parts.shut_down("a command", asked.principal.by)
         return {"pid": self._parts.facts.pid}

@@ -6,21 +6,19 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from protocol.errors import Failure, Reason
-from supervisor.kernel.operations.op import MODULE, WORD, Asked, Op, Parts, args_schema
+from supervisor.kernel.operations.op import MODULE, WORD, Op, OpGroup, OwnRequest, args_schema
 from supervisor.kernel.parties import RefusedError
 from supervisor.kernel.seen_entries import sight
 
 EVENTS = 50
 MAX_EVENTS = 10_000
-"""How many of the last entries of the journal are sent to who names no number."""
+"""The last entries that are sent if the args name no number."""
 
 PATTERN_CHARS = 200
-"""The longest event has 20; a pattern that matches slowly is not to be a long one too."""
+"""The longest event has 20; a slow pattern must not be long too."""
 
 
-class EventOps:
-    """Ops about the journal."""
-
+class EventOps(OpGroup):
     INPUTS: ClassVar[Mapping[str, Any]] = {
         "events": args_schema(
             since={
@@ -55,17 +53,12 @@ class EventOps:
         ),
     }
 
-    def __init__(self, parts: Parts) -> None:
-        """Prepare to serve."""
-        self._feed = parts.feed
-        self._sessions = parts.effects.sessions
-
     def ops(self) -> Mapping[str, Op]:
         return {"events": self._events}
 
-    async def _events(self, args: dict[str, Any], asked: Asked) -> Any:
-        if self._feed is None:
+    async def _events(self, args: dict[str, Any], asked: OwnRequest) -> Any:
+        if self._parts.feed is None:
             words = "this daemon keeps no journal"
             raise RefusedError(Failure.because(Reason.STORAGE, words))
-        sees = sight(asked.principal, self._sessions.owner_of)
-        return await self._feed.send({"last": EVENTS, **args}, asked.emit, sees)
+        sees = sight(asked.principal, self._parts.effects.sessions.owner_of)
+        return await self._parts.feed.send({"last": EVENTS, **args}, asked.emit, sees)

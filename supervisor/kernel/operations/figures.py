@@ -1,4 +1,4 @@
-"""What is told of the daemon and its modules: `status`, and the same in figures, `metrics`."""
+"""The ops `status` and `metrics`, which shows the same in figures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ import trio
 
 from supervisor.kernel.metrics import Form
 from supervisor.kernel.operations.long_answers import LongAnswers
-from supervisor.kernel.operations.op import MODULE, Asked, Begun, Op, Parts, args_schema
+from supervisor.kernel.operations.op import (
+    MODULE,
+    Begun,
+    Op,
+    OpGroup,
+    OwnRequest,
+    Parts,
+    args_schema,
+)
 from supervisor.kernel.status import daemon_status
 from supervisor.policy.principals import Principal
 from supervisor.runtime.turns import Turn, each_in_turns
@@ -23,9 +31,7 @@ LOOK_WITHIN_S = 1.0
 """How long a status waits for a look at orphans, which the kernel may hold up."""
 
 
-class FigureOps:
-    """Ops that tell how things are."""
-
+class FigureOps(OpGroup):
     INPUTS: ClassVar[Mapping[str, Any]] = {
         "status": args_schema(
             module=MODULE,
@@ -57,15 +63,14 @@ class FigureOps:
     }
 
     def __init__(self, parts: Parts) -> None:
-        """Prepare to serve."""
-        self._parts = parts
+        super().__init__(parts)
         self._answers = LongAnswers()
         self._writing = trio.Semaphore(1)
 
     def ops(self) -> Mapping[str, Op]:
         return {"status": self._status, "metrics": self._metrics}
 
-    def _status(self, args: dict[str, Any], asked: Asked) -> Begun:
+    def _status(self, args: dict[str, Any], asked: OwnRequest) -> Begun:
         principal = asked.principal
         more = {name: args.get(name, False) for name in ("histogram", "outcomes")}
         if "module" in args:
@@ -77,20 +82,20 @@ class FigureOps:
             return self._status_after_look(asked, more)
         return self._status_of_all(asked, more)
 
-    async def _status_after_look(self, asked: Asked, more: dict[str, bool]) -> Any:
-        # What is held up is named by what is shown then.
+    async def _status_after_look(self, asked: OwnRequest, more: dict[str, bool]) -> Any:
+        # The status then names what is stuck.
         with trio.move_on_after(LOOK_WITHIN_S):
             await self._parts.facts.custody.strays.look()
         shown = self._status_of_all(asked, more)
         return shown if isinstance(shown, dict) else await shown
 
-    def _status_of_all(self, asked: Asked, more: dict[str, bool]) -> Begun:
-        # First, so that what is said of a module is not older than the reloads that are counted.
+    def _status_of_all(self, asked: OwnRequest, more: dict[str, bool]) -> Begun:
+        # First, so that no entry of a module is older than the reloads that are counted.
         principal, shown = asked.principal, self._whole(asked.principal)
         return self._answers.tell(self._told(principal, **more), shown, asked.party.telling)
 
     def _whole(self, principal: Principal) -> dict[str, Any]:
-        """Return the answer to `status`, but for the modules."""
+        """Return the answer to `status` without the modules."""
         fleet, facts, effects = self._parts.fleet, self._parts.facts, self._parts.effects
         whole = principal.covers_all()
         shown: dict[str, Any] = {
@@ -120,9 +125,9 @@ class FigureOps:
         return shown
 
     def _told(self, principal: Principal, **more: bool) -> Iterator[dict[str, Any] | None]:
-        """Return what is said of each module, when it is asked for; None if it is not seen.
+        """Yield the entry of each module; None for a module that the principal does not see.
 
-        To find that takes time too: there may be a turn's end behind each.
+        Finding that takes time too: a turn may end after each.
         """
         by_name = sorted(self._parts.fleet.modules.items(), key=itemgetter(0))
         return (
@@ -132,8 +137,8 @@ class FigureOps:
             for _, module in by_name
         )
 
-    async def _metrics(self, args: dict[str, Any], asked: Asked) -> Any:
-        """Write what `status` says; a turn at a time, since it takes as long as that."""
+    async def _metrics(self, args: dict[str, Any], asked: OwnRequest) -> Any:
+        """Write metrics a turn at a time: it takes as long as a whole `status`."""
         blocking = self._parts.facts.custody.blocking
         async with self._writing:
             make = await blocking.run("importing prometheus_client", _import)
@@ -152,7 +157,7 @@ class FigureOps:
 
 
 def _import() -> type[Exposition]:
-    # Where nobody scrapes, it is never imported; and it takes longer than a turn.
+    # Without a scrape it is never imported; and that takes longer than a turn.
     from supervisor.kernel.exposition import Exposition  # noqa: PLC0415
 
     return Exposition

@@ -1,8 +1,8 @@
-"""Answers with something of each module: of thousands it takes longer than neighbours should wait.
+"""Answers with something of each module: with thousands of modules they are made in turns.
 
-What fits in a turn is answered at once. The rest is taken in, and encoded, a turn at a time, and
-stays in these pieces. As objects it would be encoded in one step, and the garbage collector would
-look through all of them.
+An answer that fits in a turn is made at once. The rest is gathered, and encoded, a turn at a time,
+and stays in these pieces. As objects it would be encoded in one step, and the garbage collector
+would look through all of them.
 """
 
 from __future__ import annotations
@@ -24,17 +24,15 @@ AT_ONCE = 2
 
 
 class LongAnswers:
-    """Those of one op."""
-
     def __init__(self) -> None:
         self._telling = trio.Semaphore(AT_ONCE)
 
     def tell(
         self, told: Iterator[Any], shown: dict[str, Any], telling: trio.Semaphore
     ) -> dict[str, Any] | Awaitable[Pieces]:
-        """Take what is told of modules into `shown`; None is nothing, and takes time all the same.
+        """Gather the items of modules into `shown`; a None takes time too, and adds nothing.
 
-        `telling` is that of the party (`Party.telling`): it has one long answer at a time.
+        `telling` is the semaphore of the party (`Party.telling`): it has one long answer at a time.
         """
         try:
             telling.acquire_nowait()
@@ -83,7 +81,7 @@ def _too_long() -> Failure:
 
 
 def _tell_a_turn(told: Iterator[Any], into: list[Any]) -> bool:
-    """Take as much as a turn has time for; return whether that was all."""
+    """Gather items for as long as a turn lasts; return whether that was all."""
     turn = Turn()
     turn.begin()
     for one in told:

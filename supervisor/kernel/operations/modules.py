@@ -11,7 +11,7 @@ import trio
 from protocol.errors import Failure, Reason
 from protocol.events import Log
 from supervisor.kernel.followed_log import FollowedLogs
-from supervisor.kernel.operations.op import MODULE, Asked, Op, Parts, args_schema
+from supervisor.kernel.operations.op import MODULE, Op, OpGroup, OwnRequest, Parts, args_schema
 from supervisor.kernel.parties import RefusedError
 from supervisor.policy.lifecycle import State
 from supervisor.policy.principals import Principal
@@ -28,20 +28,18 @@ LOG_LINES = 50
 MAX_LOG_LINES = 10_000
 
 WAITED = 10_000
-"""How many modules a `wait` may name: as many as a large fleet has."""
+"""Names that a `wait` may have: as many as a large fleet has modules."""
 
 KILLED_WITHIN_S = 5.0
-"""How long a module may take to be gone once its own timeouts are over, before its stop is refused:
-a process that was killed is gone in milliseconds, unless a debugger or the kernel holds it."""
+"""How long a module may take to end once its own timeouts are over, before its stop is refused: a
+killed process ends in milliseconds, unless a debugger or the kernel holds it."""
 
 TAIL_S = 10.0
-"""How long a log may take to be read, and the one that is read before it: a disk may be slow, or
-not answer at all."""
+"""How long reading a log may take, and the read before it: a disk may be slow, or not answer at
+all."""
 
 
-class ModuleOps:
-    """Ops about modules."""
-
+class ModuleOps(OpGroup):
     INPUTS: ClassVar[Mapping[str, Any]] = {
         "start": args_schema(("module",), module=MODULE),
         "stop": args_schema(("module",), module=MODULE),
@@ -72,13 +70,10 @@ class ModuleOps:
     }
 
     def __init__(self, parts: Parts) -> None:
-        """Prepare to serve."""
-        self._module = parts.module
-        self._status_of = parts.status_of
-        self._fleet = parts.fleet
+        super().__init__(parts)
         self._followed = FollowedLogs(parts.facts.ledger)
         self._one_tail = trio.Lock()
-        """Held until what was read is in the ledger."""
+        """Held until the bytes that were read are in the ledger."""
 
     def ops(self) -> Mapping[str, Op]:
         return {
@@ -89,32 +84,32 @@ class ModuleOps:
             "logs": self._logs,
         }
 
-    def _start(self, args: dict[str, Any], asked: Asked) -> Awaitable[Any]:
-        module = self._module(args["module"], asked.principal)
+    def _start(self, args: dict[str, Any], asked: OwnRequest) -> Awaitable[Any]:
+        module = self._parts.module(args["module"], asked.principal)
         module.start("a command")
         return self._until_ready(module, asked.principal)
 
-    def _restart(self, args: dict[str, Any], asked: Asked) -> Awaitable[Any]:
-        module = self._module(args["module"], asked.principal)
+    def _restart(self, args: dict[str, Any], asked: OwnRequest) -> Awaitable[Any]:
+        module = self._parts.module(args["module"], asked.principal)
         if args.get("prepare", False) and not module.forget_prepared():
             words = f"{module.name} has no transport.prepare in its descriptor"
             raise RefusedError(Failure.because(Reason.INVALID_ARGS, words))
         module.restart("a command")
         return self._until_ready(module, asked.principal)
 
-    def _stop(self, args: dict[str, Any], asked: Asked) -> Awaitable[Any]:
-        module = self._module(args["module"], asked.principal)
+    def _stop(self, args: dict[str, Any], asked: OwnRequest) -> Awaitable[Any]:
+        module = self._parts.module(args["module"], asked.principal)
         module.stop("a command")
         return self._until_down(module, asked.principal)
 
     async def _until_ended(self, module: Module) -> None:
-        """Wait for the end of what is being stopped; refuses once it is beyond its bounds."""
+        """Wait for the end of a module that stops; refuses once it is beyond its bounds."""
         timeouts = module.descriptor.supervision.timeouts
         bound_s = 2 * timeouts.stop_s + timeouts.exit_s + KILLED_WITHIN_S
         if CIDFILE in " ".join(module.descriptor.transport.command):
             bound_s += REMOVED_WITHIN_S
         with trio.move_on_after(bound_s) as scope:
-            await self._fleet.wait_until(
+            await self._parts.fleet.wait_until(
                 lambda: module.state is not State.STOPPING or None, of=module
             )
         if scope.cancelled_caught:
@@ -123,13 +118,13 @@ class ModuleOps:
     async def _until_down(self, module: Module, principal: Principal) -> Any:
         await self._until_ended(module)
         # Another client may want it up again meanwhile; then it may never be seen down.
-        await self._fleet.wait_until(
+        await self._parts.fleet.wait_until(
             lambda: module.state is State.DOWN or module.wanted or None, of=module
         )
-        return self._status_of(module, principal)
+        return self._parts.status_of(module, principal)
 
-    async def _wait(self, args: dict[str, Any], asked: Asked) -> Any:
-        goal, changes, turn = args.get("for", "ready"), self._fleet.changes(), Turn()
+    async def _wait(self, args: dict[str, Any], asked: OwnRequest) -> Any:
+        goal, changes, turn = args.get("for", "ready"), self._parts.fleet.changes(), Turn()
         pending = await self._awaited(args.get("modules"), asked.principal, turn)
         count = len(pending)
         verdicts: dict[str, str] = {}
@@ -144,7 +139,7 @@ class ModuleOps:
                     verdicts[module.name] = str(module.state)
                     await asked.emit(_progress(module, len(verdicts), count, well=well))
                     if not well and goal != "verdict":
-                        raise RefusedError(self._fleet.verdict(module) or unavailable(module))
+                        raise RefusedError(self._parts.fleet.verdict(module) or unavailable(module))
                 elif module.state is State.PREPARING and module.name not in preparing:
                     preparing.add(module.name)
                     await asked.emit(_preparing(module))
@@ -156,21 +151,21 @@ class ModuleOps:
     async def _awaited(
         self, names: list[str] | None, principal: Principal, turn: Turn
     ) -> dict[str, Module]:
-        """Return the modules that are named, each once, or all eager ones, by name."""
+        """Return the named modules, each once, or all eager ones, by name."""
         found: dict[str, Module] = {}
         if names is None:
-            for module in self._fleet.eager():
+            for module in self._parts.fleet.eager():
                 await turn.go_on()
                 if principal.sees(module.name):
                     found[module.name] = module
         else:
             for name in names:
                 await turn.go_on()
-                found[name] = self._module(name, principal)
+                found[name] = self._parts.module(name, principal)
         return found
 
-    async def _logs(self, args: dict[str, Any], asked: Asked) -> Any:
-        module = self._module(args["module"], asked.principal)
+    async def _logs(self, args: dict[str, Any], asked: OwnRequest) -> Any:
+        module = self._parts.module(args["module"], asked.principal)
         count = args.get("lines", LOG_LINES)
         with contextlib.ExitStack() as held:
             # Followed before the tail is asked for, so that nothing is missed between the two; what
@@ -188,7 +183,7 @@ class ModuleOps:
                 await asked.emit(_log_event(line))
         return {"module": module.name}
 
-    async def _send_tail(self, module: Module, count: int, asked: Asked) -> None:
+    async def _send_tail(self, module: Module, count: int, asked: OwnRequest) -> None:
         account = asked.party.account
         with trio.move_on_after(TAIL_S) as bound:
             async with self._one_tail:
@@ -211,23 +206,23 @@ class ModuleOps:
 
     async def _until_ready(self, module: Module, principal: Principal) -> Any:
         await self._until_ended(module)
-        verdict = await self._fleet.wait_until(lambda: self._start_verdict(module), of=module)
+        verdict = await self._parts.fleet.wait_until(lambda: self._start_verdict(module), of=module)
         if isinstance(verdict, Failure):
             raise RefusedError(verdict)
-        return self._status_of(module, principal)
+        return self._parts.status_of(module, principal)
 
     def _start_verdict(self, module: Module) -> Failure | bool | None:
-        return True if module.is_ready() or module.asleep else self._fleet.verdict(module)
+        return True if module.is_ready() or module.asleep else self._parts.fleet.verdict(module)
 
     def _settled(self, module: Module, goal: str) -> bool | None:
-        """Tell whether a module has come to what is waited for, or cannot; None if it may yet."""
+        """Return whether a module has reached the goal, or cannot; None if it still may."""
         if module.succession.undecided:
             return None
         if goal == "down":
             return True if module.state is State.DOWN else None
         if module.is_ready() or module.asleep:  # a request is all it waits for
             return True
-        return None if self._fleet.verdict(module, final=goal == "ready") is None else False
+        return None if self._parts.fleet.verdict(module, final=goal == "ready") is None else False
 
 
 def _never_ends(module: Module) -> Failure:

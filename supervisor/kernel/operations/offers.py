@@ -12,14 +12,22 @@ from protocol.connection import Notified
 from protocol.events import Log
 from protocol.frames import encode
 from supervisor.kernel.operations.long_answers import LongAnswers
-from supervisor.kernel.operations.op import MODULE, WORD, Asked, Op, Parts, args_schema
+from supervisor.kernel.operations.op import (
+    MODULE,
+    WORD,
+    Op,
+    OpGroup,
+    OwnRequest,
+    Parts,
+    args_schema,
+)
 from supervisor.kernel.resource_updates import URI_CHARS, ResourceFollower
 
 NOTIFICATIONS, NOTIFIED_BYTES = 256, 1 << 20
-"""Notifications of extensions that may wait to be told of; more are left out."""
+"""Notifications of extensions that may wait for a client; more are left out."""
 
 BELOW = 256
-"""Resources below one that is followed which may wait to be told of; of more, some are left out."""
+"""Resources below a followed one that may wait for a client; some of more are left out."""
 
 LOOKED_AT = 256
 """Servers that are asked at a time whether they have more."""
@@ -27,9 +35,7 @@ LOOKED_AT = 256
 FOLLOWING = "following a resource"
 
 
-class OfferOps:
-    """Ops about what modules offer."""
-
+class OfferOps(OpGroup):
     INPUTS: ClassVar[Mapping[str, Any]] = {
         "offers": args_schema(
             follow={
@@ -63,17 +69,14 @@ class OfferOps:
     }
 
     def __init__(self, parts: Parts) -> None:
-        """Prepare to serve."""
-        self._catalogue = parts.catalogue
+        super().__init__(parts)
         self._answers = LongAnswers()
-        self._updates = parts.updates
-        self._module = parts.module
 
     def ops(self) -> Mapping[str, Op]:
         return {"offers": self._offers, "resource.follow": self._follow_resource}
 
-    async def _offers(self, args: dict[str, Any], asked: Asked) -> Any:
-        catalogue, principal = self._catalogue, asked.principal
+    async def _offers(self, args: dict[str, Any], asked: OwnRequest) -> Any:
+        catalogue, principal = self._parts.catalogue, asked.principal
         if args.get("follow"):
             await self._follow(asked, notifications=args.get("notifications", False))
         if args.get("wait", True):
@@ -86,7 +89,7 @@ class OfferOps:
         begun = self._answers.tell(told, {"version": version, "modules": []}, asked.party.telling)
         return begun if isinstance(begun, dict) else await begun
 
-    async def _follow(self, asked: Asked, *, notifications: bool) -> None:
+    async def _follow(self, asked: OwnRequest, *, notifications: bool) -> None:
         some, is_changed = trio.Event(), False
         waiting: list[tuple[str, Notified]] = []
 
@@ -103,13 +106,13 @@ class OfferOps:
                 waiting.append((module, told))
                 some.set()
 
-        unfollow = self._catalogue.follow(tell, notified)
+        unfollow = self._parts.catalogue.follow(tell, notified)
         try:
             while True:  # until it is cancelled
                 await some.wait()
                 some = trio.Event()
                 if is_changed:
-                    is_changed, changed = False, {"version": self._catalogue.version}
+                    is_changed, changed = False, {"version": self._parts.catalogue.version}
                     words = "what modules offer has changed"
                     await asked.emit(Log(version="0", level="info", message=words, fields=changed))
                 told, waiting = waiting, []
@@ -120,8 +123,8 @@ class OfferOps:
         finally:
             unfollow()
 
-    async def _follow_resource(self, args: dict[str, Any], asked: Asked) -> Any:
-        module = self._module(args["module"], asked.principal)
+    async def _follow_resource(self, args: dict[str, Any], asked: OwnRequest) -> Any:
+        module = self._parts.module(args["module"], asked.principal)
         changed: dict[str, None] = {}
         some = trio.Event()
 
@@ -131,7 +134,7 @@ class OfferOps:
             some.set()
 
         follower = ResourceFollower(module.name, args["uri"], asked.principal, tell)
-        await self._updates.follow(follower)
+        await self._parts.updates.follow(follower)
         try:
             await asked.emit(Log(version="0", level="info", message=FOLLOWING))
             while True:  # until it is cancelled
@@ -144,4 +147,4 @@ class OfferOps:
                     words = "a resource has changed"
                     await asked.emit(Log(version="0", level="info", message=words, fields=fields))
         finally:
-            self._updates.leave(follower)
+            self._parts.updates.leave(follower)

@@ -2,84 +2,155 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, ClassVar, Protocol
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
+import structlog
+import trio
 
+from protocol.connection import Notice
 from protocol.descriptor.model import Kind
+from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import Progress
+from protocol.response import Response
 from supervisor.kernel.catalogue import Catalogue
 from supervisor.kernel.grants.grants import Grants
 from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.hooks.registry import Hooks
 from supervisor.kernel.page_codes import PageCodes
-from supervisor.kernel.parties import Party, RefusedError
+from supervisor.kernel.parties import Client, OutcomeOnly, Party, RefusedError
 from supervisor.kernel.prompts import Prompts
 from supervisor.kernel.reloads import Reloads
-from supervisor.kernel.request_checks import unknown_module
+from supervisor.kernel.request_checks import unknown_module, without_unseen
 from supervisor.kernel.resource_updates import ResourceUpdates
-from supervisor.kernel.seen_entries import Sees
 from supervisor.kernel.status import DaemonFacts, module_status
 from supervisor.kernel.taking_effect import Effects
 from supervisor.policy.hook_findings import hook_findings
 from supervisor.policy.mcp_views import McpOptions
 from supervisor.policy.principals import Principal
+from supervisor.policy.verdict import Stopped
 from supervisor.runtime.supervision.fleet import Fleet
 from supervisor.runtime.supervision.module import Module
 
+if TYPE_CHECKING:
+    from supervisor.kernel.event_feed import EventFeed
+
+log = structlog.get_logger()
+
 Emit = Callable[[Progress | None], Awaitable[None]]
-"""Where an op's events go; waits while the client cannot keep up (`Asked.emit`)."""
-
-
-class Asked(Protocol):
-    """A request for an op (kernel.own_request): who asks, and where events go."""
-
-    @property
-    def party(self) -> Party:
-        """The connection it came over."""
-
-    @property
-    def principal(self) -> Principal:
-        """Who asked; what he may not see is answered as what is not there."""
-
-    @property
-    def session_id(self) -> str | None:
-        """The session that was named with it, as it was named."""
-
-    @property
-    def is_written(self) -> bool:
-        """Whether the answer is only encoded: nobody within the daemon looks at it."""
-
-    async def emit(self, event: Progress | None) -> None:
-        """Send an event once there is room for it; None waits for the room, and sends nothing."""
-
-
-class Feed(Protocol):
-    """Where entries of the journal come from."""
-
-    async def send(self, args: dict[str, Any], emit: Emit, sees: Sees | None) -> dict[str, Any]:
-        """Send what `args` ask for; raises `RefusedError`."""
+"""Where an op's events go; waits while the client cannot keep up (`OwnRequest.emit`)."""
 
 
 Begun = dict[str, Any] | Awaitable[Any]
+"""The result of an op, or what to await for it; both may come to a `RefusedError`."""
 
-Op = Callable[[dict[str, Any], Asked], Begun]
-"""Takes args that fit the schema, and does at once what can be done at once.
 
-It returns its result, or what to await for it; both parts may raise `RefusedError`. So of requests
-that come one after the other, a start or stop has its effect before the next one is looked at,
-however long its own answer takes.
-"""
+class OwnRequest:
+    """One request and its one answer (kernel.parties.Handle), as an op sees it."""
+
+    __slots__ = (
+        "_room",
+        "_scope",
+        "client",
+        "ended",
+        "notices",
+        "party",
+        "principal",
+        "session_id",
+        "what",
+    )
+
+    def __init__(
+        self, party: Party, client: Client, what: str, session_id: str | None = None
+    ) -> None:
+        self.party = party
+        self.what = what
+        """The op that is asked for, for words."""
+        self.principal = party.principal
+        """The principal at the time of the request: its connection may be narrowed since."""
+        self.session_id = session_id
+        self.client = client
+        self.notices: tuple[Notice, ...] = ()
+        """The warnings of the response."""
+        self.ended = False
+        self._scope = trio.CancelScope()
+        self._room = trio.lowlevel.ParkingLot()
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the answer is only encoded: no code within the daemon reads it."""
+        return not isinstance(self.client, OutcomeOnly)
+
+    def begin(self, begin: Callable[[], Begun], nursery: trio.Nursery) -> None:
+        """Do at once what can be done at once, and the rest in a task."""
+        with self._answering():
+            begun = begin()
+            if isinstance(begun, dict):
+                self.finish(Success(begun))
+            else:
+                nursery.start_soon(self._run, begun)
+
+    async def emit(self, event: Progress | None) -> None:
+        """Send an event once there is room for it; None waits for the room, and sends nothing."""
+        while self.client.congested():
+            await self._room.park()
+        if self.party.turn.is_over:
+            await trio.lowlevel.cancel_shielded_checkpoint()
+        if event is not None and not self.ended:
+            self.client.event(event, None)
+
+    def finish(self, outcome: Outcome) -> None:
+        """Answer it; only the first answer counts."""
+        if not self.ended:
+            self.ended = True
+            if isinstance(outcome, Failure):
+                outcome = without_unseen(outcome, self.principal)
+            self.client.finished(Response(outcome, notices=self.notices))
+
+    def cancel(self, stopped: Stopped) -> None:
+        self._scope.cancel()
+        self.finish(Failure.because(stopped.reason, stopped.message))
+
+    def resume(self) -> None:
+        self._room.unpark_all()
+
+    async def _run(self, rest: Awaitable[Any]) -> None:
+        await self.party.turn.serve(self._answer(rest), self.what)
+
+    async def _answer(self, rest: Awaitable[Any]) -> None:
+        try:
+            with self._scope, self._answering():
+                self.finish(Success(await rest))
+        finally:  # also when the daemon ends without waiting
+            self.finish(Failure.because(Reason.SHUTDOWN, "the daemon is stopping"))
+
+    @contextlib.contextmanager
+    def _answering(self) -> Iterator[None]:
+        """Answer the request with the failure that the block raises."""
+        try:
+            yield
+        except RefusedError as error:
+            self.finish(error.failure)
+        # A mistake of ours over one request is that request's failure; the others are served.
+        except Exception as error:
+            log.exception("a request failed in the daemon")
+            words = f"the request failed in the daemon: {type(error).__name__}; its log says where"
+            self.finish(Failure.because(Reason.REPORTED, words))
+
+
+Op = Callable[[dict[str, Any], OwnRequest], Begun]
+"""Takes args that fit the schema, and does at once what can be done at once. It returns its result,
+or an awaitable of it; both may raise `RefusedError`. So of requests that come one after the other,
+a start or stop has its effect before the next one is checked, however long its own answer takes."""
 
 
 ShutDown = Callable[[str, msgspec.Raw | None], None]
-"""Begins the daemon's end: the cause, and who asked for it (`Principal.by`)."""
+"""Begins the daemon's end: the cause, and the principal that asked for it (`Principal.by`)."""
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the ops of one daemon work on."""
-
     fleet: Fleet
     facts: DaemonFacts
     reloads: Reloads
@@ -89,17 +160,17 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     approvals: Approvals
     prompts: Prompts
     refused: Mapping[str, int]
-    """How many invocations no module was asked for since the start, by the reason."""
+    """The count of invocations that never reached a module, by reason."""
     catalogue: Catalogue
     updates: ResourceUpdates
     page_codes: PageCodes
     mcp: McpOptions
-    feed: Feed | None = None
+    feed: EventFeed | None = None
     shut_down: ShutDown
     next_request_id: Callable[[], str]
 
     def module(self, name: str, principal: Principal) -> Module:
-        """Return the module of that name, if the principal may see it; raises `RefusedError`."""
+        """Return a module that the principal may see; raises `RefusedError`."""
         module = self.fleet.modules.get(name)
         if module is None or not principal.sees(name):
             raise RefusedError(unknown_module(name, self.fleet, principal))
@@ -114,7 +185,6 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
         outcomes: bool = False,
         inputs: bool = False,
     ) -> dict[str, Any]:
-        """Return one entry of `modules` of `status`, as the principal may see it."""
         reasons = self.fleet.quarantine_reasons
         shown = module_status(module, reasons, histogram=histogram, outcomes=outcomes)
         if principal.is_full and module.descriptor.kind is Kind.HOOK:
@@ -127,22 +197,26 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
         return {**shown, "ops": ops, "hook": self.hooks.status(module)}
 
 
-class OpGroup(Protocol):
-    """Some ops that belong together."""
-
+class OpGroup:
     INPUTS: ClassVar[Mapping[str, Any]]
     """The schema of the args of each op, by the op's name."""
 
     def __init__(self, parts: Parts) -> None:
-        """Prepare to serve."""
+        self._parts = parts
 
     def ops(self) -> Mapping[str, Op]:
         """Return the ops; one for each of `INPUTS`."""
+        raise NotImplementedError
+
+    async def _when_stored(self, result: dict[str, Any]) -> dict[str, Any]:
+        """Return the result once all that was recorded so far is stored."""
+        await self._parts.effects.durability.confirmed()
+        return result
 
 
 WORD_CHARS = 8192
-"""Of a name, an id or a path. What no such thing may have is mostly far less, and refused by the op
-in its own words; beyond this it is refused unread."""
+"""The bound on a name, an id or a path. Most have a much lower bound, and the op refuses a longer
+one in its own words; beyond this it is refused unread."""
 
 WORD: dict[str, Any] = {"type": "string", "maxLength": WORD_CHARS}
 

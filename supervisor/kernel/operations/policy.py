@@ -8,13 +8,11 @@ from typing import Any, ClassVar
 import msgspec
 
 from supervisor.kernel.grants.operator_policy import explained
-from supervisor.kernel.operations.op import MODULE, WORD, Asked, Op, Parts, args_schema
+from supervisor.kernel.operations.op import MODULE, WORD, Op, OpGroup, OwnRequest, args_schema
 from supervisor.policy.capabilities import Verdict
 
 
-class PolicyOps:
-    """Ops about what modules are allowed."""
-
+class PolicyOps(OpGroup):
     INPUTS: ClassVar[Mapping[str, Any]] = {
         "policy.show": args_schema(),
         "policy.explain": args_schema(
@@ -29,11 +27,6 @@ class PolicyOps:
         "policy.forget": args_schema(("module",), module=MODULE),
     }
 
-    def __init__(self, parts: Parts) -> None:
-        """Prepare to serve."""
-        self._parts = parts
-        self._grants = parts.grants
-
     def ops(self) -> Mapping[str, Op]:
         return {
             "policy.show": self._show,
@@ -41,20 +34,20 @@ class PolicyOps:
             "policy.forget": self._forget,
         }
 
-    def _show(self, args: dict[str, Any], asked: Asked) -> dict[str, Any]:
+    def _show(self, args: dict[str, Any], asked: OwnRequest) -> dict[str, Any]:
         del args, asked
-        operator, answers = self._grants.operator, self._grants.answers.all()
+        operator, answers = self._parts.grants.operator, self._parts.grants.answers.all()
         policy = msgspec.to_builtins(operator.policy)
         return {**policy, "problem": operator.problem, "answers": msgspec.to_builtins(answers)}
 
-    async def _explain(self, args: dict[str, Any], asked: Asked) -> dict[str, Any]:
+    async def _explain(self, args: dict[str, Any], asked: OwnRequest) -> dict[str, Any]:
         descriptor = self._parts.module(args["module"], asked.principal).descriptor
-        decision = self._grants.decide(descriptor, args["capability"])
-        found = explained(self._grants.operator.policy, decision, descriptor)
+        decision = self._parts.grants.decide(descriptor, args["capability"])
+        found = explained(self._parts.grants.operator.policy, decision, descriptor)
         if decision.verdict is Verdict.ASK:
-            known = self._grants.answers.find(descriptor.name, args["capability"])
+            known = self._parts.grants.answers.find(descriptor.name, args["capability"])
             if known is not None:
-                same = known.program == await self._grants.program(descriptor)
+                same = known.program == await self._parts.grants.program(descriptor)
                 found["remembered"] = {
                     "allowed": known.allowed,
                     "ts": known.ts,
@@ -62,12 +55,8 @@ class PolicyOps:
                 }
         return found
 
-    def _forget(self, args: dict[str, Any], asked: Asked) -> Awaitable[Any]:
+    def _forget(self, args: dict[str, Any], asked: OwnRequest) -> Awaitable[Any]:
         del asked
         # Also of a module that is not there any more: then above all.
-        forgotten = self._grants.answers.forget(args["module"])
-        return self._confirmed([msgspec.to_builtins(one) for one in forgotten])
-
-    async def _confirmed(self, forgotten: list[dict[str, Any]]) -> dict[str, Any]:
-        await self._parts.effects.durability.confirmed()
-        return {"forgotten": forgotten}
+        forgotten = self._parts.grants.answers.forget(args["module"])
+        return self._when_stored({"forgotten": [msgspec.to_builtins(one) for one in forgotten]})

@@ -1,8 +1,8 @@
 """The op `record`: stream a module's conversation to a client, as the entries of a transcript.
 
 Each entry is a `log` event: its message is one readable line, its `fields` the entry as a file has
-it, the header first. A client that does not read slows down nobody but itself: what does not fit
-into the recording's buffer is dropped and counted, and an entry says so.
+it, the header first. A client that does not read slows down only itself: entries that do not fit
+into the recording's buffer are dropped and counted, and an entry says so.
 """
 
 from __future__ import annotations
@@ -18,22 +18,20 @@ from protocol.errors import Failure, Reason
 from protocol.events import Log
 from protocol.json_line import excerpt
 from protocol.transcript import Entry, Header
-from supervisor.kernel.operations.op import MODULE, Asked, Emit, Op, Parts, args_schema
+from supervisor.kernel.operations.op import MODULE, Emit, Op, OpGroup, OwnRequest, args_schema
 from supervisor.kernel.parties import RefusedError
 from supervisor.runtime.held_bytes import Account
 from supervisor.runtime.supervision.module import Module
 from supervisor.transcripts.recording import Recording, header_of
 
 MAX_SECONDS = 7 * 24 * 3600.0
-"""The longest recording, also of one that names no time."""
+"""The longest recording, also if the args name no time."""
 
 ENTRIES_AT_ONCE = 64
-"""How many are sent before it is the others' turn."""
+"""Entries that are sent in one turn."""
 
 
-class RecordOps:
-    """The ops that listen in."""
-
+class RecordOps(OpGroup):
     INPUTS: ClassVar[Mapping[str, Any]] = {
         "record": args_schema(
             ("module",),
@@ -57,16 +55,11 @@ class RecordOps:
         ),
     }
 
-    def __init__(self, parts: Parts) -> None:
-        """Prepare to serve."""
-        self._module = parts.module
-        self._fleet = parts.fleet
-
     def ops(self) -> Mapping[str, Op]:
         return {"record": self._record}
 
-    async def _record(self, args: dict[str, Any], asked: Asked) -> Any:
-        module = self._module(args["module"], asked.principal)
+    async def _record(self, args: dict[str, Any], asked: OwnRequest) -> Any:
+        module = self._parts.module(args["module"], asked.principal)
         if not module.descriptor.transport.command:
             words = f"{module.name} is a service: only what a process says can be recorded"
             raise RefusedError(Failure.because(Reason.INVALID_ARGS, words))
@@ -98,9 +91,9 @@ class RecordOps:
         }
 
     async def _stop_with(self, module: Module, recording: _Streamed) -> None:
-        """End a recording of what can never be heard again; a module that comes back is another."""
-        places = (self._fleet.modules, self._fleet.leaving)
-        await self._fleet.wait_until(
+        """End the recording once its module is gone; a module that comes back is another."""
+        places = (self._parts.fleet.modules, self._parts.fleet.leaving)
+        await self._parts.fleet.wait_until(
             lambda: all(one.get(module.name) is not module for one in places) or None
         )
         recording.stop("the module was removed")
@@ -117,10 +110,10 @@ class _Streamed:
         self._why = ""
 
     async def stream(self, emit: Emit, seconds: float) -> None:
-        """Send what is heard until the time is over, or a process has ended if that was asked."""
+        """Send entries until the time is over, or a process has ended if that was asked for."""
         ends_at = trio.current_time() + seconds
         while not self._why:
-            # Only waiting is cut short: what was taken is sent, or it would be lost untold.
+            # Only waiting is cut short: taken entries are sent, or they would be lost.
             with trio.move_on_at(ends_at):
                 await self._some.wait()
             self._some = trio.Event()
@@ -135,12 +128,12 @@ class _Streamed:
         return "the time is over" if trio.current_time() >= ends_at else ""
 
     def stop(self, why: str) -> None:
-        """Have `stream` return."""
+        """Make `stream` return."""
         self._why = self._why or why
         self._wake()
 
     async def end(self, emit: Emit) -> None:
-        """Send what is left; the recording is detached by now."""
+        """Send the rest; the recording is detached by now."""
         await self._send(emit, self.recording.take())
         await self._send(emit, self.recording.end(self.recording.elapsed_s, self._why))
 
@@ -149,7 +142,7 @@ class _Streamed:
             await emit(_log(entry))
             self.entries += 1
             if self.entries % ENTRIES_AT_ONCE == 0:
-                await trio.lowlevel.checkpoint()  # `emit` waits for nobody while there is room
+                await trio.lowlevel.checkpoint()  # `emit` does not wait while there is room
 
     def _wake(self) -> None:
         self._some.set()

@@ -1,6 +1,6 @@
-"""Which scope each op needs, and what of the modules it has to cover (docs/protocol.md).
+"""The scope that each op needs, and the modules it has to cover (docs/protocol.md).
 
-What is not said here is left to the op: it shows, and serves, what the principal may see.
+Of other ops each shows, and serves, what the principal may see.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ SCOPES: Mapping[str, Scope | None] = {
     "token.revoke": Scope.ADMIN,
     "page.login": Scope.ADMIN,
 }
-"""None: whoever asks may have it. `health`, `describe` and `invoke` are also those of modules."""
+"""None: every principal may use it. `health`, `describe` and `invoke` are also those of modules."""
 
 ALL_MODULES = frozenset(
     {"reload", "shutdown", "policy.show", "token.new", "token.list", "token.revoke"}
 )
-"""Those that concern all modules: globs have to cover every one there may be."""
+"""Ops that concern all modules: globs have to cover every possible one."""
 
 WHOLE_MODULE = frozenset(
     {"start", "stop", "restart", "logs", "record", "policy.explain", "policy.forget"}
 )
-"""Those that concern all of their `module`: to cover some of its ops is not enough."""
+"""Ops that concern all of their `module`: to cover some of its ops is not enough."""

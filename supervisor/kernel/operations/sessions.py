@@ -1,8 +1,7 @@
 """The ops about sessions: `session.new`, `.list`, `.show`, `.fork`, `.end`, `.patch`, `.cancel`.
 
-`session.prompt` is served from `kernel.prompts`, as an invocation is.
-
-Those that change something answer once the change is stored.
+`session.prompt` is served from `kernel.prompts`, as an invocation is. Ops that change something
+answer once the change is stored.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import msgspec
 from protocol.amcp import EventType
 from protocol.errors import Reason
 from supervisor.kernel.casting import cast_problem
-from supervisor.kernel.operations.op import MODULE, WORD, Asked, Op, Parts, args_schema
+from supervisor.kernel.operations.op import MODULE, WORD, Op, OpGroup, OwnRequest, args_schema
 from supervisor.kernel.parties import Origin, RefusedError
 from supervisor.kernel.sessions.session import Session
 from supervisor.policy.roles import TOOLS, Roles
@@ -42,9 +41,7 @@ _ROLES = {
 }
 
 
-class SessionOps:
-    """Ops about sessions."""
-
+class SessionOps(OpGroup):
     INPUTS: ClassVar[Mapping[str, Any]] = {
         "session.new": args_schema(
             session_id=_OWN_ID,
@@ -90,13 +87,6 @@ class SessionOps:
         ),
     }
 
-    def __init__(self, parts: Parts) -> None:
-        """Prepare to serve."""
-        self._sessions = parts.effects.sessions
-        self._durability = parts.effects.durability
-        self._prompts = parts.prompts
-        self._fleet = parts.fleet
-
     def ops(self) -> Mapping[str, Op]:
         return {
             "session.new": self._new,
@@ -108,22 +98,22 @@ class SessionOps:
             "session.cancel": self._cancel,
         }
 
-    def _new(self, args: dict[str, Any], asked: Asked) -> Awaitable[Any]:
+    def _new(self, args: dict[str, Any], asked: OwnRequest) -> Awaitable[Any]:
         args["roles"] = self._roles(args, asked)
-        return self._begun(self._sessions.new(asked.principal, **args), asked)
+        return self._begun(self._parts.effects.sessions.new(asked.principal, **args), asked)
 
-    def _list(self, args: dict[str, Any], asked: Asked) -> dict[str, Any]:
-        principal = asked.principal
+    def _list(self, args: dict[str, Any], asked: OwnRequest) -> dict[str, Any]:
+        principal, sessions = asked.principal, self._parts.effects.sessions
         limit, ended = int(args.get("limit", PAGE)), args.get("ended", False)
-        page, following = self._sessions.page(principal, limit, args.get("after"), ended=ended)
+        page, following = sessions.page(principal, limit, args.get("after"), ended=ended)
         return {
             "sessions": [self._summary(session) for session in page],
             "next": following,
-            **self._sessions.counts(principal),
+            **sessions.counts(principal),
         }
 
-    def _show(self, args: dict[str, Any], asked: Asked) -> dict[str, Any]:
-        found = self._sessions.find(args["session_id"], asked.principal)
+    def _show(self, args: dict[str, Any], asked: OwnRequest) -> dict[str, Any]:
+        found = self._parts.effects.sessions.find(args["session_id"], asked.principal)
         if not isinstance(found, Session):
             raise RefusedError(found)
         shown, principal = found.shown() | self._queued(found), asked.principal
@@ -132,8 +122,8 @@ class SessionOps:
             shown["history"] = [one for one in past if principal.covers(one["module"], one["op"])]
         return shown
 
-    def _fork(self, args: dict[str, Any], asked: Asked) -> Awaitable[Any]:
-        forked = self._sessions.fork(
+    def _fork(self, args: dict[str, Any], asked: OwnRequest) -> Awaitable[Any]:
+        forked = self._parts.effects.sessions.fork(
             asked.principal,
             args["session_id"],
             args.get("new_id"),
@@ -142,72 +132,67 @@ class SessionOps:
         )
         return self._begun(forked, asked)
 
-    def _end(self, args: dict[str, Any], asked: Asked) -> Awaitable[Any]:
+    def _end(self, args: dict[str, Any], asked: OwnRequest) -> Awaitable[Any]:
         session = self._live(args["session_id"], asked)
         stopped = Stopped(Reason.CLIENT, f"the session {session.id!r} was ended")
-        waited = self._prompts.cancel(session, stopped, running=False)
-        session, cancelled = self._sessions.end(asked.principal, session.id)
+        waited = self._parts.prompts.cancel(session, stopped, running=False)
+        session, cancelled = self._parts.effects.sessions.end(asked.principal, session.id)
         self._tell(EventType.SESSION_DELETED, session, asked)
         return self._stored(session, cancelled=waited + cancelled)
 
-    def _patch(self, args: dict[str, Any], asked: Asked) -> Awaitable[Any]:
+    def _patch(self, args: dict[str, Any], asked: OwnRequest) -> Awaitable[Any]:
         expected = args.get("if_revision")
-        session = self._sessions.patch_from_client(
+        session = self._parts.effects.sessions.patch_from_client(
             asked.principal,
             args["session_id"],
             args["patch"],
             None if expected is None else int(expected),
         )
         # The revision that this patch led to: others may come while it is being stored.
-        return self._confirmed({"session_id": session.id, "revision": session.kept.revision})
+        return self._when_stored({"session_id": session.id, "revision": session.kept.revision})
 
-    def _cancel(self, args: dict[str, Any], asked: Asked) -> dict[str, Any]:
+    def _cancel(self, args: dict[str, Any], asked: OwnRequest) -> dict[str, Any]:
         session = self._live(args["session_id"], asked)
         force = args.get("force", False)
         what = "all that was in flight for" if force else "the prompts of"
         stopped = Stopped(Reason.CLIENT, f"{what} the session {session.id!r} was cancelled")
         queued = args.get("queued", True)
-        cancelled = self._prompts.cancel(session, stopped, running=not force, waiting=queued)
+        cancelled = self._parts.prompts.cancel(session, stopped, running=not force, waiting=queued)
         for one in list(session.in_flight.values()) if force else ():  # the running one, too
             one.cancel(stopped)
             cancelled += 1
         return {"session_id": session.id, "cancelled": cancelled}
 
-    def _live(self, session_id: str, asked: Asked) -> Session:
-        found = self._sessions.find_live(session_id, asked.principal)
+    def _live(self, session_id: str, asked: OwnRequest) -> Session:
+        found = self._parts.effects.sessions.find_live(session_id, asked.principal)
         if not isinstance(found, Session):
             raise RefusedError(found)
         return found
 
-    def _roles(self, args: dict[str, Any], asked: Asked) -> Roles | None:
-        """Return the roles that are named; raises `RefusedError` if they cannot be played."""
+    def _roles(self, args: dict[str, Any], asked: OwnRequest) -> Roles | None:
+        """Return the named roles; raises `RefusedError` if they cannot be played."""
         if "roles" not in args:
             return None
         roles = msgspec.convert(args["roles"], Roles)
-        problem = roles.problem() or cast_problem(roles, self._fleet, asked.principal)
+        problem = roles.problem() or cast_problem(roles, self._parts.fleet, asked.principal)
         if problem is not None:
             raise RefusedError(problem)
         return roles
 
-    def _begun(self, session: Session, asked: Asked) -> Awaitable[Any]:
+    def _begun(self, session: Session, asked: OwnRequest) -> Awaitable[Any]:
         self._tell(EventType.SESSION_CREATED, session, asked)
         return self._stored(session)
 
-    def _tell(self, kind: EventType, session: Session, asked: Asked) -> None:
-        """Tell whoever watches."""
+    def _tell(self, kind: EventType, session: Session, asked: OwnRequest) -> None:
         owner, by = session.owner, asked.principal.by
         origin = Origin("", "", None, session.id, None, owner, by)
-        self._prompts.publish(kind, {"title": session.kept.title}, origin)
+        self._parts.prompts.publish(kind, {"title": session.kept.title}, origin)
 
     def _queued(self, session: Session) -> dict[str, int]:
-        return {"queued": self._prompts.waiting(session.id)}
+        return {"queued": self._parts.prompts.waiting(session.id)}
 
     def _summary(self, session: Session) -> dict[str, Any]:
         return session.summary() | self._queued(session)
 
     def _stored(self, session: Session, **more: Any) -> Awaitable[Any]:
-        return self._confirmed({**self._summary(session), **more})
-
-    async def _confirmed(self, result: dict[str, Any]) -> dict[str, Any]:
-        await self._durability.confirmed()
-        return result
+        return self._when_stored({**self._summary(session), **more})

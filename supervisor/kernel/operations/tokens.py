@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Mapping
 from typing import Any, ClassVar
 
 from supervisor.kernel.operations.connection import MODULES, globs_of
-from supervisor.kernel.operations.op import Asked, Op, Parts, args_schema
+from supervisor.kernel.operations.op import Op, OpGroup, OwnRequest, args_schema
 from supervisor.kernel.tokens import NAME_CHARS
 from supervisor.policy.principals import EVERYTHING, Scope
 
 USUAL = (Scope.READ, Scope.INVOKE)
-"""The scopes of a token of which nothing else is said."""
+"""The scopes of a token if the args name none."""
 
 MAX_EXPIRES_S = 100 * 365 * 86400.0
 
@@ -23,9 +23,7 @@ MIN_RATE_PER_S, MAX_RATE_PER_S = 0.001, 1e6
 _NAME = {"type": "string", "minLength": 1, "maxLength": NAME_CHARS}
 
 
-class TokenOps:
-    """Ops about tokens."""
-
+class TokenOps(OpGroup):
     INPUTS: ClassVar[Mapping[str, Any]] = {
         "token.new": args_schema(
             ("name",),
@@ -58,16 +56,11 @@ class TokenOps:
         "token.revoke": args_schema(("name",), name=_NAME),
     }
 
-    def __init__(self, parts: Parts) -> None:
-        """Prepare to serve."""
-        self._tokens = parts.effects.tokens
-        self._durability = parts.effects.durability
-
     def ops(self) -> Mapping[str, Op]:
         return {"token.new": self._new, "token.list": self._list, "token.revoke": self._revoke}
 
-    def _new(self, args: dict[str, Any], asked: Asked) -> Awaitable[Any]:
-        token, said = self._tokens.new(
+    def _new(self, args: dict[str, Any], asked: OwnRequest) -> Awaitable[Any]:
+        token, said = self._parts.effects.tokens.new(
             asked.principal,
             args["name"],
             frozenset(map(Scope, args.get("scopes", USUAL))),
@@ -75,20 +68,16 @@ class TokenOps:
             expires_s=args.get("expires_s"),
             rate_per_s=args.get("rate_per_s"),
         )
-        return self._confirmed({**token.document(), "token": said})
+        return self._when_stored({**token.document(), "token": said})
 
-    def _list(self, args: dict[str, Any], asked: Asked) -> dict[str, Any]:
+    def _list(self, args: dict[str, Any], asked: OwnRequest) -> dict[str, Any]:
         del args, asked
-        return {"tokens": self._tokens.shown()}
+        return {"tokens": self._parts.effects.tokens.shown()}
 
-    def _revoke(self, args: dict[str, Any], asked: Asked) -> Awaitable[Any]:
+    def _revoke(self, args: dict[str, Any], asked: OwnRequest) -> Awaitable[Any]:
         del asked
-        return self._revoked(self._tokens.revoke(args["name"]).document())
+        return self._revoked(self._parts.effects.tokens.revoke(args["name"]).document())
 
     async def _revoked(self, result: dict[str, Any]) -> dict[str, Any]:
-        await self._tokens.wait_all_over()
-        return await self._confirmed(result)
-
-    async def _confirmed(self, result: dict[str, Any]) -> dict[str, Any]:
-        await self._durability.confirmed()
-        return result
+        await self._parts.effects.tokens.wait_all_over()
+        return await self._when_stored(result)

@@ -8,19 +8,17 @@ from typing import Any, ClassVar
 from protocol.errors import Failure, Reason
 from protocol.events import Log
 from protocol.problem import quoted
-from supervisor.kernel.operations.op import MODULE, WORD, Asked, Op, Parts, args_schema
+from supervisor.kernel.operations.op import MODULE, WORD, Op, OpGroup, OwnRequest, args_schema
 from supervisor.kernel.parties import RefusedError
 from supervisor.kernel.ui_events import NAME_CHARS, Subscription
 
 PATTERNS = 32
-"""How many names, or beginnings of names, a subscriber may ask for."""
+"""Names, or beginnings of names, in one subscription."""
 
 WATCHING = "watching for ui events"
 
 
-class UiOps:
-    """Ops about `ui_event`s."""
-
+class UiOps(OpGroup):
     INPUTS: ClassVar[Mapping[str, Any]] = {
         "ui.subscribe": args_schema(
             events={
@@ -36,15 +34,10 @@ class UiOps:
         ),
     }
 
-    def __init__(self, parts: Parts) -> None:
-        """Prepare to serve."""
-        self._ui = parts.effects.ui
-        self._sessions = parts.effects.sessions
-
     def ops(self) -> Mapping[str, Op]:
         return {"ui.subscribe": self._subscribe}
 
-    async def _subscribe(self, args: dict[str, Any], asked: Asked) -> Any:
+    async def _subscribe(self, args: dict[str, Any], asked: OwnRequest) -> Any:
         patterns = args.get("events", ["*"])
         for index, one in enumerate(patterns):
             if "*" in one[:-1]:
@@ -54,7 +47,7 @@ class UiOps:
                 raise RefusedError(Failure.because(Reason.INVALID_ARGS, words, pointer=pointer))
         session_id = args.get("session_id")
         if session_id is not None:
-            found = self._sessions.find_live(session_id, asked.principal)
+            found = self._parts.effects.sessions.find_live(session_id, asked.principal)
             if isinstance(found, Failure):
                 raise RefusedError(found)
         subscription = Subscription(
@@ -64,11 +57,11 @@ class UiOps:
             args.get("module"),
             asked.party.label,
         )
-        unsubscribe = self._ui.subscribe(subscription)
+        unsubscribe = self._parts.effects.ui.subscribe(subscription)
         try:
             # So that a client knows from when on it misses nothing.
             await asked.emit(Log(version="0", level="info", message=WATCHING))
             while True:  # until it is cancelled
-                await asked.emit(await self._ui.next(subscription))
+                await asked.emit(await self._parts.effects.ui.next(subscription))
         finally:
             unsubscribe()

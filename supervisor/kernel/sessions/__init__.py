@@ -1,1 +1,1 @@
-"""Sessions: state that merges and survives, and what was done in it."""
+"""Sessions: state that merges and outlives the daemon, and the history of invocations."""

@@ -1,4 +1,4 @@
-"""The invocations that a session has had: how many, and the newest of them.
+"""The invocations of a session: how many, and the newest of them.
 
 The document of a session has them, and may be large. So each that ends in between is kept as a
 small document of its own, in one of as many slots as the history has places.
@@ -14,7 +14,7 @@ import msgspec
 from supervisor.policy.session import Status
 
 KIND = "past"
-"""Of the documents."""
+"""The kind of the documents."""
 
 
 class Past(msgspec.Struct, frozen=True):
@@ -30,7 +30,7 @@ class Past(msgspec.Struct, frozen=True):
 
 
 class KeptPast(msgspec.Struct, frozen=True):
-    """One that no document of its session has yet; `number` counts from 1."""
+    """An invocation that no document of its session has yet; `number` counts from 1."""
 
     session_id: str
     number: int
@@ -39,8 +39,6 @@ class KeptPast(msgspec.Struct, frozen=True):
 
 
 class SessionHistory:
-    """The newest invocations of one session."""
-
     __slots__ = ("_newest", "_places", "_session_id", "_slots", "count", "last")
 
     def __init__(
@@ -49,7 +47,7 @@ class SessionHistory:
         """Go on from `count` invocations, of which the `newest` are known."""
         self.count = count
         self.last = last
-        """What the last one left the session in."""
+        """The status that the last one left the session in."""
         self._session_id = session_id
         self._places = places
         self._newest = deque(newest, maxlen=places)
@@ -57,7 +55,7 @@ class SessionHistory:
 
     @property
     def newest(self) -> list[Past]:
-        """Those that are known, the oldest first."""
+        """The known ones, the oldest first."""
         return list(self._newest)
 
     def add(self, past: Past, last: Status) -> tuple[str, bytes]:
@@ -71,7 +69,7 @@ class SessionHistory:
         return self._name(slot), msgspec.json.encode(document)
 
     def restore(self, kept: KeptPast) -> None:
-        """Take over one that was kept, in their order; what is known already changes nothing."""
+        """Take over a kept one, in their order; one that is known already changes nothing."""
         self._slots.add(kept.number % self._places)
         if kept.number > self.count:
             self.count = kept.number
@@ -79,7 +77,7 @@ class SessionHistory:
             self._newest.append(kept.past)
 
     def take_names(self) -> list[str]:
-        """Return the names of the documents that are needed no more, and forget them."""
+        """Return the names of documents that are not needed any more, and forget them."""
         names = [self._name(slot) for slot in sorted(self._slots)]
         self._slots.clear()
         return names

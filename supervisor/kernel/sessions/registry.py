@@ -1,9 +1,9 @@
-"""The sessions of a daemon: what there is of them in memory is what counts, the disk follows.
+"""The sessions of a daemon: the memory decides, the disk follows.
 
-Each patch that is merged is one `session:patch` entry of the journal. The whole session is kept as
-a document when it begins, when it ends, and whenever enough patches have come since; a small one
-after each invocation too. So after a restart it is the document, and the patches with a higher
-revision merged into it in their order.
+Each merged patch is one `session:patch` entry of the journal. The whole session is kept as a
+document when it begins, when it ends, and whenever enough patches have come since; a small document
+after each invocation too. So a restart takes the document, and merges the patches with a higher
+revision into it in their order.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import secrets
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from protocol.errors import Code, Failure, Reason
 from protocol.merge_patch import copied, encoded_bytes, without_nulls
@@ -27,7 +27,6 @@ from supervisor.kernel.sessions.session import (
     Parent,
     Session,
     SessionDocument,
-    SessionInvocation,
 )
 from supervisor.policy.principals import Principal
 from supervisor.policy.roles import Roles
@@ -48,37 +47,39 @@ from supervisor.policy.session import (
 )
 from supervisor.policy.verdict import Stopped
 
+if TYPE_CHECKING:
+    from supervisor.kernel.invocation import Invocation
+
 LOOKED_THROUGH = 200
-"""Sessions among which the one is looked for that was probably meant: the newest."""
+"""Sessions that are searched for the one that was probably meant: the newest."""
 
 NAMED_CHARS = 200
-"""As much of an id that is not known is said again."""
+"""Characters of an unknown id that a failure repeats."""
 
 T = TypeVar("T")
 
 
 class Sessions:
-    """All sessions that are known, in the order in which they began."""
+    """All known sessions, in the order in which they began."""
 
     def __init__(
         self, recorder: Recorder, wall_clock: Callable[[], float], bounds: SessionLimits = BOUNDS
     ) -> None:
-        """`wall_clock` gives Unix time (s)."""
         self._recorder = recorder
         self._wall_clock = wall_clock
         self._bounds = bounds
         self._all: dict[str, Session] = {}
         self._ended: dict[str, int] = {}
-        """Their sizes, in the order in which they ended."""
+        """The sizes of the ended ones, in the order in which they ended."""
         self._ended_bytes = 0
         self._live_bytes = LiveBytes(bounds)
 
     # To look at.
 
     def find(self, session_id: object, principal: Principal) -> Session | Failure:
-        """Return the session of that id, ended or not, or say why there is none.
+        """Return the session of that id, ended or not, or the failure.
 
-        One that the principal may not see is none.
+        A session that the principal may not see is answered as an unknown one.
         """
         problem = id_problem(session_id, self._bounds)
         if problem is not None:
@@ -89,7 +90,7 @@ class Sessions:
         return session
 
     def find_live(self, session_id: object, principal: Principal) -> Session | Failure:
-        """Return a session that something can be done with now, or say why it cannot."""
+        """Return a live session, or the failure."""
         session = self.find(session_id, principal)
         if isinstance(session, Failure):
             return session
@@ -98,14 +99,14 @@ class Sessions:
         return self._recorder.unavailable() or session
 
     def owner_of(self, session_id: str) -> str | None:
-        """Return whose a session is, None if that is not known; may be called in any thread."""
+        """Return the owner of a session, None if it is not known; may be called in any thread."""
         session = self._all.get(session_id)
         return None if session is None else session.owner
 
     def page(
         self, principal: Principal, limit: int, after: str | None = None, *, ended: bool = False
     ) -> tuple[list[Session], str | None]:
-        """Return the newest ones first, those that began before `after`, and where to go on."""
+        """Return the newest ones first, those that began before `after`, and the next `after`."""
         found = reversed(self._all.values())
         if after is not None:
             last = _or_refused(self.find(after, principal))
@@ -196,7 +197,7 @@ class Sessions:
         return self._begin("session:fork", forked, data, principal)
 
     def end(self, principal: Principal, session_id: str) -> tuple[Session, int]:
-        """End a session and cancel what is in flight for it; returns how many that were."""
+        """End a session and cancel its open invocations; returns how many those were."""
         session = _or_refused(self.find_live(session_id, principal))
         open_now = list(session.in_flight.values())
         for invocation in open_now:
@@ -210,7 +211,7 @@ class Sessions:
         return session, len(open_now)
 
     def give_roles(self, session: Session, roles: Roles) -> None:
-        """Have a session keep who serves its prompts."""
+        """Store the roles of a session."""
         session.kept.roles = roles
         self._save(session)
 
@@ -221,7 +222,7 @@ class Sessions:
         patch: dict[str, Any],
         if_revision: int | None = None,
     ) -> Session:
-        """Merge a patch, if the state has that revision still."""
+        """Merge a patch, if the state still has that revision."""
         session = _or_refused(self.find_live(session_id, principal))
         _check(revision_problem(session.kept.revision, if_revision))
         _check(self.patch(session, patch, principal))
@@ -230,7 +231,7 @@ class Sessions:
     def patch(
         self, session: Session, patch: dict[str, Any], source: Origin | Principal
     ) -> Failure | None:
-        """Merge a patch of a module or of a client into a session, or say why not."""
+        """Merge a patch of a module or of a client into a session, or return why not."""
         if session.kept.ended is not None:
             return self._has_ended(session)
         refusal = patch_members_problem(patch, self._bounds) or session.apply(
@@ -253,24 +254,23 @@ class Sessions:
             self._save(session)
         return None
 
-    # What the pipeline tells.
+    # For the pipeline.
 
-    def began(self, session: Session, request_id: str, invocation: SessionInvocation) -> None:
-        """Note that an invocation is in flight."""
+    def began(self, session: Session, request_id: str, invocation: Invocation) -> None:
         session.in_flight[request_id] = invocation
 
     def answered(self, session: Session, response: Response) -> None:
-        """Note how an invocation ended, one too that was refused and never was in flight."""
+        """Note how an invocation ended, also one that was refused and never was in flight."""
         session.in_flight.pop(response.request_id, None)
         name, document = session.remember(response, self._wall_clock())
         # One that has ended may be forgotten by now, and is not to come back.
         if self._all.get(session.id) is session:
             self._recorder.keep(PAST, name, document)
 
-    # Start and end of the daemon, and of what is kept.
+    # Start and end of the daemon.
 
     def restore(self, restored: Restored) -> None:
-        """Take over what was kept; what cannot be read is named in the log and left where it is."""
+        """Take over what was kept; the log names what cannot be read, which stays where it is."""
         for document in documents(restored):
             self._all[document.session_id] = Session(document, self._bounds)
         for patch in patches(restored):

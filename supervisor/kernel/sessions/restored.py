@@ -1,4 +1,4 @@
-"""Read what was kept of sessions; what cannot be read is named in the log and left where it is."""
+"""Read kept sessions; the log names what cannot be read, which stays where it is."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from supervisor.kernel.sessions.history import KeptPast
 from supervisor.kernel.sessions.session import SessionDocument
 
 KIND = "session"
-"""Of the documents."""
+"""The kind of the documents."""
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ log = structlog.get_logger()
 
 
 class _Patch(msgspec.Struct, frozen=True):
-    """A patch to be merged again; `ts` is when it was first (Unix time, s)."""
+    """A patch to be merged again; `ts` is the time of the first merge (Unix time, s)."""
 
     session_id: str
     revision: int
@@ -41,7 +41,7 @@ class _Entry(msgspec.Struct):
 
 
 def documents(restored: Restored) -> list[SessionDocument]:
-    """Return the sessions as they were kept, in the order in which they began."""
+    """Return the kept sessions, in the order in which they began."""
     found: list[SessionDocument] = []
     for one in restored.documents(KIND):
         document = _decode(one.body, SessionDocument)
@@ -55,7 +55,7 @@ def documents(restored: Restored) -> list[SessionDocument]:
 
 
 def patches(restored: Restored) -> Iterator[_Patch]:
-    """Return the patches that came after the documents, in the order in which they were made."""
+    """Return the patches that are newer than the documents, in their order."""
     for one in restored.patches:
         entry = _decode(one.event, _Entry)
         if isinstance(entry, str):
@@ -77,7 +77,7 @@ def pasts(restored: Restored) -> list[KeptPast]:
 
 
 def not_restored(session_id: str, revision: int, why: str) -> None:
-    """Name in the log a patch that is lost."""
+    """Log a patch that is lost."""
     log.error("patch not restored", session=printable(session_id), revision=revision, words=why)
 
 

@@ -1,8 +1,8 @@
-"""One session: its state with a revision, what is in flight for it, and what was."""
+"""One session: its state with a revision, its open invocations, and its history."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -20,25 +20,21 @@ from supervisor.policy.session import (
     status_after,
     status_of,
 )
-from supervisor.policy.verdict import Stopped
+
+if TYPE_CHECKING:
+    from supervisor.kernel.invocation import Invocation
 
 SNAPSHOT_BYTES = 64 << 10
-"""Patches of so many bytes, or of as many as the state has, make a new document worth its cost:
-so what is written stays in proportion to what came, and a restart reads no more than twice that."""
+"""Patches of so many bytes, or of as many as the state has, make a new document worth its cost: so
+the bytes written stay in proportion to the bytes received, and a restart reads no more than twice
+that."""
 
 NAME_CHARS = 128
-"""What is kept of the names that a refused request had; they may be anything."""
-
-
-class SessionInvocation(Protocol):
-    """An invocation of a session."""
-
-    def cancel(self, stopped: Stopped) -> None:
-        """End it."""
+"""Characters kept of the names in a refused request; they may be anything."""
 
 
 class Parent(msgspec.Struct, frozen=True):
-    """What a session was forked from."""
+    """The session and the revision that a session was forked from."""
 
     session_id: str
     revision: int
@@ -52,7 +48,7 @@ class SessionDocument(msgspec.Struct, kw_only=True):
     """The name of the principal that began it; None of one that is older than owners."""
     title: str | None = None
     cwd: str | None = None
-    """The folder that it is about; nothing is run there for that."""
+    """The folder that it is about; nothing is run there because of it."""
     plan: dict[str, Any] | None = None
     roles: Roles = Roles()
     parent: Parent | None = None
@@ -67,8 +63,6 @@ class SessionDocument(msgspec.Struct, kw_only=True):
 
 
 class Session:
-    """A session, live or ended."""
-
     __slots__ = (
         "_bounds",
         "_most_bytes",
@@ -82,9 +76,9 @@ class Session:
     )
 
     def __init__(self, kept: SessionDocument, bounds: SessionLimits) -> None:
-        """Take over a document, whose `history` and `revision` go on from here."""
+        """Take over a document with its `history` and `revision`."""
         self.kept = kept
-        self.in_flight: dict[str, SessionInvocation] = {}
+        self.in_flight: dict[str, Invocation] = {}
         self.changed = False
         """Whether there is something that neither the last document nor a patch tells."""
         self._bounds = bounds
@@ -104,12 +98,10 @@ class Session:
 
     @property
     def owner(self) -> str | None:
-        """The name of the principal whose it is."""
         return self.kept.owner
 
     @property
     def status(self) -> Status:
-        """What it is doing."""
         return status_of(
             ended=self.kept.ended is not None, in_flight=len(self.in_flight), last=self.history.last
         )
@@ -120,7 +112,7 @@ class Session:
         return self._most_bytes + self._plan_bytes
 
     def measure(self) -> None:
-        """Have `most_bytes` be no more than it is."""
+        """Make `most_bytes` exact."""
         self._most_bytes = encoded_bytes(self.kept.state)
 
     def apply(self, patch: dict[str, Any], now: float, room: int | None = None) -> Failure | None:
@@ -152,11 +144,11 @@ class Session:
         return None
 
     def is_worth_saving(self) -> bool:
-        """Tell whether so much came since the last document that it is time for another."""
+        """Return whether so much came since the last document that it is time for another."""
         return self._unsaved_bytes > max(SNAPSHOT_BYTES, self.saved_bytes)
 
     def document(self) -> bytes:
-        """Return what is to be kept; from then on nothing is unsaved."""
+        """Return the document to keep; from then on nothing is unsaved."""
         self._unsaved_bytes = 0
         self.changed = False
         self.kept.history = self.history.newest
@@ -167,7 +159,7 @@ class Session:
         return document
 
     def remember(self, response: Response, now: float) -> tuple[str, bytes]:
-        """Note how an invocation ended; returns the document to keep of it, and its name."""
+        """Note how an invocation ended; returns the name and the content of its document."""
         failure = response.outcome if isinstance(response.outcome, Failure) else None
         return self.note(
             Past(
@@ -183,7 +175,7 @@ class Session:
         )
 
     def note(self, past: Past, last: Status) -> tuple[str, bytes]:
-        """Add an entry to the history, as `remember`; `last` is what it left the session in."""
+        """Add an entry to the history, as `remember`; `last` is the status after it."""
         self.changed = True
         return self.history.add(past, last)
 
@@ -207,7 +199,7 @@ class Session:
         }
 
     def shown(self) -> dict[str, Any]:
-        """Return all there is to it; the state is the one that lives on, to be encoded at once."""
+        """Return all of it; the state is the live object, to be encoded at once."""
         return {
             **self.summary(),
             "plan": self.kept.plan,
@@ -217,7 +209,7 @@ class Session:
 
 
 class LiveBytes:
-    """What all live sessions take together, their states and plans, and how much there is room for.
+    """The bytes of all live sessions, their states and plans, and how much room there is.
 
     A session's own figure may be too large, since replaced values are not taken off. So where the
     sum comes near the bound, those that were patched since are measured; that is one per patch at
@@ -231,7 +223,7 @@ class LiveBytes:
         self._inexact: dict[str, Session] = {}
 
     def weigh(self, session: Session) -> None:
-        """Take note of what a session has become."""
+        """Note the new size of a session."""
         if session.kept.ended is not None:
             self._inexact.pop(session.id, None)
             self.total -= self._each.pop(session.id, 0)
@@ -241,7 +233,7 @@ class LiveBytes:
         self._inexact[session.id] = session
 
     def room(self) -> int:
-        """Return by how many bytes the sessions may grow; exact where it matters."""
+        """Return by how many bytes the sessions may grow; exact near the bound."""
         if self._left() < self._bounds.patch_bytes:
             inexact, self._inexact = self._inexact, {}
             for session in inexact.values():

@@ -21,7 +21,7 @@ CHUNKS = (2048, 256, 32, 4, 1)
 
 
 ENTRY_BYTES = 120
-"""What an entry takes beside its body while it waits."""
+"""The cost of a waiting entry beside its body."""
 
 COLUMNS = ("seq", "ts", "event", "module", "session_id", "revision", "body")
 """Of `events`."""
@@ -41,11 +41,11 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     revision: int | None
     body: bytes
     key: DocumentKey | None = None
-    """Of the document that it takes the place of."""
+    """The key of the document that it replaces."""
 
     @property
     def size_bytes(self) -> int:
-        """What it takes while it waits."""
+        """Its cost while it waits."""
         return ENTRY_BYTES + len(self.body)
 
 
@@ -57,17 +57,17 @@ class Batch(msgspec.Struct):
     size_bytes: int = 0
     """Of the entries."""
     unended: dict[DocumentKey, Unended] = msgspec.field(default_factory=dict)
-    """All that has no end yet, once these entries are there."""
+    """All documents without an end yet, once these entries are there."""
     ticket: int = 0
-    """The newest request to be told when it is durable."""
+    """The newest request for durability."""
 
     def __bool__(self) -> bool:
-        """Whether there is anything that has to be written, or told."""
+        """Whether there is anything to write, or to report."""
         return bool(self.entries or self.documents or self.ticket)
 
 
 class _Invoked(msgspec.Struct, frozen=True, gc=False):
-    """What the journal says of an invocation that ended well: a `JournalEvent`, made in less."""
+    """The entry of an invocation that ended well: a `JournalEvent`, made in less time."""
 
     id: str
     ts: float
@@ -109,7 +109,7 @@ def insert_entries(
 
     A parameter that is None, or `bytes`, takes sqlite3 1 us: each time it looks for an adapter. So
     columns that are empty in all rows are left out, and bodies are `bytearray`s. Invocations that
-    ended well, most of what there is, are encoded all at once.
+    ended well, which are most rows, are encoded all at once.
     """
     spans = [_invoked(one) for one in entries if type(one) is Span]
     bodies = iter(bytearray(_ENCODER.encode_lines(spans)).split(b"\n"))
@@ -142,7 +142,7 @@ def store_documents(
 ) -> None:
     """Write or delete documents; `stored` names those that have a row, and is kept so.
 
-    What came and went since the last group, as most invocations do, costs nothing.
+    A document that came and went since the last group, as most do, costs nothing.
     """
     kept = [
         (*key, revision, body if isinstance(body, bytes) else msgspec.json.encode(body))
@@ -167,7 +167,6 @@ def store_documents(
 def remember_stored(
     documents: dict[DocumentKey, tuple[int, Content | None]], stored: set[DocumentKey]
 ) -> None:
-    """Take note of what `store_documents` did, once that is committed."""
     for key, (_, body) in documents.items():
         if body is None:
             stored.discard(key)

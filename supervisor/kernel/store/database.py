@@ -25,7 +25,7 @@ from supervisor.kernel.store.faults import UnusableError, in_words, is_damage
 from supervisor.runtime.files.directory import shown
 
 MARK = ".set-aside-"
-"""What stands between the name of the journal and the time when it was set aside."""
+"""The text between the name of the journal and the time when it was set aside."""
 
 _QUERY = "SELECT CAST(body AS TEXT) FROM events"
 
@@ -33,7 +33,8 @@ _QUERY = "SELECT CAST(body AS TEXT) FROM events"
 def how_to_read(path: str) -> str:
     """Return the commands for a damaged journal, in words.
 
-    `.recover` finds what no table leads to any more, but not every build of `sqlite3` has it.
+    `.recover` also finds rows that no table leads to any more, but not every build of `sqlite3` has
+    it.
     """
     file = shlex.quote(path)
     return (
@@ -43,7 +44,7 @@ def how_to_read(path: str) -> str:
 
 
 def kept_aside(journal: Path) -> Iterator[Path]:
-    """Yield the files that were set aside in the place of a journal, the oldest first."""
+    """Yield the files that were set aside for a journal, the oldest first."""
     for one in sorted(journal.parent.glob(f"{journal.name}{MARK}*")):
         if not one.name.endswith(("-wal", "-shm")):
             yield one
@@ -53,13 +54,13 @@ APPLICATION_ID = 0x7374646A
 """`stdj`; how `file` and a later stdiod know whose database it is (sqlite.org/pragma.html)."""
 
 BUSY_S = 1.0
-"""How long another program, such as somebody's `sqlite3`, may hold the file locked."""
+"""How long another program, such as `sqlite3`, may hold the file locked."""
 
 WAL_BYTES = 16 << 20
-"""What a flood leaves of the write-ahead log is cut back to this."""
+"""A write-ahead log that a flood has grown is cut back to this."""
 
 CHECKPOINT_PAGES = WAL_BYTES // 4096
-"""How much is collected there: moving it into the file syncs both, and a disk may take a while."""
+"""Pages collected there: moving them into the file syncs both, and a disk may take a while."""
 
 MAGIC = b"SQLite format 3\0"
 
@@ -67,7 +68,7 @@ FORMATS = frozenset({1, 2})
 """Of the header's bytes 18 and 19 (sqlite.org/fileformat.html); others SQLite calls read-only."""
 
 MOST = 1 << 62
-"""No number of ours comes near to it; beyond twice that SQLite has none."""
+"""All numbers of the journal are far below; beyond twice that SQLite has none."""
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -85,12 +86,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "INSERT INTO facts VALUES ('journal', ''), ('counted_at', 0), ('counted', 0)",
     ),
 )
-"""What leads from each schema to the next one; the last schema is this version's."""
+"""The steps from each schema to the next one; the last schema is this version's."""
 
 
 class Aside(msgspec.Struct, frozen=True):
-    """A file that was set aside, and why."""
-
     path: str
     why: str
 
@@ -110,7 +109,7 @@ class Database(msgspec.Struct, kw_only=True):
 
     @property
     def events(self) -> int:
-        """How many entries there are; `seq` has no gaps since they were last counted."""
+        """The count of entries; `seq` has no gaps since they were last counted."""
         return self.counted + self.last_seq - self.counted_at
 
     def is_in_place(self) -> bool:
@@ -124,9 +123,9 @@ class Database(msgspec.Struct, kw_only=True):
 def open_database(path: Path, *, power: bool, now: float, after_seq: int = 0) -> Database:
     """Open or make the journal; with `power`, each commit is synced to the disk.
 
-    What is no journal of ours, is damaged, or is newer than this version is set aside; the new one
+    A file that is no journal, is damaged, or is newer than this version is set aside; the new one
     begins after `after_seq`. `now` is Unix time (s). Raises `OSError` and `sqlite3.Error` if the
-    place does not serve.
+    place cannot be used.
     """
     try:
         return _open(path, power=power, after_seq=after_seq)
@@ -141,7 +140,7 @@ def open_database(path: Path, *, power: bool, now: float, after_seq: int = 0) ->
 
 
 def set_aside(path: Path, now: float) -> Path:
-    """Rename the file, with what belongs to it, so that nothing is overwritten; returns where."""
+    """Rename the file and its companions, overwriting nothing; returns the new path."""
     stamp = dt.datetime.fromtimestamp(now, dt.UTC).strftime("%Y%m%dT%H%M%SZ")
     number, aside = 1, path.with_name(f"{path.name}{MARK}{stamp}")
     while os.path.lexists(aside):
@@ -175,7 +174,7 @@ def _open(path: Path, *, power: bool, after_seq: int) -> Database:
 
 
 def check_regular(path: Path) -> None:
-    """Raise `OSError` if there is something else than a file: SQLite would wait for a FIFO."""
+    """Raise `OSError` if the path is something other than a file: SQLite would wait for a FIFO."""
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISREG(path.stat().st_mode):
             raise OSError("it is not a file")
@@ -220,7 +219,6 @@ def _migrate(connection: sqlite3.Connection, after_seq: int) -> None:
 
 @contextlib.contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Do all of the block, or nothing."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -234,7 +232,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 def _read_facts(connection: sqlite3.Connection, path: Path) -> Database:
     facts = dict(connection.execute("SELECT name, value FROM facts"))
-    # All columns once: what the statements to come rely on is to fail now if it is not there.
+    # All columns once: a column that is missing has to fail now, not in a later statement.
     connection.execute(
         "SELECT seq, ts, event, module, session_id, revision, body FROM events "
         "ORDER BY seq DESC LIMIT 1"
@@ -260,7 +258,7 @@ def _read_facts(connection: sqlite3.Connection, path: Path) -> Database:
 
 
 def readable(text: bytes) -> str:
-    """Return a text of the file, also one that is no UTF-8 any more."""
+    """Return a text of the file, also one that is not UTF-8 any more."""
     return text.decode(errors="replace")
 
 

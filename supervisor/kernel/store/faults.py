@@ -1,7 +1,8 @@
-"""What a failure of SQLite means: the file is damaged, or the place where it is does not serve.
+"""What a failure of SQLite means: the file is damaged, or its place cannot be used.
 
 Damage never heals, so a damaged file is set aside; everything else (a full disk, a read-only file
-system, a lock that somebody holds) may be over the next time, so what waits is kept and retried.
+system, a lock of another program) may be over the next time, so entries that wait are kept and
+retried.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _DAMAGE = frozenset(
         sqlite3.SQLITE_CORRUPT,
         sqlite3.SQLITE_NOTADB,
         sqlite3.SQLITE_FORMAT,
-        # Our statements are fixed and fit our schema: what they cannot find was taken away.
+        # The statements are fixed and fit the schema: a missing table was taken away.
         sqlite3.SQLITE_ERROR,
         sqlite3.SQLITE_MISMATCH,
     }
@@ -25,7 +26,7 @@ _DAMAGE = frozenset(
 
 
 FAILURES = (sqlite3.Error, OSError, UnicodeDecodeError)
-"""What comes of using the file; the last one if SQLite's own words quote a damaged schema."""
+"""What using the file may raise; the last one if SQLite's own words quote a damaged schema."""
 
 
 class UnusableError(Exception):
@@ -33,7 +34,7 @@ class UnusableError(Exception):
 
 
 def is_damage(error: Exception) -> bool:
-    """Tell whether a failure says that the file's content is not what we wrote."""
+    """Return whether a failure says that the file's content is not what was written."""
     if isinstance(error, UnusableError | UnicodeDecodeError):
         return True
     code = getattr(error, "sqlite_errorcode", None)
@@ -41,7 +42,7 @@ def is_damage(error: Exception) -> bool:
 
 
 def in_words(error: Exception) -> str:
-    """Say what a failure was, in a few words."""
+    """Return the words for a failure."""
     if isinstance(error, OSError) and error.errno is not None:
         return os.strerror(error.errno)
     if isinstance(error, UnicodeDecodeError):
@@ -49,6 +50,6 @@ def in_words(error: Exception) -> str:
     words = str(error) or type(error).__name__
     code = getattr(error, "sqlite_errorcode", None)
     if code is not None and code & _PRIMARY == sqlite3.SQLITE_IOERR:
-        # "disk I/O error" is all that SQLite says; the name tells at least what it was doing.
+        # SQLite says only "disk I/O error"; the name tells at least what it was doing.
         words += f" ({getattr(error, 'sqlite_errorname', code)})"
     return words

@@ -1,7 +1,7 @@
-"""Read the journal in pages, beside the writer: what is committed, in the order of `seq`.
+"""Read the journal in pages, beside the writer: committed entries in the order of `seq`.
 
-A page is bounded in entries, in bytes and in what is looked at for it, so that no reader holds the
-write-ahead log for long, and a filter that nothing fits costs the others nothing.
+A page is bounded in entries, in bytes and in entries examined, so that no reader holds the write-
+ahead log for long, and a filter that nothing fits costs the others nothing.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ PAGE_BYTES = 1 << 20
 """A page ends with the entry that passes this."""
 
 PAGE_SPAN = 20_000
-"""How many entries a filter is held against for one page; some 20 ms."""
+"""Entries that are examined for one page; some 20 ms."""
 
 
 BODY = "coalesce(CAST(body AS BLOB), x'')"
-"""Bytes, also where damage has made something else of them."""
+"""Bytes, also where damage has changed their type."""
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked for; None asks for all."""
+    """The conditions of a request; None is for all."""
 
     events: tuple[str, ...] | None = None
     """Names of the registry."""
@@ -41,11 +41,11 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str | None = None
     since_ts: float | None = None
     sees: Callable[[bytes], bool] | None = None
-    """Whether whoever asks may see an entry."""
+    """Whether the principal may see an entry."""
 
 
 class Page(NamedTuple):
-    """Entries as (seq, Event v1 as JSON); those up to `cursor` have been looked at."""
+    """Entries as (seq, Event v1 as JSON); those up to `cursor` have been examined."""
 
     entries: list[tuple[int, bytes]]
     cursor: int
@@ -88,7 +88,7 @@ class Reader:
     def begin_of_last(self, wanted: Filter, count: int, before: int) -> tuple[int, int]:
         """Return how many of `count` are found in the span that ends at `before`, and its begin.
 
-        The second figure is the cursor (a seq to read after) from which the found ones follow.
+        The second figure is the cursor (a seq to read after) from which they follow.
         """
         begin = max(0, before - PAGE_SPAN)
         where, values = _conditions(wanted)
@@ -106,7 +106,7 @@ class Reader:
         return None if first is None else int(first)
 
     def close(self) -> None:
-        """Close the connection; it is opened again when it is used again."""
+        """Close the connection; the next use opens it again."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -114,7 +114,7 @@ class Reader:
     def _open(self, wanted: Filter | None = None) -> sqlite3.Connection:
         if self._connection is None:
             check_regular(self._path)
-            # Never made here: who has no journal is to hear so.
+            # Never made here: a missing journal is a failure.
             uri = f"{self._path.absolute().as_uri()}?mode=ro"
             self._connection = sqlite3.connect(
                 uri, uri=True, isolation_level=None, check_same_thread=False, timeout=1.0

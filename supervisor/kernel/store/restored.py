@@ -1,7 +1,7 @@
 """What a daemon finds when it starts: documents, and the patches that came after them.
 
 Invocations that were in flight when the former daemon ended, and questions that were open, get
-their entry here: the one place that knows that nobody answered them.
+their entry here: the one place that knows that they were not answered.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 
 from protocol.errors import Failure, Reason
 from protocol.journal_event import JournalEvent
-from supervisor.kernel.recorder import CutShort
+from supervisor.kernel.recorder import CutShort, Restored, RestoredDocument, RestoredPatch
 from supervisor.kernel.store.batch import Entry, insert_entries
 from supervisor.kernel.store.database import Database, transaction
 from supervisor.kernel.store.settings import (
@@ -25,38 +25,9 @@ from supervisor.kernel.store.settings import (
 )
 
 
-class RestoredDocument(msgspec.Struct, frozen=True):
-    """A document as it was kept last."""
-
-    name: str
-    revision: int
-    body: bytes
-
-
-class RestoredPatch(msgspec.Struct, frozen=True):
-    """A `session:patch` that is newer than its session's document; `event` is its entry."""
-
-    session_id: str
-    revision: int
-    event: bytes
-
-
-class RestoredJournal(msgspec.Struct):
-    """What there was at the start; patches are in the order in which they were made."""
-
-    kinds: dict[str, list[RestoredDocument]] = msgspec.field(default_factory=dict)
-    patches: list[RestoredPatch] = msgspec.field(default_factory=list)
-    cut_short: list[CutShort] = msgspec.field(default_factory=list)
-    """What the daemon before left unanswered in a session; the journal says so by now."""
-
-    def documents(self, kind: str) -> list[RestoredDocument]:
-        """Return the documents of a kind, by name."""
-        return self.kinds.get(kind, [])
-
-
-def restore(database: Database, life: str, now: float) -> tuple[RestoredJournal, set[DocumentKey]]:
-    """Close what had no end before `life`, read what there is; returns the keys of it too."""
-    found = RestoredJournal()
+def restore(database: Database, life: str, now: float) -> tuple[Restored, set[DocumentKey]]:
+    """Close what had no end before `life`, read the rest; returns its keys too."""
+    found = Restored()
     stored: set[DocumentKey] = set()
     in_flight: list[RestoredDocument] = []
     questions: list[RestoredDocument] = []

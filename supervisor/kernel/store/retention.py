@@ -1,8 +1,8 @@
 """Keep the journal within its age and size: the oldest entries go first, a few at a time.
 
-A step is one short transaction, so whoever waits for a flush waits for no more than that. What a
-session would need to be restored stays, however old it is: the patches that are newer than its
-document. The newest entry stays too, since `seq` goes on from there.
+A step is one short transaction, so a flush waits for no more than that. Patches that are newer than
+their session's document stay, however old they are: a restart needs them. The newest entry stays
+too, since `seq` goes on from there.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from supervisor.kernel.store.database import Database, transaction
 from supervisor.kernel.store.settings import Limits
 
 STEP_ROWS = 4096
-"""How many entries are looked at in a step; some 20 ms."""
+"""Entries that a step examines; some 20 ms."""
 
 VACUUM_PAGES = 1024
-"""How many free pages are given back to the file system in a step."""
+"""Free pages that a step gives back to the file system."""
 
 SLACK = 0.05
 """How far below its limit the journal is brought, so that not each group has to make room."""
@@ -31,7 +31,7 @@ FREE_SHARE = 0.25
 DAY_S = 86400.0
 
 JUMP_S = 60.0
-"""A wall clock that is that far from where it should be was set."""
+"""A wall clock that is this far off was set."""
 
 
 class Clocks(msgspec.Struct, frozen=True):
@@ -42,7 +42,7 @@ class Clocks(msgspec.Struct, frozen=True):
 
 
 class Retention:
-    """The removal of what is too old or too much; `step` is called until it returns False."""
+    """The removal of old and surplus entries; `step` is called until it returns False."""
 
     def __init__(self, limits: Limits, clocks: Clocks) -> None:
         self.used_bytes = 0
@@ -54,12 +54,11 @@ class Retention:
         self._jumped = False
 
     def begin(self) -> None:
-        """Look at all entries again, from the oldest one."""
         self._from = 0
         self._look_at_clocks()
 
     def step(self, database: Database) -> bool:
-        """Do a bounded part of what is to be done; returns whether there may be more."""
+        """Do a bounded part of the work; returns whether there may be more."""
         used, free, page = self._measure(database)
         if used > self._limits.size_bytes:
             share = 1 - (1 - SLACK) * self._limits.size_bytes / used
@@ -78,7 +77,7 @@ class Retention:
         return False
 
     def _remove(self, database: Database, rows: int, before: float | None) -> bool:
-        """Remove what may go of the next oldest entries; returns whether any of them could."""
+        """Remove as many of the next oldest entries as may go; returns whether any could."""
         looked_at = database.connection.execute(
             _OLDEST, {"after": self._from, "last": database.last_seq, "rows": rows}
         ).fetchall()
@@ -110,7 +109,7 @@ class Retention:
         return self.used_bytes, free, page
 
     def _look_at_clocks(self) -> None:
-        """Take the time; after a jump of the wall clock, no entry's age is known for a day."""
+        """Read both clocks; after a jump of the wall clock, no entry's age is known for a day."""
         wall, steady = self._clocks.wall(), self._clocks.steady()
         off = wall - self._wall - (steady - self._steady)
         self._wall, self._steady = wall, steady
@@ -136,7 +135,7 @@ SELECT seq, iif(typeof(ts) = 'real', ts, 1e300), event = 'session:patch' AND rev
     SELECT revision FROM documents WHERE kind = 'session' AND name = session_id), revision)
 FROM events WHERE seq > :after AND seq < :last ORDER BY seq LIMIT :rows
 """
-"""A time that damage has made something else is that of no old entry."""
+"""A time whose type damage has changed is not that of an old entry."""
 
 _COUNT = """
 INSERT OR REPLACE INTO facts

@@ -1,4 +1,4 @@
-"""What the operator decides about the journal, and what has no end yet: plain values, no SQLite.
+"""The operator's options about the journal, and documents without an end: plain values, no SQLite.
 
 A process that invokes one module and ends (`invoke --descriptor`) imports this and no database.
 """
@@ -16,22 +16,20 @@ OPEN_QUESTION = "open_question"
 """The kind of `OpenQuestion` documents."""
 
 UNENDED = frozenset({IN_FLIGHT, OPEN_QUESTION})
-"""What is kept until its end is recorded in place of it, under a name from `new_span`."""
+"""Kinds of documents that are kept until their end is recorded, under a name from `new_span`."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """How long entries are kept, and how much of them."""
+    """The age and the size up to which entries are kept."""
 
     days: float = 30.0
     size_bytes: int = 512 << 20
 
 
 class JournalOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the operator decides."""
-
     limits: Limits = Limits()
     power: bool = False
-    """Whether what is acknowledged is to survive a power cut, and not only `kill -9`."""
+    """Whether acknowledged changes survive a power cut, and not only `kill -9`."""
 
 
 class InFlight(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -44,25 +42,26 @@ class InFlight(msgspec.Struct, frozen=True, omit_defaults=True):
     session_id: str | None = None
     parent_span_id: str | None = None
     by: Any = None
-    """Who asked (`Principal.by`); read again it is an object: `Raw | None` would take only null."""
+    """The principal (`Principal.by`); read again it is an object: `Raw | None` would take only
+    null."""
 
 
 DocumentKey = tuple[str, str]
 """The kind and the name of a document."""
 
 NAME_CHARS = 200
-"""What is kept of the name of a module, an op or a session, which others chose."""
+"""Characters kept of the name of a module, an op or a session, which others chose."""
 
 
 @final
 class Span(msgspec.Struct, kw_only=True, gc=False):
     """An invocation on its way into the journal: in flight, until its end is written in it.
 
-    One object for both, which the thread that writes turns into what is to be written.
+    One object for both, which the writing thread turns into the rows.
     """
 
     key: DocumentKey
-    """Of its document while it is in flight; its name is the span's id."""
+    """The key of its document while it is in flight; its name is the span's id."""
     began: float
     """Unix time (s)."""
     module: str
@@ -70,16 +69,16 @@ class Span(msgspec.Struct, kw_only=True, gc=False):
     request_id: str
     session_id: str | None = None
     parent: str | None = None
-    """The span that it is nested in."""
+    """The parent span."""
     by: msgspec.Raw
     """Who asked."""
     ended: float = 0.0
     duration_ms: int = 0
     size_bytes: ClassVar[int] = 400
-    """What its end takes while it waits, and more than its entry on disk."""
+    """The cost of its end while it waits, and more than its entry on disk."""
 
     def in_flight(self) -> InFlight:
-        """Return what is kept of it until its end."""
+        """Return the document that is kept until its end."""
         session_id = self.session_id
         return InFlight(
             self.began,

@@ -1,18 +1,18 @@
-"""The one thread that writes the journal: it collects what comes for a moment, and commits it.
+"""The one thread that writes the journal: it collects a group for a moment, and commits it.
 
-    waiting -> (GROUP_S, or at once if somebody waits for it) -> a transaction -> told
-                                                   fails -> kept, and tried again after RETRY_S
+    waiting -> (GROUP_S, or at once for a flush) -> a transaction -> told
+                                          fails -> kept, and tried again after RETRY_S
 
-What waits for the disk is bounded in bytes; an entry beyond that is refused (`add` returns False)
+The queue to the disk is bounded in bytes; an entry beyond that is refused (`add` returns False)
 and the caller counts it. Documents are never refused: there is one of each. A file that turns out
-to be damaged is set aside, and what waits goes into the new one, numbered on.
+to be damaged is set aside, and the queue goes into the new one, numbered on.
 
 Entries come without a lock: the event loop appends, the thread takes from the other end, and is
-woken only when it sleeps. What has no end yet (`unended`) is not queued at all: with each group the
-thread looks what there is. It looks *before* it takes the entries, and the event loop adds an entry
-before it forgets what that is the end of; so once the disk has the one, it has it or the other.
-Most of what is open has its end a moment later, and never needs a row: only what the group before
-saw, too, gets one, and all there is if somebody waits for the disk.
+woken only when it sleeps. Documents without an end yet (`unended`) are not queued at all: with each
+group the thread reads which there are. It reads them *before* it takes the entries, and the event
+loop adds an entry before it removes the document that the entry ends; so the disk always has one of
+the two. Most of these documents have their end a moment later, and never need a row: only those
+that the group before saw, too, get one, and all there are for a flush.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from collections import deque
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
+import trio
 
-from supervisor.kernel.recorder import Content, Unended
+from supervisor.kernel.recorder import Content, Restored, Unended
 from supervisor.kernel.store.batch import (
     Batch,
     Entry,
@@ -46,17 +47,20 @@ from supervisor.kernel.store.database import (
     transaction,
 )
 from supervisor.kernel.store.faults import FAILURES, in_words, is_damage
-from supervisor.kernel.store.restored import RestoredJournal, restore
+from supervisor.kernel.store.restored import restore
 from supervisor.kernel.store.retention import Clocks, Retention
 from supervisor.kernel.store.settings import UNENDED, DocumentKey, Limits, Span
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.files.directory import shown
 
+if TYPE_CHECKING:
+    from supervisor.kernel.journal import Journal
+
 QUEUE_BYTES = 32 << 20
-"""How much may wait for the disk: a second of a daemon that does nothing but answer."""
+"""Bytes that may wait for the disk: a second of a daemon that does nothing but answer."""
 
 GROUP_S = 0.01
-"""How long a group is collected while nobody waits for it."""
+"""How long a group is collected while no flush waits for it."""
 
 RETRY_S = 1.0
 """After a failure of the disk, while something waits."""
@@ -71,10 +75,10 @@ log = structlog.get_logger()
 
 
 class Told(msgspec.Struct, frozen=True):
-    """How the journal is, after each change."""
+    """The state of the journal, after each change."""
 
     ticket: int = 0
-    """All that was asked to be made durable up to this number is."""
+    """All that was to be durable up to this number is."""
     journal: str = ""
     last_seq: int = 0
     events: int = 0
@@ -84,22 +88,30 @@ class Told(msgspec.Struct, frozen=True):
     asides: tuple[Aside, ...] = ()
 
 
-class Listener(Protocol):
-    """Who is told, in the writing thread."""
+class Relay:
+    """Calls the journal in the event loop with what the writer's thread reports."""
 
-    def opened(self, restored: RestoredJournal) -> None:
-        """Take what was found; called once, when the file could be opened."""
+    def __init__(self, journal: Journal, token: trio.lowlevel.TrioToken) -> None:
+        self._journal = journal
+        self._token = token
+
+    def opened(self, restored: Restored) -> None:
+        """Report what was found; called once, when the file could be opened."""
+        self._soon(self._journal.take_opened, restored)
 
     def told(self, told: Told, *, renewed: bool) -> None:
-        """Take how things are; `renewed` says that a new file was begun while the daemon ran."""
+        """Report the state; `renewed` says that a new file was begun while the daemon ran."""
+        self._soon(lambda: self._journal.take_told(told, renewed=renewed))
 
     def closed(self) -> None:
-        """Take note that the thread has ended."""
+        self._soon(self._journal.take_closed)
+
+    def _soon(self, function: Callable[..., None], *args: object) -> None:
+        with contextlib.suppress(trio.RunFinishedError):  # the event loop has ended
+            self._token.run_sync_soon(function, *args)
 
 
 class WriterOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Where and how to write."""
-
     path: Path
     life: str
     """The beginning of the ids that this run of the daemon gives."""
@@ -110,19 +122,19 @@ class WriterOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Writer:
-    """The thread, and what waits for it; `add`, `keep`, `ask` and `close` never block."""
+    """The thread, and the queue to it; `add`, `keep`, `ask` and `close` never block."""
 
     def __init__(
         self,
         options: WriterOptions,
-        listener: Listener,
+        relay: Relay,
         unended: dict[DocumentKey, Unended],
         blocking: BlockingWork,
     ) -> None:
-        """`unended` is the caller's, who calls `wake` if something is added while it sleeps."""
+        """`unended` is the caller's, who calls `wake` if he adds to it while the thread sleeps."""
         self._options = options
         self._blocking = blocking
-        self._listener = listener
+        self._relay = relay
         self._unended = unended
         self._pending = Batch()
         self._entries: deque[Entry | Span] = deque()
@@ -130,17 +142,17 @@ class Writer:
         self._added_bytes = 0
         """Of all entries that ever came; counted by the event loop alone."""
         self._written_bytes = 0
-        """The same of those that were written; counted by the thread alone."""
+        """Of those that were written; counted by the thread alone."""
         self._asked = 0
         self._suspected = False
         self._closing = False
         self._changed = threading.Condition(threading.Lock())
-        # What follows is the thread's own.
+        # The rest is the thread's own.
         self._database: Database | None = None
         self._stored: set[DocumentKey] = set()
         self._stored_unended: set[DocumentKey] = set()
         self._seen: AbstractSet[DocumentKey] = set()
-        """What had no end when the last group was taken."""
+        """The keys without an end when the last group was taken."""
         self._restored = False
         self._batch = Batch()
         self._retention = Retention(options.limits, options.clocks)
@@ -152,12 +164,11 @@ class Writer:
     # For the event loop.
 
     def start(self) -> None:
-        """Open the file, and begin to write."""
         self._thread.start()
 
     @property
     def waiting_bytes(self) -> int:
-        """How much waits for the disk."""
+        """The bytes that wait for the disk."""
         return self._added_bytes - self._written_bytes
 
     def add(self, entry: Entry | Span) -> bool:
@@ -172,7 +183,7 @@ class Writer:
         return True
 
     def wake(self) -> None:
-        """Have the thread look; whoever adds to `unended` does this if it sleeps."""
+        """Wake the thread; called after adding to `unended` while it sleeps."""
         with self._changed:
             self.asleep = False  # once is enough, though it may take a while until it runs
             self._changed.notify()
@@ -187,7 +198,7 @@ class Writer:
             self._changed.notify()
 
     def ask(self) -> int:
-        """Have all that was queued made durable soon; returns the ticket that `told` will show."""
+        """Make all that was queued durable soon; returns the ticket that `told` will show."""
         with self._changed:
             self._asked += 1
             self._pending.ticket = self._asked
@@ -195,13 +206,13 @@ class Writer:
             return self._asked
 
     def suspect(self) -> None:
-        """Have the file set aside: a reader found it damaged."""
+        """Set the file aside: a reader found it damaged."""
         with self._changed:
             self._suspected = True
             self._changed.notify()
 
     def close(self) -> None:
-        """Write what waits, if the disk takes it, and end; `closed` is told then."""
+        """Write what waits, if the disk takes it, and end; `closed` is called then."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -219,10 +230,10 @@ class Writer:
             log.exception("the journal's thread ended")
             self._tell(problem="a mistake in stdiod ended the journal's thread; its log has more")
         finally:
-            self._listener.closed()
+            self._relay.closed()
 
     def _work(self) -> bool:
-        """Wait for something to do and do it; returns False at the end."""
+        """Wait for work and do it; returns False at the end."""
         failing = self._told.problem is not None
         self._collect(failing=failing)
         if self._suspected:
@@ -240,7 +251,7 @@ class Writer:
         return not self._closing or (well and (bool(self._pending) or bool(self._entries)))
 
     def _collect(self, *, failing: bool) -> None:
-        """Wait for a group and take it into `_batch`; one that failed is to be written first."""
+        """Wait for a group and take it into `_batch`; a group that failed is written first."""
         with self._changed:
             if failing:
                 self._changed.wait_for(lambda: self._closing, self._options.retry_s)
@@ -277,11 +288,11 @@ class Writer:
         batch.unended = unended
 
     def _delete(self, key: DocumentKey) -> None:
-        # In this order: what was in the batch is in `_stored` before the batch is let go of.
+        # In this order: the batch's documents are in `_stored` before the batch is dropped.
         if key in self._batch.documents or key in self._stored:
             self._pending.documents[key] = (0, None)
         else:
-            # What comes and goes within a group, as most invocations do, was never anywhere else;
+            # A document that comes and goes within a group, as most do, was never anywhere else;
             # while the disk is full it would pile up.
             self._pending.documents.pop(key, None)
 
@@ -297,7 +308,10 @@ class Writer:
         return self._closing or self._suspected or self._pending.ticket > 0
 
     def _try(self, work: Callable[[], None]) -> bool:
-        """Do it; a failure is told, and what waits is kept. Returns whether it was done."""
+        """Run `work`; a failure is reported, and what waits is kept.
+
+        Returns whether it succeeded.
+        """
         try:
             with self._blocking.naming("writing the journal"):
                 work()
@@ -334,10 +348,10 @@ class Writer:
         self._use(database, stored)
         if not self._restored:
             self._restored = True
-            self._listener.opened(restored)
+            self._relay.opened(restored)
         return database
 
-    def _open_and_restore(self) -> tuple[Database, RestoredJournal, set[DocumentKey]]:
+    def _open_and_restore(self) -> tuple[Database, Restored, set[DocumentKey]]:
         options, now = self._options, self._options.clocks.wall()
         database = open_database(
             options.path, power=options.power, now=now, after_seq=self._told.last_seq
@@ -365,11 +379,11 @@ class Writer:
                 how_to_read=how_to_read(database.aside.path),
             )
         asides = self._told.asides + ((database.aside,) if database.aside else ())
-        # That it could be opened does not say that it can be written: what failed is tried first.
+        # A file that opens may still refuse writes: the failed group is tried first.
         self._tell(problem=self._told.problem, asides=asides, renewed=renewed)
 
     def _begin_anew(self, why: str) -> None:
-        """Put the damaged file aside and go on in a new one."""
+        """Set the damaged file aside and go on in a new one."""
         if self._database is not None:
             with contextlib.suppress(sqlite3.Error):
                 self._database.connection.close()
@@ -399,7 +413,7 @@ class Writer:
     def _newly_unended(
         self, unended: dict[DocumentKey, Unended]
     ) -> dict[DocumentKey, tuple[int, Content | None]]:
-        """Return what the disk has to learn of what is without an end: mostly very little."""
+        """Return the documents without an end that the disk does not have yet: mostly very few."""
         before = self._stored_unended
         changed: dict[DocumentKey, tuple[int, Content | None]] = {
             key: (0, one.in_flight() if type(one) is Span else one)
@@ -409,7 +423,7 @@ class Writer:
         return changed | dict.fromkeys(before - unended.keys(), (0, None))
 
     def _tend(self) -> None:
-        """Remove what is too old or too much, giving way to what waits after each step."""
+        """Remove old and surplus entries, giving way to what waits after each step."""
         database = self._open()
         self._untended_bytes = 0
         self._retention.begin()
@@ -439,4 +453,4 @@ class Writer:
             problem=problem,
             asides=before.asides if asides is None else asides,
         )
-        self._listener.told(self._told, renewed=renewed)
+        self._relay.told(self._told, renewed=renewed)

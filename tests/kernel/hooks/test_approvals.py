@@ -15,7 +15,7 @@ from supervisor.kernel.hooks import approvals
 from supervisor.kernel.hooks.approvals import Approvals, Question
 from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.parties import RefusedError
-from supervisor.kernel.recorder import Forgetful
+from supervisor.kernel.recorder import Recorder
 from supervisor.kernel.store.settings import JournalOptions
 from supervisor.policy.verdict import Stopped
 from tests.factories import actor
@@ -222,7 +222,7 @@ async def test_a_module_cannot_make_up_a_question(tmp_path: Path) -> None:
 
 async def test_one_question_too_many_is_denied(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(approvals, "OPEN", 1)
-    asked = Approvals(Forgetful())
+    asked = Approvals(Recorder())
     async with trio.open_nursery() as nursery:
         nursery.start_soon(asked.ask, QUESTION, lambda _: None)
         await trio.testing.wait_all_tasks_blocked()
@@ -236,7 +236,7 @@ async def test_a_follower_that_does_not_read_is_told_what_it_missed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(approvals, "FOLLOWED", 1)
-    asked = Approvals(Forgetful())
+    asked = Approvals(Recorder())
     following, unfollow = asked.follow(ADA)
     for _ in range(2):
         with trio.CancelScope() as scope:

@@ -6,32 +6,25 @@ from typing import Any
 
 import trio
 
-from protocol.events import Progress
 from protocol.response import Response
 from supervisor.kernel.kernel import Kernel
+from supervisor.kernel.parties import Client
 from supervisor.policy.lifecycle import State
 from supervisor.runtime.containment import cgroup_folder
-from supervisor.runtime.supervision.call import Congestion
 from tests.principals import ADA
 from tests.runtime.containment.lifelines import PATIENCE_S
 
 
-class Asked:
+class Asked(Client):
     """A client that waits for one response."""
 
     def __init__(self) -> None:
         self._done = trio.Event()
         self._response: Response | None = None
 
-    def event(self, event: Progress, line: bytes | None) -> None:
-        pass
-
     def finished(self, response: Response) -> None:
         self._response = response
         self._done.set()
-
-    def congested(self) -> Congestion:
-        return Congestion.NONE
 
     async def response(self) -> Response:
         with trio.fail_after(PATIENCE_S):
