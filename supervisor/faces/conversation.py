@@ -1,4 +1,4 @@
-"""One client that writes and reads lines, whatever these mean (`Wire`).
+"""One client that writes and reads lines, whatever these mean (`ModuleWire`, `McpWire`).
 
 A line is a request, or a cancel of one. What is held for the client is bounded
 (`runtime.held_bytes`): while its outbox is congested, or it has asked too much at a time, its
@@ -15,8 +15,8 @@ the client asks to be an MCP client's (the op `mcp`): from there on they are MCP
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import structlog
 import trio
@@ -31,6 +31,9 @@ from supervisor.kernel.parties import Party
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import LINES, UNFINISHED_BYTES, Account
 from supervisor.runtime.turns import SERVING, Turn, in_turns
+
+if TYPE_CHECKING:
+    from supervisor.faces.mcp.wire import McpWire
 
 HELD_BYTES = 1 << 18
 
@@ -108,34 +111,6 @@ CANCEL_BYTES = 1 << 16
 log = structlog.get_logger()
 
 
-class Wire(Protocol):
-    """What lines mean, and the requests that they began."""
-
-    CANCEL: bytes
-    """What stands in each line that cancels a request."""
-
-    def serve(self, line: bytes) -> None: ...
-
-    def refuse(self, fault: Fault) -> None:
-        """Answer a line that cannot be read."""
-
-    def cancels_open(self, line: bytes) -> bool:
-        """Cancel the open request that a line names, if that is what it is about."""
-
-    def cancelling(self, stopped: Stopped) -> Iterator[None]:
-        """Give up whatever the client still waits for, one with each step."""
-
-    def close(self) -> None:
-        """Let go of what is no request: the client is gone."""
-
-    def resume(self) -> None:
-        """Continue all: the client may have room again."""
-
-    @property
-    def all_answered(self) -> bool:
-        """Whether no request is open."""
-
-
 class Conversation:
     """The requests of one client, and what is to be written back to it."""
 
@@ -149,7 +124,7 @@ class Conversation:
         self._splitter = LineSplitter(REQUEST_BYTES)
         self._inbox = Inbox(self._account)
         self._turn = Turn(who=party.label)
-        self._wire: Wire = ModuleWire(
+        self._wire: ModuleWire | McpWire = ModuleWire(
             daemon.requests.begin, party, self.outbox, self._ended, self._become_mcp
         )
         self._idle = trio.Event()

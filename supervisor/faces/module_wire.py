@@ -13,6 +13,7 @@ import msgspec
 from protocol.errors import Failure, Pieces, Reason, Success
 from protocol.events import Event, Log, Progress
 from protocol.frames import RequestFrame, decode_request, encode_line, named_in
+from protocol.host_call import UNENCODABLE
 from protocol.json_line import Fault
 from protocol.problem import named
 from protocol.readdress import Readdresser
@@ -30,9 +31,6 @@ OPEN_REQUESTS = 8192
 LITTLE_BYTES = 4096
 """The args of shorter requests are not counted: all that may be open have no more of them than one
 client may have (`held_bytes.PARTY_BYTES`)."""
-
-UNENCODABLE = (RecursionError, UnicodeError, TypeError, ValueError, OverflowError)
-"""What `encode_line` may raise over a value it was given."""
 
 TOGETHER = 128
 """As many events of a request get the client's id together: they are small, and soon counted."""
@@ -199,7 +197,7 @@ class Exchange(msgspec.Struct, eq=False):
             self.unread_bytes += len(told)
 
     def gathered(self) -> list[bytes]:
-        """Return the lines of this turn with the client's id (outbox.Gatherer)."""
+        """Return the lines of this turn with the client's id."""
         gathered, self.to_gather = self.to_gather, []
         if self.readdresser is not None and len(gathered) > 1:
             together = self.readdresser.readdress_all([line for _, line in gathered])

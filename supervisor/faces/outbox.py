@@ -11,12 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import accumulate, takewhile
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import trio
 
 from supervisor.runtime.held_bytes import ANSWERS, Account
 from supervisor.runtime.turns import SERVING
+
+if TYPE_CHECKING:
+    from supervisor.faces.module_wire import Exchange
 
 HIGH_BYTES = 1 << 20
 LOW_BYTES = 1 << 18
@@ -28,13 +31,6 @@ TOGETHER_BYTES = 1 << 20
 
 COUNTED_BYTES = 1 << 16
 """What waits is told to the client's account in such steps: a stream of events passes here."""
-
-
-class Gatherer(Protocol):
-    """Whoever has lines for a client that it makes ready together."""
-
-    def gathered(self) -> list[bytes]:
-        """Return them, and have none any more."""
 
 
 class Outbox:
@@ -58,7 +54,7 @@ class Outbox:
         self._is_taken = False
         """Whether the task that writes has some in its hands: the others wait for that."""
         self._to_flush = False
-        self.gatherer: Gatherer | None = None
+        self.gatherer: Exchange | None = None
         """Whose lines come after those that wait."""
 
     def write_through(self, write: Callable[[bytes], int]) -> None:
@@ -78,7 +74,7 @@ class Outbox:
         if not (self._to_flush or self._flushes()):
             self._some.set()
 
-    def awaits(self, gatherer: Gatherer) -> bool:
+    def awaits(self, gatherer: Exchange) -> bool:
         """Have lines gathered until others come, or all leave; False if they are to be put now."""
         if self.congested or self._closed or not self._flushes():
             return False

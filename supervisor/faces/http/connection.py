@@ -49,6 +49,7 @@ from supervisor.runtime.turns import SERVING, Turn
 if TYPE_CHECKING:
     from supervisor.faces.http.api import Api
     from supervisor.faces.http.route import Route
+    from supervisor.faces.http.websocket import WebSocket
 
 IDLE_S = 75.0
 """Between two requests; longer than the minute for which many clients keep a connection."""
@@ -97,42 +98,6 @@ class Open(Protocol):
         """Continue: the client may have room again."""
 
 
-class Speaks(Protocol):
-    """What takes the bytes of a client: HTTP, or what it goes on with."""
-
-    @property
-    def has_enough(self) -> bool:
-        """Whether no more is read for now; `wait_ended` is awaited then."""
-
-    @property
-    def is_serving(self) -> bool:
-        """Whether a request is open."""
-
-    def receive_data(self, data: bytes) -> None:
-        """Take bytes; `b""` is their end. `advance` makes something of them."""
-
-    def advance(self) -> bool:
-        """Serve what has come, for one turn; returns whether there is more for another one."""
-
-    async def wait_ended(self) -> None:
-        """Return when a request has been answered."""
-
-    async def wait_answered(self) -> None:
-        """Return when no request is open."""
-
-    def is_idle(self) -> bool:
-        """Whether nothing is open, and nothing is still to be read by the client."""
-
-    def too_slow(self) -> None:
-        """Give up on a client that was waited for too long."""
-
-    def cancel(self, stopped: Stopped) -> None:
-        """Give up whatever is open."""
-
-    def resume(self) -> None:
-        """Have what is open go on: the client has read."""
-
-
 class HttpConnection:
     """The requests of one client, and what is to be written back to it."""
 
@@ -140,7 +105,7 @@ class HttpConnection:
         self.party = Party(peer.user or NOBODY)
         self.account = Account(daemon.facts.ledger, self.party.label, self.party.principal.by)
         self.party.account = self.account
-        self.current: Speaks = self
+        self.current: HttpConnection | WebSocket = self
         self.outbox = Outbox(self._resume, self.account)
         self.begin = daemon.requests.begin
         self.head: Head | None = None

@@ -14,13 +14,14 @@ import datetime as dt
 import time
 from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 
 from protocol.amcp import EventType, UnifiedEvent, Vocabulary, of_ui_event, to_line
 from protocol.errors import Reason
 from protocol.events import Log, Progress, UiEvent
+from protocol.host_call import UNENCODABLE
 from protocol.host_events import SeenUiEvent
 from protocol.readdress import Readdresser
 from protocol.response import Response
@@ -28,7 +29,7 @@ from supervisor.faces.http.connection import HttpConnection
 from supervisor.faces.http.exchange import Tell, encoded, fields_of
 from supervisor.faces.http.head import NDJSON, SSE
 from supervisor.faces.http.streams import Streams
-from supervisor.faces.module_wire import UNENCODABLE, event_line
+from supervisor.faces.module_wire import event_line
 from supervisor.kernel.parties import Handle
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.supervision.call import OVERRUN_BYTES, Congestion
@@ -40,18 +41,6 @@ class Item(NamedTuple):
     name: str
     data: bytes
     number: int | None = None
-
-
-class Form(Protocol):
-    """What becomes of events."""
-
-    def event(self, event: Progress, line: bytes | None) -> Item | None:
-        """Return what is told of an event, if anything."""
-
-    def end(self, response: Response) -> Item | None: ...
-
-    def beat(self) -> Item | None:
-        """Return what is told when there is nothing to tell; None for a comment."""
 
 
 class Wanted(NamedTuple):
@@ -169,6 +158,7 @@ def kind_of(event: Progress) -> str:
 
 EVENT_TYPES = [str(one) for one in EventType]
 
+Form = Lines | Unified
 FormOf = Callable[[Wanted], Form]
 
 

@@ -8,7 +8,7 @@ Content     the bytes of an asset (`content`)
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -16,10 +16,10 @@ from protocol.amcp_errors import HTTP_STATUS, error_of
 from protocol.errors import Code, Failure, Origin, Reason, Success
 from protocol.events import Log, Progress, built
 from protocol.frames import encode
+from protocol.host_call import UNENCODABLE
 from protocol.response import Response
 from supervisor.faces.http.connection import JSON, RETRY, HttpConnection, error_body
 from supervisor.faces.http.head import Headers
-from supervisor.faces.module_wire import UNENCODABLE
 from supervisor.kernel.parties import Handle
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.supervision.call import Congestion
@@ -35,6 +35,9 @@ class Told(msgspec.Struct, frozen=True):
     body: bytes
     headers: Headers
 
+
+Gathered = Callable[[Any, list[msgspec.Raw]], Any]
+"""Makes the result and what was gathered of events into the document to encode."""
 
 Tell = Callable[[Response], Told]
 """What is said of how a request ended."""
@@ -133,13 +136,6 @@ def tell_metrics(response: Response) -> Told:
         return tell_failure(outcome)
     content_type = [("Content-Type", outcome.result["content_type"])]
     return Told(200, outcome.result["text"].encode(), content_type)
-
-
-class Gathered(Protocol):
-    """Makes what is gathered of events into a body."""
-
-    def __call__(self, result: Any, gathered: list[msgspec.Raw]) -> Any:
-        """Return what to encode."""
 
 
 def tell_prompt(response: Response) -> Told:

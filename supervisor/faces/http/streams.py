@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 import trio
+
+if TYPE_CHECKING:
+    from supervisor.faces.http.event_stream import Stream
+    from supervisor.faces.http.websocket import WebSocket
+    from supervisor.faces.mcp.endpoint import McpExchange
+    from supervisor.faces.mcp.http_session import SessionStream
+
+    Beats: TypeAlias = Stream | SessionStream | McpExchange | WebSocket
 
 MOST = 1024
 """Each takes a descriptor, and a look at the journal for each group of entries."""
@@ -13,13 +21,6 @@ BEAT_S = 15.0
 """Proxies close what is silent for a minute."""
 
 BEATS_A_TURN = 64
-
-
-class Beats(Protocol):
-    """An open stream."""
-
-    def beat(self) -> None:
-        """Show that it lives."""
 
 
 class Streams:

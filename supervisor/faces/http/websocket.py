@@ -28,6 +28,7 @@ from protocol.amcp import UnifiedEvent, Vocabulary, to_ws
 from protocol.amcp_errors import AmcpError, ErrorCode
 from protocol.errors import Reason
 from protocol.frames import encode
+from protocol.host_call import UNENCODABLE
 from protocol.problem import did_you_mean, named
 from supervisor.faces.http.body import Body
 from supervisor.faces.http.connection import HttpConnection
@@ -42,7 +43,7 @@ from supervisor.faces.http.websocket_requests import (
     Prompted,
     Subscribed,
 )
-from supervisor.faces.module_wire import LITTLE_BYTES, UNENCODABLE
+from supervisor.faces.module_wire import LITTLE_BYTES
 from supervisor.kernel.parties import DAEMON, Handle
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import ARGS

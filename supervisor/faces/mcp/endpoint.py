@@ -247,12 +247,12 @@ class McpEndpoint:
 
 
 class McpExchange:
-    """A request over HTTP, and who is told of it (faces.mcp.call.Audience).
+    """A request over HTTP, and who is told of it (faces.mcp.call.Channel).
 
         begun? -> a stream, whose last event is the answer; else the answer is a document
 
-    In the older era a client that hangs up may come back for the rest of a stream
-    (http_session.OpenRequest). It is its own handle for that.
+    In the older era a client that hangs up may come back for the rest of a stream. It is its own
+    handle for that.
     """
 
     def __init__(
@@ -351,7 +351,7 @@ class McpExchange:
         """Show that the stream lives."""
         self._put(b": \n\n")
 
-    # What becomes of its client (faces.http.connection.Open, http_session.OpenRequest).
+    # What becomes of its client (faces.http.connection.Open).
 
     @property
     def handle(self) -> McpExchange | None:

@@ -21,7 +21,7 @@ import re
 import secrets
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -36,6 +36,9 @@ from supervisor.faces.mcp.session import McpSession, Whose
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import ANSWERS, Account, HeldBytes
 from supervisor.runtime.supervision.deadlines import Deadlines, Timer
+
+if TYPE_CHECKING:
+    from supervisor.faces.mcp.endpoint import McpExchange
 
 SESSIONS = 256
 """Of one principal."""
@@ -61,22 +64,6 @@ def event(data: bytes, named: str | None = None) -> bytes:
     return b"%sevent: message\ndata: %s\n\n" % (head, data)
 
 
-class OpenRequest(Protocol):
-    """A request of a session, and its stream."""
-
-    stream: int
-    """The number of its stream in its session."""
-
-    def cancel_for_client(self) -> None:
-        """Give it up: its client does not want the answer."""
-
-    def end(self, stopped: Stopped) -> None:
-        """Give it up: the client disconnected."""
-
-    def go_on(self, connection: HttpConnection, missed: bytes) -> None:
-        """Have its stream go on there, and no longer where it was."""
-
-
 class HttpSession:
     """One session."""
 
@@ -86,7 +73,7 @@ class HttpSession:
         self.session = McpSession(whose, self._tell)
         self.asked: dict[str, Callable[[dict[str, Any] | RpcError], None]] = {}
         """What was asked of the client, by the id of the question."""
-        self.requests: dict[RpcId, OpenRequest] = {}
+        self.requests: dict[RpcId, McpExchange] = {}
         """What the client has asked and not been answered."""
         self.used_at = trio.current_time()
         self.timer: Timer | None = None
@@ -94,7 +81,7 @@ class HttpSession:
         self._streams = streams
         self._account = account
         self._stream: SessionStream | None = None
-        self._sent: deque[tuple[int, OpenRequest | None, bytes]] = deque(maxlen=EVENTS)
+        self._sent: deque[tuple[int, McpExchange | None, bytes]] = deque(maxlen=EVENTS)
         self._sent_bytes = 0
         self._number = 0
         self._last_stream = 0
@@ -134,13 +121,13 @@ class HttpSession:
         else:
             request.go_on(connection, missed)
 
-    def open(self, rpc_id: RpcId, request: OpenRequest) -> None:
+    def open(self, rpc_id: RpcId, request: McpExchange) -> None:
         """Take a request in; its stream has a number of its own."""
         self._last_stream += 1
         request.stream = self._last_stream
         self.requests[rpc_id] = request
 
-    def keep(self, request: OpenRequest | None, data: bytes) -> str:
+    def keep(self, request: McpExchange | None, data: bytes) -> str:
         """Keep what is told on a stream, for a client that comes back; returns the event's id."""
         self._number += 1
         if len(self._sent) == EVENTS:
@@ -164,7 +151,7 @@ class HttpSession:
         self._sent.clear()
         self._account.close()
 
-    def _request_of(self, stream: int) -> OpenRequest | None:
+    def _request_of(self, stream: int) -> McpExchange | None:
         """Return the request of a stream, None for that of no request; raises `Refusal`."""
         if stream == 0:
             return None

@@ -167,10 +167,10 @@ class McpRequest:
 
     def resume(self) -> None:
         """Continue: the client may have room again."""
-        if self._call is not None:
+        if isinstance(self._call, McpCall):  # nothing else has events
             self._call.resume()
 
-    # What its client is asked (faces.mcp.call.Asking).
+    # What its client is asked.
 
     @property
     def whose(self) -> tuple[Principal, str, str]:
@@ -364,7 +364,7 @@ class McpRequest:
     def invoke(self, module: str, op: str, args: dict[str, Any], answered: TakeOutcome) -> None:
         """Have an op asked; `answered` goes on with what it came to."""
         asked = self.asked
-        call = self._call = McpCall(self.server.begin, asked, self, self, answered)
+        call = self._call = McpCall(self.server.begin, self, answered)
         call.invoke(module, op, args, **asked.traceparent)
 
     def read(self, asset: str, answered: Callable[[File | Failure], None]) -> None:
@@ -460,6 +460,3 @@ class _Awaiting:
     def cancel(self, stopped: Stopped) -> None:
         if self._handle is not None:
             self._handle.cancel(stopped)
-
-    def resume(self) -> None:
-        """Do nothing: there are no events."""

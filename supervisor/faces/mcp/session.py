@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -47,18 +47,6 @@ OwnMethod = Callable[[Mapping[str, Any], Channel], None]
 """Takes the params of a request that is of the session alone, and who is told what it comes to."""
 
 GONE = Stopped(Reason.DISCONNECT, "the client is gone")
-
-
-class Serving(Protocol):
-    """What serves a request."""
-
-    ended: bool
-
-    def cancel(self, stopped: Stopped) -> None:
-        """Give it up; idempotent."""
-
-    def resume(self) -> None:
-        """Continue: the client may have room again."""
 
 
 class Whose(msgspec.Struct, frozen=True):
@@ -319,6 +307,9 @@ class Listening:
     def _finish(self, outcome: Mapping[str, Any] | RpcError) -> None:
         self.ended = True
         self._told.finish(outcome)
+
+
+Serving = McpRequest | Listening
 
 
 class Follow:

@@ -50,9 +50,6 @@ class TableOnItsWay:
             self._timer.cancel()
         self._made(Failure.because(stopped.reason, stopped.message))
 
-    def resume(self) -> None:
-        """Do nothing: there are no events."""
-
     def _go_on(self) -> None:
         SERVING.begin(self._who, "a list of tools")
         try:

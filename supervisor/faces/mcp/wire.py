@@ -1,4 +1,4 @@
-"""MCP on lines: what each line of a client means (`faces.conversation.Wire`)."""
+"""MCP on lines: what each line of a client means."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ class McpWire:
 
 
 class _Told:
-    """A request whose client is told by lines (faces.mcp.call.Audience)."""
+    """A request whose client is told by lines (faces.mcp.call.Channel)."""
 
     __slots__ = (
         "_asked",
