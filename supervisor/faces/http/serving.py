@@ -23,7 +23,7 @@ from protocol.errors import Failure, Reason
 from supervisor.faces import control_socket
 from supervisor.faces.accepting import CROWDED, ENDING, accept_until_stopped
 from supervisor.faces.admission import Admission
-from supervisor.faces.byte_stream import read_some, write_out
+from supervisor.faces.byte_stream import FLUSH_S, READ_BYTES, read_some, write_out
 from supervisor.faces.control_socket import BACKLOG, SocketPathError
 from supervisor.faces.http.api import Api
 from supervisor.faces.http.connection import HEAD_S, HUNG_UP, HttpConnection, error_body
@@ -44,14 +44,9 @@ SOCKET_NAME = "http.sock"
 WRITE_S = 30.0
 """How long a client may take none of what is written to it."""
 
-FLUSH_S = 5.0
-"""How long it may take for the rest, once nothing more is read of it."""
-
 LINGER_S = 1.0
 """How long its bytes are still taken then: closed with bytes unread, the kernel takes the answer
 back, too."""
-
-READ_BYTES = 65536
 
 NOT_OF_THIS_MACHINE = -1
 """Who comes over TCP, for `admission`: all of them are one user, whom nobody knows."""

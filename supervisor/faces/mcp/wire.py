@@ -34,6 +34,7 @@ from supervisor.faces.mcp.session import (
     Whose,
     serve_modern,
 )
+from supervisor.faces.module_wire import LITTLE_BYTES, OPEN_REQUESTS
 from supervisor.faces.outbox import Outbox
 from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.parties import Party
@@ -41,12 +42,6 @@ from supervisor.policy.mcp_views import View
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import ARGS
 from supervisor.runtime.supervision.call import OVERRUN_BYTES, Congestion
-
-OPEN_REQUESTS = 8192
-"""How many requests a client may have open."""
-
-LITTLE_BYTES = 4096
-"""The args of shorter requests are not counted, as in `faces.module_wire`."""
 
 
 class McpWire:
