@@ -43,14 +43,12 @@ MAX_PATH_BYTES = 107
 """`sun_path` holds 108 bytes, the last one a NUL."""
 
 Gone = Callable[[], None]
-"""Called when a client is found to have gone."""
+"""Called when a client has gone."""
 
 log = structlog.get_logger()
 
 
 class SocketTakenError(Exception):
-    """Another daemon serves this path."""
-
     def __init__(self, path: Path, pid: str) -> None:
         owner = f" (pid {pid})" if pid else ""
         # One that just starts or ends has no socket either, but only for a moment.
@@ -60,7 +58,7 @@ class SocketTakenError(Exception):
 
 
 class SocketPathError(Exception):
-    """A socket cannot be made at this path."""
+    pass
 
 
 def _refuse(descriptor: int, failure: Failure) -> None:
@@ -72,7 +70,7 @@ def _refuse(descriptor: int, failure: Failure) -> None:
 def listening(path: Path, refuse: Refuse = _refuse) -> Iterator[socket.socket]:
     """Own the path and listen; raises `SocketTakenError` or `SocketPathError`.
 
-    `refuse` tells those who are never let in, in the words of what is served there.
+    `refuse` tells clients that are never accepted, in the protocol of this socket.
     """
     if len(os.fsencode(path)) > MAX_PATH_BYTES:
         message = f"{path} is longer than the {MAX_PATH_BYTES} bytes a socket's path may have"
@@ -102,7 +100,7 @@ def listening(path: Path, refuse: Refuse = _refuse) -> Iterator[socket.socket]:
 async def serve(
     daemon: Kernel, listener: socket.socket, admission: Admission | None = None
 ) -> None:
-    """Accept clients until the daemon has stopped its modules; returns when all have parted."""
+    """Accept clients until the daemon has stopped its modules; returns when all have left."""
     if admission is None:
         admission = Admission.of(daemon.facts)
 
@@ -150,7 +148,7 @@ async def _serve_client(
 
 
 def _refuse_unread(daemon: Kernel, client: trio.socket.SocketType) -> None:
-    """Tell a client that wrote at the daemon's very end; who writes later has EPIPE, no reset."""
+    """Refuse requests that came at the daemon's very end; a later write gives EPIPE, no reset."""
     if not daemon.fleet_stopped:
         return
     descriptor, unread = client.fileno(), False
