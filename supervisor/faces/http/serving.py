@@ -42,21 +42,19 @@ from supervisor.runtime.turns import SharedTurn
 SOCKET_NAME = "http.sock"
 
 WRITE_S = 30.0
-"""How long a client may take none of what is written to it."""
+"""How long a client may take none of the bytes written to it."""
 
 LINGER_S = 1.0
-"""How long its bytes are still taken then: closed with bytes unread, the kernel takes the answer
-back, too."""
+"""How long the client's bytes are still read then: closed with bytes unread, the kernel takes the
+answer back, too."""
 
 NOT_OF_THIS_MACHINE = -1
-"""Who comes over TCP, for `admission`: all of them are one user, whom nobody knows."""
+"""All TCP clients are one unknown user for `admission`."""
 
 log = structlog.get_logger()
 
 
 class Door(msgspec.Struct, frozen=True):
-    """A socket that listens."""
-
     listener: socket.socket
     peer: Peer
     address: str
@@ -66,7 +64,7 @@ class Door(msgspec.Struct, frozen=True):
 
 @contextlib.contextmanager
 def listening(exposure: Exposure, control: Path) -> Iterator[list[Door]]:
-    """Listen where it was asked for; `control` is the control socket.
+    """Listen where `exposure` says; `control` is the control socket.
 
     Raises `SocketTakenError` and `SocketPathError`.
     """
@@ -88,7 +86,7 @@ def listening(exposure: Exposure, control: Path) -> Iterator[list[Door]]:
 
 
 async def serve(daemon: Kernel, doors: list[Door], admission: Admission) -> None:
-    """Accept clients until the daemon has stopped its modules; returns when all have parted."""
+    """Accept clients until the daemon has stopped its modules; returns when all have left."""
     streams = Streams()
     files = PageFiles()
     api = Api(streams, McpEndpoint(daemon, streams), files, PageLogin(daemon, files))
@@ -195,8 +193,6 @@ async def _part(daemon: Kernel, connection: HttpConnection, gone: control_socket
 
 
 class _Plain:
-    """Bytes as they are."""
-
     def __init__(self, client: trio.socket.SocketType) -> None:
         self._client = client
         self._descriptor = client.fileno()
@@ -218,8 +214,6 @@ class _Plain:
 
 
 class _Tls:
-    """Bytes in TLS."""
-
     def __init__(self, stream: trio.SSLStream[trio.SocketStream]) -> None:
         self._stream = stream
 
