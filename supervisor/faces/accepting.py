@@ -65,8 +65,8 @@ async def accept_until_stopped(
     async with trio.open_nursery() as clients, trio.open_nursery() as accepting:
         accepting.start_soon(_accept, listener, admission, serve_client, clients)
         await daemon.wait_fleet_stopped()
-        # Those who are in are told of the same event, and closed in a later turn than this one:
-        # who connects again finds nobody.
+        # Connected clients wait for the same event, and are closed in a later turn than this one:
+        # a client that connects again is refused.
         accepting.cancel_scope.cancel()
         stop_listening(listener, refuse, ENDING)
 

@@ -51,7 +51,7 @@ log = structlog.get_logger()
 class SocketTakenError(Exception):
     def __init__(self, path: Path, pid: str) -> None:
         owner = f" (pid {pid})" if pid else ""
-        # One that just starts or ends has no socket either, but only for a moment.
+        # A daemon that starts or ends has no socket either, but only for a moment.
         held = "serves {}" if path.is_socket() else "holds {}, but its socket file is gone"
         words = f"another daemon{owner} {held.format(path)}; `kill {pid or 'PID'}` ends it"
         super().__init__(words)
@@ -89,7 +89,7 @@ def listening(path: Path, refuse: Refuse = _refuse) -> Iterator[socket.socket]:
             _bind_private(listener, path)
             owned.callback(_remove, path)
             listener.listen(BACKLOG)
-            # It may fail to start yet, or have failed to serve: who came meanwhile is told.
+            # The daemon may fail to start yet, or have failed to serve: waiting clients are told.
             owned.callback(stop_listening, listener, refuse, NOT_STARTED)
         except OSError as error:
             message = f"cannot listen on {path}: {error.strerror}"
@@ -161,7 +161,7 @@ def _refuse_unread(daemon: Kernel, client: trio.socket.SocketType) -> None:
 
 
 def _check_owner(folder: Path) -> None:
-    # In a folder of somebody else's, they could put their own socket in the place of ours. One that
+    # Another user's folder: its owner could replace our socket by another one. A folder that
     # all may write to, such as /tmp, has to be sticky.
     found = folder.stat()
     ours = found.st_uid in (os.geteuid(), 0)
@@ -198,6 +198,6 @@ def _bind_private(listener: socket.socket, path: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    # One that stays, as on a disk that has become read-only, is stale: the next daemon replaces it.
+    # A file that stays, as on a disk that became read-only, is stale: the next daemon replaces it.
     with contextlib.suppress(OSError):
         path.unlink()

@@ -2,9 +2,9 @@
 
     idle -> head -> body -> served -> idle       each but `served` with a bound in time
 
-This file is about the bytes of a request, `api` about its meaning. A client may switch to WebSocket
-(`faces.http.websocket`), which takes the bytes then. Bytes held for the client count in its account,
-and are read a turn at a time, as with lines (`faces.conversation`). A request that was answered
+This file is about a request's bytes, `api` about its meaning. A client may switch to WebSocket
+(`faces.http.websocket`), which takes the bytes then. Bytes held for the client count in its
+account, and are read a turn at a time, as with lines (`faces.conversation`). A request that was answered
 before its end ends the connection: where the next one begins cannot be known.
 """
 
@@ -297,7 +297,7 @@ class HttpConnection:
         head = read_head(event.method, event.target, event.headers)
         self.head = head
         check_host(head, self._peer.served)
-        # What a browser asks for a page that may is no secret, nor is our own page.
+        # The answer to an allowed page's preflight is no secret, nor is our own page.
         asks = bool(cors(head, self._peer.origins)) and is_preflight(head)
         is_open = self._api.is_open(head)
         if not (is_open and is_visit(head)):

@@ -1,4 +1,4 @@
-"""What is asked of the kernel for an MCP client (kernel.parties.Client): a call, or a file."""
+"""Requests to the kernel for an MCP client (kernel.parties.Client): a call, or a file."""
 
 from __future__ import annotations
 
@@ -24,15 +24,13 @@ if TYPE_CHECKING:
     from supervisor.faces.mcp.request import McpRequest
 
 FILE_BYTES = 16 << 20
-"""What a file may have that is told in an answer, and all files of one together."""
+"""The longest file in an answer, and all files of one answer together."""
 
 TakeOutcome = Callable[[Outcome, Mapping[str, RegisteredAsset]], None]
-"""Takes what a call came to, and the files that it handed over, by the module's own ids."""
+"""Takes the outcome of a call, and the files that it handed over, by the module's own ids."""
 
 
 class File(msgspec.Struct, frozen=True):
-    """What a file holds."""
-
     media_type: str
     data: bytes
 
@@ -61,7 +59,7 @@ class Channel(Protocol):
 
 
 class McpCall:
-    """An invocation; events that MCP has a word for are told as they come."""
+    """An invocation; events with a counterpart in MCP are passed on as they come."""
 
     def __init__(
         self,
@@ -86,19 +84,16 @@ class McpCall:
         self._handle = self._begin(self._party, module, "invoke", content, self)
 
     def cancel(self, stopped: Stopped) -> None:
-        """Give it up; idempotent."""
         if self._handle is not None:
             self._handle.cancel(stopped)
 
     def resume(self) -> None:
-        """Continue: the client may have room again."""
         if self._handle is not None:
             self._handle.resume()
 
     # What the kernel tells.
 
     def event(self, event: Progress, line: bytes | None) -> None:
-        """Pass on what MCP has a word for."""
         del line
         match event:
             case Log():
@@ -119,7 +114,6 @@ class McpCall:
         self._answered(response.outcome, self._assets)
 
     def congested(self) -> Congestion:
-        """Whether the client keeps up."""
         return self._request.congested()
 
     # What a module asks its client (kernel.parties.Askable).
@@ -129,7 +123,7 @@ class McpCall:
         return self._request.may_be_asked(method)
 
     def was_needed(self, method: str) -> None:
-        """Take note that nobody else could answer it."""
+        """Note that only the client could have answered."""
         self._request.was_needed(method)
 
     def ask(
@@ -139,7 +133,7 @@ class McpCall:
         params: Mapping[str, Any],
         answered: Callable[[Outcome], None],
     ) -> Callable[[], None]:
-        """Ask the client; returns what withdraws that."""
+        """Ask the client; returns a function that withdraws the question."""
         return self._request.ask(
             key, METHODS[method], params, lambda answer: answered(outcome_of(answer))
         )
@@ -203,12 +197,11 @@ class FileRead:
         self._handle = self._begin(self._party, DAEMON, "invoke", content, self)
 
     def cancel(self, stopped: Stopped) -> None:
-        """Give it up; idempotent."""
         if self._handle is not None:
             self._handle.cancel(stopped)
 
     def event(self, event: Progress, line: bytes | None) -> None:
-        """Take what is known of it, then its pieces."""
+        """Take the description of the file, then its pieces."""
         del line
         if not isinstance(event, Log) or not isinstance(event.fields, dict):
             return
@@ -222,7 +215,6 @@ class FileRead:
             self._handle.cancel(Stopped(Reason.LIMIT_REACHED, words))
 
     def finished(self, response: Response) -> None:
-        """Take the end."""
         self._handle = None
         outcome = response.outcome
         if isinstance(outcome, Failure):
@@ -231,5 +223,5 @@ class FileRead:
             self._answered(File(self._known["media_type"], bytes(self._data)))
 
     def congested(self) -> Congestion:
-        """Return none: what is read has a bound."""
+        """Return none: the file's length has a bound."""
         return Congestion.NONE
