@@ -4,8 +4,8 @@
 
 This file is about a request's bytes, `api` about its meaning. A client may switch to WebSocket
 (`faces.http.websocket`), which takes the bytes then. Bytes held for the client count in its
-account, and are read a turn at a time, as with lines (`faces.conversation`). A request that was answered
-before its end ends the connection: where the next one begins cannot be known.
+account, and are read a turn at a time, as with lines (`faces.conversation`). A request that was
+answered before its end ends the connection: where the next one begins cannot be known.
 """
 
 from __future__ import annotations

@@ -250,7 +250,7 @@ class HttpSessions:
         if self._count[name] >= SESSIONS:
             self._end_oldest_of(name)
         elif len(self._all) >= ALL_SESSIONS:
-            # Not the oldest of all: a principal with few must not lose them to one that begins many.
+            # Not the oldest of all: a principal that begins many must not end those of others.
             self._end_oldest_of(self._count.most_common(1)[0][0])
         account = Account(self._ledger, f"session of {name}", principal.by)
         session = HttpSession(whose, self._streams, account)
