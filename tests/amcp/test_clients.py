@@ -14,13 +14,13 @@ import trio
 
 from scripts.amcp_clients import VERSIONS, is_installed, python_of
 from supervisor.kernel.kernel import Kernel
-from tests.faces.http.client import LOOPBACK, served
-from tests.faces.http.test_routes import CALM
+from tests.faces.http.in_process import LOOPBACK, served
 from tests.factories import actor, open_files, opened_since
 from tests.kernel.conftest import daemon_with, run_op
 from tests.kernel.test_grants import nothing
 from tests.kernel.test_host_calls import allowing
 from tests.kernel.test_prompts import agent
+from tests.system.descriptors import CALM
 
 pytestmark = pytest.mark.skipif(
     "STDIOD_TEST_AMCP" not in os.environ, reason="foreign clients run in `make test-amcp` only"

@@ -21,12 +21,12 @@ from supervisor.faces.http.serving import listening
 from supervisor.policy.http_exposure import Exposure
 from supervisor.runtime.files import looks
 from tests.bounds import WAIT_S
-from tests.faces.http.client import LOOPBACK, served
-from tests.faces.http.test_routes import CALM
+from tests.faces.http.in_process import LOOPBACK, served
 from tests.factories import actor, open_files, opened_since
 from tests.kernel.conftest import daemon_with
 from tests.kernel.test_owners import own
 from tests.principals import ADA
+from tests.system.descriptors import CALM
 
 
 async def test_the_user_of_the_socket_may_do_everything(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from protocol.descriptor.model import Descriptor, EraPin, Lifecycle, McpTransport
 from protocol.trace_context import EXAMPLE, is_traceparent
 from supervisor.policy.mcp_views import McpOptions, View
-from tests.faces.mcp.clients import META, McpClient, mcp_client, modern
+from tests.faces.mcp.clients import META, McpClient, modern
+from tests.faces.mcp.in_process import mcp_client
 from tests.factories import PYTHON, actor, descriptor
 from tests.kernel.conftest import daemon_with, run_op
 from tests.kernel.test_grants import nothing

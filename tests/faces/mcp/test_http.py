@@ -12,8 +12,10 @@ import pytest
 
 from supervisor.faces.mcp import http_session
 from supervisor.policy.mcp_views import McpOptions, View
-from tests.faces.http.client import Client, Reply, served
-from tests.faces.mcp.clients import META, Frames, fixtures, modern
+from tests.faces.http.client import Client, Reply
+from tests.faces.http.in_process import served
+from tests.faces.mcp.clients import META, Frames, modern
+from tests.faces.mcp.in_process import fixtures
 from tests.kernel.conftest import daemon_with
 
 VIEWS = {"own": View("own", ("fixtures",), prefix=False), "bobs": View("bobs", users=("bob",))}

@@ -17,8 +17,10 @@ from supervisor.faces.mcp.http_session import EVENTS
 from supervisor.kernel.kernel import Kernel
 from supervisor.policy.mcp_views import McpOptions, View
 from supervisor.runtime.held_bytes import FREE_BYTES
-from tests.faces.http.client import Client, Served, served
-from tests.faces.mcp.clients import Frames, in_flight, modern
+from tests.faces.http.client import Client
+from tests.faces.http.in_process import Served, served
+from tests.faces.mcp.clients import Frames, modern
+from tests.faces.mcp.in_process import in_flight
 from tests.faces.mcp.test_bridge import NOTE, hosted
 from tests.faces.mcp.test_http import ask, ask_modern, events, headers_of, hello, message
 from tests.factories import actor

@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from supervisor.policy.mcp_views import McpOptions, View
 from supervisor.policy.principals import Principal, Scope
 from tests.faces.conftest import connected, request
-from tests.faces.mcp.clients import META, McpClient, fixtures, in_flight, mcp_client, modern
+from tests.faces.mcp.clients import META, McpClient, modern
+from tests.faces.mcp.in_process import fixtures, in_flight, mcp_client
 from tests.factories import actor
 from tests.kernel.conftest import daemon_with
 from tests.kernel.test_mcp_servers import served
