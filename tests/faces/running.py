@@ -23,6 +23,8 @@ from tests.faces.mcp.clients import McpClient
 from tests.system.daemon import Daemon
 
 LOOPBACK = "127.0.0.1:0"
+PERMISSIVE = 'mode = "permissive"\n'
+"""A policy that grants a module what its descriptor asks for."""
 
 
 class Running:
@@ -94,9 +96,9 @@ def started(
     http: str = "sock",
     options: tuple[str, ...] = (),
     views: Mapping[str, Mapping[str, Any]] | None = None,
-    allow: tuple[str, ...] = (),
+    policy: str = "",
 ) -> Iterator[Running]:
-    """Run a daemon of these modules; `allow` are the capabilities that its policy grants.
+    """Run a daemon of these modules; `policy` is the text of its policy file.
 
     `views` are those of MCP clients, by name, as in its configuration.
     """
@@ -107,10 +109,10 @@ def started(
             config = folder / "stdiod.toml"
             config.write_text("".join(_view(named, view) for named, view in views.items()))
             more += ["--config", str(config)]
-        if allow:
-            policy = folder / "policy.toml"
-            policy.write_text(f"allow = {_toml(list(allow))}\n")
-            more += ["--policy", str(policy)]
+        if policy:
+            file = folder / "policy.toml"
+            file.write_text(policy)
+            more += ["--policy", str(file)]
         with Daemon(folder, *modules, options=tuple(more)) as daemon:
             yield Running(daemon)
 

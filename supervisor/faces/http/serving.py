@@ -155,9 +155,9 @@ async def _carry(
         await parting.wait()
         if patience.cancelled_caught:
             connection.current.too_slow()
-        if connection.current.is_serving and not connection.closing:  # it has hung up
-            connection.current.cancel(HUNG_UP)
-        else:
+        # A client that hung up has its request cancelled by `close`, once: a stream that it has
+        # resumed on another connection by then is not that connection's any more.
+        if connection.closing or not connection.current.is_serving:
             with trio.move_on_after(FLUSH_S):
                 await connection.current.wait_answered()
                 await connection.outbox.wait_empty()

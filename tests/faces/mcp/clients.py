@@ -29,6 +29,22 @@ def fixtures_document() -> dict[str, Any]:
     return {**made, "description": "what a client is shown"}
 
 
+def hosted(kind: str, *flags: str) -> dict[str, Any]:
+    """Return the server of one era with all that there is (hosted_server.py)."""
+    command = [*PYTHON, str(Path(__file__).with_name("hosted_server.py")), kind, *flags]
+    made = descriptors.descriptor("hosted", command, protocol="mcp", mcp={"era": kind})
+    made["capabilities"] = ["roots.list", "user.ask", "model.sample"]
+    made["supervision"] = {"concurrency": 4}
+    return made
+
+
+def scripted(*flags: str) -> dict[str, Any]:
+    """Return a server whose tools do as they are told (kernel/mcp_server.py)."""
+    command = [*PYTHON, str(descriptors.KERNEL / "mcp_server.py"), *flags]
+    made = descriptors.descriptor("server", command, protocol="mcp", mcp={"roots": ["."]})
+    return {**made, "capabilities": ["roots.list", "user.ask", "model.sample:p"]}
+
+
 def modern(**capabilities: Any) -> dict[str, Any]:
     return {VERSION: "2026-07-28", CAPABILITIES: capabilities}
 
