@@ -89,6 +89,11 @@ class Running:
         while self.daemon.status(module)["in_flight"] != wanted:
             await trio.lowlevel.checkpoint()
 
+    async def is_alone(self) -> None:
+        """Wait until the fixture's own client is the only one."""
+        while self.daemon.op("status")["daemon"]["connections"]["open"] > 1:
+            await trio.lowlevel.checkpoint()
+
 
 @contextmanager
 def started(
@@ -97,18 +102,20 @@ def started(
     options: tuple[str, ...] = (),
     views: Mapping[str, Mapping[str, Any]] | None = None,
     policy: str = "",
+    config: str = "",
 ) -> Iterator[Running]:
-    """Run a daemon of these modules; `policy` is the text of its policy file.
+    """Run a daemon of these modules; `policy` and `config` are the texts of these files.
 
-    `views` are those of MCP clients, by name, as in its configuration.
+    `views` are those of MCP clients, by name, for the configuration.
     """
     with tempfile.TemporaryDirectory(prefix="stdiod-") as name:
         folder = Path(name)
         more = [*options, "--http", http]
-        if views is not None:
-            config = folder / "stdiod.toml"
-            config.write_text("".join(_view(named, view) for named, view in views.items()))
-            more += ["--config", str(config)]
+        if config or views:
+            file = folder / "stdiod.toml"
+            tables = (_view(named, view) for named, view in (views or {}).items())
+            file.write_text(config + "".join(tables))
+            more += ["--config", str(file)]
         if policy:
             file = folder / "policy.toml"
             file.write_text(policy)

@@ -95,7 +95,7 @@ async def test_what_a_client_that_vanishes_had_open_is_cancelled() -> None:
                 await client.send("POST", path, {"op": op}, headers=headers)
                 await face.has_in_flight(1)
             await face.has_in_flight(0)
-        await all_have_gone(face)
+        await face.is_alone()
         assert face.daemon.open_files() == before
 
 
@@ -108,16 +108,10 @@ async def test_many_who_connect_and_vanish_leave_nothing_behind() -> None:
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 client.connect(path)
                 client.send([b"", b"GET", GET + b"\r\n"][number % 3] or b"\r")
-        await all_have_gone(face)
+        await face.is_alone()
         assert face.daemon.open_files() == before
         async with face.unix() as other:
             assert (await other.ask("GET", "/api/v1/health")).status == 200
-
-
-async def all_have_gone(face: Running) -> None:
-    """Wait until the fixture's own client is the only one."""
-    while face.daemon.op("status")["daemon"]["connections"]["open"] > 1:
-        await trio.lowlevel.checkpoint()
 
 
 @pytest.mark.parametrize(
