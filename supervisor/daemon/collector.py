@@ -1,23 +1,23 @@
-"""Keep the garbage collector from what stays.
+"""Keep the garbage collector from long-lived objects.
 
-What is imported and built at a start is garbage only when the process ends, and is looked through
-again and again until then: more than a quarter of a short command's time, a third of a daemon's
-start. What was there at `begin` is still freed when its last reference goes; only a cycle of it is
-not.
+The objects of imports and of a start are garbage only when the process ends, and the collector
+would visit them again and again until then: more than a quarter of a short command's time, a third
+of a daemon's start. Objects that exist at `begin` are still freed when their last reference goes;
+only their cycles are not.
 
-Later, a full collection would look through all that lives, which may be a million objects for
-thousands of modules and open requests: a fifth of a second in which nobody is served. So the daemon
-makes two kinds in its place (`collect_all`):
+Later, a full collection would visit all objects, perhaps a million for thousands of modules and
+open requests: a fifth of a second in which no client is served. So the daemon makes two kinds of
+collection in its place (`collect_all`):
 
-    often       only what has come since the last one; what survives counts as what stays
-    grown       all that lives, once what is held has grown by half since the last one of this kind,
-                when little is open and the event loop had next to nothing to do for a second
+    often       only objects made since the last one; the survivors count as long-lived
+    grown       all objects, once the held bytes have grown by half since the last one of this kind,
+                when little is open and the event loop was nearly idle for a second
 
-So a cycle that became garbage late holds memory until the daemon has grown, and no longer. One of
-the second kind takes 20 ms with hardly a module, and nothing can cut it short: that is why it waits
-until nobody would. A flood of calls of a process that stays makes no cycles, and needs none; a call
-with a process of its own leaves some 50 objects in cycles, which the first kind finds, but for
-those of the few calls that were open at the one before.
+So a cycle that became garbage late holds memory until the daemon has grown, and no longer. A
+collection of the second kind takes 20 ms with hardly a module, and nothing can cut it short: so it
+waits until no request would. A flood of calls of a persistent process makes no cycles; a call with
+a process of its own leaves some 50 objects in cycles, which the first kind finds, except those of
+the few calls that were open at the collection before.
 """
 
 from __future__ import annotations
@@ -30,42 +30,42 @@ import time
 from collections.abc import Callable
 
 OFTEN, MIDDLE, NEVER = 700, 10, 1 << 30
-"""Python's own thresholds, but for the last: it makes no full collection. As up to 3.12; what 3.13
-has in place of the first makes each collection take three times as long."""
+"""Python's own thresholds, but for the last: Python makes no full collection. As up to 3.12; the
+first one's successor in 3.13 makes each collection take three times as long."""
 
 DUE_AFTER = 2
-"""After so many of the middle generation what has come is looked through: some 16,000 objects at
+"""After so many collections of the middle generation the new objects are collected: some 16,000 at
 the most, in 5 ms, or in 15 where other programs have the processor's caches."""
 
 GROWN = 1.5
 LEAST_BYTES = 32 << 20
-"""By so much what is held has to have grown before all that lives is looked through: by a factor,
-and by no less than that."""
+"""The held bytes have to grow by this factor, and by no less than this many bytes, before a
+collection of all objects."""
 
 BLOCK_BYTES, BUFFERS = 80, 4
-"""What counts are small objects, of which each cycle has some. All memory of the process counts for
-a quarter: a crowd of long answers comes and goes, and is no garbage."""
+"""Small objects are counted, of which each cycle has some. All memory of the process counts for a
+quarter: a crowd of long answers comes and goes, and is no garbage."""
 
 CALM_AGAIN_S = 1.0
-"""Between two looks whether it is a good moment for that."""
+"""Between two checks whether the loop is idle enough for a collection of all objects."""
 
 IDLE_S = 0.03
-"""With so little CPU time in between, a call comes now and then, or none: to watch a thousand
-modules that do nothing takes 20 to 30 ms of a second."""
+"""With less CPU time than this between two checks, calls are rare: watching a thousand idle modules
+takes 20 to 30 ms of a second."""
 
 AT_LATEST_S = 3600.0
-"""Then it is made whatever is open and whoever is served. A flood does not last as long."""
+"""After this time a collection of all objects happens however busy the daemon is."""
 
 
 def put_off() -> None:
-    """Collect nothing until `begin`; at the end of the process, nothing that is there by then."""
+    """Collect nothing until `begin`, and at the end of the process nothing that exists by then."""
     gc.disable()
     atexit.unregister(gc.freeze)  # a daemon's command puts it off again
     atexit.register(gc.freeze)
 
 
 def begin() -> None:
-    """Collect from now on, but nothing of what is there already; without `put_off`, do nothing."""
+    """Collect from now on, except what exists already; without `put_off`, do nothing."""
     if not gc.isenabled():
         gc.freeze()
         gc.enable()

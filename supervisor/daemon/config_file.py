@@ -27,7 +27,7 @@ ASSETS = ("in_place", "copy")
 CONTAINMENTS = ("auto", "cgroup2", "subreaper", "process_group")
 
 CONFIG_BYTES = 1 << 20
-"""A larger file is no configuration; it is not read into memory to find that out."""
+"""A larger file is no configuration, and is not read into memory."""
 
 
 MIN_JOURNAL_BYTES = 1 << 20
@@ -36,14 +36,15 @@ MIN_JOURNAL_BYTES = 1 << 20
 MAX_DAYS = 36_500
 
 SCHEMA_KEY = "$schema"
-"""Says to an editor which schema a file has; it means nothing here."""
+"""Names the file's schema for editors; ignored here."""
 
 OWN_OF_PROJECTS = ("socket", "data_dir")
-"""What its path decides of a project, so that each command finds its daemon without reading it."""
+"""The project's path decides these, so that each command finds its daemon without reading the file.
+"""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """What a file says; None where it says nothing."""
+    """The values of a file; None where the file does not set one."""
 
     directories: tuple[Path, ...] | None = None
     socket: Path | None = None
@@ -68,7 +69,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Key(msgspec.Struct, frozen=True):
-    """A key of the file: how its value is read, and the JSON Schema that says as much of that."""
+    """A key of the file: how its value is read, and its JSON Schema."""
 
     read: Callable[[Any, Path], Any]
     schema: dict[str, Any]
@@ -91,7 +92,7 @@ class ConfigError(Exception):
 
 
 class _Fault(Exception):  # noqa: N818 - it never leaves this file
-    """What is wrong with a value."""
+    pass
 
 
 def read_config(path: Path) -> Config:
@@ -100,7 +101,7 @@ def read_config(path: Path) -> Config:
 
 
 def config_bytes(path: Path) -> bytes:
-    """Return what a file holds; raises `ConfigError`."""
+    """Return the bytes of a file; raises `ConfigError`."""
     try:
         return Looks().at(path, partial(read_whole, path, CONFIG_BYTES, "configuration"))
     except NoAnswerError:
@@ -326,4 +327,4 @@ KEYS = {
     ),
     SCHEMA_KEY: Key(_text, {"type": "string"}),
 }
-"""All that a file may say. What each means stands in docs/operating.md; both make the schema."""
+"""All keys of a file, explained in docs/operating.md; the schema is generated from both."""

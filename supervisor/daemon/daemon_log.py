@@ -20,7 +20,7 @@ from supervisor.runtime.files import rotated_file
 def set_up_logging(log_format: str, log_file: Path | None, blocking: BlockingWork) -> LogStream:
     """Configure structlog: `console`, `json` or `auto`; to stderr, or to a rotated file.
 
-    Returns what has to be closed at the end; `blocking` is told what its thread is at.
+    The returned stream has to be closed at the end; `blocking` is told what its thread does.
     """
     on_terminal = log_file is None and sys.stderr.isatty()
     as_json = log_format == "json" or (log_format == "auto" and not on_terminal)
@@ -60,14 +60,14 @@ def set_up_logging(log_format: str, log_file: Path | None, blocking: BlockingWor
 
 
 def _add_daemon_pid(logger: Any, method: str, line: Any) -> Any:
-    """Say whose line it is: daemons that are started at the same time share the file."""
+    """Daemons that are started at the same time share the log file."""
     del logger, method
     line[PID_FIELD] = os.getpid()
     return line
 
 
 def _make_printable(logger: Any, method: str, line: Any) -> Any:
-    """Keep what others have named or said from steering a terminal; `repr` does it for the rest."""
+    """Keep strings of modules and clients from steering a terminal; `repr` does the rest."""
     del logger, method
     for key, value in line.items():
         if isinstance(value, str) and not value.isprintable():

@@ -30,26 +30,26 @@ from supervisor.daemon.sd_notify import Notifier
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 Reload = Callable[[str], Awaitable[object]]
-"""Read the configuration again; the argument is the cause, for the log."""
+"""Reads the configuration again; the argument is the cause, for the log."""
 
 log = structlog.get_logger()
 
 
 Kept = dict[int, FrameType | None]
-"""Signals that came, in order. `dict.setdefault` takes the two arguments of a handler, and keeps
-the first frame; it runs C only, so that nothing can be raised into what it interrupts."""
+"""Received signals in order. `dict.setdefault` takes the two arguments of a handler and keeps the
+first frame; it runs C only, so that nothing can be raised into the interrupted code."""
 
 
 class Edges:
-    """What signals do before the daemon can obey them, and after the last module is gone."""
+    """Signal handling before the daemon can obey signals, and after the last module is gone."""
 
     def __init__(self) -> None:
-        """Begin: from here on a signal ends the process, PID 1 or not."""
+        """From here on a signal ends the process, PID 1 or not."""
         for number in SIGNALS:
             signal.signal(number, self._handle)
 
     def keep(self) -> Kept:
-        """Have signals wait for who receives them: what trio.run is interrupted by, it fails of."""
+        """Keep signals for `receiving`: a signal that interrupts `trio.run` makes it fail."""
         kept: Kept = {}
         for number in SIGNALS:
             signal.signal(number, kept.setdefault)
@@ -73,7 +73,7 @@ class Continued:
         signal.signal(signal.SIGCONT, self._came.setdefault)
 
     def __call__(self) -> bool:
-        """Return whether one came; within the main thread."""
+        """Main thread only."""
         came = bool(self._came)
         self._came.clear()
         return came
@@ -84,7 +84,6 @@ async def obey(
     shut_down: Callable[[str], None],
     reloading: Reloading,
 ) -> None:
-    """Obey signals until cancelled."""
     had_terminal = has_terminal()
     async for number in received:
         name = signal.Signals(number).name
@@ -97,7 +96,7 @@ async def obey(
 
 
 class Reloading:
-    """Reload when wished, one at a time; wishes that come meanwhile make one more."""
+    """Reload on request, one at a time; requests during a reload make one more."""
 
     def __init__(self, reload: Reload, notifier: Notifier) -> None:
         self._reload = reload
@@ -106,12 +105,10 @@ class Reloading:
         self._cause = ""
 
     def wish(self, cause: str) -> None:
-        """Have the configuration read again."""
         self._cause = cause
         self._wished.set()
 
     async def run(self) -> None:
-        """Fulfil wishes until cancelled."""
         while True:
             await self._wished.wait()
             self._wished = trio.Event()
@@ -125,7 +122,6 @@ class Reloading:
 
 
 def has_terminal() -> bool:
-    """Whether the process has a controlling terminal that is still there."""
     try:
         os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC))
     except OSError:
@@ -140,10 +136,10 @@ _READ_BYTES = 65536
 def receiving(
     numbers: Iterable[signal.Signals], kept: Iterable[int] = ()
 ) -> Iterator[AsyncIterator[int]]:
-    """Give what iterates over signals as they come; equal ones that come at once may be one.
+    """Give an iterator over signals as they come; equal signals at once may be one.
 
-    Those that were `kept` until now come first. Within the main thread and trio only. After the
-    block the signals are caught and forgotten, until somebody sets another handler.
+    The `kept` ones come first. Main thread and trio only. After the block the signals are caught
+    and dropped, until another handler is set.
     """
     reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     wanted = frozenset(int(number) for number in numbers)
@@ -160,8 +156,6 @@ def receiving(
 
 
 class _Received:
-    """Iterates over what was kept, and what is written to the pipe."""
-
     def __init__(self, reading: int, wanted: frozenset[int], kept: Iterable[int]) -> None:
         self._reading = reading
         self._wanted = wanted

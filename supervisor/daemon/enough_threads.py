@@ -1,4 +1,4 @@
-"""See before a start whether the system gives a daemon the threads that it cannot do without."""
+"""Check before a start that the system gives a daemon the threads that it needs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ NEEDED = 8
 
 
 def try_threads() -> None:
-    """Begin as many at once, and end them; raises `OSError` if there are too few."""
+    """Start this many threads at once, and end them; raises `OSError` if there are too few."""
     may_end = threading.Event()
     begun: list[threading.Thread] = []
     try:

@@ -1,4 +1,4 @@
-"""Import what packages import and a daemon seldom uses when it is used first, if ever.
+"""Import at first use the seldom used modules that packages import.
 
 structlog imports `asyncio` for loggers of programs built on it, trio imports `ssl` for TLS, and
 `ctypes`, for a function that it does not call, `shutil`. Together they are 3 MB and a tenth of a
@@ -21,7 +21,7 @@ _lock = threading.Lock()
 
 
 def put_off() -> None:
-    """Have these imported by the first who uses one, unless they are there already."""
+    """Import these modules at their first use, unless they are imported already."""
     for name in SELDOM_USED:
         sys.modules.setdefault(name, _StandIn(name))
     # From 3.12 on each record asks `asyncio` for its task, structlog's first one at its import.
@@ -29,7 +29,10 @@ def put_off() -> None:
 
 
 class _StandIn(ModuleType):
-    """What `import` gives until then; later, it still gives all that is in the module itself."""
+    """A stand-in for a module that is not imported yet.
+
+    Later it passes on the attributes of the module.
+    """
 
     def __getattr__(self, attribute: str) -> Any:
         with _lock:

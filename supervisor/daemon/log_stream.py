@@ -22,37 +22,36 @@ if TYPE_CHECKING:
     from supervisor.runtime.blocking import BlockingWork
 
 PID_FIELD = "daemon_pid"
-"""Whose line it is, in the log: another daemon may write to the same file."""
+"""The pid of the daemon that wrote a line: daemons may share a log file."""
 
 QUEUE_BYTES = 1 << 20
-"""How much may wait to be written: some thousand lines."""
+"""The bytes that may wait to be written: some thousand lines."""
 
 CLOSE_S = 2.0
-"""How long the end of the daemon waits at the most for what does not answer."""
+"""How long the end of the daemon waits at the most for a log that does not take its lines."""
 
 SLOW = "they came faster than they could be written"
 
 Put = Callable[[bytes], int]
-"""As `os.write` to somewhere."""
+"""Like `os.write` to a descriptor."""
 
 
 class _Waiting(NamedTuple):
     line: bytes
     lines: int
     told: int
-    """How many lost ones it tells of: if it is lost, they are untold again."""
+    """The number of lost lines that this line reports; added back if this line is lost."""
 
 
 class LogStream:
-    """A text stream, as far as structlog needs one; it can be written to from any thread."""
+    """The part of a text stream that structlog needs; any thread may write."""
 
     def __init__(self, put: Put, notice: Callable[[int, str], str], blocking: BlockingWork) -> None:
-        """Write by `put`; `notice` makes a line out of a number of lost ones and why.
+        """Write by `put`; `notice` makes a line out of a number of lost lines and the reason.
 
-        `blocking` is told what the thread is at.
+        `blocking` is told what the thread does.
         """
         self.lost_lines = 0
-        """Since the daemon's start."""
         self.problem: str | None = None
         """Why the last line could not be written."""
         self._put = put
@@ -62,17 +61,17 @@ class LogStream:
         self._lock = threading.Lock()
         self._waiting_bytes = 0
         self._untold = 0
-        """So many of the lost lines are not said in the log yet."""
+        """Lost lines that no line of the log has reported yet."""
         self._torn = False
         self._thread: threading.Thread | None = None
         self._account: Account | None = None
         self._account_thread = 0
 
     def hold_in(self, account: Account) -> None:
-        """Hold what waits in an account of the thread that calls: no other may change a ledger.
+        """Count the queue in an account, in the calling thread: no other may change a ledger.
 
-        So what the log's own thread has written is taken note of when that thread looks next. No
-        line is lost for what others hold: it may be what tells of them.
+        So the bytes that the log's own thread has written are counted when that thread checks next.
+        No line is dropped because of other holders: it may be the line that reports them.
         """
         self._account, self._account_thread = account, threading.get_ident()
 
@@ -88,10 +87,10 @@ class LogStream:
         return len(text)
 
     def flush(self) -> None:
-        """Do nothing: what waits is written as soon as can be."""
+        """Do nothing: lines are written as soon as possible."""
 
     def close(self) -> None:
-        """Write what waits, as far as that can be done in time."""
+        """Write the queued lines, within `CLOSE_S`."""
         with self._lock:
             if self._untold:
                 self._submit(b"", 0)
@@ -102,12 +101,11 @@ class LogStream:
             thread.join(min(CLOSE_S, self._blocking.end_left_s()))
 
     def status(self) -> dict[str, Any]:
-        """Return what `status` shows."""
         self._hold()
         return {"lost_lines": self.lost_lines, "problem": self.problem}
 
     def _hold(self) -> None:
-        """Take note of what waits by now, if that is possible here."""
+        """Count the queue in the account, if this is the account's thread."""
         if self._account is not None and threading.get_ident() == self._account_thread:
             self._account.hold(LOGS, self._waiting_bytes)
 
@@ -139,7 +137,7 @@ class LogStream:
         self._untold += lines + told
 
     def _write(self, line: bytes) -> str | None:
-        """Write all of it; returns why that could not be done."""
+        """Write all of it; returns the reason if that failed."""
         left = b"\n" * self._torn + line
         size = len(left)
         try:

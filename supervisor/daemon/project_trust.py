@@ -1,9 +1,9 @@
-"""Which projects a user trusts: digests of their files, kept in a file outside of all of them.
+"""The projects that a user trusts: digests of their files, in a file outside of all projects.
 
 A project is a folder with a `stdiod.toml`, and has a daemon of its own (docs/operating.md). Such a
-file comes with whatever somebody has cloned or unpacked, so nothing of it counts before
-`stdiod trust`. Trust is in the bytes of the file and of the policy that it names: it is over as
-soon as one of them has others.
+file comes with any cloned repository or unpacked archive, so the daemon ignores it before
+`stdiod trust`. Trust is in the bytes of the file and of the policy that it names: it ends as soon
+as one of them changes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from supervisor.runtime.files.whole_file import UnreadableError, read_whole, rep
 STORE = "trusted-projects.json"
 
 STORE_BYTES = 16 << 20
-"""A larger file is none of ours: a project takes a few hundred bytes."""
+"""A project takes a few hundred bytes; a larger file is not a trust store."""
 
 PROJECT_FILE_BYTES = 1 << 20
 """A larger file is no configuration and no policy."""
@@ -34,19 +34,17 @@ _NOT_OURS = stat.S_IWGRP | stat.S_IWOTH
 
 
 class TrustStoreError(Exception):
-    """The file that has the digests cannot be used; the text names it."""
+    """The trust store cannot be used; the text names the file."""
 
 
 class TrustedProject(msgspec.Struct, frozen=True):
-    """What was trusted of a project."""
-
     trusted_at: float
     """Seconds since 1970."""
     digests: dict[str, str]
     """Of each file, by its path: SHA-256 in hexadecimal."""
 
     def changed(self) -> str | None:
-        """Return the path of a file that is not as it was; None if all are."""
+        """Return the path of a file that has changed; None if none has."""
         for path in self.digests:
             try:
                 data = read_whole(Path(path), PROJECT_FILE_BYTES, "configuration")
@@ -57,19 +55,19 @@ class TrustedProject(msgspec.Struct, frozen=True):
         return None
 
     def has(self, path: Path, data: bytes) -> bool:
-        """Tell whether these are the bytes of a file that were trusted."""
+        """Tell whether these are the trusted bytes of a file."""
         return self.digests.get(str(path)) == _digest(data)
 
 
 class TrustStore:
-    """The projects that are trusted, by folder; another process may change them at any time."""
+    """The trusted projects by folder; another process may change them at any time."""
 
     def __init__(self, path: Path) -> None:
-        """`path` is the file's, which need not be there."""
+        """The file at `path` need not exist."""
         self._path = path
 
     def read(self) -> dict[str, TrustedProject]:
-        """Return what is trusted; raises `TrustStoreError`."""
+        """Return the trusted projects; raises `TrustStoreError`."""
         try:
             seen = self._path.lstat()
         except FileNotFoundError:
@@ -89,13 +87,13 @@ class TrustStore:
             raise self._unusable("it is not what `stdiod trust` writes") from None
 
     def trust(self, folder: Path, files: Mapping[Path, bytes]) -> None:
-        """Trust a project as it is, and forget what was trusted of it; raises `TrustStoreError`."""
+        """Trust a project as it is now, in place of an earlier state; raises `TrustStoreError`."""
         digests = {str(path): _digest(data) for path, data in files.items()}
         with self._changing() as projects:
             projects[str(folder)] = TrustedProject(time.time(), digests)
 
     def revoke(self, folder: Path) -> bool:
-        """Trust a project no more; returns whether it was. Raises `TrustStoreError`."""
+        """Trust a project no more; returns whether it was trusted. Raises `TrustStoreError`."""
         with self._changing() as projects:
             return projects.pop(str(folder), None) is not None
 
@@ -130,7 +128,7 @@ class TrustStore:
 
 
 def trusted_projects() -> TrustStore:
-    """Return what this user trusts; it is in the state directory, whoever's data are elsewhere."""
+    """Return this user's trust store, in the state directory wherever the data is."""
     from platformdirs import user_state_path  # noqa: PLC0415 - a daemon without projects needs none
 
     return TrustStore(user_state_path("stdiod", appauthor=False) / STORE)
@@ -139,7 +137,7 @@ def trusted_projects() -> TrustStore:
 def objection(folder: Path, path: Path, data: bytes) -> str | None:
     """Return why bytes of a project's file are not to be used; None if they may be.
 
-    What was not trusted as a part of the project, such as a policy that a command line named, is
+    A file that was not trusted as a part of the project, such as a policy from the command line, is
     none of its files.
     """
     try:

@@ -1,9 +1,9 @@
-"""Tell the service manager how the daemon is: sd_notify(3), written out.
+"""Report the daemon's state to the service manager: sd_notify(3), written out.
 
-A message is a datagram of `KEY=value` lines to the socket that $NOTIFY_SOCKET names. Whoever
-listens there may be slow, gone or mad, and none of that is a reason for a daemon to wait or to
-fail: what cannot be sent now is sent again later if it says how things stand; a sign of life is
-forgotten. The STATUS line says how many modules are ready, and which are not well.
+A message is a datagram of `KEY=value` lines to the socket that $NOTIFY_SOCKET names. The manager
+may be slow, gone or broken, and the daemon neither waits nor fails for that: a state that cannot be
+sent now is sent again later, a sign of life is dropped. The STATUS line says how many modules are
+ready, and which are unhealthy.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ RETRY_S = 0.5
 """How long to wait before a state is sent again to a manager whose queue was full."""
 
 STATUS_CHARS = 300
-"""`systemctl status` shows one line."""
 
 _USEC_PER_S = 1_000_000
 
@@ -35,10 +34,10 @@ log = structlog.get_logger()
 
 
 class Notifier:
-    """A service manager, or nobody; every method may be called either way."""
+    """A service manager, or none; every method may be called either way."""
 
     def __init__(self, address: str | None = None, watchdog_s: float | None = None) -> None:
-        """Speak to `address`: a path, or an abstract name after a NUL.
+        """`address` is a path, or an abstract name after a NUL.
 
         `watchdog_s` is how long the manager waits for a sign of life before it kills the daemon.
         """
@@ -52,13 +51,12 @@ class Notifier:
 
     @classmethod
     def from_environment(cls, environment: MutableMapping[str, str]) -> Notifier:
-        """Read the variables of the manager, and remove them: they are not meant for modules."""
+        """Read the manager's variables, and remove them: they are not meant for modules."""
         address, usec, pid = (environment.pop(name, None) for name in VARIABLES)
         return cls(_socket_address(address), _watchdog_s(usec, pid))
 
     @property
     def listens(self) -> bool:
-        """Whether there is a manager."""
         return self._socket is not None
 
     def ready(self) -> None:
@@ -72,21 +70,18 @@ class Notifier:
         self._say("state", f"RELOADING=1\nMONOTONIC_USEC={usec}")
 
     def stopping(self) -> None:
-        """Say that the end has begun."""
         self._say("state", "STOPPING=1")
 
     def status(self, text: str) -> None:
-        """Say in words how things stand."""
         self._say("status", "STATUS=" + " ".join(text.split())[:STATUS_CHARS])
 
     def close(self) -> None:
-        """Say nothing from here on."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
 
     async def run(self) -> None:
-        """Give signs of life at half of the watchdog's time, and send what could not be sent.
+        """Give signs of life at half of the watchdog's time, and send again what failed.
 
         This runs in the event loop on purpose: a daemon whose loop is stuck is a dead one.
         """
@@ -118,7 +113,7 @@ class Notifier:
             self._full = trio.Event()
 
     def _send(self, message: str) -> bool:
-        """Send a message; returns False if it is worth another try."""
+        """Send a message; returns False if a retry is worthwhile."""
         if self._socket is None or self._address is None:
             return True
         try:
@@ -165,13 +160,13 @@ def _watchdog_s(usec: str | None, pid: str | None) -> float | None:
 
 
 NAMED = 5
-"""How many modules that are not well the line names."""
+"""How many unhealthy modules the line names."""
 
 _UNWELL = frozenset({State.BACKOFF, State.FAILED, State.DEGRADED})
 
 
 async def tell_status(daemon: Kernel, notifier: Notifier) -> None:
-    """Say how things stand after each change, until cancelled."""
+    """Report the state of the fleet after each change, until cancelled."""
     said = ""
 
     def news() -> str | None:
@@ -185,7 +180,6 @@ async def tell_status(daemon: Kernel, notifier: Notifier) -> None:
 
 
 def status_line(fleet: Fleet) -> str:
-    """Put the state of the fleet into one line."""
     modules = [one for one in fleet.modules.values() if one.descriptor.enabled]
     serving = sum(module.state in SERVES for module in modules)
     parts = [f"{serving} of {len(modules)} modules ready"]

@@ -1,8 +1,8 @@
-"""Be the daemon: read the descriptors, listen, run the fleet, end in order.
+"""The daemon: read the descriptors, listen, run the fleet, end in order.
 
     directories -> scan -> Found -> Kernel -> faces -> signal or command -> stop
 
-What signals do stands in `daemon_signals`; what the service manager is told, in `sd_notify`.
+Signals are handled in `daemon_signals`; messages to the service manager, in `sd_notify`.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ USAGE = 2
 
 @dataclass(frozen=True)
 class ServeOptions:
-    """What `stdiod run` was asked for."""
+    """The options of `stdiod run`."""
 
     directories: tuple[Path, ...]
     socket: Path
@@ -84,41 +84,36 @@ class ServeOptions:
     log_format: str = "auto"
     """`console`, `json`, or `auto`: console on a terminal, JSON otherwise."""
     stdio: bool = False
-    """Speak with whoever started it on stdin and stdout, beside the socket."""
+    """Speak with the parent process on stdin and stdout, beside the socket."""
     name: str = "supervisor"
-    """The name the daemon answers to on stdio, where it is somebody's module."""
+    """The name the daemon answers to on stdio, as a module of another host."""
     watch: bool = True
-    """Reload by itself when descriptors change."""
     log_file: Path | None = None
-    """Where the daemon's own log goes, rotated; stderr if None."""
+    """The daemon's own log, rotated; stderr if None."""
     ready_fd: int | None = None
     """Where to write `ready` once clients can connect."""
     containment: str = "auto"
     """`auto` for the highest rung there is, else the one without which it does not start."""
     memory_ceiling_bytes: int | None = None
-    """How much memory all modules together may have."""
+    """The memory that all modules together may have."""
     memory: JournalOptions = field(default_factory=JournalOptions)
-    """How the journal is kept."""
     copy_assets: bool = False
-    """Keep a copy of each asset."""
     asset_store_bytes: int | None = None
-    """How much the copies may take together; None for the default."""
+    """The copies together; None for the default."""
     http: Exposure | None = None
-    """Where the HTTP face listens; nothing of it is imported without."""
+    """Where the HTTP face listens; without, none of its code is imported."""
     policy: Path | None = None
-    """The file that says what modules may call the daemon for; without one, nothing."""
+    """The policy of host calls; without a file, modules may call nothing."""
     mcp: McpOptions = field(default_factory=McpOptions)
-    """What MCP clients see of the modules, and how long what they leave stays."""
     keep_s: float | None = None
-    """How long it stays once nobody is connected; None for as long as nobody ends it."""
+    """How long the daemon stays without a client; None for ever."""
     env_files: tuple[Path, ...] = ()
     """Read at each start of each module."""
     project: Path | None = None
-    """The folder of the project that it is for."""
 
 
 FIRST_CLIENT_S = 60.0
-"""For whoever has started a daemon that stays as long as it has clients."""
+"""The time for the first client to come, for a daemon that stays as long as it has clients."""
 
 
 def serve(options: ServeOptions) -> int:
@@ -204,7 +199,7 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Begun:
-    """What there is before the event loop runs."""
+    """The parts that exist before the event loop runs."""
 
     options: ServeOptions
     found: Found
@@ -291,7 +286,7 @@ async def _serve_fleet(begun: _Begun, signals: AsyncIterator[int]) -> None:
 
 
 async def end_unused(daemon: Kernel, admission: Admission, keep_s: float) -> None:
-    """End a daemon to which nobody has been connected for `keep_s`.
+    """End the daemon after `keep_s` without a client.
 
     However short that is: the first client has a while to come, and until one has been there.
     """
@@ -332,7 +327,7 @@ def _say_listening(begun: _Begun, daemon: Kernel) -> None:
 
 
 def asset_options(options: ServeOptions) -> AssetOptions:
-    """Return what the daemon is told of assets; they outlive what the journal outlives."""
+    """Copies are synced if the journal is."""
     chosen = AssetOptions(copy=options.copy_assets, fsync=options.memory.power)
     if options.asset_store_bytes is not None:
         chosen = msgspec.structs.replace(chosen, store_bytes=options.asset_store_bytes)

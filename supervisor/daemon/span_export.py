@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-"""One of them says where the collector is; without, nothing is exported."""
+"""The collector's address; without one of them, nothing is exported."""
 
 WAITING = 4096
-"""So many spans wait at the most; more are dropped."""
+"""Beyond this number of waiting spans, more are dropped."""
 
 BATCH = 512
 
@@ -42,7 +42,7 @@ GATHER_S = 1.0
 """How long spans are gathered before they are sent together."""
 
 CLOSE_S = 3.0
-"""How long the end of the daemon waits for the last ones."""
+"""How long the end of the daemon waits for the last spans."""
 
 _NANO = 1_000_000_000
 
@@ -51,7 +51,7 @@ log = structlog.get_logger()
 
 @contextlib.contextmanager
 def exporting(environment: Mapping[str, str]) -> Iterator[SpanExport | None]:
-    """Export as long as the block lasts, if the environment says where to; else give None."""
+    """Export during the block, if the environment names a collector; else give None."""
     where = next((environment[one] for one in ENDPOINTS if environment.get(one)), None)
     if where is None or environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
         yield None
@@ -80,15 +80,11 @@ def _otlp() -> SpanExporter:
 
 
 class SpanExport:
-    """The queue and the thread."""
-
     def __init__(self, make: Callable[[], SpanExporter], *, gather_s: float = GATHER_S) -> None:
         """Export by what `make` makes, in the thread."""
         self.exported = 0
         self.failed = 0
-        """Spans that the collector did not take."""
         self.dropped = 0
-        """Spans for which there was no room."""
         self._make = make
         self._gather_s = gather_s
         self._waiting: deque[EndedSpan] = deque()
@@ -97,7 +93,10 @@ class SpanExport:
         self._thread: threading.Thread | None = None
 
     def ended(self, span: EndedSpan) -> None:
-        """Queue a span, or count it as dropped; who asked first may not want its trace kept."""
+        """Queue a span, or count it as dropped.
+
+        Not if the caller does not want its trace sampled.
+        """
         if not int(span.traceparent[-2:], 16) & 1:
             return
         if len(self._waiting) >= WAITING:
@@ -109,7 +108,6 @@ class SpanExport:
         self._have_thread()
 
     def status(self) -> dict[str, Any]:
-        """Return what `status` shows."""
         return {
             "exported": self.exported,
             "failed": self.failed,
@@ -118,7 +116,7 @@ class SpanExport:
         }
 
     def close(self) -> None:
-        """Send what waits, as far as that can be done in time."""
+        """Send the queued spans, within `CLOSE_S`."""
         self._closing.set()
         self._some.set()
         self._have_thread()
@@ -175,7 +173,6 @@ def _resource() -> Resource:
 
 
 def readable(span: EndedSpan, resource: Resource) -> ReadableSpan:
-    """Return a span as OpenTelemetry's."""
     from opentelemetry.sdk.trace import ReadableSpan  # noqa: PLC0415 - see above
     from opentelemetry.trace import SpanContext, SpanKind, TraceFlags  # noqa: PLC0415
     from opentelemetry.trace.status import Status, StatusCode  # noqa: PLC0415

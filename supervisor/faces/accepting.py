@@ -16,7 +16,7 @@ from supervisor.faces.admission import Admission
 from supervisor.kernel.kernel import Kernel
 
 OUT_OF_DESCRIPTORS_PAUSE_S = 0.25
-"""With no descriptor left, accepting waits a little: those that exist are to be served."""
+"""Without a free descriptor, accepting pauses: connected clients are served first."""
 
 OF_ONE_CLIENT = (
     errno.ECONNABORTED,
@@ -30,7 +30,7 @@ OF_ONE_CLIENT = (
     errno.EHOSTDOWN,
     errno.EHOSTUNREACH,
 )
-"""What `accept` says of a client that has gone, or that a firewall keeps out (accept(2))."""
+"""Errors of `accept` over a client that has gone, or that a firewall keeps out (accept(2))."""
 
 ENDING = Failure.because(
     Reason.STOPPING,
@@ -49,7 +49,7 @@ CROWDED = Failure.because(
 
 ServeClient = Callable[[trio.socket.SocketType], Awaitable[None]]
 Refuse = Callable[[int, Failure], None]
-"""Tells a client that is not let in why not, through its descriptor; never blocks."""
+"""Tells a refused client why, through its descriptor; never blocks."""
 
 log = structlog.get_logger()
 
@@ -61,18 +61,18 @@ async def accept_until_stopped(
     serve_client: ServeClient,
     refuse: Refuse,
 ) -> None:
-    """Have each client served by a task; returns when all have parted."""
+    """Serve each client in a task; returns when all clients have left."""
     async with trio.open_nursery() as clients, trio.open_nursery() as accepting:
         accepting.start_soon(_accept, listener, admission, serve_client, clients)
         await daemon.wait_fleet_stopped()
-        # Those who are in are told of the same event, and closed in a later turn than this one:
-        # who connects again finds nobody.
+        # Connected clients wait for the same event, and are closed in a later turn than this one:
+        # a client that connects again is refused.
         accepting.cancel_scope.cancel()
         stop_listening(listener, refuse, ENDING)
 
 
 def stop_listening(listener: socket.socket, refuse: Refuse, why: Failure) -> None:
-    """Let nobody in any more (ECONNREFUSED), and tell those who were not let in yet."""
+    """Accept no more clients (ECONNREFUSED), and refuse those in the backlog."""
     os.set_blocking(listener.fileno(), False)
     listener.shutdown(socket.SHUT_RDWR)
     with contextlib.suppress(OSError):  # EAGAIN or EINVAL: that was all

@@ -1,10 +1,10 @@
-"""Which clients there is room for: so many in all, so many of one user, and a few places more.
+"""Limits on connections: in all, of one user, and a few reserved places.
 
-A client costs a descriptor, which modules need too. Who comes when all ordinary places are taken
-gets one of the `KEPT` ones, in which an operator's command is asked and answered; when those are
-taken as well, he gets the place of the first who has nothing open there. So a crowd of idle
-connections keeps nobody out, and who has asked something is not parted from before the answer. The
-same holds when the limit on open files was lowered, so that clients have the last descriptors.
+A client costs a descriptor, which modules need too. A client that comes when all ordinary places
+are taken gets one of the `KEPT` places, enough for an operator's command; when those are taken as
+well, it takes over the place of the oldest idle client there. So a crowd of idle connections keeps
+nobody out, and a client with an open request keeps its place until the answer. The same holds when
+the limit on open files was lowered, so that clients have the last descriptors.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CLIENTS = 4096
 """In all; under a limit of fewer than twice as many open files, half of those."""
 
 OF_ONE_USER = 3 / 4
-"""How much of that one user may have."""
+"""The share of one user."""
 
 KEPT = 8
 
@@ -31,43 +31,42 @@ log = structlog.get_logger()
 
 
 class Place:
-    """What a client was let in to."""
+    """A client's permission to be connected."""
 
     def __init__(self, uid: int, descriptor: int, *, kept: bool) -> None:
         self.uid = uid
         self.descriptor = descriptor
         self.kept = kept
         self.idle: Callable[[], bool] = bool
-        """Whether the client has nothing open; it has not been read from before this is set."""
+        """Whether the client has nothing open; the client is not read before this is set."""
         self.displaced = False
         self.scope = trio.CancelScope()
-        """Cancelled when another one gets the place."""
+        """Cancelled when another client gets the place."""
 
 
 class Admission:
-    """The places of one daemon, over whatever socket somebody comes."""
+    """The places of one daemon, for clients of all its sockets."""
 
     def __init__(self, limit: FileLimit, facts: Connections) -> None:
-        """Tell `facts` how many clients there are."""
         self._limit = limit
         self._facts = facts
         self._of_user: Counter[int] = Counter()
         self._taken: dict[Place, None] = {}
-        """All places, the first that was given first."""
+        """All places, the oldest first."""
         self._kept: list[Place] = []
         self._crowded = False
         self.parted = 0
-        """How many have, so far."""
+        """How many clients have left so far."""
         self._parting = trio.lowlevel.ParkingLot()
         self.turn = SharedTurn(THE_DAEMON)
-        """In which clients that hung up part: all of a crowd may do so in one moment."""
+        """Clients that hung up leave in turns: all of a crowd may do so in one moment."""
 
     @classmethod
     def of(cls, facts: DaemonFacts) -> Admission:
         return cls(facts.custody.file_limit, facts.connections)
 
     def admit(self, uid: int, descriptor: int) -> Place | None:
-        """Give a place to who has just come, perhaps somebody else's; None if there is none."""
+        """Give a new client a place, perhaps that of an idle one; None if there is none."""
         most = min(CLIENTS, self._limit.number // 2)
         kept = (
             self._of_user.total() >= most
@@ -88,7 +87,6 @@ class Admission:
         return place
 
     def leave(self, place: Place) -> None:
-        """Take a place back, whose client has parted."""
         self._facts.open -= 1
         self.parted += 1
         self._parting.unpark_all()
@@ -96,13 +94,13 @@ class Admission:
             self._free(place)
 
     async def wait_parted(self) -> None:
-        """Return when a client has parted."""
+        """Return when a client has left."""
         await self._parting.park()
 
     def make_room(self) -> bool:
-        """Part from the first idle client whose descriptor is not for clients: none is left.
+        """Displace the first idle client whose descriptor is above the limit for clients.
 
-        One above the limit would not be given to anybody else. Returns whether there was one.
+        One above the limit would not be given to another client. Returns whether there was one.
         """
         last = range(self._limit.for_clients, self._limit.number)
         return self._displace(one for one in self._taken if one.descriptor in last)

@@ -22,11 +22,11 @@ READ_BYTES = 65536
 
 FLUSH_S = 5.0
 """How long a client may take to read its last answers, when it has ended its side or the daemon
-ends; what it has not taken then is dropped."""
+ends; the rest is dropped."""
 
 LOOK_S = 0.5
-"""How often a client that has stopped writing is looked at, while it waits for an answer: the
-kernel does not wake a reader for a hang-up after the end of the input."""
+"""How often a client that has stopped writing is checked while it waits for an answer: the kernel
+does not wake a reader for a hang-up after the end of the input."""
 
 log = structlog.get_logger()
 
@@ -34,7 +34,7 @@ log = structlog.get_logger()
 async def read_some(descriptor: int, *, drained: bool = False) -> bytes:
     """Wait for bytes; `b""` at the end, or when the other side is gone.
 
-    With `drained` there is no first look, as in `runtime.process.pipes.read`.
+    With `drained` the first read waits, as in `runtime.process.pipes.read`.
     """
     if drained:
         await trio.lowlevel.wait_readable(descriptor)
@@ -82,12 +82,12 @@ async def carry(
 
 
 async def disconnect(conversation: Conversation) -> None:
-    """Cancel what a client that is gone had open; not cancelled itself."""
+    """Cancel the requests of a client that is gone; not cancelled itself."""
     await conversation.close(Stopped(Reason.DISCONNECT, "the client closed its connection"))
 
 
 def _is_pollable(descriptor: int) -> bool:
-    """Tell whether it can be waited for: a file or /dev/null, as a stdin may be, cannot."""
+    """Tell whether reading can be waited for: a file or /dev/null, as a stdin may be, cannot."""
     mode = os.fstat(descriptor).st_mode
     return stat.S_ISSOCK(mode) or stat.S_ISFIFO(mode)
 
@@ -95,7 +95,7 @@ def _is_pollable(descriptor: int) -> bool:
 async def write_out(
     outbox: Outbox, writing: int, gone: Callable[[], None], patience_s: float = math.inf
 ) -> None:
-    """Write what there is to write; tell of a client that is gone, or takes none for so long."""
+    """Write the outbox; call `gone` if the client has gone, or takes nothing for `patience_s`."""
     outbox.write_through(partial(os.write, writing))
     while data := await outbox.take():
         left = memoryview(data)

@@ -43,24 +43,22 @@ MAX_PATH_BYTES = 107
 """`sun_path` holds 108 bytes, the last one a NUL."""
 
 Gone = Callable[[], None]
-"""Called when a client is found to have gone."""
+"""Called when a client has gone."""
 
 log = structlog.get_logger()
 
 
 class SocketTakenError(Exception):
-    """Another daemon serves this path."""
-
     def __init__(self, path: Path, pid: str) -> None:
         owner = f" (pid {pid})" if pid else ""
-        # One that just starts or ends has no socket either, but only for a moment.
+        # A daemon that starts or ends has no socket either, but only for a moment.
         held = "serves {}" if path.is_socket() else "holds {}, but its socket file is gone"
         words = f"another daemon{owner} {held.format(path)}; `kill {pid or 'PID'}` ends it"
         super().__init__(words)
 
 
 class SocketPathError(Exception):
-    """A socket cannot be made at this path."""
+    pass
 
 
 def _refuse(descriptor: int, failure: Failure) -> None:
@@ -72,7 +70,7 @@ def _refuse(descriptor: int, failure: Failure) -> None:
 def listening(path: Path, refuse: Refuse = _refuse) -> Iterator[socket.socket]:
     """Own the path and listen; raises `SocketTakenError` or `SocketPathError`.
 
-    `refuse` tells those who are never let in, in the words of what is served there.
+    `refuse` tells clients that are never accepted, in the protocol of this socket.
     """
     if len(os.fsencode(path)) > MAX_PATH_BYTES:
         message = f"{path} is longer than the {MAX_PATH_BYTES} bytes a socket's path may have"
@@ -91,7 +89,7 @@ def listening(path: Path, refuse: Refuse = _refuse) -> Iterator[socket.socket]:
             _bind_private(listener, path)
             owned.callback(_remove, path)
             listener.listen(BACKLOG)
-            # It may fail to start yet, or have failed to serve: who came meanwhile is told.
+            # The daemon may fail to start yet, or have failed to serve: waiting clients are told.
             owned.callback(stop_listening, listener, refuse, NOT_STARTED)
         except OSError as error:
             message = f"cannot listen on {path}: {error.strerror}"
@@ -102,7 +100,7 @@ def listening(path: Path, refuse: Refuse = _refuse) -> Iterator[socket.socket]:
 async def serve(
     daemon: Kernel, listener: socket.socket, admission: Admission | None = None
 ) -> None:
-    """Accept clients until the daemon has stopped its modules; returns when all have parted."""
+    """Accept clients until the daemon has stopped its modules; returns when all have left."""
     if admission is None:
         admission = Admission.of(daemon.facts)
 
@@ -150,7 +148,7 @@ async def _serve_client(
 
 
 def _refuse_unread(daemon: Kernel, client: trio.socket.SocketType) -> None:
-    """Tell a client that wrote at the daemon's very end; who writes later has EPIPE, no reset."""
+    """Refuse requests that came at the daemon's very end; a later write gives EPIPE, no reset."""
     if not daemon.fleet_stopped:
         return
     descriptor, unread = client.fileno(), False
@@ -163,7 +161,7 @@ def _refuse_unread(daemon: Kernel, client: trio.socket.SocketType) -> None:
 
 
 def _check_owner(folder: Path) -> None:
-    # In a folder of somebody else's, they could put their own socket in the place of ours. One that
+    # Another user's folder: its owner could replace our socket by another one. A folder that
     # all may write to, such as /tmp, has to be sticky.
     found = folder.stat()
     ours = found.st_uid in (os.geteuid(), 0)
@@ -200,6 +198,6 @@ def _bind_private(listener: socket.socket, path: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    # One that stays, as on a disk that has become read-only, is stale: the next daemon replaces it.
+    # A file that stays, as on a disk that became read-only, is stale: the next daemon replaces it.
     with contextlib.suppress(OSError):
         path.unlink()

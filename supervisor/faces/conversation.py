@@ -1,12 +1,12 @@
-"""One client that writes and reads lines, whatever these mean (`Wire`).
+"""A client that writes and reads lines, whatever these mean (`ModuleWire`, `McpWire`).
 
-A line is a request, or a cancel of one. What is held for the client is bounded
+A line is a request, or a cancel of one. The bytes held for the client are bounded
 (`runtime.held_bytes`): while its outbox is congested, or it has asked too much at a time, its
 requests wait, up to a bound in bytes, and the modules that stream to it are not read
-(backpressure). Two things do not wait. A cancel of an open request takes effect at once, so that
-what a client no longer wants to read, it can end; and an answer is always written, whatever it
-says. What a client writes is served a turn at a time (`runtime.turns`): what is left when its turn
-is over waits in the same way.
+(backpressure). Two things do not wait. A cancel of an open request takes effect at once, so that a
+client can end an answer that it no longer wants to read; and an answer is always written, whatever
+its length. A client's lines are served a turn at a time (`runtime.turns`): the lines that are left
+when its turn is over wait in the same way.
 
 The lines are those of docs/protocol.md, with the daemon as the module (`faces.module_wire`), until
 the client asks to be an MCP client's (the op `mcp`): from there on they are MCP's (`faces.mcp`).
@@ -15,8 +15,8 @@ the client asks to be an MCP client's (the op `mcp`): from there on they are MCP
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import structlog
 import trio
@@ -32,20 +32,22 @@ from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import LINES, UNFINISHED_BYTES, Account
 from supervisor.runtime.turns import SERVING, Turn, in_turns
 
+if TYPE_CHECKING:
+    from supervisor.faces.mcp.wire import McpWire
+
 HELD_BYTES = 1 << 18
 
 LINE_COST_BYTES = 128
-"""What a line costs beside its bytes, so that many short ones have a bound too."""
+"""The cost of a line beside its bytes, so that many short lines have a bound too."""
 
 
 class Inbox:
-    """Lines that wait in order, put by the task that reads, and taken by the one that serves them.
+    """Waiting lines in order, between the task that reads and the task that serves.
 
-    Bounded in bytes by the one who fills it: it looks for room after each chunk that it has read.
+    Bounded in bytes by the reader: it calls `wait_room` after each chunk.
     """
 
     def __init__(self, account: Account) -> None:
-        """Hold what waits for `account`."""
         self.held_bytes = 0
         self._account = account
         self._lines: deque[Line] = deque()
@@ -54,21 +56,18 @@ class Inbox:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing waits."""
         return not self._lines
 
     def put(self, lines: Sequence[Line]) -> None:
-        """Let lines wait."""
         self._lines.extend(lines)
         self._have(lines)
 
     def put_first(self, lines: Sequence[Line]) -> None:
-        """Let lines wait, before those that wait already."""
         self._lines.extendleft(reversed(lines))
         self._have(lines)
 
     def take(self) -> Line:
-        """Return the line that has waited longest; there must be one."""
+        """Return the oldest line; there must be one."""
         line = self._lines.popleft()
         self._hold(-_cost_bytes(line))
         if self.held_bytes <= HELD_BYTES:
@@ -76,12 +75,11 @@ class Inbox:
         return line
 
     async def wait_some(self) -> None:
-        """Return once a line waits."""
         while self.empty:
             await self._some.park()
 
     async def wait_room(self) -> None:
-        """Return once less waits than the bound."""
+        """Return once fewer bytes wait than the bound."""
         while self.held_bytes > HELD_BYTES:
             await self._room.park()
 
@@ -103,44 +101,15 @@ REQUEST_BYTES = 16 << 20
 """The longest line a client may write."""
 
 CANCEL_BYTES = 1 << 16
-"""A longer line is not looked at before its turn for being a cancel."""
+"""A longer line is not checked for being a cancel before its turn."""
 
 log = structlog.get_logger()
 
 
-class Wire(Protocol):
-    """What lines mean, and the requests that they began."""
-
-    CANCEL: bytes
-    """What stands in each line that cancels a request."""
-
-    def serve(self, line: bytes) -> None: ...
-
-    def refuse(self, fault: Fault) -> None:
-        """Answer a line that cannot be read."""
-
-    def cancels_open(self, line: bytes) -> bool:
-        """Cancel the open request that a line names, if that is what it is about."""
-
-    def cancelling(self, stopped: Stopped) -> Iterator[None]:
-        """Give up whatever the client still waits for, one with each step."""
-
-    def close(self) -> None:
-        """Let go of what is no request: the client is gone."""
-
-    def resume(self) -> None:
-        """Continue all: the client may have room again."""
-
-    @property
-    def all_answered(self) -> bool:
-        """Whether no request is open."""
-
-
 class Conversation:
-    """The requests of one client, and what is to be written back to it."""
+    """The requests of one client, and the answers to it."""
 
     def __init__(self, daemon: Kernel, party: Party) -> None:
-        """Ask the daemon as `party`."""
         self._account = Account(daemon.facts.ledger, party.label, party.principal.by)
         party.account = self._account
         self.outbox = Outbox(self._resume, self._account)
@@ -149,15 +118,15 @@ class Conversation:
         self._splitter = LineSplitter(REQUEST_BYTES)
         self._inbox = Inbox(self._account)
         self._turn = Turn(who=party.label)
-        self._wire: Wire = ModuleWire(
+        self._wire: ModuleWire | McpWire = ModuleWire(
             daemon.requests.begin, party, self.outbox, self._ended, self._become_mcp
         )
         self._idle = trio.Event()
         self._fewer = trio.lowlevel.ParkingLot()
-        """Where it is waited for that less is held."""
+        """Where tasks wait until fewer bytes are held."""
 
     def receive_data(self, data: bytes) -> None:
-        """Take bytes from the client; what its turn is too short for waits, but for cancels."""
+        """Take bytes from the client; beyond its turn lines wait, except cancels."""
         self._turn.begin()
         SERVING.begin(self._party.label, "requests")
         lines = self._splitter.feed(data)
@@ -178,14 +147,14 @@ class Conversation:
         self._wire.refuse(Fault(Reason.LINE_TOO_LONG, words, beginning))
 
     async def close(self, stopped: Stopped) -> None:
-        """Give up what the client had open: it is gone."""
+        """Cancel what the client had open: the client is gone."""
         self.outbox.close()
         await self.cancel_all(stopped)
         self._wire.close()
         self._account.close()
 
     def receive_eof(self) -> None:
-        """Take the end of what the client writes; a last line may lack its newline."""
+        """Take the end of the client's input; a last line may lack its newline."""
         self._turn.begin()
         line = self._splitter.finish()
         self._account.hold_unfinished(0, self._drop_unfinished)
@@ -198,15 +167,15 @@ class Conversation:
 
     @property
     def may_begin(self) -> bool:
-        """Whether it is time to take what the client wrote; else `wait_turn`."""
+        """Whether the next bytes may be served now; else call `wait_turn`."""
         return self._turn.may_begin
 
     async def wait_turn(self, data: bytes) -> None:
-        """Let the neighbours have their turns before this is taken."""
+        """Let the neighbours have their turns first."""
         await self._turn.wait(len(data))
 
     async def serve_held(self) -> None:
-        """Serve what had to wait, in order, whenever the client has read; until cancelled."""
+        """Serve waiting lines in order, whenever the client has read; until cancelled."""
         while True:
             await self._inbox.wait_some()
             await self._wait_served()
@@ -219,19 +188,18 @@ class Conversation:
             self._look_idle()
 
     async def cancel_all(self, stopped: Stopped) -> None:
-        """Give up whatever the client still waits for, a turn at a time; not cancelled itself."""
+        """Cancel the client's open requests, a turn at a time; not cancelled itself."""
         await in_turns(self._party.label, "giving up its requests", self._wire.cancelling(stopped))
 
     def is_idle(self) -> bool:
-        """Whether nothing is open, waits, or is still to be read by the client."""
+        """Whether nothing is open, waits, or is unread by the client."""
         return self._all_answered() and not self.outbox.waiting_bytes
 
     async def wait_fleet_stopped(self) -> None:
-        """Return when the daemon has stopped all modules."""
         await self._daemon.wait_fleet_stopped()
 
     async def wait_answered(self) -> None:
-        """Return when no request is open, and none waits."""
+        """Return when no request is open or waiting."""
         while not self._all_answered():
             if self._idle.is_set():
                 self._idle = trio.Event()
@@ -251,7 +219,7 @@ class Conversation:
         return self.outbox.congested or self._turn.over or self._account.is_full
 
     async def _wait_served(self) -> None:
-        """Return when what the client asks may be served: it reads, and has not asked too much."""
+        """Return when the client's requests may be served: it reads, and has not asked too much."""
         while self.outbox.congested or self._account.is_full:
             await self.outbox.wait_room()
             if self._account.is_full:  # of requests that are open, then
@@ -278,7 +246,6 @@ class Conversation:
         self._wire = McpWire(self._daemon, self._party, self.outbox, self._ended, serve_next)
 
     def _ended(self) -> None:
-        """Take note that a request has its answer."""
         self._fewer.unpark_all()
         self._look_idle()
 

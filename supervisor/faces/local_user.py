@@ -1,7 +1,7 @@
-"""Who asks from this machine: users of it, who may do everything.
+"""The users of this machine, who may do everything.
 
 The control socket's file is for its owner alone, so whoever can open it has the daemon's rights
-already; the op `narrow` is for those who want less.
+already; a client that wants fewer calls the op `narrow`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ _CREDENTIALS = struct.Struct("iII")
 """pid, uid, gid: `struct ucred` of unix(7)."""
 
 NAME_S = 2.0
-"""How long a name may take to be found: whoever connects waits for it."""
+"""How long the search for a name may take: a connecting client waits for it."""
 
 _names: dict[int, str] = {}
-"""Names that were asked for once."""
 
 
 def user_name(uid: int) -> str:
@@ -40,7 +39,7 @@ def this_user(face: str) -> Principal:
 
 
 async def named_user(uid: int, face: str, blocking: BlockingWork) -> Principal:
-    """Return a user; one whose name is not found out within `NAME_S` is a number."""
+    """Return a user; after `NAME_S` without a name, the number is the name."""
     name = _names.get(uid)
     if name is None:
         with trio.move_on_after(NAME_S):
@@ -54,7 +53,7 @@ async def named_user(uid: int, face: str, blocking: BlockingWork) -> Principal:
 
 
 def peer_uid(client: trio.socket.SocketType) -> int:
-    """Return the user at the other side of a Unix socket, as the kernel knows it."""
+    """Return the user at the other side of a Unix socket, from the kernel."""
     data = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     _, uid, _ = _CREDENTIALS.unpack(data)
     return int(uid)

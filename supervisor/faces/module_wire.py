@@ -1,7 +1,7 @@
 """The wire of docs/protocol.md, with the daemon as the module: a client's lines, and its answers.
 
 Requests are served concurrently; each ends with exactly one `done` that carries its `requestId`.
-One that finds no room in all is `queue_full`, an answer `slow_reader`.
+A request for which the daemon has no room fails with `queue_full`, an answer with `slow_reader`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import msgspec
 from protocol.errors import Failure, Pieces, Reason, Success
 from protocol.events import Event, Log, Progress
 from protocol.frames import RequestFrame, decode_request, encode_line, named_in
+from protocol.host_call import UNENCODABLE
 from protocol.json_line import Fault, shown_id
 from protocol.problem import named
 from protocol.readdress import Readdresser
@@ -28,22 +29,18 @@ from supervisor.runtime.turns import SERVING
 _HTTP = re.compile(rb"[A-Z]+ \S+ HTTP/\d")
 
 OPEN_REQUESTS = 8192
-"""How many requests a client may have open; beyond it, it is told to wait for answers."""
+"""Beyond this number of open requests, a client is told to wait for answers."""
 
 LITTLE_BYTES = 4096
-"""The args of shorter requests are not counted: all that may be open have no more of them than one
-client may have (`held_bytes.PARTY_BYTES`)."""
-
-UNENCODABLE = (RecursionError, UnicodeError, TypeError, ValueError, OverflowError)
-"""What `encode_line` may raise over a value it was given."""
+"""The args of shorter requests are not counted: a client's open requests have no more of them than
+one client may have (`held_bytes.PARTY_BYTES`)."""
 
 TOGETHER = 128
-"""As many events of a request get the client's id together: they are small, and soon counted."""
+"""The number of events of a request that get the client's id together: they are small, and soon
+counted."""
 
 
 class ModuleWire:
-    """The requests of one client."""
-
     CANCEL = b'"cancel"'
 
     def __init__(
@@ -54,7 +51,7 @@ class ModuleWire:
         ended: Callable[[], None],
         become_mcp: Callable[[], None],
     ) -> None:
-        """Call `ended` for each request that has its answer, `become_mcp` when that was asked."""
+        """Call `ended` for each answered request, `become_mcp` when a request asked for MCP."""
         self._begin = begin
         self._party = party
         self._outbox = outbox
@@ -66,7 +63,6 @@ class ModuleWire:
 
     @property
     def all_answered(self) -> bool:
-        """Whether no request is open."""
         return not self._open and not self._nameless
 
     def serve(self, line: bytes) -> None:
@@ -118,7 +114,7 @@ class ModuleWire:
         )
 
     def cancels_open(self, line: bytes) -> bool:
-        """Cancel the open request that a line names, if that is what it is about."""
+        """Cancel the open request that a line names, if the line is a cancel."""
         frame = decode_request(line)
         if not isinstance(frame, RequestFrame) or frame.operation != "cancel":
             return False
@@ -128,7 +124,7 @@ class ModuleWire:
         return True
 
     def cancelling(self, stopped: Stopped) -> Iterator[None]:
-        """Give up whatever the client still waits for, one with each step."""
+        """Cancel the client's open requests, one with each step."""
         # The last one first: the end of one must not be the beginning of another.
         for exchange in (*reversed(self._open.values()), *self._nameless):
             if exchange.handle is not None:
@@ -136,10 +132,9 @@ class ModuleWire:
             yield
 
     def close(self) -> None:
-        """Do nothing: there are requests, and nothing else."""
+        """Do nothing: only MCP has more than requests."""
 
     def resume(self) -> None:
-        """Continue all: the client may have room again."""
         for exchange in (*self._open.values(), *self._nameless):
             if exchange.handle is not None:
                 exchange.handle.resume()
@@ -181,19 +176,19 @@ class Exchange(Client, msgspec.Struct, eq=False):
     request_id: str | None
     outbox: Outbox
     ended: Callable[[Exchange], None]
-    """Told when it has its answer."""
+    """Called when the request has its answer."""
     size_bytes: int = 0
-    """What its request is counted as."""
+    """The counted bytes of the request."""
     handle: Handle | None = None
     """The request, while it is open."""
     readdresser: Readdresser | None = None
     to_gather: list[tuple[Progress, bytes]] = msgspec.field(default_factory=list)
-    """What its client gets at the end of this turn, once it has the id."""
+    """The client gets these at the end of this turn, once they have its id."""
     unread_bytes: int = 0
-    """What came of it since its client keeps up no more."""
+    """The bytes of this request since the client fell behind."""
 
     def event(self, event: Progress, line: bytes | None) -> None:
-        """Write an event, in the module's own words if `line` has them."""
+        """Write an event, as the module wrote it if `line` is given."""
         if line is not None:
             readdresser = self.readdresser
             if readdresser is None:
@@ -212,7 +207,7 @@ class Exchange(Client, msgspec.Struct, eq=False):
             self.unread_bytes += len(told)
 
     def gathered(self) -> list[bytes]:
-        """Return the lines of this turn with the client's id (outbox.Gatherer)."""
+        """Return the lines of this turn with the client's id."""
         gathered, self.to_gather = self.to_gather, []
         if self.readdresser is not None and len(gathered) > 1:
             together = self.readdresser.readdress_all([line for _, line in gathered])
@@ -245,7 +240,6 @@ class Exchange(Client, msgspec.Struct, eq=False):
         self.ended(self)
 
     def congested(self) -> Congestion:
-        """Whether the client does not keep up."""
         if not self.outbox.congested:
             self.unread_bytes = 0
             return Congestion.NONE
@@ -283,7 +277,7 @@ def event_line(event: Event, request_id: str | None) -> bytes:
 
 
 def done_pieces(request_id: str | None, response: Response) -> list[bytes]:
-    """Encode it in pieces, where its result is bytes."""
+    """Encode the `done` event in pieces, where its result is bytes."""
     try:
         return response.done_pieces(request_id)
     except UNENCODABLE:
@@ -291,7 +285,6 @@ def done_pieces(request_id: str | None, response: Response) -> list[bytes]:
 
 
 def done_line(request_id: str | None, response: Response) -> bytes:
-    """Encode the `done` event that ends a request."""
     try:
         return response.done_line(request_id)
     except UNENCODABLE as error:

@@ -1,50 +1,43 @@
-"""What waits to be written to one client: bounded in bytes by those who fill it.
+"""The lines that wait to be written to one client, bounded in bytes by their writers.
 
-Whoever streams looks at `congested` (or awaits `wait_room`) and pauses; the bound is HIGH_BYTES
-plus what each of them had in its hands, one chunk of a pipe.
+A writer of a stream checks `congested` (or awaits `wait_room`) and pauses; the bound is HIGH_BYTES
+plus one chunk of a pipe for each of them.
 
-What comes while somebody is served leaves at the end of that, in one write and without a turn of
-the event loop between, if the client takes it; else a task writes it (`take`).
+Lines that come during a turn leave at its end, in one write and without a pass of the event loop
+between, if the client takes them; else a task writes them (`take`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import accumulate, takewhile
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import trio
 
 from supervisor.runtime.held_bytes import ANSWERS, Account
 from supervisor.runtime.turns import SERVING
 
+if TYPE_CHECKING:
+    from supervisor.faces.module_wire import Exchange
+
 HIGH_BYTES = 1 << 20
 LOW_BYTES = 1 << 18
 """Congestion begins above the one and ends below the other: the gap keeps it from flapping. Both
-are less where no more is free for a party (`held_bytes.LEAST_FREE_BYTES`)."""
+are less where a party has less free (`held_bytes.LEAST_FREE_BYTES`)."""
 
 TOGETHER_BYTES = 1 << 20
-"""Of lines that wait so much is put together to be written, or the first one."""
+"""Waiting lines are joined up to this length to be written, or the first one alone."""
 
 COUNTED_BYTES = 1 << 16
-"""What waits is told to the client's account in such steps: a stream of events passes here."""
-
-
-class Gatherer(Protocol):
-    """Whoever has lines for a client that it makes ready together."""
-
-    def gathered(self) -> list[bytes]:
-        """Return them, and have none any more."""
+"""The client's account is updated in such steps: a stream of events passes here."""
 
 
 class Outbox:
-    """Lines for one client, taken by the task that writes to it."""
-
     def __init__(self, resume: Callable[[], None], account: Account) -> None:
-        """Call `resume` when congestion ends; what waits is held for `account`."""
+        """Call `resume` when congestion ends; waiting bytes are held for `account`."""
         self.congested = False
         self.waiting_bytes = 0
-        """How much has not been written yet."""
         self.account = account
         self._resume = resume
         self._counted_bytes = 0
@@ -52,21 +45,21 @@ class Outbox:
         self._lines: list[bytes] = []
         self._some = trio.Event()
         self._room: trio.Event | None = None
-        """Where it is waited for that less waits; mostly by nobody, and that costs no call."""
+        """Waits until less is held; mostly there is no waiter, and that costs no call."""
         self._closed = False
         self._write: Callable[[bytes], int] | None = None
         self._is_taken = False
-        """Whether the task that writes has some in its hands: the others wait for that."""
+        """Whether the writing task has lines in its hands: the others wait for that."""
         self._to_flush = False
-        self.gatherer: Gatherer | None = None
-        """Whose lines come after those that wait."""
+        self.gatherer: Exchange | None = None
+        """The request whose gathered lines come after the waiting ones."""
 
     def write_through(self, write: Callable[[bytes], int]) -> None:
-        """Have lines written by this: it returns how much it took, or raises `OSError`."""
+        """Write lines by this function, which returns how much it took, or raises `OSError`."""
         self._write = write
 
     def put(self, line: bytes) -> None:
-        """Add a line, or a piece of one; after `close` it is dropped: nobody reads any more."""
+        """Add a line, or a piece of one; after `close` it is dropped."""
         if self._closed or not line:  # nothing to be taken is the end
             return
         if self.gatherer is not None:
@@ -78,8 +71,8 @@ class Outbox:
         if not (self._to_flush or self._flushes()):
             self._some.set()
 
-    def awaits(self, gatherer: Gatherer) -> bool:
-        """Have lines gathered until others come, or all leave; False if they are to be put now."""
+    def awaits(self, gatherer: Exchange) -> bool:
+        """Gather lines until others come, or all leave; False if they are to be put now."""
         if self.congested or self._closed or not self._flushes():
             return False
         if self.gatherer is not None:
@@ -88,13 +81,13 @@ class Outbox:
         return True
 
     def _flushes(self) -> bool:
-        """Whether what waits leaves when whoever is served now has been."""
+        """Whether the waiting lines leave when the current turn ends."""
         if not self._to_flush and self._write is not None and not self._is_taken:
             self._to_flush = SERVING.afterwards(self._flush)
         return self._to_flush
 
     def gather(self) -> None:
-        """Have what is gathered stand with the lines that wait."""
+        """Put the gathered lines behind the waiting ones."""
         gatherer, self.gatherer = self.gatherer, None
         if gatherer is not None:
             lines = gatherer.gathered()
@@ -120,7 +113,7 @@ class Outbox:
         return b"".join(some)
 
     def written(self, size: int) -> None:
-        """Take note that this many bytes have left."""
+        """Count bytes that have left."""
         self.waiting_bytes -= size
         if self._counted_bytes:
             self._count()
@@ -130,7 +123,6 @@ class Outbox:
             self._wake()
 
     async def wait_room(self) -> None:
-        """Return once there is no congestion."""
         while self.congested:
             await self._wait_less()
 
@@ -140,7 +132,7 @@ class Outbox:
             await self._wait_less()
 
     def close(self) -> None:
-        """Drop what waits; nothing is taken from here on."""
+        """Drop the waiting lines; nothing is taken from here on."""
         self._closed = True
         self.gatherer = None
         self._lines.clear()

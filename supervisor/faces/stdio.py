@@ -16,7 +16,7 @@ from supervisor.kernel.parties import Party
 
 
 async def serve(daemon: Kernel, name: str) -> None:
-    """Serve whoever started the daemon, until they close its stdin or it has ended otherwise."""
+    """Serve the parent process, until it closes the daemon's stdin or the daemon ends otherwise."""
     reading, writing = sys.stdin.fileno(), sys.stdout.fileno()
     # Nonblocking is a property of the pipe that others may share, so it is given back.
     blocking = {descriptor: os.get_blocking(descriptor) for descriptor in (reading, writing)}

@@ -13,14 +13,8 @@ import pytest
 import trio
 
 from scripts.foreign import AMCP
-from supervisor.kernel.kernel import Kernel
-from tests.faces.http.client import LOOPBACK, served
-from tests.faces.http.test_routes import CALM
-from tests.factories import actor, open_files, opened_since
-from tests.kernel.conftest import daemon_with, run_op
-from tests.kernel.test_grants import nothing
-from tests.kernel.test_host_calls import allowing
-from tests.kernel.test_prompts import agent
+from tests.faces.running import LOOPBACK, PERMISSIVE, Running, running
+from tests.system.descriptors import actor, agent
 
 pytestmark = pytest.mark.skipif(
     "STDIOD_TEST_AMCP" not in os.environ, reason="foreign clients run in `make test-amcp` only"
@@ -31,12 +25,7 @@ BOUND_S = 300
 """For all that a client does; one that is slow to start must not fail it."""
 
 
-async def kill_agent(daemon: Kernel) -> None:
-    shown = await run_op(daemon, "status", {"module": "a"}, nothing)
-    os.kill(shown["instances"][0]["pid"], signal.SIGKILL)
-
-
-async def told_by_client(daemon: Kernel, version: str, url: str) -> dict[str, Any]:
+async def told_by_client(face: Running, version: str, url: str) -> dict[str, Any]:
     """Run the client to its end; returns what it said last of each thing, and all it saw."""
     found: dict[str, Any] = {"seen": [], "status": []}
     process = await trio.lowlevel.open_process(
@@ -52,7 +41,7 @@ async def told_by_client(daemon: Kernel, version: str, url: str) -> dict[str, An
             for line in lines:
                 what, value = json.loads(line)
                 if what == "running":
-                    await kill_agent(daemon)
+                    os.kill(face.daemon.pid("a"), signal.SIGKILL)
                 elif what in ("seen", "status"):
                     found[what].append(value)
                 else:
@@ -68,26 +57,18 @@ async def told_by_client(daemon: Kernel, version: str, url: str) -> dict[str, An
 
 @pytest.mark.bound(BOUND_S + 60)
 @pytest.mark.parametrize("version", AMCP)
-async def test_a_client_does_all_that_it_can_and_sees_a_kill(version: str, tmp_path: Path) -> None:
+async def test_a_client_does_all_that_it_can_and_sees_a_kill(version: str) -> None:
     if not AMCP[version].is_installed():
         pytest.skip(f"amcp-agent {version} is not installed: `make test-amcp` says why")
-    before = open_files()
-    modules = (
-        agent(tmp_path, supervision=CALM, capabilities=["module.invoke"]),
-        actor(tmp_path, supervision=CALM),
-    )
+    modules = ({**agent(), "capabilities": ["module.invoke"]}, actor())
     with trio.fail_after(BOUND_S):
-        async with (
-            daemon_with(tmp_path, *modules, operator=allowing(tmp_path)) as daemon,
-            served(daemon, tmp_path, LOOPBACK) as face,
-        ):
+        async with running(*modules, http=LOOPBACK, policy=PERMISSIVE) as face:
+            before = face.daemon.open_files()
             # Basic, in the URL that the client is given: the older one can say nothing else.
-            token, port = await face.token(), face.doors[-1].listener.getsockname()[1]
-            url = f"http://any:{token}@127.0.0.1:{port}"
-            found = await told_by_client(daemon, version, url)
-            while daemon.facts.connections.open:
-                await trio.lowlevel.checkpoint()
-            assert daemon.facts.ledger.total == 0
+            url = face.address.replace("http://", f"http://any:{await face.token()}@")
+            found = await told_by_client(face, version, url)
+            await face.is_alone()
+            assert face.daemon.open_files() == before
     assert found["health"] == {"status": "ok"}
     assert (found["info"], found["agents"]) == ("supervisor", ["a"])
     assert found["created"] == ["trip", "/srv", "a"]
@@ -115,4 +96,3 @@ async def test_a_client_does_all_that_it_can_and_sees_a_kill(version: str, tmp_p
     assert found["history"].count(False) == 3
     assert found["left"] == []
     assert found["deleted"][0][0] == "SessionNotFoundError"
-    assert not opened_since(before)

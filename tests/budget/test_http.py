@@ -15,7 +15,7 @@ from wsproto.events import TextMessage
 from tests.budget.conftest import Bench, assert_within
 from tests.budget.test_invocations import INVOCATIONS, functions_called
 from tests.budget.turns import Turns
-from tests.faces.http.client import served
+from tests.faces.http.in_process import served
 
 BODY = json.dumps({"op": "echo", "args": {}}).encode()
 POST = (

@@ -9,7 +9,7 @@ import pytest
 
 from protocol.replies import Operation
 from protocol.trace_context import EXAMPLE, is_traceparent
-from tests.faces.http.client import served
+from tests.faces.http.in_process import served
 from tests.factories import script
 from tests.kernel.conftest import ask, begin, daemon_with
 from tests.kernel.service_peer import peer

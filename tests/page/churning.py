@@ -18,7 +18,7 @@ import trio.testing
 from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.store.settings import JournalOptions
 from supervisor.policy.findings import Found
-from tests.faces.http.client import LOOPBACK, served
+from tests.faces.http.in_process import LOOPBACK, served
 from tests.kernel.conftest import run_op
 from tests.kernel.test_grants import nothing
 from tests.runtime.fakes import FakeLife, Stage, staged

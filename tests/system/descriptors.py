@@ -69,3 +69,22 @@ def write(folder: Path, *descriptors: dict[str, Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for document in descriptors:
         (folder / f"{document['name']}.json").write_text(json.dumps(document))
+
+
+RUNTIME = Path(__file__).parents[1] / "runtime"
+KERNEL = Path(__file__).parents[1] / "kernel"
+CALM = {"timeouts": {"stop_s": 0.1, "exit_s": 0.1}}
+"""The module need not end by itself when the test does."""
+
+
+def actor(*flags: str, name: str = "m", **top: Any) -> dict[str, Any]:
+    """Return a persistent module that does what its ops say (runtime/actor.py)."""
+    supervision = top.pop("supervision", CALM)
+    command = [sys.executable, "-I", "-S", str(RUNTIME / "actor.py"), name, *flags]
+    return {**descriptor(name, command, supervision=supervision), **top}
+
+
+def agent(name: str = "a", kind: str = "agent", **supervision: Any) -> dict[str, Any]:
+    """Return an agent that does what its prompts say (kernel/agent.py)."""
+    command = [sys.executable, "-I", "-S", str(KERNEL / "agent.py"), name, kind]
+    return {**descriptor(name, command, supervision={**CALM, **supervision}), "kind": kind}

@@ -21,7 +21,7 @@ from supervisor.faces.http.openapi import document
 from supervisor.faces.http.routes import ROUTES
 from supervisor.kernel.store.settings import JournalOptions
 from tests.docs.markdown import ROOT, blocks
-from tests.faces.http.client import LOOPBACK, served
+from tests.faces.http.in_process import LOOPBACK, served
 from tests.kernel.conftest import daemon_with
 
 WITHIN_S = 250.0

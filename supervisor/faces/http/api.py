@@ -1,4 +1,4 @@
-"""From a request to what it asks of the daemon, by the table of routes, and back to a response."""
+"""From a request to an op of the daemon, by the table of routes, and back to a response."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ class Api:
         self._login = login
         self._root: _Place = _Place()
         self._members_of: dict[str, Mapping[str, Any]] = {}
-        """What the body of a route may have, by method and path."""
+        """The schemas of a route's body, by method and path."""
         for route in ROUTES:
             self._root.add(route)
             self._members_of[route.method + route.path] = body_of(route).get("properties", {})
 
     def is_open(self, head: Head) -> bool:
-        """Whether nobody needs a token for it: the page's files are no secret, a code is one."""
+        """Whether the route needs no token: the page's files are no secret, a code is one."""
         if head.method not in ("GET", "HEAD"):
             return head.method == "POST" and head.path == LOGIN
         place = self._root.find(head.segments)
@@ -63,13 +63,13 @@ class Api:
 
     @cached_property
     def _document(self) -> bytes:
-        """What describes the routes; made when somebody asks for it."""
+        """Return the OpenAPI document; made at the first request."""
         return encode(document(ROUTES))
 
     def check(self, head: Head) -> Route | None:
-        """Return the route; None for OPTIONS, which is answered by the table itself.
+        """Return the route; None for OPTIONS, which the table itself answers.
 
-        What can be refused by its head is refused: no such path, method, or type of body.
+        Refuses by the head alone: an unknown path, method, or type of body.
         """
         route = self._route(head)
         if route is None or route.method in ("GET", "DELETE"):
@@ -219,7 +219,7 @@ class Api:
 
 
 class _Place:
-    """A path, or the beginning of some."""
+    """A node of the tree of paths."""
 
     def __init__(self) -> None:
         self.routes: dict[str, Route] = {}
@@ -270,7 +270,7 @@ def _is_enough(value: int, schema: Mapping[str, Any]) -> bool:
 
 
 def _check(name: str, value: Any, schema: Mapping[str, Any]) -> None:
-    """Refuse what the face itself takes, and is not as it should be."""
+    """Check args that the face itself takes; raises `Refusal`."""
     words = "true or false"
     if schema.get("type") == "string":
         words, good = "a text", isinstance(value, str)

@@ -1,4 +1,4 @@
-"""What a client sends as JSON, piece by piece: counted while it comes, read once it is whole."""
+"""A JSON body, piece by piece: counted while it comes, decoded once it is whole."""
 
 from __future__ import annotations
 
@@ -17,20 +17,19 @@ BODY_BYTES = 16 << 20
 
 
 class Body:
-    """The body of a request, or a message, that comes."""
+    """The body of a request, or a message, while it comes."""
 
     def __init__(self, account: Account, dropped: Callable[[], None]) -> None:
-        """Count for `account`, which may find that there is no room: then `dropped` is called."""
+        """Count for `account`; `dropped` is called if that has no room."""
         self._account = account
         self._dropped = dropped
         self._data = bytearray()
         self.is_begun = False
-        """Whether something of it has come."""
         self._held = 0
         self._values: ValueCount | None = None
 
     def add(self, data: bytes) -> None:
-        """Take what comes next; raises `Refusal`."""
+        """Raises `Refusal`."""
         whole = self._data
         whole += data
         self.is_begun = True
@@ -44,14 +43,14 @@ class Body:
                 raise Refusal(ErrorCode.BAD_REQUEST, words, status=413)
 
     def hold(self) -> None:
-        """Count what has come so far, since more of it is waited for."""
+        """Count the unfinished body in the account."""
         size = len(self._data)
         if size != self._held:
             self._held = size
             self._account.hold_unfinished(size, self._dropped)
 
     def take(self) -> bytes:
-        """Return all that has come; then the next one may."""
+        """Return the whole body, and begin the next one."""
         if not self.is_begun:
             return b""
         data, self._data, self._values = bytes(self._data), bytearray(), None
@@ -61,7 +60,7 @@ class Body:
 
 
 def read_body(data: bytes, noun: str = "body") -> dict[str, Any]:
-    """Read it whole; raises `Refusal`, which calls it the `noun`."""
+    """Raises `Refusal`, which calls the data the `noun`."""
     if len(data) > LONG_BYTES:
         with collector_paused():
             found = read_object(data)
@@ -79,6 +78,5 @@ def read_body(data: bytes, noun: str = "body") -> dict[str, Any]:
 
 
 def too_large(most: int = BODY_BYTES) -> Refusal:
-    """Refuse a body for its length."""
     words = f"the body is longer than the {most} bytes that it may have"
     return Refusal(ErrorCode.BAD_REQUEST, words, status=413)

@@ -2,11 +2,10 @@
 
     idle -> head -> body -> served -> idle       each but `served` with a bound in time
 
-What a request is about is decided by `api`; this is about its bytes. A client that wants to goes on
-with WebSocket (`faces.http.websocket`), which takes the bytes then. Whatever is held for the client
-counts for its account, and what is read of it is read a turn at a time, as with lines
-(`faces.conversation`). A request that was answered before its end ends the connection: where the
-next one begins cannot be known.
+This file is about a request's bytes, `api` about its meaning. A client may switch to WebSocket
+(`faces.http.websocket`), which takes the bytes then. Bytes held for the client count in its
+account, and are read a turn at a time, as with lines (`faces.conversation`). A request that was
+answered before its end ends the connection: where the next one begins cannot be known.
 """
 
 from __future__ import annotations
@@ -49,6 +48,7 @@ from supervisor.runtime.turns import SERVING, Turn
 if TYPE_CHECKING:
     from supervisor.faces.http.api import Api
     from supervisor.faces.http.route import Route
+    from supervisor.faces.http.websocket import WebSocket
 
 IDLE_S = 75.0
 """Between two requests; longer than the minute for which many clients keep a connection."""
@@ -68,8 +68,6 @@ log = structlog.get_logger()
 
 
 class Phase(Enum):
-    """What a client is waited for, or waits for."""
-
     IDLE = auto()
     HEAD = auto()
     BODY = auto()
@@ -80,88 +78,49 @@ _BOUND_S = {Phase.IDLE: IDLE_S, Phase.HEAD: HEAD_S, Phase.BODY: BODY_S}
 
 
 class Serves(Protocol):
-    """What answers an open request (`faces.http.exchange`)."""
+    """An open request, for its connection (`faces.http.exchange`)."""
 
     @property
     def handle(self) -> Open | None:
-        """What is cancelled when the client hangs up, None if nothing is open."""
+        """Cancelled when the client hangs up; None if nothing is open."""
 
 
 class Open(Protocol):
-    """What is open on behalf of a client."""
-
     def cancel(self, stopped: Stopped) -> None:
-        """Give it up; idempotent."""
+        """Idempotent."""
 
-    def resume(self) -> None:
-        """Continue: the client may have room again."""
-
-
-class Speaks(Protocol):
-    """What takes the bytes of a client: HTTP, or what it goes on with."""
-
-    @property
-    def has_enough(self) -> bool:
-        """Whether no more is read for now; `wait_ended` is awaited then."""
-
-    @property
-    def is_serving(self) -> bool:
-        """Whether a request is open."""
-
-    def receive_data(self, data: bytes) -> None:
-        """Take bytes; `b""` is their end. `advance` makes something of them."""
-
-    def advance(self) -> bool:
-        """Serve what has come, for one turn; returns whether there is more for another one."""
-
-    async def wait_ended(self) -> None:
-        """Return when a request has been answered."""
-
-    async def wait_answered(self) -> None:
-        """Return when no request is open."""
-
-    def is_idle(self) -> bool:
-        """Whether nothing is open, and nothing is still to be read by the client."""
-
-    def too_slow(self) -> None:
-        """Give up on a client that was waited for too long."""
-
-    def cancel(self, stopped: Stopped) -> None:
-        """Give up whatever is open."""
-
-    def resume(self) -> None:
-        """Have what is open go on: the client has read."""
+    def resume(self) -> None: ...
 
 
 class HttpConnection:
-    """The requests of one client, and what is to be written back to it."""
+    """The requests of one client, and the answers to it."""
 
     def __init__(self, daemon: Kernel, api: Api, peer: Peer) -> None:
         self.party = Party(peer.user or NOBODY)
         self.account = Account(daemon.facts.ledger, self.party.label, self.party.principal.by)
         self.party.account = self.account
-        self.current: Speaks = self
+        self.current: HttpConnection | WebSocket = self
         self.outbox = Outbox(self._resume, self.account)
         self.begin = daemon.requests.begin
         self.head: Head | None = None
         self.closing = False
-        """Whether nothing more is read: it is closed once all is written."""
+        """Whether nothing more is read: the connection is closed once all is written."""
         self.patience = trio.CancelScope()
-        """Cancelled when the client is waited for too long."""
+        """Cancelled when the client takes too long."""
         self._daemon = daemon
         self._api = api
         self._peer = peer
         self.identity = Identity(peer, daemon.tokens, self.account)
         self._wire = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
         self.turn = Turn(who=self.party.label)
-        """In which what it writes is served, WebSocket too."""
+        """The client's bytes are served in it, WebSocket too."""
         self._phase = Phase.SERVED
         self._body = Body(self.account, self._drop_unfinished)
         self._route: Route | None = None
-        """That of `head`, once it is checked."""
+        """The route of `head`, once it is checked."""
         self._exchange: Serves | None = None
         self._bound: Queue | None = None
-        """Where it stands while the client is waited for."""
+        """The deadline of the current phase."""
         self._ended = trio.lowlevel.ParkingLot()
         self._unread = 0
         self._wait_for(Phase.IDLE)
@@ -169,7 +128,7 @@ class HttpConnection:
     # What comes from the client.
 
     def receive_data(self, data: bytes) -> None:
-        """Take bytes; `b""` is their end. `advance` makes something of them."""
+        """Take bytes; `b""` is their end. `advance` serves them."""
         self._unread += len(data)
         try:
             self._wire.receive_data(data)
@@ -177,7 +136,7 @@ class HttpConnection:
             self.closing = True
 
     def advance(self) -> bool:
-        """Serve what has come, for one turn; returns whether there is more for another one."""
+        """Serve the received bytes for one turn; returns whether another turn is needed."""
         self.turn.begin()
         SERVING.begin(self.party.label, "requests")
         try:
@@ -193,50 +152,46 @@ class HttpConnection:
 
     @property
     def has_enough(self) -> bool:
-        """Whether the next request has begun to come, and waits for the open one."""
+        """Whether a further request has begun to come during the open one."""
         return self._exchange is not None and self._unread > 0
 
     @property
     def is_serving(self) -> bool:
-        """Whether a request is open."""
         return self._exchange is not None
 
     def is_idle(self) -> bool:
-        """Whether nothing is open, and nothing is still to be read by the client."""
+        """Whether nothing is open, and nothing is unread by the client."""
         return self._phase is Phase.IDLE and not self.outbox.waiting_bytes
 
     async def wait_ended(self) -> None:
-        """Return when a request has been answered."""
         await self._ended.park()
 
     async def wait_answered(self) -> None:
-        """Return when no request is open."""
         while self._exchange is not None:
             await self._ended.park()
 
     def too_slow(self) -> None:
-        """Give up on a client that was waited for too long."""
+        """Give up on a client that took too long."""
         if self._phase in (Phase.HEAD, Phase.BODY):
             words = f"the request did not come to its end within {_BOUND_S[self._phase]:g} s"
             self._refuse(Refusal(ErrorCode.TIMEOUT, words, status=408))
         self.closing = True
 
     def cancel(self, stopped: Stopped) -> None:
-        """Give up the open request, if there is one."""
         exchange = self._exchange
         if exchange is not None and exchange.handle is not None:
             exchange.handle.cancel(stopped)
 
     def expired(self) -> None:
-        """Take note that the client was waited for too long (deadlines.Bounded)."""
+        """The client took too long (deadlines.Bounded)."""
         self.patience.cancel()
 
     def holds_nothing(self) -> bool:
-        """Whether nothing is open, and nothing is still to be read by the client."""
+        """Whether nothing is open, and nothing is unread by the client."""
         return self.current.is_idle()
 
     def close(self, stopped: Stopped) -> None:
-        """Give up all that the client had open: it is gone; idempotent."""
+        """Cancel all that the client had open: the client is gone; idempotent."""
         self.closing = True
         self._wait_for(Phase.SERVED)
         self.outbox.close()
@@ -255,7 +210,7 @@ class HttpConnection:
         self.end_body()
 
     def begin_body(self, status: int, headers: Headers, body: bytes = b"") -> None:
-        """Write the head of a response, and what of its body there is by now."""
+        """Write the head of a response, and the beginning of its body."""
         said = [*headers, _NO_SNIFFING, ("Date", _date(int(time.time())))]
         if _NO_STORE[0] not in dict(headers):
             said.append(_NO_STORE)
@@ -274,7 +229,6 @@ class HttpConnection:
         self._put(data)
 
     def put_body(self, data: bytes) -> None:
-        """Write a part of a body."""
         if self._wants_body:
             self._put(self._wire.send(h11.Data(data)) or b"")
 
@@ -297,7 +251,7 @@ class HttpConnection:
         self._ended.unpark_all()
 
     def switch(self, headers: Headers) -> bytes:
-        """Answer that it goes on with WebSocket; returns what has come of that already."""
+        """Switch to WebSocket; returns the bytes that have come for it already."""
         said = [("Upgrade", "websocket"), ("Connection", "Upgrade"), *headers]
         self._put(self._wire.send(h11.InformationalResponse(status_code=101, headers=said)) or b"")
         self._exchange = None
@@ -306,7 +260,7 @@ class HttpConnection:
         return bytes(self._wire.trailing_data[0])
 
     def abort(self) -> None:
-        """Give up a response that was begun and can't be ended as it was announced."""
+        """Give up a response that can't be ended as it was announced."""
         self._exchange = None
         self.closing = True
         self.patience.cancel()
@@ -343,7 +297,7 @@ class HttpConnection:
         head = read_head(event.method, event.target, event.headers)
         self.head = head
         check_host(head, self._peer.served)
-        # What a browser asks for a page that may is no secret, nor is our own page.
+        # The answer to an allowed page's preflight is no secret, nor is our own page.
         asks = bool(cors(head, self._peer.origins)) and is_preflight(head)
         is_open = self._api.is_open(head)
         if not (is_open and is_visit(head)):
@@ -383,7 +337,6 @@ class HttpConnection:
         self._api.serve(self, self.head, self._route, self._body.take())
 
     def serving(self, exchange: Serves) -> None:
-        """Take note of what answers the open request, before it is begun."""
         self._exchange = exchange
 
     def _refuse(self, refusal: Refusal) -> None:
@@ -400,7 +353,7 @@ class HttpConnection:
         self.respond(refusal.status, [*refusal.headers, JSON], error_body(refusal.error))
 
     def _rest(self) -> None:
-        """Count and bound what the client is waited for, once all that has come is served."""
+        """Count the unfinished request and bound the wait for the rest of it."""
         self._body.hold()
         if self._exchange is not None or self.current is not self:
             self._wait_for(Phase.SERVED)
@@ -424,18 +377,16 @@ class HttpConnection:
         self.current.resume()
 
     def resume(self) -> None:
-        """Have the open request go on: the client has read."""
         exchange = self._exchange
         if exchange is not None and exchange.handle is not None:
             exchange.handle.resume()
 
 
 _NOT_WHOLE = {h11.IDLE, h11.SEND_BODY, h11.MUST_CLOSE, h11.CLOSED, h11.ERROR}
-"""Where a client is that has not ended a request, or will not begin another one."""
+"""The states of a client that has not ended a request, or will not begin another one."""
 
 _NO_BODY = {204, 304}
-"""A length would be that of what is not there: a cache would take it for the new one of what it
-holds (RFC 9110 8.6)."""
+"""A length would be taken for the new length of a cached body (RFC 9110 8.6)."""
 
 JSON = ("Content-Type", "application/json")
 RETRY = ("Retry-After", "1")
@@ -452,5 +403,5 @@ def _date(second: int) -> str:
 
 @lru_cache(maxsize=16)
 def _response(status: int, headers: tuple[tuple[str, str], ...]) -> h11.Response:
-    """Return the head of a response; within a second the same is often said again."""
+    """Return the head of a response; within a second the same head is often used again."""
     return h11.Response(status_code=status, headers=list(headers))

@@ -1,7 +1,7 @@
 """The bytes of an asset as the body of a response: whole or a range, and nothing that runs.
 
-What a module hands over may be a page with a script in it. So nobody has it shown as a page of this
-daemon's: all but plain pictures, sound and text is a download, and no script of it runs.
+An asset may be a page with a script in it. So no asset is shown as a page of this daemon: all but
+plain pictures, sound and text is a download, and no script of it runs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MEDIA = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(; ?[a-z]+=[A-Z
 _SHOWN = re.compile(
     r"(image/(png|jpeg|gif|webp)|(audio|video)/[\w.-]+|text/plain|application/json)(;.*)?"
 )
-"""A type that ends with `+xml` is a document to a browser, whatever it begins with."""
+"""To a browser a type that ends with `+xml` is a document, whatever it begins with."""
 
 _SAFE: Headers = [
     ("Content-Security-Policy", "default-src 'none'; sandbox"),
@@ -34,9 +34,9 @@ _SAFE: Headers = [
 
 
 def range_args(head: Head) -> dict[str, int]:
-    """Return the args of the op for the one range that is asked for; {} for all of it.
+    """Return the args of the op for the requested range; {} for the whole asset.
 
-    What is no such range may be ignored (RFC 9110 14.2), and so is one with a condition.
+    Anything but one valid range may be ignored (RFC 9110 14.2), and a conditional one is.
     """
     found = _RANGE.fullmatch(head.headers.get("range", "").strip())
     if found is None or "if-range" in head.headers:
@@ -61,7 +61,6 @@ class Content(Client):
         self._over = False
 
     def event(self, event: Progress, line: bytes | None) -> None:
-        """Write the head, then piece after piece."""
         del line
         if self._over or not isinstance(event, Log) or not isinstance(event.fields, dict):
             return
@@ -71,7 +70,6 @@ class Content(Client):
             self._begin(event.fields)
 
     def finished(self, response: Response) -> None:
-        """Write the end, or why there is nothing."""
         self.handle = None
         outcome = response.outcome
         if self._over:
@@ -89,7 +87,6 @@ class Content(Client):
             self._connection.respond(told.status, told.headers, told.body)
 
     def congested(self) -> Congestion:
-        """Whether the client does not keep up."""
         return Congestion.SLOW if self._connection.outbox.congested else Congestion.NONE
 
     def _begin(self, known: dict[str, Any]) -> None:

@@ -14,13 +14,14 @@ import datetime as dt
 import time
 from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 
 from protocol.amcp import EventType, UnifiedEvent, Vocabulary, of_ui_event, to_line
 from protocol.errors import Reason
 from protocol.events import Log, Progress, UiEvent
+from protocol.host_call import UNENCODABLE
 from protocol.host_events import SeenUiEvent
 from protocol.readdress import Readdresser
 from protocol.response import Response
@@ -28,34 +29,25 @@ from supervisor.faces.http.connection import HttpConnection
 from supervisor.faces.http.exchange import Tell, encoded, fields_of
 from supervisor.faces.http.head import NDJSON, SSE
 from supervisor.faces.http.streams import Streams
-from supervisor.faces.module_wire import UNENCODABLE, event_line
+from supervisor.faces.module_wire import event_line
 from supervisor.kernel.parties import Client, Handle
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.supervision.call import OVERRUN_BYTES, Congestion
 
 
 class Item(NamedTuple):
-    """One part of a stream: its name, a JSON document, and what a client can go on after."""
+    """One part of a stream.
+
+    Its name, a JSON document, and the id after which a client can resume.
+    """
 
     name: str
     data: bytes
     number: int | None = None
 
 
-class Form(Protocol):
-    """What becomes of events."""
-
-    def event(self, event: Progress, line: bytes | None) -> Item | None:
-        """Return what is told of an event, if anything."""
-
-    def end(self, response: Response) -> Item | None: ...
-
-    def beat(self) -> Item | None:
-        """Return what is told when there is nothing to tell; None for a comment."""
-
-
 class Wanted(NamedTuple):
-    """What is asked for as a stream."""
+    """The stream that a request asks for."""
 
     tell: Tell
     session_id: str | None
@@ -63,14 +55,12 @@ class Wanted(NamedTuple):
 
 
 class Lines:
-    """Events as they are on the control socket."""
-
     def __init__(self, wanted: Wanted) -> None:
         self._tell = wanted.tell
         self._readdresser = Readdresser(None)
 
     def event(self, event: Progress, line: bytes | None) -> Item | None:
-        """Return it as it is, without the id that its module knows it by."""
+        """Return the event without its module's id."""
         data = None if line is None else self._readdresser.readdress(line)
         data = event_line(event, None) if data is None else data
         return Item(kind_of(event), data.rstrip(b"\r\n"))
@@ -83,10 +73,9 @@ class Lines:
 
 
 class Entries(Lines):
-    """What an op of the daemon's says by `log` events; one with a `seq` is an entry."""
+    """The `log` events of an op of the daemon; an event with a `seq` is an entry."""
 
     def event(self, event: Progress, line: bytes | None) -> Item | None:
-        """Return its fields."""
         del line
         if not isinstance(event, Log):
             return None
@@ -97,7 +86,7 @@ class Entries(Lines):
 
 
 class Unified:
-    """Events of AMCP; what has no place among them is left out."""
+    """Events of AMCP; others are left out."""
 
     def __init__(self, wanted: Wanted) -> None:
         self._session_id = wanted.session_id
@@ -109,12 +98,11 @@ class Unified:
         return None if found is None else self._item(found)
 
     def end(self, response: Response) -> Item | None:
-        """Return nothing: an event has told of it."""
+        """Return nothing: an event has told the end."""
         del response
         return None
 
     def beat(self) -> Item | None:
-        """Return the event for that."""
         return self._item(UnifiedEvent(EventType.HEARTBEAT, self._session_id, now()))
 
     def _item(self, event: UnifiedEvent) -> Item:
@@ -126,18 +114,17 @@ class Unified:
 
 
 class Watched(Unified):
-    """What becomes of a session, until its client or the daemon goes."""
+    """The events of a session, until its client or the daemon goes."""
 
     def end(self, response: Response) -> Item | None:
-        """Return the event for that."""
         del response
         return self._item(UnifiedEvent(EventType.DISCONNECTED, self._session_id, now()))
 
 
 def unified(event: Progress, session_id: str | None) -> UnifiedEvent | None:
-    """Return what an event is in AMCP, None if it has no place there.
+    """Return an event of AMCP, None if it has no counterpart there.
 
-    A `log` is a word of the daemon's about the subscription: that it has begun, or lost some.
+    A `log` is about the subscription: that it has begun, or lost some.
     """
     if isinstance(event, Log):
         if event.level == "info":
@@ -158,17 +145,17 @@ def now() -> str:
 
 @lru_cache(maxsize=1)
 def _whole(second: int) -> str:
-    """Return a second; within it, only its milliseconds are told anew."""
+    """Return a second; within it, only the milliseconds are formatted anew."""
     return dt.datetime.fromtimestamp(second, dt.UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def kind_of(event: Progress) -> str:
-    """Return the type of an event on the wire."""
     return str(type(event).__struct_config__.tag)
 
 
 EVENT_TYPES = [str(one) for one in EventType]
 
+Form = Lines | Unified
 FormOf = Callable[[Wanted], Form]
 
 
@@ -190,7 +177,6 @@ class Stream(Client):
         streams.add(self)
 
     def event(self, event: Progress, line: bytes | None) -> None:
-        """Write an event."""
         if self._over:
             return
         item = self._form.event(event, line)
@@ -198,7 +184,6 @@ class Stream(Client):
             self._write(item)
 
     def finished(self, response: Response) -> None:
-        """Write the response, and end the stream."""
         self.handle = None
         self._streams.discard(self)
         if self._over:
@@ -214,7 +199,6 @@ class Stream(Client):
         self._end()
 
     def congested(self) -> Congestion:
-        """Whether the client does not keep up."""
         outbox = self._connection.outbox
         if not outbox.congested:
             self._unread_bytes = 0
@@ -223,7 +207,7 @@ class Stream(Client):
         return Congestion.FULL if unread > OVERRUN_BYTES else Congestion.SLOW
 
     def beat(self) -> None:
-        """Show that the stream lives; to NDJSON a blank line is nothing."""
+        """Send a sign of life; NDJSON has blank lines for that."""
         item = self._form.beat()
         if item is not None:
             self._write(item)

@@ -8,7 +8,7 @@ Content     the bytes of an asset (`content`)
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -16,36 +16,37 @@ from protocol.amcp_errors import HTTP_STATUS, error_of
 from protocol.errors import Code, Failure, Origin, Reason, Success
 from protocol.events import Log, Progress, built
 from protocol.frames import encode
+from protocol.host_call import UNENCODABLE
 from protocol.response import Response
 from supervisor.faces.http.connection import JSON, RETRY, HttpConnection, error_body
 from supervisor.faces.http.head import Headers
-from supervisor.faces.module_wire import UNENCODABLE
 from supervisor.kernel.parties import Client, Handle
 from supervisor.policy.verdict import Stopped
 
 Selection = Callable[[Any], Any]
-"""What of a result is shown; it is given as the op said it (`Success.encodable`)."""
+"""Selects the shown part of a result, given as `Success.encodable`."""
 
 
 class Told(msgspec.Struct, frozen=True):
-    """A response before it is bytes; the body is encoded, or None for none."""
+    """A response with its body encoded."""
 
     status: int
     body: bytes
     headers: Headers
 
 
+Gathered = Callable[[Any, list[msgspec.Raw]], Any]
+"""Makes the result and what was gathered of events into the document to encode."""
+
 Tell = Callable[[Response], Told]
-"""What is said of how a request ended."""
+"""Makes the response of a route out of the response of a request."""
 
 
 def whole(result: Any) -> Any:
-    """Show all of a result."""
     return result
 
 
 def tell_result(response: Response, view: Selection = whole, status: int = 200) -> Told:
-    """Say the result of an op, or its failure as a route's error."""
     outcome = response.outcome
     if isinstance(outcome, Success):
         shown = view(outcome.encodable)
@@ -58,14 +59,13 @@ def tell_result(response: Response, view: Selection = whole, status: int = 200) 
 
 
 class Tagged(msgspec.Struct, frozen=True):
-    """What is shown, and the tag of this version of it."""
+    """A value, and the tag of this version of it."""
 
     value: Any
     tag: str
 
 
 def tell_failure(failure: Failure, status: int | None = None) -> Told:
-    """Say a failure as a route's error."""
     error = error_of(failure)
     again = [RETRY] if failure.details.get("reason") in _LATER else []
     headers = [JSON, *again]
@@ -77,14 +77,14 @@ def tell_failure(failure: Failure, status: int | None = None) -> Told:
 
 
 def tell_response(response: Response) -> Told:
-    """Say the response of an invocation (DESIGN 9.2: docs/http.md has the table)."""
+    """Return the response of an invocation (docs/http.md has the table)."""
     status = 200 if response.ok else status_of(response.outcome)  # type: ignore[arg-type]
     again = [RETRY] if status == _TRY_LATER else []
     return Told(status, encoded(response.shown()), [JSON, *again])
 
 
 def tell_module_protocol(response: Response) -> Told:
-    """Say it as Module Protocol v1 does: a module's own error unwrapped, and no status."""
+    """Return a response of Module Protocol v1: a module's own error unwrapped, and no status."""
     outcome = response.outcome
     if isinstance(outcome, Failure) and outcome.details.get("origin") == Origin.MODULE:
         return Told(200, encoded({"ok": False, "error": outcome.as_reported}), [JSON])
@@ -94,7 +94,7 @@ def tell_module_protocol(response: Response) -> Told:
 
 
 def tell_answer(response: Response) -> Told:
-    """Say the answer to `health` or `describe` as Module Protocol v1 does."""
+    """Return the answer to `health` or `describe` as Module Protocol v1 does."""
     if isinstance(response.outcome, Success):
         return Told(200, encoded(response.outcome.encodable), [JSON])
     return tell_module_protocol(response)
@@ -116,7 +116,7 @@ _STATUS = {
 
 
 def status_of(failure: Failure) -> int:
-    """Return the status of a failed invocation; what a module reports decides over none but 422."""
+    """Return the status of a failed invocation; a failure that the module reports is always 422."""
     if failure.details.get("origin") == Origin.MODULE:
         return 422
     reason = failure.details.get("reason")
@@ -126,7 +126,6 @@ def status_of(failure: Failure) -> int:
 
 
 def tell_metrics(response: Response) -> Told:
-    """Say metrics as text."""
     outcome = response.outcome
     if isinstance(outcome, Failure):
         return tell_failure(outcome)
@@ -134,15 +133,8 @@ def tell_metrics(response: Response) -> Told:
     return Told(200, outcome.result["text"].encode(), content_type)
 
 
-class Gathered(Protocol):
-    """Makes what is gathered of events into a body."""
-
-    def __call__(self, result: Any, gathered: list[msgspec.Raw]) -> Any:
-        """Return what to encode."""
-
-
 def tell_prompt(response: Response) -> Told:
-    """Say the answer to a prompt, or its failure: what a module reports is no mistake of ours."""
+    """Return the answer to a prompt, or its failure: an error of the module is no 5xx."""
     outcome = response.outcome
     if isinstance(outcome, Success):
         answer = {"session_id": response.session_id, "status": "complete", **outcome.result}
@@ -157,7 +149,7 @@ class Answer(Client):
     def __init__(
         self, connection: HttpConnection, tell: Tell, gather: Gathered | None = None
     ) -> None:
-        """With `gather`, the fields of its events are a part of the body."""
+        """With `gather`, the fields of the events are a part of the body."""
         self.handle: Handle | None = None
         self._connection = connection
         self._tell = tell
@@ -166,7 +158,6 @@ class Answer(Client):
         self._bytes = 0
 
     def event(self, event: Progress, line: bytes | None) -> None:
-        """Gather it, or leave it out."""
         del line
         if self._gather is None or not isinstance(event, Log):
             return
@@ -178,7 +169,6 @@ class Answer(Client):
             self.handle.cancel(Stopped(Reason.QUEUE_FULL, words))
 
     def finished(self, response: Response) -> None:
-        """Write the response."""
         self.handle = None  # they hold each other
         outcome = response.outcome
         if self._gather is not None and isinstance(outcome, Success):
@@ -196,17 +186,16 @@ class Answer(Client):
 
 
 def numbered(result: Any, gathered: list[msgspec.Raw]) -> Any:
-    """Return entries of the journal, of which the first event tells."""
+    """Return entries of the journal; the first event describes them."""
     return {"events": gathered[1:], **result}
 
 
 def logged(result: Any, gathered: list[msgspec.Raw]) -> Any:
-    """Return lines of a log."""
     return {"lines": gathered, **result}
 
 
 def fields_of(event: Log) -> dict[str, Any]:
-    """Return what an op says by a `log`: its fields, with the words if they say something more."""
+    """Return the fields of a `log` of an op, with its message if that says more."""
     fields = built(event.fields)
     return (
         fields if "seq" in fields or "approval" in fields else {"message": event.message, **fields}
@@ -214,7 +203,7 @@ def fields_of(event: Log) -> dict[str, Any]:
 
 
 def encoded(value: Any) -> bytes:
-    """Encode what is told; what cannot be is an error in its place."""
+    """Encode a body; an error in its place if that fails."""
     try:
         return encode(value)
     except UNENCODABLE as error:

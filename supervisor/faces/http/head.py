@@ -1,8 +1,7 @@
-"""The head of a request, read and looked at: its path and query, who may send it, as whom.
+"""The head of a request, decoded and checked: its path, query, origin and token.
 
-What is refused here is refused before its body is read and before anything is looked up. Of a URL
-nothing is ever joined to a path of the file system: its segments are names, and `..` is one that
-nobody has.
+These refusals come before the body is read and before any lookup. No part of a URL is ever joined
+to a path of the file system: its segments are names, and `..` is the name of nothing.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ HEAD_BYTES = 16384
 """The request line and all headers."""
 
 HEADERS = 100
-"""How many a request may have; browsers send 20."""
+"""Per request; browsers send 20."""
 
 QUERY_FIELDS = 32
 
 SECRET_FIELDS = frozenset(
     {"token", "access_token", "auth", "authorization", "api_key", "apikey", "key", "password"}
 )
-"""What stands in a URL stands in the logs of all it passes through, and in browsers' histories."""
+"""URLs stand in the logs of all they pass through, and in browsers' histories."""
 
 _ONCE = frozenset(
     {
@@ -73,25 +72,23 @@ class Head(msgspec.Struct, frozen=True):
     method: str
     path: str
     segments: tuple[str, ...]
-    """Those of the path, decoded."""
+    """The path's segments, decoded."""
     query: Mapping[str, str]
     headers: Mapping[str, str]
-    """By names in lower case."""
 
     @property
     def has_body(self) -> bool:
-        """Whether a body follows."""
         length = self.headers.get("content-length", "0")
         return length != "0" or "transfer-encoding" in self.headers
 
     def accepts(self, media: str) -> bool:
-        """Whether an answer of that type is asked for, or one of any."""
+        """Whether the client accepts that type, or any."""
         said = self.headers.get("accept", "*/*").lower()
         return any(one.partition(";")[0].strip() in (media, "*/*") for one in said.split(","))
 
     @property
     def wants_stream(self) -> str | None:
-        """The type of a stream that is asked for rather than a whole, or None."""
+        """Return the type of the stream that the client prefers, or None."""
         said = self.headers.get("accept", "").lower()
         if SSE not in said and NDJSON not in said:  # mostly, and looking closer takes longer
             return None
@@ -99,7 +96,7 @@ class Head(msgspec.Struct, frozen=True):
 
     @property
     def traceparent(self) -> dict[str, str]:
-        """The trace that it belongs to, as an invocation takes it; what is none is left out."""
+        """The trace context, as args of an invocation; {} without a valid one."""
         found = self.headers.get("traceparent")
         return {"traceparent": found} if found is not None and is_traceparent(found) else {}
 
@@ -109,7 +106,7 @@ class Head(msgspec.Struct, frozen=True):
         return Form.OPENMETRICS if OPENMETRICS in self._accepted() else Form.PROMETHEUS
 
     def _accepted(self) -> Iterator[str]:
-        """Return the types that are named as good for an answer, the first one first."""
+        """Return the accepted types in order."""
         for part in self.headers.get("accept", "").lower().split(","):
             name, *parameters = (one.strip() for one in part.split(";"))
             if not {"q=0", "q=0.0"} & {*parameters}:
@@ -122,7 +119,7 @@ STREAMS = (SSE, NDJSON)
 
 
 def read_head(method: bytes, target: bytes, raw: Iterable[tuple[bytes, bytes]]) -> Head:
-    """Read a head; raises `Refusal`."""
+    """Raises `Refusal`."""
     headers = _headers(raw)
     text = target.decode("ascii", errors="replace")
     absolute = _ABSOLUTE.fullmatch(text)
@@ -142,8 +139,8 @@ def read_head(method: bytes, target: bytes, raw: Iterable[tuple[bytes, bytes]]) 
 def check_host(head: Head, served: str | None) -> str:
     """Return the host that a request is meant for; `served` is ours, None if any will do.
 
-    A page of anybody's can have its own name lead to 127.0.0.1 (DNS rebinding); its requests then
-    name that host.
+    A page of any site can point its own name at 127.0.0.1 (DNS rebinding); its requests then name
+    that host.
     """
     host = head.headers.get("host", "")
     found = _AUTHORITY.fullmatch(host)
@@ -157,13 +154,13 @@ def check_host(head: Head, served: str | None) -> str:
 
 
 def check_origin(head: Head, scheme: str, origins: Container[str]) -> None:
-    """Refuse what a page of another origin has a browser send, but for those that may."""
+    """Refuse requests of pages of other origins, except the allowed ones."""
     if head.headers.get("origin") not in origins and not is_of_own_origin(head, scheme):
         raise Refusal(ErrorCode.FORBIDDEN, "pages of other origins may not use this daemon")
 
 
 def is_of_own_origin(head: Head, scheme: str) -> bool:
-    """Whether no page of another origin has a browser send it, whatever that page may."""
+    """Whether the request is none of another origin's page, allowed or not."""
     site = head.headers.get("sec-fetch-site")
     if site is not None:  # no page can write that, and it holds behind a proxy with TLS, too
         return site in ("same-origin", "none")
@@ -172,7 +169,7 @@ def is_of_own_origin(head: Head, scheme: str) -> bool:
 
 
 def is_visit(head: Head) -> bool:
-    """Whether a browser goes to an address, from wherever: no other page sees what it finds."""
+    """Whether a browser navigates: no page of another origin sees the answer."""
     headers = head.headers
     return (
         head.method == "GET"
@@ -183,12 +180,12 @@ def is_visit(head: Head) -> bool:
 
 
 def is_preflight(head: Head) -> bool:
-    """Whether a browser asks if a page may ask; it says no token with that."""
+    """Whether this is a CORS preflight, which carries no token."""
     return head.method == "OPTIONS" and "access-control-request-method" in head.headers
 
 
 def cors(head: Head, origins: Container[str]) -> Headers:
-    """Return what a browser has to be told, so that a page of one of these origins may read it."""
+    """Return the CORS headers for a page of one of these origins."""
     origin = head.headers.get("origin")
     if origin is None or origin not in origins:
         return []
@@ -209,7 +206,7 @@ _PAGES_MAY = [
 
 
 def token_of(head: Head) -> str | None:
-    """Return the token that a request says, None if it says none; raises `Refusal`."""
+    """Return the token of a request, None if it has none; raises `Refusal`."""
     said = head.headers.get("authorization")
     if said is None:
         return None
@@ -229,8 +226,8 @@ def token_of(head: Head) -> str | None:
 def cookie_of(head: Head, name: str) -> str | None:
     """Return the cookie of that name, None if there is none.
 
-    Of several it is the last one: those come first that were set for a part of the paths, and ours
-    is for all (RFC 6265 5.4).
+    Of several it is the last one: cookies for a longer path come first, and ours is for all paths
+    (RFC 6265 5.4).
     """
     found = None
     for one in head.headers.get("cookie", "").split(";"):
@@ -240,7 +237,7 @@ def cookie_of(head: Head, name: str) -> str | None:
 
 
 def unauthorized(words: str) -> Refusal:
-    """Refuse somebody who says no token, or none that is good."""
+    """Refuse a request without a token, or with an invalid one."""
     challenge = [("WWW-Authenticate", 'Bearer realm="stdiod"')]
     return Refusal(ErrorCode.UNAUTHORIZED, words, headers=challenge)
 

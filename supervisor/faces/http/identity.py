@@ -1,4 +1,7 @@
-"""Who a client over HTTP is: the user of a Unix socket, or whoever its token or cookie names."""
+"""The principal of an HTTP client.
+
+The user of a Unix socket, or the owner of its token or cookie.
+"""
 
 from __future__ import annotations
 
@@ -28,33 +31,33 @@ NOBODY = Principal("nobody", FACE, frozenset(), ())
 
 
 class Peer(msgspec.Struct, frozen=True):
-    """Where a client comes in, and who it is if it says nothing."""
+    """A listening socket's clients, and who they are without a token."""
 
     user: Principal | None
-    """Of the Unix socket, whose user the kernel knows; over TCP nobody."""
+    """The user of the Unix socket, from the kernel; None over TCP."""
     served: str | None = None
     """The host that requests may name beside those of loopback; None for any."""
     scheme: str = "http"
     origins: frozenset[str] = frozenset()
-    """Whose pages may use it, too."""
+    """Origins whose pages may use it, too."""
     cookie: str | None = None
-    """The name of the cookie that a browser logs in with; None where nobody needs one."""
+    """The name of the cookie of a logged in browser; None where no token is needed."""
 
 
 class Identity:
-    """Of one connection; each request may come with another token."""
+    """The identity of one connection; each request may come with another token."""
 
     def __init__(self, peer: Peer, tokens: Tokens, account: Account) -> None:
         self.peer = peer
         self.login: Login | None = None
-        """What the open request was let in with."""
+        """The login of the open request."""
         self._tokens = tokens
         self._account = account
 
     def principal_of(self, head: Head, over: Callable[[], None]) -> Principal:
-        """Return who makes a request; raises `Refusal` if nobody who is known.
+        """Return the principal of a request; raises `Refusal` without a valid token.
 
-        `over` is called if the token that it came with is over before the next one.
+        `over` is called if the token ends before the next request.
         """
         said = token_of(head)
         if said is None:
@@ -75,14 +78,14 @@ class Identity:
         return login.principal
 
     def cookie(self, head: Head) -> str | None:
-        """Return what a browser is logged in with, if its request is none of another page's."""
+        """Return the login cookie of a request, unless the request is another page's."""
         name = self.peer.cookie
         if name is None or not is_of_own_origin(head, self.peer.scheme):
             return None
         return cookie_of(head, name)
 
     def count_request(self) -> None:
-        """Count a request for the token that it came with; raises `Refusal`."""
+        """Count a request for its token; raises `Refusal`."""
         login = self.login
         wait_s = 0.0
         if login is not None:
@@ -93,7 +96,7 @@ class Identity:
             raise Refusal(ErrorCode.RATE_LIMITED, words, headers=again, retry_in_s=wait_s)
 
     def leave(self) -> None:
-        """Take note that the connection is over; idempotent."""
+        """Idempotent."""
         if self.login is not None:
             self._tokens.leave(self.login)
 

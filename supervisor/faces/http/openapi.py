@@ -43,7 +43,7 @@ _OBJECT = {"type": "object"}
 _BY_STATUS = {
     "InvokeResponse": (("InvokeSuccess", "ModuleSuccess"), ("InvokeFailure", "ModuleFailure")),
 }
-"""What the status tells apart of an answer; that of an op of the daemon itself is the shorter."""
+"""Answers that the status distinguishes; the shorter ones are those of the daemon's own ops."""
 _REFUSALS = {
     "400": "The request is not valid",
     "401": "There is no token, or not a valid one",
@@ -117,7 +117,6 @@ def _parameters(route: Route) -> Iterable[dict[str, Any]]:
 
 
 def body_of(route: Route) -> Mapping[str, Any]:
-    """Return the schema of a route's body."""
     if route.body_is is not None:
         return route.schema(route.body_is)
     if route.is_mcp:
@@ -164,7 +163,7 @@ def _done(route: Route) -> str:
 
 
 def _content(route: Route) -> dict[str, Any]:
-    """Return what a success may be, by its type."""
+    """Return the content of a success, by its type."""
     if route.is_content or route.is_page or route.is_login:
         return {"*/*": {"schema": {}}}
     if route.is_metrics:
@@ -184,6 +183,6 @@ def _failures(route: Route) -> tuple[str, ...]:
 
 
 def _json(*names: str) -> dict[str, Any]:
-    """Return the content that is JSON of one of these schemas, or any object."""
+    """Return JSON content of one of these schemas, or any object."""
     found = [{"$ref": HERE + name} if name else _OBJECT for name in names]
     return {"application/json": {"schema": found[0] if len(found) == 1 else {"anyOf": found}}}

@@ -32,14 +32,14 @@ CASES: Mapping[str, tuple[str, Mapping[Any, str]]] = {
         },
     ),
 }
-"""The documents with cases: the name of the whole, and of each case by the value that it is for."""
+"""The documents with cases: the name of the whole, and of each case by its value."""
 
 WHOLE: Mapping[str, str] = {
     "error.v1": "ErrorV1",
     "health-reply.v1": "Health",
     "describe-reply.v1": "Description",
 }
-"""The others that routes answer with."""
+"""Further schemas that routes answer with."""
 
 NAMES = {**WHOLE, **{document: name for document, (name, _) in CASES.items()}}
 
@@ -60,13 +60,13 @@ def components() -> dict[str, Schema]:
 
 
 def within(document: str) -> Schema:
-    """Return a document of `schemas/` with its references as they are in an OpenAPI document."""
+    """Return a document of `schemas/` with the references of an OpenAPI document."""
     whole: Schema = _referring(schemas.load(document))
     return {key: value for key, value in whole.items() if key not in ("$schema", "$id")}
 
 
 def cases(whole: Schema, name: str, of_value: Mapping[Any, str]) -> dict[str, Schema]:
-    """Take a schema with conditions on one field apart; returns the schema of each case, and all.
+    """Split a schema with conditions on one field; returns the schema of each case, and the whole.
 
     The conditions are `if` and its branches, or an `allOf` of such.
     """
@@ -95,7 +95,7 @@ def _field_of(whole: Schema) -> str:
 
 
 def _parts(whole: Schema, value: Any) -> Iterator[Schema]:
-    """Yield what holds for a value of the field, besides what always does."""
+    """Yield the schemas that hold for a value of the field."""
     for one in _conditions(whole):
         ((asked),) = one["if"]["properties"].values()
         part = one.get("then" if asked["const"] == value else "else", {})
@@ -105,7 +105,7 @@ def _parts(whole: Schema, value: Any) -> Iterator[Schema]:
 
 
 def _both(one: Schema, other: Schema) -> Schema:
-    """Return the schema of what fits both; `const` and `false` leave nothing else to say."""
+    """Return the schema of values that fit both; only `const` and `false` need care."""
     properties = dict(one.get("properties", {}))
     for name, field in other.get("properties", {}).items():
         alone = name not in properties or field is False or "const" in field
@@ -127,7 +127,7 @@ def _reference(to: str) -> str:
 
 
 def _registered(event: str, paths: tuple[str, ...], entry: Schema) -> Schema:
-    """Return the schema of entries of that name, which have what the registry asks for."""
+    """Return the schema of entries of that name, with the fields that the registry requires."""
     fields: Schema = {
         path: entry["properties"][path] for path in paths if not path.startswith("data.")
     }

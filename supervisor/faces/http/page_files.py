@@ -1,7 +1,7 @@
-"""The files of the page at `/`: read once when HTTP is served, the same for whoever asks.
+"""The files of the page at `/`: read once when HTTP is served, the same for every client.
 
-They say nothing of any module and nobody needs a token for them. What the page shows it asks for
-by the routes, as the one who has logged in.
+They say nothing of any module and need no token. The page's script calls the routes with the login
+of its user.
 """
 
 from __future__ import annotations
@@ -46,8 +46,6 @@ _SAFE: Headers = [
 
 
 class PageFile(msgspec.Struct, frozen=True):
-    """A file with the headers that it is served with."""
-
     body: bytes
     tag: str
     headers: Headers
@@ -57,7 +55,6 @@ class PageFiles:
     """All files of the page, by their paths below its folder; "" is the document itself."""
 
     def __init__(self, folder: Path = FOLDER) -> None:
-        """Read them."""
         self._files: Mapping[str, PageFile] = {
             "" if path.name == INDEX else path.relative_to(folder).as_posix(): _read(path)
             for path in folder.rglob("*")
@@ -65,7 +62,7 @@ class PageFiles:
         }
 
     def answer(self, head: Head) -> tuple[int, Headers, bytes]:
-        """Return status, headers and body for a request; raises `Refusal`."""
+        """Raises `Refusal`."""
         found = self.file("/".join(head.segments[1:]))
         seen = head.headers.get("if-none-match", "")
         if found.tag in (one.strip().removeprefix("W/") for one in seen.split(",")):
@@ -73,7 +70,7 @@ class PageFiles:
         return 200, found.headers, found.body
 
     def file(self, name: str) -> PageFile:
-        """Return a file; raises `Refusal`."""
+        """Raises `Refusal`."""
         # A name is looked up among those that there are, and never joined to a path.
         found = self._files.get(name)
         if found is None:

@@ -27,20 +27,18 @@ from supervisor.policy.rate import Bucket
 REFUSED = "refused.html"
 
 WRONG_PER_S = 5.0
-"""How many wrong codes and tokens are answered as such; nobody guesses one of 256 random bits. A
-good one is taken however many others there are."""
+"""The rate of wrong codes and tokens that are answered as such; a code has 256 random bits. A valid
+one is taken at any rate."""
 
 
 class PageLogin:
-    """Logins of one daemon's page."""
-
     def __init__(self, daemon: Kernel, files: PageFiles) -> None:
         self._daemon = daemon
         self._files = files
         self._wrong = Bucket(WRONG_PER_S, trio.current_time())
 
     def log_in(self, connection: HttpConnection, head: Head, code: str) -> None:
-        """Answer who comes with a code; raises `Refusal`."""
+        """Answer a client with a code; raises `Refusal`."""
         peer, now_s = connection.identity.peer, trio.current_time()
         leads_on: Headers = [("Location", "./"), ("Referrer-Policy", "no-referrer")]
         if head.method == "HEAD" or peer.cookie is None:  # nothing to use a code up for
@@ -56,7 +54,7 @@ class PageLogin:
         connection.respond(403, page.headers, page.body)
 
     def take_token(self, connection: HttpConnection, head: Head, said: str) -> None:
-        """Make the token that a browser says its cookie, which ends with it; raises `Refusal`."""
+        """Make a browser's token its cookie, which ends with the token; raises `Refusal`."""
         peer, headers = connection.identity.peer, [JSON]
         if peer.cookie is not None:
             if peer.scheme != "https" and not is_loopback(check_host(head, None)):
@@ -73,9 +71,9 @@ class PageLogin:
             raise Refusal(ErrorCode.RATE_LIMITED, words, headers=[("Retry-After", "1")])
 
     def log_out(self, connection: HttpConnection, head: Head) -> None:
-        """End the login of a browser that the request came with, as a token or as its cookie.
+        """End the login of the request, by token or cookie.
 
-        It may have come with both: the token says who asks, and the cookie is taken back.
+        A request may have both: the token names the principal, and the cookie is taken back.
         """
         login, peer, tokens = (
             connection.identity.login,

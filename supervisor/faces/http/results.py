@@ -13,13 +13,12 @@ from supervisor.faces.http.exchange import Tagged, Told, tell_failure, tell_resu
 
 
 def modules(result: Any) -> Any:
-    """Show the modules alone."""
     status = _status(result)
     return {"modules": status.modules, "quarantined": status.quarantined}
 
 
 def of_kind(kind: str, result: Any) -> Any:
-    """Show the modules of a kind, under its plural."""
+    """Return the modules of a kind, under its plural."""
     every = _status(result).modules
     return {f"{kind}s": [one for one in every if _KIND.decode(one).kind == kind]}
 
@@ -51,28 +50,27 @@ def agent_role(args: dict[str, Any]) -> dict[str, Any]:
 
 
 def session(result: Any) -> Any:
-    """Show a session with the names that AMCP has for what it is."""
+    """Return a session with AMCP's names."""
     return {"id": result["session_id"], "agent_name": result["roles"].get("agent"), **result}
 
 
 def sessions(result: Any) -> Any:
-    """Show each session of a page so."""
+    """Return a page of sessions with AMCP's names."""
     return {**result, "sessions": [session(one) for one in result["sessions"]]}
 
 
 def info(result: Any) -> Any:
-    """Show what the daemon is, of how it describes itself."""
+    """Return the daemon's description of itself."""
     known = {name: result[name] for name in ("name", "version", "features")}
     return {**known, "api_version": "v1", "ops": list(result["inputs"])}
 
 
 def state(result: Any) -> Any:
-    """Show a session's state, with its revision as the tag."""
+    """Return a session's state, with its revision as the tag."""
     return Tagged(result["state"], f'"{result["revision"]}"')
 
 
 def history(result: Any) -> Any:
-    """Show what a session did."""
     return {name: result[name] for name in ("session_id", "invocations", "history")}
 
 
@@ -81,7 +79,7 @@ def _patched(result: Any) -> Any:
 
 
 def tell_patched(response: Response) -> Told:
-    """Say what a patch led to; that another one was faster is a failed precondition."""
+    """Return the result of a patch; a revision conflict is a failed precondition."""
     outcome = response.outcome
     if isinstance(outcome, Failure) and outcome.details.get("reason") == Reason.REVISION_CONFLICT:
         return tell_failure(outcome, status=412)

@@ -1,8 +1,8 @@
 """The table of routes: what each asks of the daemon, and how its answer is told.
 
 Routing (`api`) and the OpenAPI document (`openapi`) are made of it, and of the schemas that the ops
-have anyway. A route names an op; its args come from the path, the query, the body and what the
-route fixes. Whether they are good, and whether somebody may, is decided where the op is served.
+have anyway. A route names an op; its args come from the path, the query, the body and the route's
+fixed ones. The op checks the args and the permission.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ API = "/api/v1"
 LOGIN = "/login"
 
 ENTRIES = 1000
-"""Of the journal in one body, unless somebody asks for more."""
+"""The default number of journal entries in one body."""
 
 
 def _own(method: str, path: str, op: str, answer: str, summary: str, **more: Any) -> Route:

@@ -24,7 +24,7 @@ from protocol.errors import Failure, Reason
 from supervisor.faces import control_socket
 from supervisor.faces.accepting import CROWDED, ENDING, accept_until_stopped
 from supervisor.faces.admission import Admission
-from supervisor.faces.byte_stream import read_some, write_out
+from supervisor.faces.byte_stream import FLUSH_S, READ_BYTES, read_some, write_out
 from supervisor.faces.control_socket import BACKLOG, SocketPathError
 from supervisor.faces.http.api import Api
 from supervisor.faces.http.connection import HEAD_S, HUNG_UP, HttpConnection, error_body
@@ -43,26 +43,19 @@ from supervisor.runtime.turns import SharedTurn
 SOCKET_NAME = "http.sock"
 
 WRITE_S = 30.0
-"""How long a client may take none of what is written to it."""
-
-FLUSH_S = 5.0
-"""How long it may take for the rest, once nothing more is read of it."""
+"""How long a client may take none of the bytes written to it."""
 
 LINGER_S = 1.0
-"""How long its bytes are still taken then: closed with bytes unread, the kernel takes the answer
-back, too."""
-
-READ_BYTES = 65536
+"""How long the client's bytes are still read then: closed with bytes unread, the kernel takes the
+answer back, too."""
 
 NOT_OF_THIS_MACHINE = -1
-"""Who comes over TCP, for `admission`: all of them are one user, whom nobody knows."""
+"""All TCP clients are one unknown user for `admission`."""
 
 log = structlog.get_logger()
 
 
 class Door(msgspec.Struct, frozen=True):
-    """A socket that listens."""
-
     listener: socket.socket
     peer: Peer
     address: str
@@ -72,7 +65,7 @@ class Door(msgspec.Struct, frozen=True):
 
 @contextlib.contextmanager
 def listening(exposure: Exposure, control: Path) -> Iterator[list[Door]]:
-    """Listen where it was asked for; `control` is the control socket.
+    """Listen where `exposure` says; `control` is the control socket.
 
     Raises `SocketTakenError` and `SocketPathError`.
     """
@@ -94,7 +87,7 @@ def listening(exposure: Exposure, control: Path) -> Iterator[list[Door]]:
 
 
 async def serve(daemon: Kernel, doors: list[Door], admission: Admission) -> None:
-    """Accept clients until the daemon has stopped its modules; returns when all have parted."""
+    """Accept clients until the daemon has stopped its modules; returns when all have left."""
     streams = Streams()
     files = PageFiles()
     api = Api(streams, McpEndpoint(daemon, streams), files, PageLogin(daemon, files))
@@ -163,9 +156,9 @@ async def _carry(
         await parting.wait()
         if patience.cancelled_caught:
             connection.current.too_slow()
-        if connection.current.is_serving and not connection.closing:  # it has hung up
-            connection.current.cancel(HUNG_UP)
-        else:
+        # A client that hung up has its request cancelled by `close`, once: a stream that it has
+        # resumed on another connection by then is not that connection's any more.
+        if connection.closing or not connection.current.is_serving:
             with trio.move_on_after(FLUSH_S):
                 await connection.current.wait_answered()
                 await connection.outbox.wait_empty()
@@ -201,8 +194,6 @@ async def _part(daemon: Kernel, connection: HttpConnection, gone: control_socket
 
 
 class _Plain:
-    """Bytes as they are."""
-
     def __init__(self, client: trio.socket.SocketType) -> None:
         self._client = client
         self._descriptor = client.fileno()
@@ -224,8 +215,6 @@ class _Plain:
 
 
 class _Tls:
-    """Bytes in TLS."""
-
     def __init__(self, stream: trio.SSLStream[trio.SocketStream]) -> None:
         self._stream = stream
 

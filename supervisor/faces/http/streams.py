@@ -1,10 +1,18 @@
-"""The open streams of a daemon: how many there may be, and that each shows that it lives."""
+"""The open streams of a daemon: their bound, and their signs of life."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 import trio
+
+if TYPE_CHECKING:
+    from supervisor.faces.http.event_stream import Stream
+    from supervisor.faces.http.websocket import WebSocket
+    from supervisor.faces.mcp.endpoint import McpExchange
+    from supervisor.faces.mcp.http_session import SessionStream
+
+    Beats: TypeAlias = Stream | SessionStream | McpExchange | WebSocket
 
 MOST = 1024
 """Each takes a descriptor, and a look at the journal for each group of entries."""
@@ -15,16 +23,7 @@ BEAT_S = 15.0
 BEATS_A_TURN = 64
 
 
-class Beats(Protocol):
-    """An open stream."""
-
-    def beat(self) -> None:
-        """Show that it lives."""
-
-
 class Streams:
-    """The open streams, the oldest first."""
-
     def __init__(self, most: int = MOST) -> None:
         self._most = most
         self._open: dict[Beats, None] = {}
@@ -32,7 +31,6 @@ class Streams:
 
     @property
     def is_full(self) -> bool:
-        """Whether there is no room for another one."""
         return len(self._open) >= self._most
 
     def add(self, stream: Beats) -> None:
@@ -40,11 +38,11 @@ class Streams:
         self._some.set()
 
     def discard(self, stream: Beats) -> None:
-        """Take note of one that ends; idempotent."""
+        """Idempotent."""
         self._open.pop(stream, None)
 
     async def run(self) -> None:
-        """Have all show that they live, again and again, until cancelled."""
+        """Send signs of life on all streams, until cancelled."""
         while True:
             while not self._open:  # nobody is woken for nothing
                 self._some = trio.Event()

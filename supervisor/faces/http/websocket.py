@@ -28,6 +28,7 @@ from protocol.amcp import UnifiedEvent, Vocabulary, to_ws
 from protocol.amcp_errors import AmcpError, ErrorCode
 from protocol.errors import Reason
 from protocol.frames import encode
+from protocol.host_call import UNENCODABLE
 from protocol.problem import did_you_mean, named
 from supervisor.faces.http.body import Body
 from supervisor.faces.http.connection import HttpConnection
@@ -42,26 +43,26 @@ from supervisor.faces.http.websocket_requests import (
     Prompted,
     Subscribed,
 )
-from supervisor.faces.module_wire import LITTLE_BYTES, UNENCODABLE
+from supervisor.faces.module_wire import LITTLE_BYTES
 from supervisor.kernel.parties import DAEMON, Handle
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import ARGS
 from supervisor.runtime.turns import SERVING
 
 OPEN_REQUESTS = 256
-"""How many requests a client may have open; one more is told to wait for answers."""
+"""A further request is told to wait for answers."""
 
 SLOW_S = 10.0
 """How long a client may leave more than an outbox's fill unread."""
 
 NORMAL, GOING_AWAY, NOT_TEXT, NOT_ALLOWED, TOO_SLOW = 1000, 1001, 1003, 1008, 1013
-"""Why a connection is closed (RFC 6455 7.4.1, and IANA's registry)."""
+"""Close codes (RFC 6455 7.4.1, and IANA's registry)."""
 
 _ACTIONS = ("prompt", "cancel", "subscribe", "invoke", "ping")
 
 
 class WebSocket:
-    """The requests of one client, and what is to be written back to it."""
+    """The requests of one client, and the answers to it."""
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class WebSocket:
         session_id: str | None,
         streams: Streams,
     ) -> None:
-        """Go on with a connection; `session_id` is meant where a request names none."""
+        """Take over a connection; requests without a session are for `session_id`."""
         self.connection = connection
         self.outbox = connection.outbox
         self._account = connection.account
@@ -95,7 +96,7 @@ class WebSocket:
             self._wire.receive_data(data)
 
     def advance(self) -> bool:
-        """Serve what has come, for one turn; returns whether there is more for another one."""
+        """Serve the received bytes for one turn; returns whether another turn is needed."""
         connection, outbox, account = self.connection, self.outbox, self._account
         if not connection.turn.begin():
             return True
@@ -118,24 +119,22 @@ class WebSocket:
 
     @property
     def has_enough(self) -> bool:
-        """Whether no more is read for now: it does not read itself, or has asked too much."""
+        """Whether no more is read for now: the client does not read, or has asked too much."""
         return self.outbox.congested or self._account.is_full
 
     @property
     def is_serving(self) -> bool:
-        """Whether requests are open."""
         return bool(self._open or self._nameless)
 
     def is_idle(self) -> bool:
-        """Whether nothing is open, and nothing is still to be read by the client."""
+        """Whether nothing is open, and nothing is unread by the client."""
         return not self.is_serving and not self.outbox.waiting_bytes
 
     async def wait_ended(self) -> None:
-        """Return when it may have room again."""
+        """Return when the client may have room again."""
         await self._fewer.park()
 
     async def wait_answered(self) -> None:
-        """Return when no request is open."""
         while self.is_serving:
             await self._fewer.park()
 
@@ -144,12 +143,11 @@ class WebSocket:
         self.close(TOO_SLOW, "more is unread than waits here; read faster, or ask for less")
 
     def cancel(self, stopped: Stopped) -> None:
-        """Give up all that is open, and say that the connection is at its end."""
+        """Cancel all requests, and close the connection."""
         code = GOING_AWAY if stopped.reason is Reason.SHUTDOWN else NOT_ALLOWED
         self.close(code, stopped.message, stopped)
 
     def resume(self) -> None:
-        """Continue all: the client has read."""
         if not self.outbox.congested:
             self.connection.patience.deadline = float("inf")
         self._fewer.unpark_all()
@@ -158,11 +156,10 @@ class WebSocket:
                 one.handle.resume()
 
     def beat(self) -> None:
-        """Show that the connection lives."""
         self._send(Ping())
 
     def close(self, code: int, words: str, stopped: Stopped | None = None) -> None:
-        """End the connection; idempotent."""
+        """Close the connection; idempotent."""
         if self._closed:
             return
         self._closed = self.connection.closing = True
@@ -177,19 +174,19 @@ class WebSocket:
     # What goes to the client.
 
     def tell(self, event: UnifiedEvent, message_id: str | None) -> int:
-        """Tell a unified event; returns how many bytes that are."""
+        """Write a unified event; returns its length in bytes."""
         frame = to_ws(event, message_id, self.vocabulary)
         return self.put(frame)
 
     def say(self, kind: str, message_id: str | None, payload: Any) -> int:
-        """Say something of a request; returns how many bytes that are."""
+        """Write a frame about a request; returns its length in bytes."""
         return self.put({"type": kind, "id": message_id, "timestamp": now(), "payload": payload})
 
     def refuse(self, message_id: str | None, error: AmcpError) -> None:
         self.put({**error.frame(message_id), "timestamp": now()})
 
     def put(self, frame: dict[str, Any]) -> int:
-        """Write a frame; returns how many bytes that are."""
+        """Write a frame; returns its length in bytes."""
         try:
             data = encode(frame)
         except UNENCODABLE as error:
@@ -329,13 +326,12 @@ class WebSocket:
         self.say("response", message_id, told)
 
     def adopt(self, handle: Handle) -> None:
-        """Go on with the subscription that began as the connection did."""
+        """Take over the subscription that opened the connection."""
         subscribed = Subscribed(self, None, self.session_id)
         subscribed.handle, handle.client = handle, subscribed
         self._nameless.add(subscribed)
 
     def ended(self, asked: Asked) -> None:
-        """Take note that a request has its answer."""
         if asked.message_id is None:
             self._nameless.discard(asked)
         elif self._open.get(asked.message_id) is asked:

@@ -1,4 +1,4 @@
-"""One message of a client over WebSocket, read: what it asks, and the id to answer it with."""
+"""One message of a WebSocket client, decoded: its action, and its id."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from supervisor.faces.http.body import read_body
 from supervisor.faces.http.head import Refusal
 
 ID_CHARS = 256
-"""Of a request; each frame that answers it has it."""
+"""The longest id of a request; each frame that answers it has the id."""
 
 
 class Message(msgspec.Struct, gc=False):
@@ -22,14 +22,14 @@ class Message(msgspec.Struct, gc=False):
     id: str | None = None
     type: str = "request"
     payload: dict[str, Any] | None = None
-    """None where it is no object, too."""
+    """None also where it is no object."""
 
 
 _decode = msgspec.json.Decoder(Message).decode
 
 
 def read_message(data: bytes) -> Message:
-    """Read a message; raises `Refusal`."""
+    """Raises `Refusal`."""
     # Only a message with that many brackets can be that deep.
     if len(data) <= LONG_BYTES and data.count(b"{") + data.count(b"[") <= DEPTH:
         try:

@@ -31,12 +31,11 @@ class Asked(Client, msgspec.Struct, eq=False):
 
     socket: WebSocket
     message_id: str | None
-    """It is answered with that."""
     session_id: str | None = None
-    """The one that it is of, where its events do not say so."""
+    """The session of events that do not name one."""
     handle: Handle | None = None
     size_bytes: int = 0
-    """What its request is counted as."""
+    """The counted bytes of the request."""
     unread_bytes: int = 0
 
     def event(self, event: Progress, line: bytes | None) -> None:
@@ -49,18 +48,16 @@ class Asked(Client, msgspec.Struct, eq=False):
         return 0
 
     def finished(self, response: Response) -> None:
-        """Answer it."""
         self.handle = None
         self.tell_end(response)
         self.socket.ended(self)
 
     def tell_end(self, response: Response) -> None:
-        """Tell how it ended: a failure is an error."""
+        """Write the end: a failure is an error."""
         if isinstance(response.outcome, Failure):
             self.socket.refuse(self.message_id, error_of(response.outcome))
 
     def congested(self) -> Congestion:
-        """Whether the client does not keep up."""
         outbox = self.socket.outbox
         if not outbox.congested:
             self.unread_bytes = 0
@@ -75,7 +72,6 @@ class Prompted(Asked):
     is_told: bool = False
 
     def tell_event(self, event: Progress, line: bytes | None) -> int:
-        """Tell what it is in AMCP."""
         del line
         found = unified(event, self.session_id)
         if found is None:
@@ -84,7 +80,7 @@ class Prompted(Asked):
         return self.socket.tell(found, self.message_id)
 
     def tell_end(self, response: Response) -> None:
-        """Tell of what was refused before it was a prompt of its session."""
+        """Write the refusal of a request that never became a prompt."""
         if not self.is_told:
             super().tell_end(response)
 
@@ -93,7 +89,6 @@ class Subscribed(Asked):
     """A subscription: one answer, then events without an id."""
 
     def tell_event(self, event: Progress, line: bytes | None) -> int:
-        """Tell what it is in AMCP."""
         del line
         found = unified(event, self.session_id)
         if found is None:
@@ -105,8 +100,6 @@ class Subscribed(Asked):
 
 
 class Cancelled(Asked):
-    """A request to cancel what a session does."""
-
     def tell_end(self, response: Response) -> None:
         if isinstance(response.outcome, Success):
             told = {"action": "cancelled", **response.outcome.result}
@@ -124,5 +117,5 @@ class Invoked(Asked):
         return self.socket.say("event", self.message_id, payload)
 
     def tell_end(self, response: Response) -> None:
-        """Tell the response, whatever it is: that is the answer."""
+        """Write the response, failed or not: that is the answer."""
         self.socket.say("response", self.message_id, response.shown(action="invoked"))

@@ -22,14 +22,14 @@ from supervisor.faces.http.websocket import WebSocket
 from supervisor.kernel.parties import Client, Handle
 
 SUBPROTOCOL = "documented"
-"""The one that a client may ask for, to have the documented vocabulary."""
+"""The subprotocol of the documented vocabulary."""
 
 _VERSION = "13"
 _KEY_BYTES = 16
 
 
 class Handshake(NamedTuple):
-    """What a client wants that would go on with WebSocket."""
+    """A client's request to switch to WebSocket."""
 
     accept: bytes
     vocabulary: Vocabulary
@@ -37,7 +37,7 @@ class Handshake(NamedTuple):
 
 
 def read_handshake(head: Head, vocabulary: str | None) -> Handshake:
-    """Read the head of a request to go on with WebSocket (RFC 6455 4.2.1); raises `Refusal`."""
+    """Read the head of a request to switch to WebSocket (RFC 6455 4.2.1); raises `Refusal`."""
     headers = head.headers
     if "websocket" not in headers.get("upgrade", "").lower():
         words = "this path speaks WebSocket: send Upgrade: websocket"
@@ -64,10 +64,10 @@ def read_handshake(head: Head, vocabulary: str | None) -> Handshake:
 
 
 class Upgrade(Client):
-    """A request to go on with WebSocket (kernel.parties.Client).
+    """A request to switch to WebSocket.
 
-    Of a client that names a session it is a subscription to it: without such a session it is
-    refused, and else the first that is told of it is when the connection goes on.
+    With a session it is a subscription to it: without such a session it is refused, and the first
+    event of the subscription switches the connection.
     """
 
     def __init__(self, connection: HttpConnection, handshake: Handshake, streams: Streams) -> None:
@@ -78,12 +78,11 @@ class Upgrade(Client):
         self._session_id: str | None = None
 
     def bind(self, session_id: str) -> dict[str, Any]:
-        """Return the args of the subscription that it is."""
+        """Return the args of the subscription."""
         self._session_id = session_id
         return {"session_id": session_id, "events": EVENT_TYPES}
 
     def switch(self) -> WebSocket:
-        """Go on with WebSocket."""
         connection, handshake = self._connection, self._handshake
         accept = ("Sec-WebSocket-Accept", handshake.accept.decode())
         left = connection.switch([accept, *handshake.headers])
@@ -95,13 +94,12 @@ class Upgrade(Client):
         return socket
 
     def event(self, event: Progress, line: bytes | None) -> None:
-        """Go on by the first one; another client is told of the others."""
+        """Switch at the first event; the further ones go to another client."""
         del event, line
         if self.handle is not None:
             self.switch().adopt(self.handle)
 
     def finished(self, response: Response) -> None:
-        """Refuse."""
         if isinstance(response.outcome, Failure):
             told = tell_failure(response.outcome)
             self._connection.respond(told.status, told.headers, told.body)

@@ -1,19 +1,18 @@
-"""What is asked of the kernel for an MCP client (kernel.parties.Client): a call, or a file."""
+"""Requests to the kernel for an MCP client (kernel.parties.Client): a call, or a file."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from protocol.dialects.mcp.inquiries import ASK
-from protocol.dialects.mcp.rpc import RpcError, RpcId
+from protocol.dialects.mcp.rpc import RpcError
 from protocol.errors import Failure, Outcome, Reason
 from protocol.events import Log, Progress, UiEvent, built
 from protocol.host_events import ApprovalUiEvent, RegisteredAsset
-from protocol.mcp_server.client import McpClient
 from protocol.problem import EXCERPT_CHARS, printable
 from protocol.response import Response
 from supervisor.faces.mcp.questions import METHODS, outcome_of
@@ -21,108 +20,59 @@ from supervisor.kernel.parties import DAEMON, Begin, Client, Handle, Party
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.supervision.call import Congestion
 
+if TYPE_CHECKING:
+    from supervisor.faces.mcp.request import McpRequest
+
 FILE_BYTES = 16 << 20
-"""What a file may have that is told in an answer, and all files of one together."""
+"""The longest file in an answer, and all files of one answer together."""
 
 TakeOutcome = Callable[[Outcome, Mapping[str, RegisteredAsset]], None]
-"""Takes what a call came to, and the files that it handed over, by the module's own ids."""
+"""Takes the outcome of a call, and the files that it handed over, by the module's own ids."""
 
 
 class File(msgspec.Struct, frozen=True):
-    """What a file holds."""
-
     media_type: str
     data: bytes
 
 
-class Caller(Protocol):
-    """Who asks for a call."""
-
-    @property
-    def party(self) -> Party:
-        """The connection."""
-
-    @property
-    def client(self) -> McpClient: ...
-
-    @property
-    def token(self) -> RpcId | None:
-        """What its progress is to be told with, if it is."""
-
-
-class Audience(Protocol):
-    """Whoever is told of one request."""
-
-    def notify(self, method: str, params: dict[str, Any]) -> None:
-        """Tell something in its course."""
-
-    def finish(self, outcome: Mapping[str, Any] | RpcError) -> None:
-        """Tell what it came to; called once, and last."""
-
-    def congested(self) -> Congestion:
-        """Whether nothing should come faster for now."""
-
-
-class Channel(Audience, Protocol):
-    """The way to a client, which can be asked something back."""
+class Channel(Protocol):
+    """The way to a client that is told of one request, and can be asked something back."""
 
     @property
     def most_bytes(self) -> int | None:
         """How long the answer may be; None for any length."""
 
+    def notify(self, method: str, params: dict[str, Any]) -> None: ...
+
+    def finish(self, outcome: Mapping[str, Any] | RpcError) -> None:
+        """Give the answer; called once, and last."""
+
+    def congested(self) -> Congestion: ...
+
     def ask(
         self,
         method: str,
         params: Mapping[str, Any],
         answered: Callable[[dict[str, Any] | RpcError], None],
     ) -> Callable[[], None]:
-        """Ask the client in turn, in the older era; returns what makes its answer mean nothing."""
-
-
-class Asking(Protocol):
-    """What a call is made for, whose client can be asked in turn."""
-
-    def may_be_asked(self, method: str) -> bool:
-        """Whether its client says that it can answer that."""
-
-    def was_needed(self, method: str) -> None:
-        """Take note that nobody else could answer it."""
-
-    def ask(
-        self,
-        key: str,
-        method: str,
-        params: Mapping[str, Any],
-        answered: Callable[[dict[str, Any] | RpcError], None],
-    ) -> Callable[[], None]:
-        """Ask its client; returns what withdraws that."""
-
-    def ask_person(self, question: Mapping[str, Any]) -> None:
-        """Put a question of the daemon's to its client, if that can be asked."""
-
-    def person_answered(self, approval: str) -> None:
-        """Withdraw that: somebody has answered, or the time is over."""
+        """Ask the client in turn, in the older era; the returned function drops its answer."""
 
 
 class McpCall(Client):
-    """An invocation; events that MCP has a word for are told as they come."""
+    """An invocation; events with a counterpart in MCP are passed on as they come."""
 
     def __init__(
         self,
         begin: Begin,
-        by: Caller,
-        told: Audience,
-        asking: Asking,
+        request: McpRequest,
         answered: TakeOutcome,
     ) -> None:
-        """Tell `told` of events, ask `asking`, and tell `answered` what it came to."""
         self._begin = begin
-        self._party = by.party
-        self._client = by.client
-        self._told = told
-        self._asking = asking
+        self._party = request.asked.party
+        self._client = request.asked.client
+        self._request = request
         self._answered = answered
-        self._token = by.token
+        self._token = request.asked.token
         self._module = DAEMON
         self._done = float("-inf")
         self._assets: dict[str, RegisteredAsset] = {}
@@ -134,19 +84,16 @@ class McpCall(Client):
         self._handle = self._begin(self._party, module, "invoke", content, self)
 
     def cancel(self, stopped: Stopped) -> None:
-        """Give it up; idempotent."""
         if self._handle is not None:
             self._handle.cancel(stopped)
 
     def resume(self) -> None:
-        """Continue: the client may have room again."""
         if self._handle is not None:
             self._handle.resume()
 
     # What the kernel tells.
 
     def event(self, event: Progress, line: bytes | None) -> None:
-        """Pass on what MCP has a word for."""
         del line
         match event:
             case Log():
@@ -154,11 +101,11 @@ class McpCall(Client):
             case RegisteredAsset():
                 self._assets[event.asset_id] = event
             case ApprovalUiEvent(event="approval.request", payload=dict(question)):
-                self._asking.ask_person(question)
-                if not self._asking.may_be_asked(ASK):
+                self._request.ask_person(question)
+                if not self._request.may_be_asked(ASK):
                     self._say_who_answers(question)
             case ApprovalUiEvent(approval=approval):
-                self._asking.person_answered(approval)
+                self._request.person_answered(approval)
             case UiEvent(event="progress"):
                 self._progress(built(event.payload))
 
@@ -167,18 +114,17 @@ class McpCall(Client):
         self._answered(response.outcome, self._assets)
 
     def congested(self) -> Congestion:
-        """Whether the client keeps up."""
-        return self._told.congested()
+        return self._request.congested()
 
     # What a module asks its client (kernel.parties.Askable).
 
     def may_be_asked(self, method: str) -> bool:
         """Whether the client says that it can answer that."""
-        return self._asking.may_be_asked(method)
+        return self._request.may_be_asked(method)
 
     def was_needed(self, method: str) -> None:
-        """Take note that nobody else could answer it."""
-        self._asking.was_needed(method)
+        """Note that only the client could have answered."""
+        self._request.was_needed(method)
 
     def ask(
         self,
@@ -187,8 +133,8 @@ class McpCall(Client):
         params: Mapping[str, Any],
         answered: Callable[[Outcome], None],
     ) -> Callable[[], None]:
-        """Ask the client; returns what withdraws that."""
-        return self._asking.ask(
+        """Ask the client; returns a function that withdraws the question."""
+        return self._request.ask(
             key, METHODS[method], params, lambda answer: answered(outcome_of(answer))
         )
 
@@ -204,7 +150,7 @@ class McpCall(Client):
             self._progress({"done": done, "message": words})
         elif level is not None:
             params = {"level": level, "logger": self._module, "data": words}
-            self._told.notify("notifications/message", params)
+            self._request.notify("notifications/message", params)
 
     def _log(self, event: Log) -> None:
         level = self._client.wants(event.level)
@@ -212,7 +158,7 @@ class McpCall(Client):
             return
         logger = built(event.fields).get("logger", self._module)
         params = {"level": level, "logger": str(logger), "data": event.message}
-        self._told.notify("notifications/message", params)
+        self._request.notify("notifications/message", params)
 
     def _progress(self, payload: dict[str, Any]) -> None:
         if self._token is None:
@@ -226,7 +172,7 @@ class McpCall(Client):
             params["total"] = payload["total"]
         if isinstance(payload.get("message"), str):
             params["message"] = payload["message"]
-        self._told.notify("notifications/progress", params)
+        self._request.notify("notifications/progress", params)
 
 
 def _is_number(value: object) -> bool:
@@ -251,15 +197,11 @@ class FileRead(Client):
         self._handle = self._begin(self._party, DAEMON, "invoke", content, self)
 
     def cancel(self, stopped: Stopped) -> None:
-        """Give it up; idempotent."""
         if self._handle is not None:
             self._handle.cancel(stopped)
 
-    def resume(self) -> None:
-        """Do nothing: it never waits."""
-
     def event(self, event: Progress, line: bytes | None) -> None:
-        """Take what is known of it, then its pieces."""
+        """Take the description of the file, then its pieces."""
         del line
         if not isinstance(event, Log) or not isinstance(event.fields, dict):
             return
@@ -273,7 +215,6 @@ class FileRead(Client):
             self._handle.cancel(Stopped(Reason.LIMIT_REACHED, words))
 
     def finished(self, response: Response) -> None:
-        """Take the end."""
         self._handle = None
         outcome = response.outcome
         if isinstance(outcome, Failure):

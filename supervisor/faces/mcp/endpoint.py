@@ -1,12 +1,12 @@
 """MCP over HTTP: `POST|GET|DELETE /mcp`, and `/mcp/VIEW`.
 
-    newer era   each POST stands alone; its headers have to fit its body; who hangs up, cancels
+    newer era   each POST stands alone; its headers have to fit its body; hanging up cancels
     older era   `initialize` makes a session, whose id comes with all that follows (`http_session`);
-                GET is the stream of what it is told of, DELETE its end
+                GET is the stream of its notifications, DELETE its end
 
-An answer is one JSON document, unless something is told before it: then it is the last event of a
-stream. What is long is never an event: what came of a call is set aside then, and linked to
-(`faces.mcp.request`); of all else, nothing is told before the answer but questions to the client.
+An answer is one JSON document, unless a notification comes before it: then it is the last event of
+a stream. An event is never long: the long result of a call is set aside then, and linked to
+(`faces.mcp.request`); other requests send nothing before the answer but questions to the client.
 """
 
 from __future__ import annotations
@@ -81,15 +81,13 @@ STATUS = {
 """Of errors, in the newer era; in the older one an error is an answer like any other."""
 
 TOLD = frozenset({"tools/call", LISTEN})
-"""Requests whose progress and logs are told. What comes of the others may be long, and they can do
-without: it is a document."""
+"""Requests whose progress and logs are sent. The answers of the others may be long, and so are
+documents."""
 
 log = structlog.get_logger()
 
 
 class McpEndpoint:
-    """The path `/mcp` of one daemon."""
-
     def __init__(self, daemon: Kernel, streams: Streams) -> None:
         self._daemon = daemon
         self._server = McpServer.of(daemon)
@@ -247,12 +245,12 @@ class McpEndpoint:
 
 
 class McpExchange:
-    """A request over HTTP, and who is told of it (faces.mcp.call.Audience).
+    """A request over HTTP, and who is told of it (faces.mcp.call.Channel).
 
         begun? -> a stream, whose last event is the answer; else the answer is a document
 
-    In the older era a client that hangs up may come back for the rest of a stream
-    (http_session.OpenRequest). It is its own handle for that.
+    In the older era a client that hangs up may come back for the rest of a stream. It is its own
+    handle for that.
     """
 
     def __init__(
@@ -261,7 +259,7 @@ class McpExchange:
         self.headers: Headers = []
         self.statuses: Mapping[int, int] = STATUS
         self.session: HttpSession | None = None
-        """Of the older era, whose client can be asked something."""
+        """The session of the older era, whose client can be asked something."""
         self.stream = 0
         self._connection: HttpConnection | McpBatch | None = connection
         """None while the client of a session is away."""
@@ -277,7 +275,7 @@ class McpExchange:
         self._unread_bytes = 0
 
     def begin(self, serving: Serving | None) -> None:
-        """Take what serves it; None if it has ended."""
+        """None if the request has ended already."""
         if self._is_over:
             return
         self._serving = serving
@@ -290,7 +288,7 @@ class McpExchange:
         return FREE_BYTES if self._begun else None
 
     def notify(self, method: str, params: dict[str, Any]) -> None:
-        """Write an event, unless the client takes none."""
+        """Write an event, if the client takes a stream."""
         if not self._is_told:
             return
         data = lines.message({"method": method, "params": params})
@@ -322,7 +320,6 @@ class McpExchange:
             self._connection.respond(status, [*self.headers, JSON], body)
 
     def congested(self) -> Congestion:
-        """Whether the client does not keep up."""
         outbox = None if self._connection is None else self._connection.outbox
         if outbox is None or not outbox.congested:
             self._unread_bytes = 0
@@ -348,18 +345,17 @@ class McpExchange:
             self._write(line.rstrip())
 
     def beat(self) -> None:
-        """Show that the stream lives."""
         self._put(b": \n\n")
 
-    # What becomes of its client (faces.http.connection.Open, http_session.OpenRequest).
+    # What becomes of its client (faces.http.connection.Open).
 
     @property
     def handle(self) -> McpExchange | None:
-        """What is cancelled when the client hangs up."""
+        """Cancelled when the client hangs up."""
         return None if self._is_over else self
 
     def cancel(self, stopped: Stopped) -> None:
-        """Give it up, or let its client come back; idempotent."""
+        """Cancel the request, or let the session's client come back; idempotent."""
         if stopped is HUNG_UP and self.session is not None:
             self._connection = None
             self._streams.discard(self)
@@ -368,22 +364,21 @@ class McpExchange:
             self.end(stopped)
 
     def end(self, stopped: Stopped) -> None:
-        """Give it up: the client disconnected."""
+        """Cancel it also in a session."""
         if self._serving is not None:
             self._serving.cancel(stopped)
 
     def cancel_for_client(self) -> None:
-        """Give it up: its client does not want the answer."""
+        """The client has cancelled the request, and gets no answer."""
         self._cancelled = True
         self.end(Stopped(Reason.CLIENT, "the client cancelled the request"))
 
     def resume(self) -> None:
-        """Continue: the client may have room again."""
         if self._serving is not None:
             self._serving.resume()
 
     def go_on(self, connection: HttpConnection, missed: bytes) -> None:
-        """Have its stream go on there, and no longer where it was."""
+        """Continue the stream on another connection."""
         if self._connection is not None and not self._is_over:
             self._connection.end_body()  # it has hung up there, and that is not known yet
         connection.serving(self)
@@ -434,7 +429,7 @@ class McpBatch:
         post: Callable[..., None],
         deadlines: Deadlines,
     ) -> None:
-        """`post` serves a message, which is the body of a request on the connection given."""
+        """`post` serves a message as the body of a request on the connection given."""
         self.outbox = connection.outbox
         self.account = connection.account
         self._connection = connection
@@ -457,7 +452,7 @@ class McpBatch:
             SERVING.end()
 
     def begin(self) -> None:
-        """Begin them, a turn at a time."""
+        """Begin the messages, a turn at a time."""
         turn = Turn()
         turn.begin()
         while self._messages and not turn.over:
@@ -473,7 +468,6 @@ class McpBatch:
     # The connection of each.
 
     def serving(self, exchange: McpExchange) -> None:
-        """Take note of a request."""
         self._exchanges.append(exchange)
 
     def respond(self, status: int, headers: Headers, body: bytes) -> None:
@@ -485,18 +479,16 @@ class McpBatch:
         self.end_body()
 
     def begin_body(self, status: int, headers: Headers, body: bytes = b"") -> None:
-        """Begin the stream."""
         del headers
         if not self._begun:
             self._begun = True
             self._connection.begin_body(status, STREAM, body)
 
     def put_body(self, data: bytes) -> None:
-        """Write an event."""
         self._connection.put_body(data)
 
     def end_body(self) -> None:
-        """Take note that a message has its answer, or needs none; the last one ends the stream."""
+        """Count an answered message; the last one ends the stream."""
         self._unanswered -= 1
         if self._unanswered:
             return
@@ -520,6 +512,5 @@ class McpBatch:
             exchange.cancel(stopped)
 
     def resume(self) -> None:
-        """Resume all exchanges: the client may have room again."""
         for exchange in self._exchanges:
             exchange.resume()

@@ -1,18 +1,18 @@
-"""The sessions of the older era over HTTP, and their streams, which can be taken up again.
+"""The sessions of the older era over HTTP, and their streams, which can be resumed.
 
-    GET                     the stream of what is of no request
-    POST                    that of its request, as soon as something is told before the answer
-    GET, Last-Event-ID: S-N  what came on stream S after event N, and what is still to come
+    GET                     the stream of messages of no request
+    POST                    that of its request, as soon as a message comes before the answer
+    GET, Last-Event-ID: S-N  the events of stream S after event N, and the further ones
 
-Stream 0 is that of what is of no request. Of a stream that has lost events, since only so many are
-kept, the rest is told; of one that is over and of which nothing is kept, that is said.
+Stream 0 has the messages of no request. A bounded number of events is kept: of a stream that has
+lost some, the rest is sent; a stream that is over and of which nothing is kept is refused.
 
-A client that hangs up has not cancelled what it asked (2025-11-25, Streamable HTTP), so that goes
-on, and its stream can be taken up. What cancels is `notifications/cancelled`.
+A client that hangs up has not cancelled its request (2025-11-25, Streamable HTTP), so the request
+goes on, and its stream can be resumed. Only `notifications/cancelled` cancels.
 
-An id is known to nobody else, and is good for the principal and the view that began it. A session
-ends when its client says so, or has not used it for a while. Many never say so: of one principal's
-there are so many, and of all; one more ends the one that was used longest ago.
+A session's id is a secret, valid for the principal and the view that began it. A session ends when
+its client says so, or has not used it for a while. Many clients never say so: sessions have bounds,
+per principal and in all; one more ends the least recently used one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import re
 import secrets
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -37,14 +37,17 @@ from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import ANSWERS, Account, HeldBytes
 from supervisor.runtime.supervision.deadlines import Deadlines, Timer
 
+if TYPE_CHECKING:
+    from supervisor.faces.mcp.endpoint import McpExchange
+
 SESSIONS = 256
-"""Of one principal."""
+"""Per principal."""
 
 ALL_SESSIONS = 4096
 
 EVENTS = 256
 EVENT_BYTES = 256 << 10
-"""So much is kept for a client that comes back with Last-Event-ID; of the newest event all."""
+"""The bytes kept for a client that resumes with Last-Event-ID; the newest event is kept whole."""
 
 STREAM: Headers = [("Content-Type", SSE), ("X-Accel-Buffering", "no")]
 
@@ -56,69 +59,51 @@ EVENT_ID = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
 
 
 def event(data: bytes, named: str | None = None) -> bytes:
-    """Encode a message as an event of a stream; with an id it can be asked for again."""
+    """Encode a message as an event of a stream; with an id a client can resume after it."""
     head = b"" if named is None else b"id: %s\n" % named.encode()
     return b"%sevent: message\ndata: %s\n\n" % (head, data)
 
 
-class OpenRequest(Protocol):
-    """A request of a session, and its stream."""
-
-    stream: int
-    """The number of its stream in its session."""
-
-    def cancel_for_client(self) -> None:
-        """Give it up: its client does not want the answer."""
-
-    def end(self, stopped: Stopped) -> None:
-        """Give it up: the client disconnected."""
-
-    def go_on(self, connection: HttpConnection, missed: bytes) -> None:
-        """Have its stream go on there, and no longer where it was."""
-
-
 class HttpSession:
-    """One session."""
-
     def __init__(self, whose: Whose, streams: Streams, account: Account) -> None:
         self.id = secrets.token_urlsafe(24)
         self.whose = whose
         self.session = McpSession(whose, self._tell)
         self.asked: dict[str, Callable[[dict[str, Any] | RpcError], None]] = {}
-        """What was asked of the client, by the id of the question."""
-        self.requests: dict[RpcId, OpenRequest] = {}
-        """What the client has asked and not been answered."""
+        """Questions to the client, by their ids."""
+        self.requests: dict[RpcId, McpExchange] = {}
+        """The client's open requests."""
         self.used_at = trio.current_time()
         self.timer: Timer | None = None
-        """Looks whether it is idle."""
+        """Ends the session when it is idle."""
         self._streams = streams
         self._account = account
         self._stream: SessionStream | None = None
-        self._sent: deque[tuple[int, OpenRequest | None, bytes]] = deque(maxlen=EVENTS)
+        self._sent: deque[tuple[int, McpExchange | None, bytes]] = deque(maxlen=EVENTS)
         self._sent_bytes = 0
         self._number = 0
         self._last_stream = 0
 
     @property
     def is_in_use(self) -> bool:
-        """Whether its client waits for something, or is told."""
+        """Whether a request or a stream is open."""
         return bool(self.requests) or self._stream is not None
 
     def answered(self, answer: RpcAnswer) -> None:
-        """Take an answer of the client's."""
+        """Take an answer to a question."""
         answered = self.asked.pop(str(answer.rpc_id), None)
         if answered is not None:
             answered(answer.outcome)
 
     def cancel(self, params: Mapping[str, Any]) -> None:
-        """Give up the request that the client has cancelled, if it is open."""
+        """Cancel the open request that the client names, if there is one."""
         rpc_id = params.get("requestId")
         found = self.requests.get(rpc_id) if isinstance(rpc_id, str | int) else None
         if found is not None:
             found.cancel_for_client()
 
     def stream(self, connection: HttpConnection, seen: str | None) -> None:
-        """Have a connection be told from now on, and of what came after the event last `seen`."""
+        """Continue on a connection after the event last `seen`; raises `Refusal`."""
         known = None if seen is None else EVENT_ID.fullmatch(seen)
         number, after = (0, None) if known is None else map(int, known.groups())
         request = self._request_of(number)
@@ -134,14 +119,14 @@ class HttpSession:
         else:
             request.go_on(connection, missed)
 
-    def open(self, rpc_id: RpcId, request: OpenRequest) -> None:
-        """Take a request in; its stream has a number of its own."""
+    def open(self, rpc_id: RpcId, request: McpExchange) -> None:
+        """Add a request; its stream has a number of its own."""
         self._last_stream += 1
         request.stream = self._last_stream
         self.requests[rpc_id] = request
 
-    def keep(self, request: OpenRequest | None, data: bytes) -> str:
-        """Keep what is told on a stream, for a client that comes back; returns the event's id."""
+    def keep(self, request: McpExchange | None, data: bytes) -> str:
+        """Keep an event of a stream for a client that resumes; returns the event's id."""
         self._number += 1
         if len(self._sent) == EVENTS:
             self._sent_bytes -= len(self._sent[0][2])
@@ -153,7 +138,7 @@ class HttpSession:
         return f"{0 if request is None else request.stream}-{self._number}"
 
     def close(self) -> None:
-        """End it; idempotent."""
+        """Idempotent."""
         if self.timer is not None:
             self.timer.cancel()
         self.session.close()
@@ -164,8 +149,8 @@ class HttpSession:
         self._sent.clear()
         self._account.close()
 
-    def _request_of(self, stream: int) -> OpenRequest | None:
-        """Return the request of a stream, None for that of no request; raises `Refusal`."""
+    def _request_of(self, stream: int) -> McpExchange | None:
+        """Return the request of a stream, None for stream 0; raises `Refusal`."""
         if stream == 0:
             return None
         kept = (one for _, one, _ in self._sent if one is not None)
@@ -194,7 +179,7 @@ class HttpSession:
 
 
 class SessionStream:
-    """A GET that is open; its own handle, for it is nothing that the kernel knows of."""
+    """An open GET; it is its own handle, since the kernel has no request for it."""
 
     ended = False
 
@@ -210,31 +195,28 @@ class SessionStream:
 
     @property
     def handle(self) -> SessionStream:
-        """What is cancelled when the client hangs up."""
+        """Cancelled when the client hangs up."""
         return self
 
     def begin(self, missed: bytes) -> None:
-        """Write the head, and what its client has missed."""
+        """Write the head, and the events that the client has missed."""
         self._connection.serving(self)
         self._streams.add(self)
         self._connection.begin_body(200, STREAM, b": \n\n" + missed)
 
     def write(self, data: bytes) -> None:
-        """Write an event."""
         if not self._connection.outbox.congested:  # it can ask for the rest by its number
             self._connection.put_body(data)
 
     def beat(self) -> None:
-        """Show that it lives."""
         self._connection.put_body(b": \n\n")
 
     def cancel(self, stopped: Stopped) -> None:
-        """End it: the client hung up, or the daemon ends."""
         del stopped
         self.end()
 
     def resume(self) -> None:
-        """Do nothing: what there was no room for was left out."""
+        """Do nothing: events that found no room were left out."""
 
     def end(self) -> None:
         """Write the end; idempotent."""
@@ -246,7 +228,7 @@ class SessionStream:
 
 
 class HttpSessions:
-    """The sessions of one daemon, the one used longest ago first."""
+    """The sessions of one daemon, the least recently used first."""
 
     def __init__(
         self, streams: Streams, deadlines: Deadlines, ledger: HeldBytes, idle_s: float
@@ -268,7 +250,7 @@ class HttpSessions:
         if self._count[name] >= SESSIONS:
             self._end_oldest_of(name)
         elif len(self._all) >= ALL_SESSIONS:
-            # Not the oldest of all: who has few is not to lose them to one who begins many.
+            # Not the oldest of all: a principal that begins many must not end those of others.
             self._end_oldest_of(self._count.most_common(1)[0][0])
         account = Account(self._ledger, f"session of {name}", principal.by)
         session = HttpSession(whose, self._streams, account)
@@ -290,7 +272,7 @@ class HttpSessions:
         return session
 
     def end(self, session: HttpSession) -> None:
-        """End one; idempotent."""
+        """Idempotent."""
         if self._all.pop(session.id, None) is not None:
             name = session.whose.party.principal.name
             self._count[name] -= 1
@@ -303,7 +285,7 @@ class HttpSessions:
         self.end(next(theirs))
 
     def _look(self, session: HttpSession) -> None:
-        """End a session that is idle, or look again when it may be."""
+        """End a session that is idle, or check again when it may be."""
         now = trio.current_time()
         if session.is_in_use:
             session.used_at = now

@@ -1,8 +1,7 @@
-"""The requests that an MCP client may make, and what each asks of the daemon.
+"""The requests of an MCP client, and the daemon's ops for each.
 
-A table: a method that is not in it, or not of the client's era, is not found. What a list shows is
-made of the op `offers`, and kept as long as nothing has changed; whether somebody may call what it
-shows is decided where the call is served.
+A table: a method that is not in it, or not of the client's era, is not found. Lists are made from
+the op `offers`, and kept until modules change; a call's permission is checked when it is served.
 """
 
 from __future__ import annotations
@@ -53,10 +52,10 @@ CAPABILITIES: dict[str, Any] = {
 }
 
 PAGE_BYTES = 1 << 20
-"""Of the entries of a list, as many as take so much together: many clients read no second page."""
+"""A page of a list has entries up to this length: many clients read no second page."""
 
 TTL_MS = 0
-"""A change is told of at once; a list may be another one the next moment."""
+"""Changes are notified at once; a list may change at any moment."""
 
 LISTS: Mapping[str, Callable[[Table], Mapping[str, dict[str, Any]]]] = {
     "tools": lambda table: table.tools,
@@ -64,11 +63,11 @@ LISTS: Mapping[str, Callable[[Table], Mapping[str, dict[str, Any]]]] = {
     "resources": lambda table: table.resources,
     "resourceTemplates": lambda table: table.templates,
 }
-"""The lists that there are, by the field that an answer has them in."""
+"""The lists, by their fields in an answer."""
 
 
 class Method(msgspec.Struct, frozen=True):
-    """A method: what serves it, and in which era."""
+    """The function that serves a method, and the eras that have the method."""
 
     serve: Callable[[McpRequest], None]
     eras: frozenset[Era] = frozenset(Era)
@@ -195,7 +194,7 @@ def _call_tool(request: McpRequest) -> None:
 
 
 def _down_module(request: McpRequest, name: str, table: Table) -> Op | None:
-    """Return the op of a module that is down, of which nothing is known; else the answer is no.
+    """Return the op of a module that is down, of which nothing is known; else refuse.
 
     The call starts the module, or says why not.
     """
@@ -211,7 +210,10 @@ def _down_module(request: McpRequest, name: str, table: Table) -> Op | None:
 
 
 def _taken(result: dict[str, Any], request: McpRequest) -> dict[str, Any]:
-    """Return a result without what SDKs of the older era hold an error to: an output schema."""
+    """Return a result without `structuredContent`.
+
+    SDKs of the older era hold an error to the output schema.
+    """
     modern = request.asked.client.is_modern
     if modern or not request.has_output_schema or result.get("isError") is not True:
         return result
@@ -269,7 +271,7 @@ def _read_resource(request: McpRequest) -> None:
 
 
 def _read_of(request: McpRequest, uri: str, table: Table) -> None:
-    """Ask one module after the other of those that list the resource, until one knows it."""
+    """Ask the modules that list the resource, one after the other, until one has it."""
     modules, own = table.readers_of(uri), own_uri(uri)
     near = "" if modules else did_you_mean(uri, table.resources)
 
@@ -343,7 +345,7 @@ def _complete(request: McpRequest) -> None:
 
 
 def _referred(table: Table, ref: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    """Return the module that a reference is to, and its own name for a prompt or a template."""
+    """Return the module of a reference, and the module's own name for the prompt or template."""
     if ref.get("type") == "ref/prompt":
         return table.prompt_names.get(str(ref.get("name")), (None, None))
     uri = str(ref.get("uri"))
@@ -368,4 +370,4 @@ METHODS: Mapping[str, Method] = {
     "resources/read": Method(_read_resource),
     "completion/complete": Method(_complete),
 }
-"""What else there is is of a connection: `faces.mcp.session`."""
+"""The other methods are of a connection: `faces.mcp.session`."""

@@ -1,10 +1,10 @@
-"""What a client is asked in the course of its request, and the requests that wait for its answers.
+"""Questions to a client in the course of its request, and the requests that wait for answers.
 
     older era   each question is a request to the client
     newer era   questions are collected for a moment, and end the request with `input_required`; it
                 is parked until the client asks the same again, with answers and the state it got
 
-A state is signed, good for one time and a while, and for who got it.
+A state is signed, and valid once, for a while, and for the client that got it.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ PARKED_S = 600.0
 """How long a request waits for its client to come back; its own deadline may be sooner."""
 
 PARKED = 1024
-"""So many wait; one more ends the one that has waited longest."""
+"""The number of waiting requests; a further one ends the oldest."""
 
 COLLECT_S = 0.02
-"""What a module asks at once comes a turn of the loop apart."""
+"""Questions that a module asks at once come a pass of the loop apart."""
 
 ELICIT = "elicitation/create"
 
 METHODS = {ours: theirs for theirs, ours in HOST_METHODS.items()}
 
 CAPABILITIES = {ROOTS: "roots", SAMPLE: "sampling", ASK: "elicitation"}
-"""What a client has to say that it can, by the host method that it would answer."""
+"""The client capability that each host method needs."""
 
 TakeAnswer = Callable[["dict[str, Any] | RpcError"], None]
 
 
 Questions = dict[str, TakeAnswer]
-"""What was asked of a client of the older era, by the id of the question."""
+"""Open questions to a client of the older era, by their ids."""
 
 
 def ask_client(
@@ -58,7 +58,7 @@ def ask_client(
     answered: TakeAnswer,
     write: Callable[[bytes], None],
 ) -> Callable[[], None]:
-    """Write a request to a client; returns what withdraws it."""
+    """Write a request to a client; returns a function that withdraws it."""
     named = f"stdiod-{secrets.token_hex(8)}"
     open_questions[named] = answered
     write(lines.message({"id": named, "method": method, "params": params}) + b"\n")
@@ -72,7 +72,7 @@ def ask_client(
 
 
 class Inquiry(msgspec.Struct, frozen=True):
-    """A question, and who takes the answer."""
+    """A question, and the function that takes its answer."""
 
     method: str
     params: Mapping[str, Any]
@@ -80,7 +80,7 @@ class Inquiry(msgspec.Struct, frozen=True):
 
 
 def outcome_of(answer: dict[str, Any] | RpcError) -> Outcome:
-    """Return what an answer of the client's comes to for a module."""
+    """Return the outcome of an answer for the module."""
     if isinstance(answer, RpcError):
         words = f"the client answered with the error {answer.code}: {answer.message}"
         return Failure.because(Reason.REPORTED, words)
@@ -97,7 +97,7 @@ def form_of(question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def decision_of(question: Mapping[str, Any], answer: dict[str, Any] | RpcError) -> dict[str, Any]:
-    """Return what the op `approve` is told of an elicitation's answer."""
+    """Return the args of the op `approve` for an elicitation's answer."""
     accepted = isinstance(answer, dict) and answer.get("action") == "accept"
     content = answer.get("content") if isinstance(answer, dict) else None
     content = content if isinstance(content, dict) else {}
@@ -118,7 +118,7 @@ class Parked(msgspec.Struct):
 
 
 class ParkingPlace:
-    """The parked requests of one daemon, the one that has waited longest first."""
+    """The parked requests of one daemon, the oldest first."""
 
     def __init__(self, deadlines: Deadlines) -> None:
         self._deadlines = deadlines
@@ -126,7 +126,7 @@ class ParkingPlace:
         self._all: dict[str, Parked] = {}
 
     def park(self, request: McpRequest) -> str:
-        """Let a request wait; returns the state that its client has to come back with."""
+        """Park a request; returns the state that its client has to come back with."""
         if len(self._all) >= PARKED:
             self._give_up(next(iter(self._all)))
         named = secrets.token_urlsafe(18)
@@ -137,7 +137,7 @@ class ParkingPlace:
     def take(
         self, state: object, whose: tuple[Principal, str, str], arguments: object
     ) -> McpRequest | RpcError:
-        """Return the request that waits for this state of this client's, with these arguments."""
+        """Return the request parked under this state by this client, with these arguments."""
         named, _, signature = state.partition(".") if isinstance(state, str) else ("", "", "")
         good = hmac.compare_digest(signature.encode(), self._sign(named, whose).encode())
         parked = self._all.get(named) if good else None

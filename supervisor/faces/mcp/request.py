@@ -1,4 +1,4 @@
-"""One request of an MCP client, and what its client is asked in the course of it."""
+"""One request of an MCP client, and the questions to its client in the course of it."""
 
 from __future__ import annotations
 
@@ -56,18 +56,16 @@ if TYPE_CHECKING:
     from supervisor.faces.mcp.server import McpServer
 
 FRAME_BYTES = 1024
-"""What an answer has beside its result; its id may be longer, and is the client's own."""
+"""The length of an answer beside its result; its id may be longer, and is the client's own."""
 
 SERVER = {"name": "stdiod", "title": "stdiod", "version": VERSION}
-"""What a client is told of who serves it."""
+"""The server information in answers."""
 
 Given = dict[str, Mapping[str, dict[str, Any]]]
-"""What a client knows of each list."""
+"""The lists as a client knows them, by field."""
 
 
 class ClientRequest(msgspec.Struct, frozen=True):
-    """A request of a client."""
-
     rpc_id: RpcId
     method: str
     params: dict[str, Any]
@@ -76,25 +74,25 @@ class ClientRequest(msgspec.Struct, frozen=True):
     view: View
     given: Given
     headers: Mapping[str, str] | None = None
-    """Over HTTP, in the newer era: those that say args again are held to them."""
+    """Over HTTP, in the newer era: args that headers repeat have to match them."""
 
     @property
     def token(self) -> RpcId | None:
-        """The token for progress, if it wants that."""
+        """The progress token, if there is one."""
         meta = self.params.get("_meta")
         found = meta.get("progressToken") if isinstance(meta, dict) else None
         return found if isinstance(found, str) or type(found) is int else None
 
     @property
     def traceparent(self) -> dict[str, Any]:
-        """The trace that it belongs to, as an invocation takes it; what is none is left out."""
+        """The trace context, as args of an invocation; {} without a valid one."""
         meta = self.params.get("_meta")
         found = meta.get("traceparent") if isinstance(meta, dict) else None
         return {"traceparent": found} if is_traceparent(found) else {}
 
 
 class McpRequest:
-    """One request, whatever serves it at the moment."""
+    """A request from its beginning to its answer, in however many rounds."""
 
     def __init__(self, server: McpServer, asked: ClientRequest, told: Channel) -> None:
         self.server = server
@@ -102,18 +100,18 @@ class McpRequest:
         self.told = told
         self.ended = False
         self.has_output_schema = False
-        """Whether its result has to have structured content."""
+        """Whether the result has to have structured content."""
         self._call: McpCall | FileRead | TableOnItsWay | _Awaiting | None = None
         self._inquiries: dict[str, Inquiry] = {}
-        """What the client is to be asked, in the newer era."""
+        """Questions to the client, in the newer era."""
         self._given: Mapping[str, Any] = {}
-        """Its answers, before the questions."""
+        """The client's answers that came before the questions."""
         self._withdraw: dict[str, Callable[[], None]] = {}
         self._round: Timer | None = None
         self._needed: dict[str, dict[str, Any]] = {}
 
     def finish(self, outcome: Mapping[str, Any] | RpcError) -> None:
-        """Answer it; in the newer era with what each result has there."""
+        """Answer the request; in the newer era with the fields that each result has there."""
         self.ended = True
         self._call = None
         if self._round is not None:
@@ -137,7 +135,7 @@ class McpRequest:
     def _bounded(
         self, outcome: Mapping[str, Any] | RpcError, most_bytes: int
     ) -> Mapping[str, Any] | RpcError:
-        """Return an answer that is not too long: in the place of a result, perhaps a link to it."""
+        """Return an answer within the bound: in the place of a result, perhaps a link to it."""
         try:
             data = encode(error_document(outcome) if isinstance(outcome, RpcError) else outcome)
         except UNENCODABLE:
@@ -153,39 +151,35 @@ class McpRequest:
         return linked(outcome, uri, len(data), has_schema=self.has_output_schema)
 
     def notify(self, method: str, params: dict[str, Any]) -> None:
-        """Tell something in its course."""
         self.told.notify(method, params)
 
     def congested(self) -> Congestion:
-        """Whether nothing should come faster for now."""
         return self.told.congested()
 
     def cancel(self, stopped: Stopped) -> None:
-        """Give it up; idempotent."""
         if self._call is not None:
             self._call.cancel(stopped)
 
     def resume(self) -> None:
-        """Continue: the client may have room again."""
-        if self._call is not None:
+        if isinstance(self._call, McpCall):  # nothing else has events
             self._call.resume()
 
-    # What its client is asked (faces.mcp.call.Asking).
+    # What its client is asked.
 
     @property
     def whose(self) -> tuple[Principal, str, str]:
-        """Who may come back to it, and with what."""
+        """The key under which the client may come back to the request."""
         asked = self.asked
         named = str(asked.params.get("name", asked.params.get("uri")))
         return asked.party.principal, asked.method, named
 
     @property
     def comes_back(self) -> bool:
-        """Whether its client says that it was asked something, and brings answers."""
+        """Whether the client brings answers to questions."""
         return any(name in self.asked.params for name in ("requestState", "inputResponses"))
 
     def resumed(self) -> McpRequest:
-        """Return the request that goes on with the answers: one that waited, or itself."""
+        """Return the request that continues with the answers: a parked one, or itself."""
         params = self.asked.params
         answers = params.get("inputResponses", {})
         if not isinstance(answers, dict):
@@ -204,7 +198,7 @@ class McpRequest:
         return self
 
     def go_on(self, asked: ClientRequest, told: Channel, answers: Mapping[str, Any]) -> None:
-        """Go on for a client that has come back; what it did not answer is asked again."""
+        """Continue for a client that has come back; unanswered questions are asked again."""
         left, self.asked, self.told = self.told, asked, told
         if isinstance(left, Absent) and left.outcome is not None:
             told.finish(left.outcome)
@@ -218,11 +212,11 @@ class McpRequest:
         self._begin_round()
 
     def may_be_asked(self, method: str) -> bool:
-        """Whether its client says that it can answer that."""
+        """Whether the client says that it can answer that."""
         return ASKED_FOR[method] in self.asked.client.capabilities
 
     def was_needed(self, method: str) -> None:
-        """Take note that nobody else could answer it."""
+        """Note that only the client could have answered."""
         if not self.may_be_asked(method):
             self._needed[ASKED_FOR[method]] = {}
 
@@ -233,7 +227,7 @@ class McpRequest:
         params: Mapping[str, Any],
         answered: Callable[[dict[str, Any] | RpcError], None],
     ) -> Callable[[], None]:
-        """Ask its client; returns what withdraws that."""
+        """Ask the client; returns a function that withdraws the question."""
         if not self.asked.client.is_modern:
             return self.told.ask(method, params, answered)
         given = self._given.get(key)
@@ -250,7 +244,7 @@ class McpRequest:
         return withdraw
 
     def ask_person(self, question: Mapping[str, Any]) -> None:
-        """Put a question of the daemon's to its client, if that can be asked."""
+        """Pass a question of the daemon's to the client, if it can ask its person."""
         if not self.may_be_asked(ASK):
             return  # somebody else may answer it: `stdiod approve`
 
@@ -266,7 +260,7 @@ class McpRequest:
         self._withdraw[question["id"]] = self.ask(key, ELICIT, form_of(question), answered)
 
     def person_answered(self, approval: str) -> None:
-        """Withdraw that: somebody has answered, or the time is over."""
+        """Withdraw the question: another answer came, or the time is over."""
         withdraw = self._withdraw.pop(approval, None)
         if withdraw is not None:
             withdraw()
@@ -276,7 +270,7 @@ class McpRequest:
             self._round = self.server.deadlines.after(COLLECT_S, self._end_round)
 
     def _end_round(self) -> None:
-        """Have the client answer what has been collected."""
+        """Send the collected questions to the client."""
         self._round = None
         if not self._inquiries or self.ended or isinstance(self.told, Absent):
             return
@@ -306,12 +300,12 @@ class McpRequest:
         return None
 
     def given(self, *names: str) -> dict[str, Any]:
-        """Return those params of these names that there are; null is none."""
+        """Return the params of these names; null counts as missing."""
         params = self.asked.params
         return {name: params[name] for name in names if params.get(name) is not None}
 
     def meaning(self, name: str) -> tuple[str, str] | None:
-        """Return the op that a tool's name means, or meant."""
+        """Return the op of a tool's present or former name."""
         return self.server.meaning(self.asked.view, self.asked.party.principal, name)
 
     def unlisted(self, name: str) -> tuple[str, str] | None:
@@ -325,10 +319,10 @@ class McpRequest:
         look_again: Sequence[str] | None = None,
         wait: bool = True,
     ) -> None:
-        """Call `then` with what there is; those who `wait` have modules that are starting, too.
+        """Call `then` with the table; with `wait` it includes modules that are starting.
 
-        Those who `look_again` have it anew, and these modules asked for more. What the daemon
-        refuses is the answer.
+        With `look_again` the table is made anew, and these modules are asked for more. A refusal of
+        the daemon is the answer.
         """
         asked = self.asked
         principal = asked.party.principal
@@ -362,9 +356,9 @@ class McpRequest:
         awaiting.begin(self.server, asked.party, "offers", args)
 
     def invoke(self, module: str, op: str, args: dict[str, Any], answered: TakeOutcome) -> None:
-        """Have an op asked; `answered` goes on with what it came to."""
+        """Call an op; `answered` takes the outcome."""
         asked = self.asked
-        call = self._call = McpCall(self.server.begin, asked, self, self, answered)
+        call = self._call = McpCall(self.server.begin, self, answered)
         call.invoke(module, op, args, **asked.traceparent)
 
     def read(self, asset: str, answered: Callable[[File | Failure], None]) -> None:
@@ -372,7 +366,7 @@ class McpRequest:
         reading.read(asset)
 
     def finish_with(self, result: Mapping[str, Any], assets: Mapping[str, RegisteredAsset]) -> None:
-        """Answer with a result in which the bytes of some files belong."""
+        """Answer with a result that embeds the bytes of some files."""
         if not embedded(result):
             self.finish(result)
             return
@@ -411,7 +405,7 @@ class McpRequest:
 
 
 class Absent:
-    """In the place of a client that is to come back, or of one that nothing is told."""
+    """Null client: its client is to come back, or there is none."""
 
     most_bytes = None
 
@@ -426,7 +420,6 @@ class Absent:
         self.outcome = outcome
 
     def congested(self) -> Congestion:
-        """Return none: nothing is kept."""
         return Congestion.NONE
 
     def ask(
@@ -435,7 +428,7 @@ class Absent:
         params: Mapping[str, Any],
         answered: Callable[[dict[str, Any] | RpcError], None],
     ) -> Callable[[], None]:
-        """Ask nobody: it is for the older era, whose clients stay."""
+        """Ask nobody: only the older era asks so, and its clients stay."""
         del method, params, answered
         return lambda: None
 
@@ -452,7 +445,6 @@ class _Awaiting:
         self._handle: Any = None
 
     def begin(self, server: McpServer, party: Party, op: str, args: dict[str, Any]) -> None:
-        """Ask."""
         content = {"op": op, "args": args}
         client = OutcomeOnly(lambda response: self._then(response.outcome))
         self._handle = server.begin(party, DAEMON, "invoke", content, client)
@@ -460,6 +452,3 @@ class _Awaiting:
     def cancel(self, stopped: Stopped) -> None:
         if self._handle is not None:
             self._handle.cancel(stopped)
-
-    def resume(self) -> None:
-        """Do nothing: there are no events."""

@@ -1,4 +1,4 @@
-"""What the MCP clients of one daemon share: the lists made for them, and the requests that wait."""
+"""The state that the MCP clients of one daemon share: the lists made for them, parked requests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from supervisor.policy.mcp_views import View
 from supervisor.policy.principals import Principal
 
 TABLES = 256
-"""So many tables are kept, for as many views and principals."""
+"""The number of kept tables, for as many views and principals."""
 
 log = structlog.get_logger()
 
@@ -34,8 +34,6 @@ _SERVERS: WeakKeyDictionary[Kernel, McpServer] = WeakKeyDictionary()
 
 
 class McpServer:
-    """What the clients of one daemon share."""
-
     @classmethod
     def of(cls, daemon: Kernel) -> McpServer:
         found = _SERVERS.get(daemon)
@@ -52,10 +50,10 @@ class McpServer:
         self._tables: dict[tuple[View, Principal], Table] = {}
         self._names: dict[tuple[View, Principal], Names] = {}
         self._had: dict[tuple[View, Principal], Table] = {}
-        """The last tables for which modules that were starting had been waited for."""
+        """The last tables that waited for starting modules."""
 
     def serve(self, asked: ClientRequest, told: Channel) -> McpRequest:
-        """Begin a request, or go on with one that waited for its client; `told` is told of it."""
+        """Begin a request, or continue a parked one; `told` gets the answer."""
         request = McpRequest(self, asked, told)
         if asked.client.is_modern and request.comes_back:
             return request.resumed()
@@ -63,7 +61,7 @@ class McpServer:
         return request
 
     def start(self, request: McpRequest) -> None:
-        """Have a request served by its method, if the client's era has that."""
+        """Serve a request by its method, if the client's era has that."""
         asked = request.asked
         method = METHODS.get(asked.method)
         if method is None or asked.client.era not in method.eras:
@@ -75,7 +73,7 @@ class McpServer:
             method.serve(request)
 
     def kept(self, view: View, principal: Principal, *, wait: bool) -> Table | None:
-        """Return a table that nothing has changed since; for those who `wait`, one that waited."""
+        """Return a table that is up to date; with `wait`, one that waited for starting modules."""
         table = self._tables.get((view, principal))
         if table is None or table.version != self._catalogue.version:
             return None
@@ -98,12 +96,12 @@ class McpServer:
         self._names.setdefault(key, Names()).replace(table.names)
 
     def had(self, view: View, principal: Principal) -> Mapping[str, str]:
-        """Return which module each URI was of."""
+        """Return the module of each URI so far."""
         table = self._had.get((view, principal))
         return {} if table is None else table.owners
 
     def meaning(self, view: View, principal: Principal, name: str) -> tuple[str, str] | None:
-        """Return the op that a tool's name means, or meant."""
+        """Return the op of a tool's present or former name."""
         names = self._names.get((view, principal))
         return None if names is None else names.find(name)
 
@@ -119,5 +117,4 @@ class McpServer:
         return max(found, key=lambda each: len(each[0]), default=None)
 
     def serves(self, module: str) -> bool:
-        """Tell whether a module is up."""
         return self._catalogue.serves(module)

@@ -1,18 +1,18 @@
-"""A client that is told of changes: of the older era from `initialize` on, of the newer by asking.
+"""A client that is notified of changes: in the older era from `initialize` on, else on request.
 
-older   initialize -> initialized -> the lists that change are told of, unasked; and resources that
-        were subscribed to
-newer   subscriptions/listen -> acknowledged -> those that it wants, until it is cancelled
+older   initialize -> initialized -> all lists that change, unasked; and resources that were
+        subscribed to
+newer   subscriptions/listen -> acknowledged -> the lists in its filter, until it is cancelled
 
-A list has changed when it is another one than the client was given: not when modules come that it
-knows of already, or one that crashed is there again.
+A list has changed when it differs from the one that the client was given: not when modules come
+whose tools the client knows already, or a crashed module is there again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -38,37 +38,25 @@ from supervisor.runtime.supervision.call import Congestion
 CANCELLED = "notifications/cancelled"
 
 SUBSCRIPTIONS = 1024
-"""Resources that one client may follow."""
+"""Per client."""
 
 Notify = Callable[[str, dict[str, Any]], None]
 """Takes a notification: its method and params."""
 
 OwnMethod = Callable[[Mapping[str, Any], Channel], None]
-"""Takes the params of a request that is of the session alone, and who is told what it comes to."""
+"""Takes the params of a request of the session alone, and the channel for its answer."""
 
 GONE = Stopped(Reason.DISCONNECT, "the client is gone")
 
 
-class Serving(Protocol):
-    """What serves a request."""
-
-    ended: bool
-
-    def cancel(self, stopped: Stopped) -> None:
-        """Give it up; idempotent."""
-
-    def resume(self) -> None:
-        """Continue: the client may have room again."""
-
-
 class Whose(msgspec.Struct, frozen=True):
-    """Who asks, and what of the modules is shown."""
+    """A client's connection and its view of the modules."""
 
     server: McpServer
     party: Party
     view: View
     given: Given = msgspec.field(default_factory=dict)
-    """What the client knows of the lists; over HTTP each request of the newer era is on its own."""
+    """The lists as the client knows them; over HTTP each request of the newer era is on its own."""
 
     def asked(
         self,
@@ -78,7 +66,6 @@ class Whose(msgspec.Struct, frozen=True):
         client: McpClient,
         headers: Mapping[str, str] | None = None,
     ) -> ClientRequest:
-        """Return a request of theirs."""
         party, view, given = self.party, self.view, self.given
         return ClientRequest(rpc_id, method, params, client, party, view, given, headers)
 
@@ -98,7 +85,7 @@ def serve_modern(
     *,
     headers: Mapping[str, str] | None = None,
 ) -> Serving | None:
-    """Begin a request of the newer era; None if it has ended with that."""
+    """Begin a request of the newer era; None if it has ended at once."""
     client = modern_client(params)
     if isinstance(client, RpcError):
         told.finish(client)
@@ -120,9 +107,9 @@ class McpSession:
         tell: Notify,
         congested: Callable[[], Congestion] = lambda: Congestion.NONE,
     ) -> None:
-        """Tell of what is of no request by `tell`, less of it while its client is `congested`."""
+        """`tell` writes notifications; fewer come while the client is `congested`."""
         self.client: McpClient | None = None
-        """What it said in `initialize`, once it has."""
+        """The client's `initialize`, once it has come."""
         self._whose = whose
         self._tell = tell
         self._congested = congested
@@ -137,7 +124,7 @@ class McpSession:
     def serve(
         self, rpc_id: RpcId, method: str, params: dict[str, Any], told: Channel
     ) -> Serving | None:
-        """Begin a request; None if it has ended with that."""
+        """Begin a request; None if it has ended at once."""
         client = self.client
         if method == INITIALIZE:
             client = self._initialize(params, told)
@@ -156,19 +143,17 @@ class McpSession:
         return None if serving.ended else serving
 
     def notified(self, method: str) -> None:
-        """Take a notification of the client's."""
         if method == "notifications/initialized" and self.client and not self._follows:
             told = (self._changed, self._tell, self._congested)
             self._follows = Follow(self._whose, self.client, *told)
             self._follows.begin()
 
     def resume(self) -> None:
-        """Continue: the client may have room again."""
         if self._follows is not None:
             self._follows.resume()
 
     def close(self) -> None:
-        """Tell nothing any more: the client is gone; idempotent."""
+        """The client is gone; idempotent."""
         if self._follows is not None:
             self._follows.cancel(GONE)
         while self._resources:
@@ -227,7 +212,7 @@ class McpSession:
 
 
 def _problem_of_resources(uris: Any, known: int = 0) -> str | None:
-    """Return what is wrong with the URIs of resources that a client wants to follow."""
+    """Return the fault in the URIs of resources to follow; None if there is none."""
     if not isinstance(uris, list):
         return f"{described(uris)} is no list of strings"
     for uri in uris:
@@ -274,7 +259,7 @@ class Listening:
             self._acknowledge()
 
     def cancel(self, stopped: Stopped) -> None:
-        """End it; idempotent."""
+        """Idempotent."""
         if not self.ended:
             self._follow.cancel(stopped)
             for one in self._resources:
@@ -282,7 +267,6 @@ class Listening:
             self._finish({"resultType": "complete", "_meta": self._meta})
 
     def resume(self) -> None:
-        """Continue: the client may have room again."""
         self._follow.resume()
 
     def _settled(self, resource: FollowedResource, problem: RpcError | None) -> None:
@@ -321,8 +305,11 @@ class Listening:
         self._told.finish(outcome)
 
 
+Serving = McpRequest | Listening
+
+
 class Follow(Client):
-    """The changes of what a client was given (kernel.parties.Client)."""
+    """The changes of the lists that a client knows."""
 
     def __init__(
         self,
@@ -332,7 +319,10 @@ class Follow(Client):
         notify: Notify,
         congested: Callable[[], Congestion],
     ) -> None:
-        """Call `changed` with which of `CHANGING` has; pass on what extensions tell by `notify`."""
+        """Call `changed` with the one of `CHANGING` that has.
+
+        Pass notifications of extensions to `notify`.
+        """
         self._congested = congested
         self._notify = notify
         self._sole: str | None = None
@@ -341,11 +331,11 @@ class Follow(Client):
         self._client = client
         self._changed = changed
         self._told: Given = {}
-        """What is known to be another list; the client may not have asked for it yet."""
+        """Lists known to have changed; the client may not have asked for them yet."""
         self._handle: Handle | None = None
 
     def begin(self, *, baseline: bool = False) -> None:
-        """Follow them; with a `baseline`, a client that was given nothing knows what there is."""
+        """Begin to follow; with a `baseline`, the present lists count as known to the client."""
         content = {"op": "offers", "args": {"follow": True, "notifications": True}}
         begin, party = self._whose.server.begin, self._whose.party
         self._handle = begin(party, DAEMON, "invoke", content, self)
@@ -354,17 +344,16 @@ class Follow(Client):
             self._with_table(self._take, wait=True)
 
     def cancel(self, stopped: Stopped) -> None:
-        """Follow no longer; idempotent."""
+        """Idempotent."""
         if self._handle is not None:
             self._handle.cancel(stopped)
 
     def resume(self) -> None:
-        """Continue."""
         if self._handle is not None:
             self._handle.resume()
 
     def event(self, event: Progress, line: bytes | None) -> None:
-        """Look whether a change is one to this client; pass on a notification of an extension."""
+        """Report a change of this client's lists; pass on a notification of an extension."""
         del line
         fields = event.fields if isinstance(event, Log) else None
         if not isinstance(fields, dict) or "method" not in fields:
@@ -373,7 +362,6 @@ class Follow(Client):
             self._notify(fields["method"], fields["params"])
 
     def finished(self, response: Response) -> None:
-        """Take the end."""
         del response
         self._handle = None
 
@@ -409,7 +397,7 @@ CHANGING = {
     "prompts": ("prompts",),
     "resources": ("resources", "resourceTemplates"),
 }
-"""What changes are told of, and the lists that each is about."""
+"""The change notifications, and the lists that each is about."""
 
 
 def _notification(what: str) -> str:

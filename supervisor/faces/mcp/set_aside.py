@@ -1,6 +1,7 @@
-"""Results that are too long for an event of a stream: kept for a while, for whoever got the link.
+"""Results that are too long for an event of a stream.
 
-What they take together has a bound. For one more, the oldest of him goes who has most of it.
+Kept for a while, for the client with the link. They have a bound together. Beyond it, the oldest of
+the principal that holds most goes.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ SCHEME = "stdiod://results/"
 KEPT_S = 600.0
 
 KEPT_BYTES = 64 << 20
-"""Of all clients; one result has at most what a line of a module may have."""
+"""Of all clients; one result is at most as long as a line of a module."""
 
 
 class _Result(msgspec.Struct):
@@ -49,7 +50,7 @@ class SetAside:
         return uri
 
     def find(self, uri: str, whose: Principal) -> bytes | None:
-        """Return a result of his, if there is one of that name (any more)."""
+        """Return the principal's result of that name, if it is still kept."""
         found = self._all.get(uri)
         return found.data if found is not None and found.whose == whose else None
 

@@ -1,4 +1,4 @@
-"""What the modules of a view offer, by the names under which a client knows it."""
+"""The offers of a view's modules, by the names under which a client knows them."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from supervisor.policy.principals import Principal
 TOOL = "tool"
 
 _FIELDS = {TEMPLATES: "resourceTemplates"}
-"""Of answers, where they are not those of `describe`."""
+"""The fields of answers that differ from those of `describe`."""
 
 Definitions = dict[str, dict[str, Any]]
-"""By what a client asks for them by: a name or a URI."""
+"""Definitions by name or URI."""
 
 
 class Table(msgspec.Struct, frozen=True):
-    """What one view shows to one principal at one moment."""
+    """The offers of one view to one principal at one moment."""
 
     version: int
     names: Mapping[str, Op]
@@ -44,33 +44,33 @@ class Table(msgspec.Struct, frozen=True):
     resources: Definitions
     templates: Definitions
     owners: Mapping[str, str]
-    """The modules of resources and templates, by the URI under which these are listed."""
+    """The modules of resources and templates, by listed URI."""
     readers: Mapping[str, bool]
     """The modules that can be asked to read a resource, and whether they list any."""
     renamed: Mapping[str, list[str]]
-    """The URIs, by module, that are another one's, so that it has them under its own name."""
+    """By module, the URIs that belong to another module and are listed under a changed name."""
     servers: tuple[str, ...]
     """The modules whose tools come and go."""
     completing: frozenset[str]
     instructions: str | None
     has_waited: bool
-    """Whether modules that were starting have been waited for."""
+    """Whether the table waited for starting modules."""
     problem: str | None = None
-    """Why there is nothing, where that is not because nothing is there."""
+    """Why the table is empty, unless the modules offer nothing."""
     unlisted: Mapping[str, str] = {}
-    """The same of one list, by the field that an answer has it in."""
+    """Why a list is empty, by its field in an answer."""
     sole: str | None = None
-    """The only module behind the view, if there is but one: what it adds to MCP is passed on."""
+    """The only module behind the view, if there is but one: its extensions of MCP are passed on."""
     extras: Mapping[str, Any] = {}
-    """Its capabilities that MCP does not define."""
+    """The sole module's capabilities that MCP does not define."""
     missing: str | None = None
     """The modules that are not listed since their start failed, and why."""
 
     def readers_of(self, uri: str) -> list[str]:
         """Return the modules that know a URI, the likeliest first.
 
-        One that nobody lists is asked of the only module that can read, else of the only one of
-        these that lists nothing: it may know more than could be listed.
+        A URI that no module lists is asked of the only module that can read, else of the only
+        reader that lists nothing: it may know more than could be listed.
         """
         of_module = module_of_uri(uri)
         if of_module is not None:
@@ -83,7 +83,7 @@ class Table(msgspec.Struct, frozen=True):
         return list(dict.fromkeys(found))
 
     def may_have(self, name: str, view: View) -> list[str]:
-        """Return the modules of which a tool may be that nobody knows yet."""
+        """Return the modules that may have a tool of that name, unlisted so far."""
         return [one for one in self.servers if may_be_of(name, one, prefix=view.prefix)]
 
 
@@ -96,10 +96,10 @@ def laying_out(
     has_waited: bool,
     had: Mapping[str, str] = {},
 ) -> Generator[None, None, Table]:
-    """Lay out what `principal`, who has been narrowed to the view, may see.
+    """Lay out the offers of a view for `principal`, who has been narrowed to it.
 
-    `had` says which module each URI was of before: as long as that lists it, it stays so.
-    It does a little with each step, since a fleet may have tens of thousands of tools.
+    `had` has the former module of each URI: it stays so as long as that module lists it. Each step
+    does a little, since a fleet may have tens of thousands of tools.
     """
     seen = [one for one in offered if view.modules is not None or one.kind == TOOL]
     definitions: dict[Op, Mapping[str, Any]] = {}
@@ -180,7 +180,7 @@ def _named(name: str, definition: Mapping[str, Any]) -> dict[str, Any]:
 def _readable(
     seen: Iterable[Offer], principal: Principal
 ) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Give the resources and templates: the module, the field of the URI, the definition."""
+    """Yield resources and templates: the module, the field of the URI, the definition."""
     for one in seen:
         if one.said is not None and principal.covers(one.module, "resources/read"):
             yield from ((one.module, "uri", each) for each in entries_of(one.said, RESOURCES))
@@ -228,7 +228,7 @@ def _unlisted(seen: Iterable[Offer]) -> dict[str, str]:
 
 
 def _problem(view: View, seen: list[Offer]) -> str | None:
-    """Say why a view shows nothing; None if there is nothing that it could show."""
+    """Return why a view shows nothing; None if its modules offer nothing."""
     broken = [one for one in seen if one.problem is not None]
     if broken:
         return "; ".join(one.problem or "" for one in broken[:8])

@@ -1,4 +1,4 @@
-"""Lay out a table in turns: tens of thousands of tools take longer than others should wait."""
+"""Lay out a table in turns: tens of thousands of tools take longer than neighbours should wait."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TableOnItsWay:
         deadlines: Deadlines,
         made: Callable[[Table | Failure], None],
     ) -> None:
-        """`who` waits for it, for `SERVING`; `made` takes it, or why it was given up."""
+        """`who` waits for it, for `SERVING`; `made` takes the table or the failure."""
         self._who = who
         self._steps = steps
         self._deadlines = deadlines
@@ -33,7 +33,7 @@ class TableOnItsWay:
         self._timer: Timer | None = None
 
     def begin(self) -> None:
-        """Begin; what one turn is enough for is there at once."""
+        """Begin; a table that takes one turn is made at once."""
         turn = Turn()
         turn.begin()
         try:
@@ -49,9 +49,6 @@ class TableOnItsWay:
         if self._timer is not None:
             self._timer.cancel()
         self._made(Failure.because(stopped.reason, stopped.message))
-
-    def resume(self) -> None:
-        """Do nothing: there are no events."""
 
     def _go_on(self) -> None:
         SERVING.begin(self._who, "a list of tools")

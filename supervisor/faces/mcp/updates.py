@@ -1,4 +1,4 @@
-"""A resource that a client follows: from finding the module that has it to each of its updates."""
+"""A resource that a client follows: from finding its module to each of its updates."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class FollowedResource(Client):
     def __init__(
         self, server: McpServer, asked: ClientRequest, uri: str, updated: Callable[[str], None]
     ) -> None:
-        """Tell `updated` of each update; `asked` is in whose name."""
+        """Call `updated` for each update; `asked` carries the client."""
         self.uri = uri
         self._server = server
         self._asked = asked
@@ -41,7 +41,7 @@ class FollowedResource(Client):
         self._handle: Handle | None = None
 
     def begin(self) -> None:
-        """Look for the module, and have it followed there."""
+        """Find the resource's module, and follow it there."""
         McpRequest(self._server, self._asked, _Refused(self._settle)).with_table(self._found)
 
     def when_settled(self, settled: Settled) -> None:
@@ -52,13 +52,13 @@ class FollowedResource(Client):
             self._settled.append(settled)
 
     def cancel(self, stopped: Stopped) -> None:
-        """Follow it no longer; idempotent."""
+        """Idempotent."""
         self._is_over = True
         if self._handle is not None:
             self._handle.cancel(stopped)
 
     def event(self, event: Progress, line: bytes | None) -> None:
-        """Take note that it is followed, then of each update."""
+        """The first event says that it is followed, the others are updates."""
         del line
         if not self._is_followed:
             self._is_followed = True
@@ -98,13 +98,12 @@ class FollowedResource(Client):
 
 
 class _Refused(Absent):
-    """In the place of a client: takes why there is no table."""
+    """A null client that takes the reason why there is no table."""
 
     def __init__(self, settle: Settled) -> None:
         super().__init__()
         self._settle = settle
 
     def finish(self, outcome: Mapping[str, Any] | RpcError) -> None:
-        """Take the refusal."""
         if isinstance(outcome, RpcError):
             self._settle(outcome)

@@ -1,4 +1,4 @@
-"""MCP on lines: what each line of a client means (`faces.conversation.Wire`)."""
+"""MCP on lines: what each line of a client means."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ from supervisor.faces.mcp.session import (
     Whose,
     serve_modern,
 )
+from supervisor.faces.module_wire import LITTLE_BYTES, OPEN_REQUESTS
 from supervisor.faces.outbox import Outbox
 from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.parties import Party
@@ -41,12 +42,6 @@ from supervisor.policy.mcp_views import View
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import ARGS
 from supervisor.runtime.supervision.call import OVERRUN_BYTES, Congestion
-
-OPEN_REQUESTS = 8192
-"""How many requests a client may have open."""
-
-LITTLE_BYTES = 4096
-"""The args of shorter requests are not counted, as in `faces.module_wire`."""
 
 
 class McpWire:
@@ -62,9 +57,9 @@ class McpWire:
         ended: Callable[[], None],
         serve_next: Callable[[list[bytes]], None],
     ) -> None:
-        """Call `ended` for each request that has its answer.
+        """Call `ended` for each answered request.
 
-        `serve_next` has the messages of a batch served like lines, each answered by itself.
+        `serve_next` serves the messages of a batch like lines, each answered by itself.
         """
         self._whose = Whose(McpServer.of(daemon), party, party.view or View())
         self._outbox = outbox
@@ -76,7 +71,7 @@ class McpWire:
 
     @property
     def all_answered(self) -> bool:
-        """Whether none is open but those to be told of changes, which end with the connection."""
+        """Whether none is open but subscriptions, which end with the connection."""
         return all(isinstance(one.serving, Listening) for one in self._open.values())
 
     def serve(self, line: bytes) -> None:
@@ -108,29 +103,26 @@ class McpWire:
                 self._answer(message.rpc_id, lines.mistake(message))
 
     def refuse(self, fault: Fault) -> None:
-        """Answer a line that cannot be read."""
         self._answer(None, lines.mistake(RpcMistake(fault)))
 
     def cancels_open(self, line: bytes) -> bool:
-        """Cancel the open request that a line names, if that is what it is about."""
+        """Cancel the open request that a line names, if the line is a cancel."""
         message = read_message(line)
         if not isinstance(message, RpcNotification) or message.method != CANCELLED:
             return False
         return self._cancel(message.params)
 
     def cancelling(self, stopped: Stopped) -> Iterator[None]:
-        """Give up whatever the client still waits for, one with each step."""
+        """Cancel the client's open requests, one with each step."""
         for told in tuple(self._open.values()):
             if told.serving is not None:
                 told.serving.cancel(stopped)
             yield
 
     def close(self) -> None:
-        """Tell nothing any more: the client is gone."""
         self._session.close()
 
     def resume(self) -> None:
-        """Continue all: the client may have room again."""
         self._session.resume()
         for told in tuple(self._open.values()):
             if told.serving is not None:
@@ -197,7 +189,7 @@ class McpWire:
 
 
 class _Told:
-    """A request whose client is told by lines (faces.mcp.call.Audience)."""
+    """A request whose client is told by lines (faces.mcp.call.Channel)."""
 
     __slots__ = (
         "_asked",
@@ -229,10 +221,10 @@ class _Told:
 
     @property
     def most_bytes(self) -> None:
-        """Return none: a line has any length."""
+        """A line has any length."""
 
     def notify(self, method: str, params: dict[str, Any]) -> None:
-        """Write it, unless nothing can be written of it."""
+        """Write a notification, if it can be encoded."""
         try:
             line = lines.message({"method": method, "params": params}) + b"\n"
         except UNENCODABLE:
@@ -242,7 +234,7 @@ class _Told:
             self._unread_bytes += len(line)
 
     def finish(self, outcome: Mapping[str, Any] | RpcError) -> None:
-        """Write the answer; one that was cancelled has none."""
+        """Write the answer, unless the client has cancelled the request."""
         self.serving = None
         if not self._cancelled:
             line = lines.answer(self.rpc_id, outcome) + b"\n"
@@ -260,7 +252,6 @@ class _Told:
         params: Mapping[str, Any],
         answered: Callable[[dict[str, Any] | RpcError], None],
     ) -> Callable[[], None]:
-        """Write a request to the client."""
         return ask_client(self._asked, method, params, answered, self._outbox.put)
 
     def cancel(self, stopped: Stopped) -> None:
@@ -269,7 +260,6 @@ class _Told:
             self.serving.cancel(stopped)
 
     def congested(self) -> Congestion:
-        """Whether the client does not keep up."""
         if not self._outbox.congested:
             self._unread_bytes = 0
             return Congestion.NONE

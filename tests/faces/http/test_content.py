@@ -6,25 +6,29 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import h11
 import pytest
 
-from supervisor.kernel.assets import reading
 from tests.faces.http.client import Client
-from tests.faces.http.test_routes import CALM, asking
-from tests.factories import actor
-from tests.kernel.test_assets import DONE, asset
+from tests.faces.http.test_routes import asking
 
 WHOLE = bytes(range(256)) * 4096
 
 
 @asynccontextmanager
-async def handed_over(folder: Path, media: str = "image/png") -> AsyncIterator[Client]:
+async def handed_over(
+    folder: Path, media: str = "image/png", content: bytes = WHOLE
+) -> AsyncIterator[Client]:
     """Have a module hand over the file `pic` with these bytes, as `one`."""
-    (folder / "pic").write_bytes(WHOLE)
-    async with asking(folder, actor(folder, supervision=CALM)) as client:
-        events = [asset(folder / "pic", "one", mediaType=media), DONE]
+    (folder / "pic").write_bytes(content)
+    async with asking() as client:
+        known = {"assetId": "one", "kind": "image", "mediaType": media}
+        events: list[dict[str, Any]] = [
+            {"type": "asset", **known, "path": str(folder / "pic")},
+            {"type": "done", "ok": True},
+        ]
         lines = [json.dumps({"version": "0", **one}) for one in events]
         body = {"op": "say", "args": {"lines": lines}}
         assert (await client.ask("POST", "/api/v1/modules/m/invoke", body)).status == 200
@@ -106,11 +110,9 @@ async def test_a_file_that_is_another_one_by_now_is_not_given(tmp_path: Path) ->
         assert (reply.status, reply.json["code"]) == (409, "CONFLICT")
 
 
-async def test_a_file_that_changes_while_it_is_read_is_cut_short(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with handed_over(tmp_path) as client:
-        monkeypatch.setattr(reading, "PIECE_BYTES", 1 << 10)
+async def test_a_file_that_changes_while_it_is_read_is_cut_short(tmp_path: Path) -> None:
+    # More than a client that does not read has waiting for it.
+    async with handed_over(tmp_path, content=WHOLE * 32) as client:
         await client.send("GET", PATH)
         assert (await client.head()).status == 200
         (tmp_path / "pic").write_bytes(b"else")

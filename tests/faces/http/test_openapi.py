@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import string
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -23,6 +22,7 @@ from supervisor.faces.http.routes import ROUTES
 from tests.docs.markdown import rows
 from tests.faces.http import documented
 from tests.faces.http.test_routes import asking
+from tests.faces.running import Running
 from tests.schemas.local_registry import validator
 from tests.schemas.test_schemas import BAD, GOOD
 
@@ -108,8 +108,8 @@ def test_the_page_has_the_status_of_each_code() -> None:
     assert set(said) == {"ok", "queue_full", "stopping"} | {str(one) for one in Code}
 
 
-async def test_it_is_served(tmp_path: Path) -> None:
-    async with asking(tmp_path) as client:
+async def test_it_is_served(shared: Running) -> None:
+    async with shared.unix() as client:
         reply = await client.ask("GET", "/api/v1/openapi.json")
         assert reply.json == msgspec.json.decode(msgspec.json.encode(DOCUMENT))
 
@@ -153,9 +153,7 @@ def quoted(text: str) -> str:
     return "".join(chr(one) if one in plain else f"%{one:02X}" for one in text.encode())
 
 
-async def test_what_it_describes_is_answered_and_never_by_a_mistake_of_ours(
-    tmp_path: Path,
-) -> None:
+async def test_what_it_describes_is_answered_and_never_by_a_mistake_of_ours() -> None:
     drawn: list[tuple[str, str, Any]] = []
 
     @given(st.lists(requests(), min_size=40, max_size=40))
@@ -170,7 +168,7 @@ async def test_what_it_describes_is_answered_and_never_by_a_mistake_of_ours(
         drawn.extend(some)
 
     draw()
-    async with asking(tmp_path) as client:
+    async with asking() as client:
         for method, path, body in drawn:
             reply = await client.ask(method, path, body)
             assert reply.status != 405
@@ -185,9 +183,9 @@ async def test_what_it_describes_is_answered_and_never_by_a_mistake_of_ours(
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda one: f"{one.method} {one.path}")
-async def test_each_route_is_routed(route: Any, tmp_path: Path) -> None:
+async def test_each_route_is_routed(route: Any, shared: Running) -> None:
     path = re.sub(r"\{\w+\}", "x", route.path)
-    async with asking(tmp_path) as client:
+    async with shared.unix() as client:
         options = await client.ask("OPTIONS", path)
         assert options.status == 204
         assert route.method in options.headers["allow"].split(", ")

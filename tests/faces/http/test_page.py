@@ -7,22 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.faces.http.page_files import FOLDER
-from tests.faces.http.client import LOOPBACK, served
-from tests.faces.http.test_routes import asking
-from tests.kernel.conftest import daemon_with
+from tests.faces.running import LOOPBACK, Running, running
 
+FOLDER = Path(__file__).parents[3] / "supervisor" / "faces" / "http" / "page"
 SCRIPTS = sorted(FOLDER.rglob("*.js"))
 
 
-async def test_the_page_and_its_files_need_no_token_and_nothing_else_is_open(
-    tmp_path: Path,
-) -> None:
-    async with (
-        daemon_with(tmp_path) as daemon,
-        served(daemon, tmp_path, LOOPBACK) as face,
-        face.tcp() as client,
-    ):
+async def test_the_page_and_its_files_need_no_token_and_nothing_else_is_open() -> None:
+    async with running(http=LOOPBACK) as face, face.tcp() as client:
         page = await client.ask("GET", "/")
         assert (page.status, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
         policy = page.headers["content-security-policy"]
@@ -42,8 +34,8 @@ async def test_the_page_and_its_files_need_no_token_and_nothing_else_is_open(
                 assert (await other.ask(method, path)).status == 401
 
 
-async def test_a_file_that_a_browser_has_is_not_sent_again(tmp_path: Path) -> None:
-    async with asking(tmp_path) as client:
+async def test_a_file_that_a_browser_has_is_not_sent_again(shared: Running) -> None:
+    async with shared.unix() as client:
         whole = await client.ask("GET", "/page/app.js")
         head = await client.ask("HEAD", "/page/app.js")
         assert (head.headers["content-length"], head.body) == (str(len(whole.body)), b"")
@@ -59,8 +51,8 @@ async def test_a_file_that_a_browser_has_is_not_sent_again(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "name", ["nothing", "..%2Fapi.py", "%2e%2e", "views", "index.html", "%2Fetc%2Fpasswd", "a%00"]
 )
-async def test_what_is_no_file_of_the_page_is_not_found(name: str, tmp_path: Path) -> None:
-    async with asking(tmp_path) as client:
+async def test_what_is_no_file_of_the_page_is_not_found(name: str, shared: Running) -> None:
+    async with shared.unix() as client:
         assert (await client.ask("GET", f"/page/{name}")).status == 404
 
 

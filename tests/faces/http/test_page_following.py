@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.faces.http.page_files import FOLDER
+from tests.faces.http.test_page import FOLDER
 
 BROWSER = """
 globalThis.document = { hidden: false, addEventListener() {} };

@@ -16,13 +16,14 @@ from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.store.settings import JournalOptions
 from supervisor.kernel.tokens import PAGE_S
 from supervisor.policy.http_exposure import Exposure
-from tests.faces.http.client import LOOPBACK, Client, Reply, Served, served
-from tests.faces.http.test_routes import CALM
+from tests.faces.http.client import Client, Reply
+from tests.faces.http.in_process import LOOPBACK, Served, served
 from tests.faces.http.test_security import certificate
 from tests.factories import actor
 from tests.kernel.conftest import daemon_with
 from tests.kernel.test_owners import own
 from tests.principals import ADA
+from tests.system.descriptors import CALM
 
 VISIT = [("Sec-Fetch-Mode", "navigate"), ("Sec-Fetch-Dest", "document")]
 

@@ -5,39 +5,30 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
-from supervisor.kernel.store.settings import JournalOptions
-from tests.faces.http.client import Client, served
-from tests.factories import actor
-from tests.kernel.conftest import daemon_with
-from tests.kernel.test_prompts import agent
+from tests.faces.http.client import Client
+from tests.faces.running import Running, running
+from tests.system.descriptors import CALM, actor, agent
 
 DEEP = b'{"state":' + b'{"a":' * 300 + b"1" + b"}" * 301
 FAILS = {
     "op": "say",
     "args": {"lines": ['{"ok":false,"error":{"code":"odd","message":"no"}}']},
 }
-CALM = {"timeouts": {"stop_s": 0.1, "exit_s": 0.1}}
 
 
 @asynccontextmanager
-async def asking(folder: Path, *modules: Any, **options: Any) -> AsyncIterator[Client]:
-    modules = modules or (actor(folder, supervision=CALM),)
-    async with (
-        daemon_with(folder, *modules, **options) as daemon,
-        served(daemon, folder) as face,
-        face.unix() as client,
-    ):
+async def asking(*modules: Any, **options: Any) -> AsyncIterator[Client]:
+    async with running(*(modules or (actor(),)), **options) as daemon, daemon.unix() as client:
         yield client
 
 
-async def test_what_the_daemon_is_can_be_asked(tmp_path: Path) -> None:
-    async with asking(tmp_path) as client:
+async def test_what_the_daemon_is_can_be_asked(shared: Running) -> None:
+    async with shared.unix() as client:
         assert (await client.ask("GET", "/api/v1/health")).json == {"status": "ok"}
         info = (await client.ask("GET", "/api/v1/info")).json
         assert (info["name"], info["api_version"]) == ("supervisor", "v1")
@@ -51,9 +42,7 @@ async def test_what_the_daemon_is_can_be_asked(tmp_path: Path) -> None:
         assert "histogram_us" in one.json["latency_ms"]
 
 
-async def test_an_answer_that_is_json_ends_with_a_newline_which_its_length_counts(
-    tmp_path: Path,
-) -> None:
+async def test_an_answer_that_is_json_ends_with_a_newline_which_its_length_counts() -> None:
     echo = {"op": "echo", "args": {"n": 1}}
     hello = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     asked: list[tuple[str, str, Any, int]] = [
@@ -69,7 +58,7 @@ async def test_an_answer_that_is_json_ends_with_a_newline_which_its_length_count
         ("POST", "/logout", {}, 200),
         ("POST", "/mcp", hello, 400),
     ]
-    async with asking(tmp_path) as client:
+    async with asking() as client:
         for method, path, body, status in asked:
             reply = await client.ask(method, path, body)
             assert (reply.status, reply.body[-2:]) == (status, b"}\n"), path
@@ -82,17 +71,17 @@ async def test_an_answer_that_is_json_ends_with_a_newline_which_its_length_count
         assert (away.status, away.body) == (204, b"")
 
 
-async def test_tools_and_agents_are_modules_of_that_kind(tmp_path: Path) -> None:
-    tool, agent = actor(tmp_path, name="t"), actor(tmp_path, "kind=agent", name="a", kind="agent")
-    async with asking(tmp_path, tool, agent) as client:
+async def test_tools_and_agents_are_modules_of_that_kind() -> None:
+    one, two = actor(name="t"), actor("kind=agent", name="a", kind="agent")
+    async with asking(one, two) as client:
         tools = (await client.ask("GET", "/api/v1/tools")).json["tools"]
         assert [one["name"] for one in tools] == ["t"]
         agents = (await client.ask("GET", "/api/v1/agents")).json["agents"]
         assert [one["name"] for one in agents] == ["a"]
 
 
-async def test_an_invocation_is_answered_with_its_response(tmp_path: Path) -> None:
-    async with asking(tmp_path) as client:
+async def test_an_invocation_is_answered_with_its_response(shared: Running) -> None:
+    async with shared.unix() as client:
         reply = await client.ask(
             "POST", "/api/v1/modules/m/invoke", {"op": "echo", "args": {"n": 1}}
         )
@@ -115,10 +104,10 @@ async def test_an_invocation_is_answered_with_its_response(tmp_path: Path) -> No
     ],
 )
 async def test_a_failed_invocation_has_a_status(
-    path: str, body: dict[str, Any], status: int, code: str | None, tmp_path: Path
+    path: str, body: dict[str, Any], status: int, code: str | None
 ) -> None:
-    stopped = actor(tmp_path, name="stopped", supervision={"start": "lazy", **CALM})
-    async with asking(tmp_path, actor(tmp_path, supervision=CALM), stopped) as client:
+    stopped = actor(name="stopped", supervision={"start": "lazy", **CALM})
+    async with asking(actor(), stopped) as client:
         await client.ask("POST", "/api/v1/modules/stopped/stop")
         reply = await client.ask("POST", f"/api/v1/modules/{path}/invoke", body)
         assert reply.status == status, reply.body
@@ -134,9 +123,9 @@ async def test_a_failed_invocation_has_a_status(
     ],
 )
 async def test_a_streamed_invocation_tells_each_event_and_the_response_last(
-    media: str, path: str, tmp_path: Path
+    media: str, path: str, shared: Running
 ) -> None:
-    async with asking(tmp_path) as client:
+    async with shared.unix() as client:
         body = {"op": "events", "args": {"count": 3, "pad": ""}}
         reply = await client.ask("POST", path, body, headers=[("Accept", media)])
         assert (reply.status, reply.headers["content-type"]) == (200, media)
@@ -155,15 +144,15 @@ async def test_a_streamed_invocation_tells_each_event_and_the_response_last(
         assert (await client.ask("GET", "/api/v1/health")).status == 200
 
 
-async def test_a_stream_that_is_refused_at_once_has_its_status(tmp_path: Path) -> None:
-    async with asking(tmp_path) as client:
+async def test_a_stream_that_is_refused_at_once_has_its_status(shared: Running) -> None:
+    async with shared.unix() as client:
         accept = [("Accept", "text/event-stream")]
         reply = await client.ask("POST", "/api/v1/modules/x/invoke", {"op": "a"}, headers=accept)
         assert (reply.status, reply.headers["content-type"]) == (404, "application/json")
 
 
-async def test_a_module_is_stopped_started_restarted_and_tells_its_log(tmp_path: Path) -> None:
-    async with asking(tmp_path) as client:
+async def test_a_module_is_stopped_started_restarted_and_tells_its_log() -> None:
+    async with asking() as client:
         stopped = await client.ask("POST", "/api/v1/modules/m/stop")
         assert (stopped.status, stopped.json["state"]) == (200, "down")
         assert (await client.ask("POST", "/api/v1/modules/m/start")).json["state"] == "ready"
@@ -173,8 +162,8 @@ async def test_a_module_is_stopped_started_restarted_and_tells_its_log(tmp_path:
         assert logs["lines"][0]["stream"] == "host"
 
 
-async def test_module_protocol_is_plain_and_has_no_status(tmp_path: Path) -> None:
-    async with asking(tmp_path) as client:
+async def test_module_protocol_is_plain_and_has_no_status(shared: Running) -> None:
+    async with shared.unix() as client:
         health = await client.ask("POST", "/modules/m/health", {})
         assert (health.status, health.json) == (200, {"status": "ok"})
         assert (await client.ask("POST", "/modules/m/describe")).json["name"] == "m"
@@ -187,8 +176,8 @@ async def test_module_protocol_is_plain_and_has_no_status(tmp_path: Path) -> Non
         assert (nobody.status, nobody.json["error"]["code"]) == (200, "bad_request")
 
 
-async def test_a_session_is_begun_changed_and_ended(tmp_path: Path) -> None:
-    async with asking(tmp_path) as client:
+async def test_a_session_is_begun_changed_and_ended() -> None:
+    async with asking() as client:
         body = {"session_id": "s", "title": "T", "state": {"a": 1}}
         assert (await client.ask("POST", "/api/v1/sessions", body)).status == 201
         listed = (await client.ask("GET", "/api/v1/sessions?limit=5")).json
@@ -217,15 +206,15 @@ async def test_a_session_is_begun_changed_and_ended(tmp_path: Path) -> None:
         assert (gone.status, gone.json["code"]) == (404, "SESSION_NOT_FOUND")
 
 
-async def test_the_prompts_of_a_session_are_cancelled(tmp_path: Path) -> None:
-    async with asking(tmp_path) as client:
+async def test_the_prompts_of_a_session_are_cancelled() -> None:
+    async with asking() as client:
         await client.ask("POST", "/api/v1/sessions", {"session_id": "s"})
         reply = await client.ask("POST", "/api/v1/sessions/s/cancel", {"queued": False})
         assert (reply.status, reply.json) == (200, {"session_id": "s", "cancelled": 0})
 
 
-async def test_entries_of_the_journal_are_listed(tmp_path: Path) -> None:
-    async with asking(tmp_path, memory=JournalOptions()) as client:
+async def test_entries_of_the_journal_are_listed() -> None:
+    async with asking() as client:
         # Acknowledged when it is written down, and so is what was before it.
         await client.ask("POST", "/api/v1/sessions", {"session_id": "s"})
         found = (await client.ask("GET", "/api/v1/events?since=0&limit=2")).json
@@ -233,8 +222,8 @@ async def test_entries_of_the_journal_are_listed(tmp_path: Path) -> None:
         assert [one["seq"] for one in found["events"]] == [1, 2]
 
 
-async def test_who_follows_goes_on_where_he_was(tmp_path: Path) -> None:
-    async with asking(tmp_path, memory=JournalOptions()) as client:
+async def test_who_follows_goes_on_where_he_was() -> None:
+    async with asking() as client:
         headers = [("Accept", "text/event-stream"), ("Last-Event-ID", "1")]
         bad = await client.ask("GET", "/api/v1/events?since=-1", headers=headers)
         assert (bad.status, bad.json["code"]) == (400, "VALIDATION_ERROR")
@@ -252,15 +241,15 @@ async def test_who_follows_goes_on_where_he_was(tmp_path: Path) -> None:
         assert name == b"event: " + entry["event"].encode()
 
 
-async def test_questions_are_listed_and_answered(tmp_path: Path) -> None:
-    async with asking(tmp_path) as client:
+async def test_questions_are_listed_and_answered(shared: Running) -> None:
+    async with shared.unix() as client:
         assert (await client.ask("GET", "/api/v1/approvals")).json == {"approvals": []}
         answer = await client.ask("POST", "/api/v1/approvals/ap-1", {"answer": "allow"})
         assert (answer.status, answer.json["code"]) == (404, "NOT_FOUND")
 
 
-async def test_a_reload_says_what_it_would_do(tmp_path: Path) -> None:
-    async with asking(tmp_path) as client:
+async def test_a_reload_says_what_it_would_do(shared: Running) -> None:
+    async with shared.unix() as client:
         assert (await client.ask("POST", "/api/v1/reload", {"dry_run": True})).status == 200
 
 
@@ -295,23 +284,23 @@ async def test_a_reload_says_what_it_would_do(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 async def test_what_is_wrong_is_told_as_a_route_tells_it(
-    method: str, path: str, body: Any, told: tuple[int, str], tmp_path: Path
+    method: str, path: str, body: Any, told: tuple[int, str], shared: Running
 ) -> None:
-    async with asking(tmp_path) as client:
+    async with shared.unix() as client:
         reply = await client.ask(method, path, body)
         assert (reply.status, reply.json["code"]) == told, reply.body
         assert reply.json["error"]
 
 
-async def test_a_body_that_is_no_json_by_its_type_is_not_read(tmp_path: Path) -> None:
-    async with asking(tmp_path) as client:
+async def test_a_body_that_is_no_json_by_its_type_is_not_read(shared: Running) -> None:
+    async with shared.unix() as client:
         headers = [("Content-Type", "text/plain")]
         reply = await client.ask("POST", "/api/v1/sessions", b"{}", headers=headers)
         assert reply.status == 415
 
 
-async def test_every_path_has_head_and_options(tmp_path: Path) -> None:
-    async with asking(tmp_path) as client:
+async def test_every_path_has_head_and_options(shared: Running) -> None:
+    async with shared.unix() as client:
         got = await client.ask("GET", "/api/v1/modules")
         head = await client.ask("HEAD", "/api/v1/modules")
         assert (head.status, head.body) == (200, b"")
@@ -322,8 +311,8 @@ async def test_every_path_has_head_and_options(tmp_path: Path) -> None:
 
 
 @asynccontextmanager
-async def prompting(folder: Path, *others: Any, **options: Any) -> AsyncIterator[Client]:
-    async with asking(folder, agent(folder, supervision=CALM), *others, **options) as client:
+async def prompting() -> AsyncIterator[Client]:
+    async with asking(agent()) as client:
         reply = await client.ask("POST", "/api/v1/sessions", {"session_id": "s"})
         assert reply.status == 201
         yield client
@@ -338,8 +327,8 @@ def blocks(body: bytes) -> list[tuple[str, Any]]:
     return found
 
 
-async def test_a_session_has_the_names_that_amcp_has_for_what_it_is(tmp_path: Path) -> None:
-    async with prompting(tmp_path) as client:
+async def test_a_session_has_the_names_that_amcp_has_for_what_it_is() -> None:
+    async with prompting() as client:
         body = {"session_id": "b", "agent_name": "a", "cwd": "/srv"}
         made = await client.ask("POST", "/api/v1/sessions", body)
         assert made.status == 201
@@ -353,8 +342,8 @@ async def test_a_session_has_the_names_that_amcp_has_for_what_it_is(tmp_path: Pa
         assert (wrong.status, wrong.json["code"]) == (404, "NOT_FOUND")
 
 
-async def test_a_prompt_is_answered_whole(tmp_path: Path) -> None:
-    async with prompting(tmp_path) as client:
+async def test_a_prompt_is_answered_whole() -> None:
+    async with prompting() as client:
         for body in ({"content": "say one two"}, {"content": "say one two", "stream": False}):
             reply = await client.ask("POST", "/api/v1/sessions/s/prompt", body)
             assert reply.status == 200
@@ -372,11 +361,11 @@ COURSE = [
 ]
 
 
-async def test_a_prompt_is_streamed_as_it_was_asked_for(tmp_path: Path) -> None:
+async def test_a_prompt_is_streamed_as_it_was_asked_for() -> None:
     path = "/api/v1/sessions/s/prompt"
     body = {"content": "say one two"}
     sse = [("Accept", "text/event-stream")]
-    async with prompting(tmp_path) as client:
+    async with prompting() as client:
         for where, more in ((path, body), (f"{path}/stream", body | {"stream": True})):
             reply = await client.ask("POST", where, more, headers=sse)
             assert (reply.status, reply.headers["content-type"]) == (200, "text/event-stream")
@@ -399,9 +388,9 @@ async def test_a_prompt_is_streamed_as_it_was_asked_for(tmp_path: Path) -> None:
         assert whole.json["response"] == "onetwo"
 
 
-async def test_a_prompt_that_fails_has_a_status_or_an_event_for_it(tmp_path: Path) -> None:
+async def test_a_prompt_that_fails_has_a_status_or_an_event_for_it() -> None:
     path = "/api/v1/sessions/s/prompt"
-    async with prompting(tmp_path) as client:
+    async with prompting() as client:
         failed = await client.ask("POST", path, {"content": "fail"})
         assert (failed.status, failed.json["code"], failed.json["error"]) == (
             422, "TOOL_ERROR", "too wet",
@@ -426,12 +415,8 @@ async def test_a_prompt_that_fails_has_a_status_or_an_event_for_it(tmp_path: Pat
             assert (wrong.status, wrong.json["code"]) == (400, "VALIDATION_ERROR"), body
 
 
-async def test_what_becomes_of_a_session_is_told_until_its_client_goes(tmp_path: Path) -> None:
-    async with (
-        daemon_with(tmp_path, agent(tmp_path, supervision=CALM)) as daemon,
-        served(daemon, tmp_path) as face,
-        face.unix() as client,
-    ):
+async def test_what_becomes_of_a_session_is_told_until_its_client_goes() -> None:
+    async with running(agent()) as face, face.unix() as client:
         path = "/api/v1/sessions/s"
         for asked in ("HEAD", "GET"):
             none = await client.ask(asked, f"{path}/events")
@@ -462,12 +447,12 @@ async def test_what_becomes_of_a_session_is_told_until_its_client_goes(tmp_path:
         for name in ("session.status_changed", "agent.thinking", "message.error", "agent.idle"):
             assert name in names
         assert "prompt.rejected" in names
-        while daemon.requests.own.prompts.ui.status()["subscribers"]:
+        while face.daemon.op("status")["daemon"]["ui"]["subscribers"]:
             await trio.lowlevel.checkpoint()
 
 
-async def test_metrics_are_text_in_the_form_that_is_asked_for(tmp_path: Path) -> None:
-    async with asking(tmp_path) as client:
+async def test_metrics_are_text_in_the_form_that_is_asked_for(shared: Running) -> None:
+    async with shared.unix() as client:
         plain = await client.ask("GET", "/metrics")
         assert (plain.status, plain.headers["content-type"]) == (
             200,

@@ -6,33 +6,19 @@ import base64
 import os
 import pwd
 import shutil
-import socket
 import stat
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
-import trio
-from msgspec.structs import replace
 
-from supervisor.faces.control_socket import SocketPathError, SocketTakenError
-from supervisor.faces.http.serving import listening
-from supervisor.policy.http_exposure import Exposure
-from supervisor.runtime.files import looks
-from tests.bounds import WAIT_S
-from tests.faces.http.client import LOOPBACK, served
-from tests.faces.http.test_routes import CALM
-from tests.factories import actor, open_files, opened_since
-from tests.kernel.conftest import daemon_with
-from tests.kernel.test_owners import own
-from tests.principals import ADA
+from tests.faces.running import LOOPBACK, running
+from tests.system.descriptors import actor
 
 
-async def test_the_user_of_the_socket_may_do_everything(tmp_path: Path) -> None:
-    before = open_files()
-    async with daemon_with(tmp_path) as daemon, served(daemon, tmp_path) as face:
-        path = tmp_path / "http.sock"
+async def test_the_user_of_the_socket_may_do_everything() -> None:
+    async with running() as face:
+        path = face.daemon.folder / "http.sock"
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         async with face.unix() as client:
             asked = await client.ask("POST", "/api/v1/modules/supervisor/invoke", {"op": "narrow"})
@@ -43,12 +29,12 @@ async def test_the_user_of_the_socket_may_do_everything(tmp_path: Path) -> None:
                 "scopes": ["read", "invoke", "admin"],
                 "modules": ["*"],
             }
-    assert not path.exists()
-    assert not opened_since(before)
+        face.daemon.end()
+        assert not path.exists()
 
 
-async def test_over_tcp_everything_needs_a_token(tmp_path: Path) -> None:
-    async with daemon_with(tmp_path) as daemon, served(daemon, tmp_path, LOOPBACK) as face:
+async def test_over_tcp_everything_needs_a_token() -> None:
+    async with running(http=LOOPBACK) as face:
         good = await face.token()
         for method, path in (("GET", "/api/v1/health"), ("OPTIONS", "*"), ("GET", "/nothing")):
             async with face.tcp() as client:
@@ -69,13 +55,9 @@ async def test_over_tcp_everything_needs_a_token(tmp_path: Path) -> None:
                 assert (await client.ask("GET", "/api/v1/health", headers=headers)).status == 401
 
 
-async def test_a_token_may_what_it_was_made_for(tmp_path: Path) -> None:
-    modules = [actor(tmp_path, name=name, supervision=CALM) for name in ("kv", "x1")]
-    async with (
-        daemon_with(tmp_path, *modules) as daemon,
-        served(daemon, tmp_path, LOOPBACK) as face,
-        face.tcp() as client,
-    ):
+async def test_a_token_may_what_it_was_made_for() -> None:
+    modules = [actor(name=name) for name in ("kv", "x1")]
+    async with running(*modules, http=LOOPBACK) as face, face.tcp() as client:
         token = await face.token(scopes=["read", "invoke"], modules=["kv.echo"])
         shown = (await client.ask("GET", "/api/v1/modules", token=token)).json["modules"]
         assert [one["name"] for one in shown] == ["kv"]
@@ -92,31 +74,25 @@ async def test_a_token_may_what_it_was_made_for(tmp_path: Path) -> None:
         assert (await client.ask("POST", "/api/v1/modules/kv/stop", token=admin)).status == 200
 
 
-async def test_a_token_on_the_socket_counts_there_too(tmp_path: Path) -> None:
-    async with (
-        daemon_with(tmp_path) as daemon,
-        served(daemon, tmp_path) as face,
-        face.unix() as client,
-    ):
+async def test_a_token_on_the_socket_counts_there_too() -> None:
+    async with running() as face, face.unix() as client:
         token = await face.token(scopes=["read"])
         assert (await client.ask("POST", "/api/v1/sessions", {}, token=token)).status == 403
         assert (await client.ask("GET", "/api/v1/sessions", token=token + "x")).status == 401
         assert (await client.ask("POST", "/api/v1/sessions", {})).status == 201
 
 
-async def test_who_came_with_a_token_that_is_revoked_is_parted_from(tmp_path: Path) -> None:
+async def test_who_came_with_a_token_that_is_revoked_is_parted_from() -> None:
     async with (
-        daemon_with(tmp_path, actor(tmp_path, supervision=CALM)) as daemon,
-        served(daemon, tmp_path, LOOPBACK) as face,
+        running(actor(), http=LOOPBACK) as face,
         face.tcp() as idle,
         face.tcp() as busy,
     ):
         token = await face.token()
         assert (await idle.ask("GET", "/api/v1/health", token=token)).status == 200
         await busy.send("POST", "/api/v1/modules/m/invoke", {"op": "hang"}, token=token)
-        while not daemon.fleet.modules["m"].in_flight:
-            await trio.lowlevel.checkpoint()
-        await own(daemon, ADA, "token.revoke", name="ada")
+        await face.has_in_flight(1)
+        face.daemon.op("token.revoke", name="ada")
         assert (await busy.reply()).status == 499
         assert await busy.is_closed()
         assert await idle.is_closed()
@@ -137,14 +113,8 @@ async def test_who_came_with_a_token_that_is_revoked_is_parted_from(tmp_path: Pa
         ([("Sec-Fetch-Site", "same-origin")], 200),
     ],
 )
-async def test_pages_of_others_are_kept_out(
-    headers: list[tuple[str, str]], status: int, tmp_path: Path
-) -> None:
-    async with (
-        daemon_with(tmp_path) as daemon,
-        served(daemon, tmp_path, LOOPBACK) as face,
-        face.tcp() as client,
-    ):
+async def test_pages_of_others_are_kept_out(headers: list[tuple[str, str]], status: int) -> None:
+    async with running(http=LOOPBACK) as face, face.tcp() as client:
         said = dict([("Host", "localhost"), *headers])
         lines = "".join(f"{name}: {value}\r\n" for name, value in said.items())
         token = await face.token()
@@ -156,14 +126,10 @@ async def test_pages_of_others_are_kept_out(
         assert not any(name.startswith("access-control") for name in reply.headers)
 
 
-async def test_pages_of_origins_that_are_named_may_use_it(tmp_path: Path) -> None:
+async def test_pages_of_origins_that_are_named_may_use_it() -> None:
     page, other = "https://example.org", "https://example.net"
-    exposure = replace(LOOPBACK, origins=frozenset({page}))
-    async with (
-        daemon_with(tmp_path) as daemon,
-        served(daemon, tmp_path, exposure) as face,
-        face.tcp() as client,
-    ):
+    config = f'http_origins = ["{page}"]\n'
+    async with running(http=LOOPBACK, config=config) as face, face.tcp() as client:
         token = await face.token()
         asks = [("Access-Control-Request-Method", "POST"), ("Origin", page)]
         # A browser says no token with this.
@@ -183,10 +149,9 @@ async def test_pages_of_origins_that_are_named_may_use_it(tmp_path: Path) -> Non
             assert not any(name.startswith("access-control") for name in reply.headers)
 
 
-async def test_a_token_is_good_for_so_many_requests_a_second(tmp_path: Path) -> None:
+async def test_a_token_is_good_for_so_many_requests_a_second() -> None:
     async with (
-        daemon_with(tmp_path) as daemon,
-        served(daemon, tmp_path, LOOPBACK) as face,
+        running(http=LOOPBACK) as face,
         face.tcp() as one,
         face.tcp() as two,
     ):
@@ -200,20 +165,12 @@ async def test_a_token_is_good_for_so_many_requests_a_second(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("query", ["token=", "access_token=", "API_KEY="])
-async def test_a_token_in_a_url_is_refused_and_not_said_again(query: str, tmp_path: Path) -> None:
-    async with (
-        daemon_with(tmp_path) as daemon,
-        served(daemon, tmp_path, LOOPBACK) as face,
-        face.tcp() as client,
-    ):
+async def test_a_token_in_a_url_is_refused_and_not_said_again(query: str) -> None:
+    async with running(http=LOOPBACK) as face, face.tcp() as client:
         token = await face.token()
         reply = await client.ask("GET", f"/api/v1/health?{query}{token}", token=token)
         assert (reply.status, reply.json["code"]) == (400, "BAD_REQUEST")
         assert token not in reply.body.decode()
-
-
-CERT, KEY = Path(__file__), Path(__file__)
-"""Neither of the two."""
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:
@@ -230,10 +187,9 @@ def certificate(folder: Path) -> tuple[Path, Path]:
 
 async def test_an_address_may_have_tls(tmp_path: Path) -> None:
     cert, key = certificate(tmp_path)
-    exposure = Exposure(host="127.0.0.1", port=0, cert=cert, key=key)
-    module = actor(tmp_path, supervision=CALM)
-    async with daemon_with(tmp_path, module) as daemon, served(daemon, tmp_path, exposure) as face:
-        assert face.doors[-1].address.startswith("https://127.0.0.1:")
+    options = ("--http-cert", str(cert), "--http-key", str(key))
+    async with running(actor(), http=LOOPBACK, options=options) as face:
+        assert face.address.startswith("https://127.0.0.1:")
         token = await face.token()
         async with face.tcp(trusted=cert) as client:
             assert (await client.ask("GET", "/api/v1/health", token=token)).status == 200
@@ -243,58 +199,3 @@ async def test_an_address_may_have_tls(tmp_path: Path) -> None:
         async with face.tcp() as client:  # without TLS
             await client.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert not (await client.stream.receive_some(10)).startswith(b"HTTP")
-
-
-@pytest.mark.parametrize(
-    ("exposure", "words"),
-    [
-        (Exposure(host="127.0.0.1", port=0, cert=KEY, key=KEY), "--http-cert"),
-        (Exposure(host="127.0.0.1", port=0, cert=Path("none"), key=KEY), "No such file"),
-        (Exposure(host="192.0.2.1", port=0), "cannot listen on 192.0.2.1:0: Cannot assign"),
-        (Exposure(host="no.such.host.invalid", port=1), "cannot listen on no.such.host.invalid:1"),
-    ],
-)
-def test_where_nothing_can_listen_is_said(exposure: Any, words: str, tmp_path: Path) -> None:
-    before = open_files()
-    with (
-        pytest.raises(SocketPathError, match=words),
-        listening(exposure, tmp_path / "stdiod.sock"),
-    ):
-        raise AssertionError
-    assert not opened_since(before)
-
-
-def test_a_certificate_that_does_not_answer_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(looks, "NEEDED_PATIENCE_S", 0.01)
-    pipe = tmp_path / "cert.pem"
-    os.mkfifo(pipe)
-    try:
-        with (
-            pytest.raises(SocketPathError, match=r"cert\.pem does not answer"),
-            listening(Exposure(host="127.0.0.1", port=0, cert=pipe, key=KEY), tmp_path / "s"),
-        ):
-            raise AssertionError
-    finally:
-        os.close(os.open(pipe, os.O_WRONLY))  # whoever waits to open it goes on
-
-
-def test_two_daemons_do_not_share_a_socket(tmp_path: Path) -> None:
-    with (
-        listening(Exposure(), tmp_path / "a.sock"),
-        pytest.raises(SocketTakenError),
-        listening(Exposure(), tmp_path / "b.sock"),
-    ):
-        raise AssertionError
-
-
-def test_who_comes_while_a_start_fails_is_told_so_in_http(tmp_path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(WAIT_S)
-        with listening(Exposure(), tmp_path / "stdiod.sock"):
-            client.connect(str(tmp_path / "http.sock"))
-            client.sendall(b"GET /api/v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        said = client.recv(1 << 16)
-    assert said.startswith(b"HTTP/1.1 503 ")
-    assert b"could not start" in said

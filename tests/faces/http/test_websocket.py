@@ -22,13 +22,14 @@ from supervisor.kernel.kernel import Kernel
 from supervisor.runtime.supervision.deadlines import Bounded, Deadlines, Queue
 from supervisor.runtime.turns import Turn
 from tests.faces.conftest import ENDLESS
-from tests.faces.http.client import LOOPBACK, Client, served
-from tests.faces.http.test_routes import CALM
+from tests.faces.http.client import Client
+from tests.faces.http.in_process import LOOPBACK, served
 from tests.factories import actor
 from tests.kernel.conftest import daemon_with
 from tests.kernel.test_owners import own
 from tests.kernel.test_prompts import agent, op
 from tests.principals import ADA
+from tests.system.descriptors import CALM
 
 HANDSHAKE = [
     ("Upgrade", "websocket"),

@@ -4,46 +4,45 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import sys
 from pathlib import Path
 from typing import Any
 
-from msgspec.structs import replace
-
-from protocol.descriptor.model import Descriptor
 from protocol.dialects.mcp.greeting import LEGACY, MODERN
 from protocol.mcp_server.client import says_modern
-from supervisor.kernel.kernel import Kernel
-from supervisor.policy.principals import Principal
-from tests.faces.conftest import Client, connected, request
-from tests.factories import PYTHON, descriptor
-from tests.principals import ADA
+from tests.faces.lines import Client
 from tests.protocol.mcp_revisions import check_of_server
+from tests.system import descriptors
 
 META = "io.modelcontextprotocol/"
 VERSION, CAPABILITIES = f"{META}protocolVersion", f"{META}clientCapabilities"
 
+PYTHON = [sys.executable, "-I", "-S"]
 FIXTURES = Path(__file__).parents[2] / "conformance" / "mcp" / "fixtures.py"
 
 
-def fixtures(folder: Path) -> Descriptor:
-    """Make the descriptor of the module that has all that MCP has."""
-    capabilities = ["user.ask", "model.sample", "roots.list"]
-    made = descriptor(
-        folder,
-        [*PYTHON, str(FIXTURES)],
-        name="fixtures",
-        capabilities=capabilities,
-        supervision={"concurrency": 16},
-    )
-    return replace(made, description="what a client is shown")
+def fixtures_document() -> dict[str, Any]:
+    """Return the descriptor of the module that has all that MCP has."""
+    made = descriptors.descriptor("fixtures", [*PYTHON, str(FIXTURES)])
+    made["capabilities"] = ["user.ask", "model.sample", "roots.list"]
+    made["supervision"] = {"concurrency": 16}
+    return {**made, "description": "what a client is shown"}
 
 
-def in_flight(daemon: Kernel, module: str) -> int:
-    """Return how many calls the only worker of a module serves."""
-    life = daemon.fleet.modules[module].workers[0].life
-    return 0 if life is None else life.load
+def hosted(kind: str, *flags: str) -> dict[str, Any]:
+    """Return the server of one era with all that there is (hosted_server.py)."""
+    command = [*PYTHON, str(Path(__file__).with_name("hosted_server.py")), kind, *flags]
+    made = descriptors.descriptor("hosted", command, protocol="mcp", mcp={"era": kind})
+    made["capabilities"] = ["roots.list", "user.ask", "model.sample"]
+    made["supervision"] = {"concurrency": 4}
+    return made
+
+
+def scripted(*flags: str) -> dict[str, Any]:
+    """Return a server whose tools do as they are told (kernel/mcp_server.py)."""
+    command = [*PYTHON, str(descriptors.KERNEL / "mcp_server.py"), *flags]
+    made = descriptors.descriptor("server", command, protocol="mcp", mcp={"roots": ["."]})
+    return {**made, "capabilities": ["roots.list", "user.ask", "model.sample:p"]}
 
 
 def modern(**capabilities: Any) -> dict[str, Any]:
@@ -135,15 +134,3 @@ class McpClient:
         found = await self.result("initialize", params)
         await self.say("notifications/initialized")
         return found
-
-
-@asynccontextmanager
-async def mcp_client(
-    daemon: Kernel, view: str | None = None, principal: Principal = ADA
-) -> AsyncIterator[McpClient]:
-    """Serve one client on lines."""
-    async with connected(daemon, principal=principal) as client:
-        args = {} if view is None else {"view": view}
-        await client.send(request("mcp", "supervisor", op="mcp", args=args))
-        assert (await client.done())["ok"]
-        yield McpClient(client)

@@ -5,22 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
-from protocol.descriptor.model import Descriptor, EraPin, Lifecycle, McpTransport
 from protocol.trace_context import EXAMPLE, is_traceparent
-from supervisor.policy.mcp_views import McpOptions, View
-from tests.faces.mcp.clients import META, McpClient, mcp_client, modern
-from tests.factories import PYTHON, actor, descriptor
-from tests.kernel.conftest import daemon_with, run_op
-from tests.kernel.test_grants import nothing
-from tests.kernel.test_host_calls import allowing
+from tests.faces.mcp.clients import META, McpClient, hosted, modern
+from tests.faces.running import PERMISSIVE, running
+from tests.system.descriptors import actor
 
-SERVER = str(Path(__file__).with_name("hosted_server.py"))
+OWN = {"own": {"modules": ["hosted"], "prefix": False}}
 NOTE = "note://1"
 ALL: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}
 PERSON = {"action": "accept", "content": {"name": "Ada"}}
@@ -31,24 +25,6 @@ ANSWERS = {
     "sampling/createMessage": SAID,
     "roots/list": ROOTS,
 }
-
-
-def hosted(folder: Path, kind: str, *flags: str) -> Descriptor:
-    capabilities = ["roots.list", "user.ask", "model.sample"]
-    made = descriptor(
-        folder,
-        [*PYTHON, SERVER, kind, *flags],
-        name="hosted",
-        capabilities=capabilities,
-        supervision={"concurrency": 4},
-    )
-    transport = replace(
-        made.transport,
-        protocol="mcp",
-        lifecycle=Lifecycle.PERSISTENT,
-        mcp=McpTransport(era=EraPin(kind)),
-    )
-    return replace(made, transport=transport)
 
 
 class Talk:
@@ -256,22 +232,18 @@ ROWS: tuple[Callable[[Talk], Awaitable[None]], ...] = (
 
 
 @asynccontextmanager
-async def clients_of(folder: Path, kind: str) -> AsyncIterator[McpClient]:
-    options = McpOptions({"own": View("own", ("hosted",), prefix=False)})
-    operator = allowing(folder)
+async def clients_of(kind: str) -> AsyncIterator[McpClient]:
     async with (
-        daemon_with(folder, hosted(folder, kind), mcp=options, operator=operator) as daemon,
-        mcp_client(daemon, "own") as client,
+        running(hosted(kind), views=OWN, policy=PERMISSIVE) as daemon,
+        daemon.mcp("own") as client,
     ):
         yield client
 
 
 @pytest.mark.parametrize("server", ["modern", "legacy"])
 @pytest.mark.parametrize("client", ["modern", "legacy"])
-async def test_all_that_mcp_has_passes_from_era_to_era(
-    client: str, server: str, tmp_path: Path
-) -> None:
-    async with clients_of(tmp_path, server) as connected:
+async def test_all_that_mcp_has_passes_from_era_to_era(client: str, server: str) -> None:
+    async with clients_of(server) as connected:
         talk = Talk(connected, is_modern=client == "modern")
         if not talk.is_modern:
             await connected.initialize(**ALL)
@@ -281,9 +253,9 @@ async def test_all_that_mcp_has_passes_from_era_to_era(
 
 @pytest.mark.parametrize("server", ["modern", "legacy"])
 async def test_what_a_client_cannot_do_or_its_revision_has_not_is_said_in_words(
-    server: str, tmp_path: Path
+    server: str,
 ) -> None:
-    async with clients_of(tmp_path, server) as client:
+    async with clients_of(server) as client:
         await client.initialize("2024-11-05")
         unasked = await client.call("ask_model")
         assert unasked["isError"] is True
@@ -294,19 +266,13 @@ async def test_what_a_client_cannot_do_or_its_revision_has_not_is_said_in_words(
 
 
 @pytest.mark.parametrize("kind", ["modern", "legacy"])
-async def test_another_process_is_asked_again_and_who_follows_is_told(
-    kind: str, tmp_path: Path
-) -> None:
-    options = McpOptions({"own": View("own", ("hosted",), prefix=False)})
-    async with (
-        daemon_with(tmp_path, hosted(tmp_path, kind), mcp=options) as daemon,
-        mcp_client(daemon, "own") as client,
-    ):
+async def test_another_process_is_asked_again_and_who_follows_is_told(kind: str) -> None:
+    async with running(hosted(kind), views=OWN) as daemon, daemon.mcp("own") as client:
         await client.initialize()
         other = await client.error("resources/subscribe", {"uri": "other://1"})
         assert (other["code"], "cannot be followed" in other["message"]) == (-32602, True)
         assert await client.result("resources/subscribe", {"uri": NOTE}) == {}
-        await run_op(daemon, "restart", {"module": "hosted"}, nothing)
+        daemon.daemon.op("restart", module="hosted")
         while (told := await client.next())["method"] != "notifications/resources/updated":
             pass
         assert told["params"] == {"uri": NOTE}
@@ -314,15 +280,15 @@ async def test_another_process_is_asked_again_and_who_follows_is_told(
             pass  # it is being asked
 
 
-async def test_a_module_that_is_no_server_says_what_has_changed(tmp_path: Path) -> None:
+async def test_a_module_that_is_no_server_says_what_has_changed() -> None:
     inputs: dict[str, Any] = {"say": {}, "resources/read": {}}
-    module = replace(actor(tmp_path, "no-ids", name="m"), inputs=inputs)
+    module = actor("no-ids", inputs=inputs)
     update = {"version": "0", "type": "ui_event", "event": "resource.updated"}
     lines: list[dict[str, Any]] = [
         {**update, "payload": {"uri": uri}} for uri in ("note://2", f"{NOTE}/page", NOTE)
     ]
     lines.append({"version": "0", "type": "done", "ok": True})
-    async with daemon_with(tmp_path, module) as daemon, mcp_client(daemon) as client:
+    async with running(module) as daemon, daemon.mcp() as client:
         await client.initialize()
         assert await client.result("resources/subscribe", {"uri": NOTE}) == {}
         await client.call("m__say", lines=[json.dumps(one) for one in lines])
@@ -334,12 +300,11 @@ async def test_a_module_that_is_no_server_says_what_has_changed(tmp_path: Path) 
 
 @pytest.mark.parametrize("kind", ["modern", "legacy"])
 async def test_a_tool_may_vanish_while_it_is_called_and_what_cannot_be_listed_is_said(
-    kind: str, tmp_path: Path
+    kind: str,
 ) -> None:
-    options = McpOptions({"own": View("own", ("hosted",), prefix=False)})
     async with (
-        daemon_with(tmp_path, hosted(tmp_path, kind, "no-prompts"), mcp=options) as daemon,
-        mcp_client(daemon, "own") as client,
+        running(hosted(kind, "no-prompts"), views=OWN) as daemon,
+        daemon.mcp("own") as client,
     ):
         await client.initialize()
         unlisted = await client.error("prompts/list")

@@ -5,28 +5,25 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from supervisor.faces.mcp import http_session
-from supervisor.policy.mcp_views import McpOptions, View
-from tests.faces.http.client import Client, Reply, served
-from tests.faces.mcp.clients import META, Frames, fixtures, modern
-from tests.kernel.conftest import daemon_with
+from tests.faces.http.client import Client, Reply
+from tests.faces.mcp.clients import META, Frames, fixtures_document, modern
+from tests.faces.running import running
 
-VIEWS = {"own": View("own", ("fixtures",), prefix=False), "bobs": View("bobs", users=("bob",))}
+VIEWS = {"own": {"modules": ["fixtures"], "prefix": False}, "bobs": {"for": ["bob"]}}
 
 
 @asynccontextmanager
-async def asking(folder: Path) -> AsyncIterator[Client]:
-    async with (
-        daemon_with(folder, fixtures(folder), mcp=McpOptions(VIEWS)) as daemon,
-        served(daemon, folder) as face,
-        face.unix() as client,
-    ):
+async def asking() -> AsyncIterator[Client]:
+    async with running(fixtures_document(), views=VIEWS) as face, face.unix() as client:
         yield client
+
+
+SESSIONS = 256
+"""Of one principal, as docs/mcp-clients.md has it."""
 
 
 def message(method: str, params: dict[str, Any] | None = None, named: Any = 1) -> dict[str, Any]:
@@ -74,8 +71,8 @@ def events(reply: Reply) -> list[dict[str, Any]]:
     return [json.loads(one.removeprefix("data: ")) for one in lines if one.startswith("data: ")]
 
 
-async def test_each_request_of_the_newer_era_stands_alone(tmp_path: Path) -> None:
-    async with asking(tmp_path) as client:
+async def test_each_request_of_the_newer_era_stands_alone() -> None:
+    async with asking() as client:
         found = (await ask_modern(client, "server/discover")).json
         assert found["result"]["supportedVersions"][0] == "2026-07-28"
         said = await ask_modern(client, "tools/call", {"name": "test_simple_text"})
@@ -97,17 +94,15 @@ async def test_each_request_of_the_newer_era_stands_alone(tmp_path: Path) -> Non
         ({"Mcp-Name": "=?base64?dGVzdF9zaW1wbGVfdGV4dA==?="}, None),
     ],
 )
-async def test_headers_have_to_fit_the_body(
-    tmp_path: Path, other: dict[str, str], code: int | None
-) -> None:
-    async with asking(tmp_path) as client:
+async def test_headers_have_to_fit_the_body(other: dict[str, str], code: int | None) -> None:
+    async with asking() as client:
         reply = await ask_modern(client, "tools/call", {"name": "test_simple_text"}, **other)
         assert reply.json.get("error", {}).get("code") == code
         assert reply.status == (200 if code is None else 400)
 
 
-async def test_what_is_told_before_the_answer_makes_a_stream_of_it(tmp_path: Path) -> None:
-    async with asking(tmp_path) as client:
+async def test_what_is_told_before_the_answer_makes_a_stream_of_it() -> None:
+    async with asking() as client:
         call = {"name": "test_tool_with_progress", "_meta": {"progressToken": 7}}
         *told, answer = events(await ask_modern(client, "tools/call", call))
         assert [one["params"]["progress"] for one in told] == [0, 50, 100]
@@ -126,8 +121,8 @@ async def hello(client: Client, path: str = "/mcp/own") -> str:
     return named
 
 
-async def test_a_session_of_the_older_era_from_its_id_to_its_end(tmp_path: Path) -> None:
-    async with asking(tmp_path) as client:
+async def test_a_session_of_the_older_era_from_its_id_to_its_end() -> None:
+    async with asking() as client:
         named = await hello(client)
         listed = await ask(client, message("tools/list"), Mcp_Session_Id=named)
         assert listed.json["result"]["tools"][0]["name"] == "test_simple_text"
@@ -144,27 +139,24 @@ async def test_a_session_of_the_older_era_from_its_id_to_its_end(tmp_path: Path)
         assert (await ask(client, message("ping"), Mcp_Session_Id=named)).status == 404
 
 
-async def test_sessions_have_a_bound_and_the_oldest_one_gives_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(http_session, "SESSIONS", 2)
-    async with asking(tmp_path) as client:
-        first, second, third = [await hello(client) for _ in range(3)]
+async def test_sessions_have_a_bound_and_the_oldest_one_gives_way() -> None:
+    async with asking() as client:
+        first, second, *_, third = [await hello(client) for _ in range(SESSIONS + 1)]
         for named, status in ((first, 404), (second, 200), (third, 200)):
             assert (await ask(client, message("ping"), Mcp_Session_Id=named)).status == status
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b'{"id":1}'])
-async def test_what_is_no_message_is_refused_as_json_rpc_does(tmp_path: Path, body: bytes) -> None:
-    async with asking(tmp_path) as client:
+async def test_what_is_no_message_is_refused_as_json_rpc_does(body: bytes) -> None:
+    async with asking() as client:
         reply = await client.ask("POST", "/mcp", body)
         assert reply.status == 400
         assert reply.json["error"]["code"] in (-32700, -32600)
         assert (await client.ask("POST", "/mcp/bobs", message("ping"))).status == 404
 
 
-async def test_requests_without_a_version_are_told_what_they_lack(tmp_path: Path) -> None:
-    async with asking(tmp_path) as client:
+async def test_requests_without_a_version_are_told_what_they_lack() -> None:
+    async with asking() as client:
         reply = await ask(client, message("server/discover"))
         assert (reply.status, reply.json["error"]["code"]) == (400, -32602)
         assert f"{META}protocolVersion" in reply.json["error"]["message"]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.faces.http.client import Client, Reply
 from tests.faces.mcp.test_http import asking, events, message
-from tests.faces.mcp.test_http_streams import has_in_flight, serving
+from tests.faces.mcp.test_http_streams import serving
 
 TOLD = {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}
 
@@ -26,8 +25,8 @@ async def post(
     return await client.ask("POST", "/mcp/own", batch, headers=headers)
 
 
-async def test_each_request_of_a_batch_has_its_answer_as_an_event(tmp_path: Path) -> None:
-    async with asking(tmp_path) as client:
+async def test_each_request_of_a_batch_has_its_answer_as_an_event() -> None:
+    async with asking() as client:
         session = await begun(client)
         pings = [message("ping", named=number) for number in range(995)]
         meta = {"progressToken": "t"}
@@ -43,8 +42,8 @@ async def test_each_request_of_a_batch_has_its_answer_as_an_event(tmp_path: Path
         assert (await post(client, message("ping"), session)).json["result"] == {}
 
 
-async def test_a_batch_that_asks_nothing_has_no_answer(tmp_path: Path) -> None:
-    async with asking(tmp_path) as client:
+async def test_a_batch_that_asks_nothing_has_no_answer() -> None:
+    async with asking() as client:
         session = await begun(client)
         answer = {"jsonrpc": "2.0", "id": "x", "result": {}}
         for batch in ([TOLD] * 1000, [answer, TOLD]):
@@ -65,36 +64,34 @@ async def test_a_batch_that_asks_nothing_has_no_answer(tmp_path: Path) -> None:
     ],
 )
 async def test_what_is_no_batch_or_of_another_revision_is_refused(
-    tmp_path: Path, revision: str, batch: Any, words: str
+    revision: str, batch: Any, words: str
 ) -> None:
-    async with asking(tmp_path) as client:
+    async with asking() as client:
         reply = await post(client, batch, await begun(client, revision) if revision else "")
         assert (reply.status, "id" in reply.json) == (400, False)
         assert words in reply.json["error"]["message"]
 
 
-async def test_a_client_that_takes_no_stream_is_told_that_a_batch_needs_one(tmp_path: Path) -> None:
-    async with asking(tmp_path) as client:
+async def test_a_client_that_takes_no_stream_is_told_that_a_batch_needs_one() -> None:
+    async with asking() as client:
         session = await begun(client)
         reply = await post(client, [message("ping")], session, accept="application/json")
         assert "accept text/event-stream" in reply.json["error"]["message"]
 
 
-async def test_a_request_of_a_batch_can_be_cancelled_and_outlives_a_client_that_hangs_up(
-    tmp_path: Path,
-) -> None:
-    async with serving(tmp_path) as (daemon, face):
+async def test_a_request_of_a_batch_can_be_cancelled_and_outlives_a_client_that_hangs_up() -> None:
+    async with serving() as face:
         hangs = [message("tools/call", {"name": "hang", "arguments": {}}, n) for n in "ab"]
         async with face.unix() as client, face.unix() as other:
             session = await begun(client)
             headers = [("Mcp-Session-Id", session)]
             await client.send("POST", "/mcp/own", [*hangs, message("ping")], headers=headers)
-            await has_in_flight(daemon, 2)
+            await face.has_in_flight(2)
             cancel = {"method": "notifications/cancelled", "jsonrpc": "2.0"}
             await post(other, [{**cancel, "params": {"requestId": "a"}}, TOLD], session)
-            await has_in_flight(daemon, 1)
+            await face.has_in_flight(1)
             await client.stream.aclose()
             twice = (await post(other, [hangs[1]], session)).body
             assert b"is open already" in twice
             await post(other, [{**cancel, "params": {"requestId": "b"}}], session)
-            await has_in_flight(daemon, 0)
+            await face.has_in_flight(0)

@@ -21,7 +21,8 @@ from supervisor.policy.mcp_views import McpOptions, View
 from supervisor.policy.principals import Principal
 from supervisor.runtime.held_bytes import HeldBytes
 from supervisor.runtime.supervision.deadlines import Deadlines
-from tests.faces.http.client import LOOPBACK, Reply, served
+from tests.faces.http.client import Reply
+from tests.faces.http.in_process import LOOPBACK, served
 from tests.faces.mcp.test_http import message
 from tests.kernel.conftest import daemon_with
 from tests.principals import ADA

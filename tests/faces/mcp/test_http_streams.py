@@ -5,45 +5,35 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
-import trio.testing
-from msgspec.structs import replace
 
-from supervisor.faces.mcp import set_aside
-from supervisor.faces.mcp.http_session import EVENTS
-from supervisor.kernel.kernel import Kernel
-from supervisor.policy.mcp_views import McpOptions, View
-from supervisor.runtime.held_bytes import FREE_BYTES
-from tests.faces.http.client import Client, Served, served
-from tests.faces.mcp.clients import Frames, in_flight, modern
-from tests.faces.mcp.test_bridge import NOTE, hosted
+from tests.faces.http.client import Client
+from tests.faces.mcp.clients import Frames, hosted, modern
+from tests.faces.mcp.test_bridge import NOTE
 from tests.faces.mcp.test_http import ask, ask_modern, events, headers_of, hello, message
-from tests.factories import actor
-from tests.kernel.conftest import daemon_with
+from tests.faces.running import Running, running
+from tests.system.descriptors import CALM, actor
 
 OWN, HOSTED = "/mcp/own", "/mcp/hosted"
-VIEWS = (View("own", ("m",), prefix=False), View("hosted", ("hosted",), prefix=False))
-OPTIONS = McpOptions({one.name: one for one in VIEWS})
+VIEWS = {
+    "own": {"modules": ["m"], "prefix": False},
+    "hosted": {"modules": ["hosted"], "prefix": False},
+}
+EVENTS = 256
+"""Kept of a session for a client that comes back."""
+FREE_BYTES = 1 << 20
+"""The longest event of a stream."""
+SET_ASIDE = "stdiod://results/"
 OPS: dict[str, Any] = {"hang": {}, "echo": {}, "events": {}, "say": {}}
 
 
 @asynccontextmanager
-async def serving(folder: Path, *more: Any, **fields: Any) -> AsyncIterator[tuple[Kernel, Served]]:
-    module = replace(actor(folder, name="m", supervision={"concurrency": 4}, **fields), inputs=OPS)
-    async with (
-        daemon_with(folder, module, *more, mcp=OPTIONS) as daemon,
-        served(daemon, folder) as face,
-    ):
-        yield daemon, face
-
-
-async def has_in_flight(daemon: Kernel, wanted: int, module: str = "m") -> None:
-    """Wait until a module serves so many calls."""
-    while in_flight(daemon, module) != wanted:
-        await trio.testing.wait_all_tasks_blocked(0.001)
+async def serving(*more: dict[str, Any]) -> AsyncIterator[Running]:
+    module = actor(inputs=OPS, supervision={"concurrency": 4, **CALM})
+    async with running(module, *more, views=VIEWS) as face:
+        yield face
 
 
 async def event(client: Client) -> tuple[str, dict[str, Any]]:
@@ -70,14 +60,14 @@ def progress(done: int) -> dict[str, Any]:
 DONE = {"version": "0", "type": "done", "ok": True, "result": "it is done"}
 
 
-async def test_who_hangs_up_in_the_newer_era_has_cancelled(tmp_path: Path) -> None:
-    async with serving(tmp_path) as (daemon, face):
+async def test_who_hangs_up_in_the_newer_era_has_cancelled() -> None:
+    async with serving() as face:
         async with face.unix() as client:
             asked = message("tools/call", {"name": "hang", "_meta": modern()})
             headers = list(headers_of(asked).items())
             await client.send("POST", OWN, asked, headers=headers)
-            await has_in_flight(daemon, 1)
-        await has_in_flight(daemon, 0)
+            await face.has_in_flight(1)
+        await face.has_in_flight(0)
         async with face.unix() as client:
             filter_ = {"toolsListChanged": True}
             asked = message("subscriptions/listen", {"notifications": filter_, "_meta": modern()})
@@ -91,10 +81,8 @@ async def test_who_hangs_up_in_the_newer_era_has_cancelled(tmp_path: Path) -> No
             assert found.json["result"]["structuredContent"] == {"a": 1}
 
 
-async def test_in_the_older_era_a_client_comes_back_for_the_rest_of_a_stream(
-    tmp_path: Path,
-) -> None:
-    async with serving(tmp_path, hosted(tmp_path, "legacy")) as (daemon, face):
+async def test_in_the_older_era_a_client_comes_back_for_the_rest_of_a_stream() -> None:
+    async with serving(hosted("legacy")) as face:
         async with face.unix() as client:
             named = [("Mcp-Session-Id", await hello(client, HOSTED))]
             call = {"name": "hang", "arguments": {}, "_meta": {"progressToken": "t"}}
@@ -102,7 +90,7 @@ async def test_in_the_older_era_a_client_comes_back_for_the_rest_of_a_stream(
             await client.head()
             number, told = await event(client)
             assert told["params"] == {"progressToken": "t", "progress": 1}
-        await has_in_flight(daemon, 1, "hosted")
+        await face.has_in_flight(1, "hosted")
         again = [*named, ("Last-Event-ID", number)]
         note: dict[str, Any] = {"jsonrpc": "2.0", "method": "notifications/cancelled"}
         note["params"] = {"requestId": 7}
@@ -115,14 +103,14 @@ async def test_in_the_older_era_a_client_comes_back_for_the_rest_of_a_stream(
             where = {"path": HOSTED, "Mcp_Session_Id": named[0][1]}
             twice = await ask(other, message("ping", named=7), **where)
             assert twice.json["error"]["code"] == -32600
-            await has_in_flight(daemon, 1, "hosted")
+            await face.has_in_flight(1, "hosted")
             assert (await ask(other, note, **where)).status == 202
             assert (await newest.rest()).strip(b": \n") == b""
-        await has_in_flight(daemon, 0, "hosted")
+        await face.has_in_flight(0, "hosted")
 
 
-async def test_an_answer_that_came_meanwhile_is_told_to_who_comes_back(tmp_path: Path) -> None:
-    async with serving(tmp_path) as (_, face), face.unix() as client:
+async def test_an_answer_that_came_meanwhile_is_told_to_who_comes_back() -> None:
+    async with serving() as face, face.unix() as client:
         named = await hello(client)
         call = said(progress(1), progress(2), DONE)
         call["_meta"] = {"progressToken": "t"}
@@ -134,10 +122,8 @@ async def test_an_answer_that_came_meanwhile_is_told_to_who_comes_back(tmp_path:
         assert events(missed) == events(reply)[1:]
 
 
-async def test_an_answer_is_told_however_much_was_missed_as_long_as_it_is_kept(
-    tmp_path: Path,
-) -> None:
-    async with serving(tmp_path) as (_, face), face.unix() as client:
+async def test_an_answer_is_told_however_much_was_missed_as_long_as_it_is_kept() -> None:
+    async with serving() as face, face.unix() as client:
         named = await hello(client)
         call = said(*map(progress, range(1, 2 * EVENTS)), DONE)
         call["_meta"] = {"progressToken": "t"}
@@ -153,8 +139,8 @@ async def test_an_answer_is_told_however_much_was_missed_as_long_as_it_is_kept(
         assert (gone.status, "not kept any more" in gone.body.decode()) == (400, True)
 
 
-async def test_the_stream_of_a_session_tells_what_was_missed(tmp_path: Path) -> None:
-    async with serving(tmp_path, hosted(tmp_path, "legacy")) as (_, face), face.unix() as client:
+async def test_the_stream_of_a_session_tells_what_was_missed() -> None:
+    async with serving(hosted("legacy")) as face, face.unix() as client:
         session = await hello(client, HOSTED)
         named = [("Mcp-Session-Id", session)]
         followed = message("resources/subscribe", {"uri": NOTE})
@@ -183,10 +169,10 @@ async def test_the_stream_of_a_session_tells_what_was_missed(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("is_modern", [True, False])
 async def test_a_long_result_is_a_document_or_where_a_stream_has_begun_a_link(
-    is_modern: bool, tmp_path: Path
+    is_modern: bool,
 ) -> None:
     long = "x" * (FREE_BYTES + 1)
-    async with serving(tmp_path) as (_, face), face.unix() as client:
+    async with serving() as face, face.unix() as client:
         session = "" if is_modern else await hello(client)
 
         async def asked(method: str, params: dict[str, Any]) -> Any:
@@ -202,18 +188,18 @@ async def test_a_long_result_is_a_document_or_where_a_stream_has_begun_a_link(
         streamed = await asked("tools/call", call)
         assert len(streamed.body) < FREE_BYTES
         words, link = events(streamed)[-1]["result"]["content"]
-        assert link["uri"].startswith(set_aside.SCHEME)
+        assert link["uri"].startswith(SET_ASIDE)
         assert link["uri"] in words["text"]
         read = await asked("resources/read", {"uri": link["uri"]})
         assert read.headers["content-type"] == "application/json"
         (contents,) = read.json["result"]["contents"]
         assert json.loads(contents["text"])["content"][0]["text"] == long
-        missing = await asked("resources/read", {"uri": f"{set_aside.SCHEME}none"})
+        missing = await asked("resources/read", {"uri": f"{SET_ASIDE}none"})
         assert missing.json["error"]["code"] == -32602
 
 
-async def test_a_client_that_is_killed_leaves_nothing_open_in_either_era(tmp_path: Path) -> None:
-    async with serving(tmp_path) as (daemon, face):
+async def test_a_client_that_is_killed_leaves_nothing_open_in_either_era() -> None:
+    async with serving() as face:
         for era in ("modern", "legacy"):
             async with face.unix() as client:
                 headers: dict[str, str] = {}
@@ -225,9 +211,9 @@ async def test_a_client_that_is_killed_leaves_nothing_open_in_either_era(tmp_pat
                     headers = {"Mcp-Session-Id": await hello(client)}
                 asked = message("tools/call", params)
                 await client.send("POST", OWN, asked, headers=list(headers.items()))
-                await has_in_flight(daemon, 1)
+                await face.has_in_flight(1)
             if era == "legacy":  # what it asked goes on as long as its session
                 async with face.unix() as client:
                     ended = await client.ask("DELETE", OWN, headers=list(headers.items()))
                     assert ended.status == 204
-            await has_in_flight(daemon, 0)
+            await face.has_in_flight(0)

@@ -4,38 +4,36 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-import trio.testing
-from msgspec.structs import replace
 
-from supervisor.policy.mcp_views import McpOptions, View
-from supervisor.policy.principals import Principal, Scope
-from tests.faces.conftest import connected, request
-from tests.faces.mcp.clients import META, McpClient, fixtures, in_flight, mcp_client, modern
-from tests.factories import actor
-from tests.kernel.conftest import daemon_with
-from tests.kernel.test_mcp_servers import served
+from tests.faces.lines import request
+from tests.faces.mcp.clients import META, McpClient, fixtures_document, modern, scripted
+from tests.faces.running import Running, running, started
+from tests.system.descriptors import actor
 
-OWN = View("own", ("fixtures",), prefix=False)
+OWN = {"own": {"modules": ["fixtures"], "prefix": False}}
+
+
+@pytest.fixture(scope="module")
+def empty() -> Iterator[Running]:
+    """A daemon without modules, for the tests that leave it as it was."""
+    with started() as daemon:
+        yield daemon
 
 
 @asynccontextmanager
-async def client_of(folder: Path, **options: Any) -> AsyncIterator[McpClient]:
-    views = {"own": OWN}
-    async with (
-        daemon_with(folder, fixtures(folder), mcp=McpOptions(views), **options) as daemon,
-        mcp_client(daemon, "own") as client,
-    ):
+async def client_of() -> AsyncIterator[McpClient]:
+    async with running(fixtures_document(), views=OWN) as daemon, daemon.mcp("own") as client:
         yield client
 
 
-async def test_the_older_era_from_the_handshake_to_a_call(tmp_path: Path) -> None:
-    async with client_of(tmp_path) as client:
+async def test_the_older_era_from_the_handshake_to_a_call() -> None:
+    async with client_of() as client:
         early = await client.error("tools/list")
         assert (early["code"], "initialize" in early["message"]) == (-32600, True)
         assert await client.result("ping") == {}
@@ -51,15 +49,13 @@ async def test_the_older_era_from_the_handshake_to_a_call(tmp_path: Path) -> Non
         assert again["code"] == -32600
 
 
-async def test_an_unknown_revision_is_answered_with_the_newest_of_the_older_era(
-    tmp_path: Path,
-) -> None:
-    async with client_of(tmp_path) as client:
+async def test_an_unknown_revision_is_answered_with_the_newest_of_the_older_era() -> None:
+    async with client_of() as client:
         assert (await client.initialize("1999-01-01"))["protocolVersion"] == "2025-11-25"
 
 
-async def test_the_newer_era_needs_no_handshake_and_says_so_in_each_result(tmp_path: Path) -> None:
-    async with client_of(tmp_path) as client:
+async def test_the_newer_era_needs_no_handshake_and_says_so_in_each_result() -> None:
+    async with client_of() as client:
         found = await client.result("server/discover", {"_meta": modern()})
         assert found["supportedVersions"][0] == "2026-07-28"
         assert found["resultType"] == "complete"
@@ -84,9 +80,9 @@ async def test_the_newer_era_needs_no_handshake_and_says_so_in_each_result(tmp_p
     ],
 )
 async def test_a_request_of_the_newer_era_says_all_there_is_to_know(
-    tmp_path: Path, meta: Any, code: int
+    meta: Any, code: int, empty: Running
 ) -> None:
-    async with daemon_with(tmp_path) as daemon, mcp_client(daemon) as client:
+    async with empty.mcp() as client:
         error = await client.error("server/discover", {} if meta is None else {"_meta": meta})
         assert error["code"] == code
         if code == -32022:
@@ -94,8 +90,8 @@ async def test_a_request_of_the_newer_era_says_all_there_is_to_know(
             assert "2026-07-28" in error["data"]["supported"]
 
 
-async def test_progress_and_logs_are_of_the_request_that_wants_them(tmp_path: Path) -> None:
-    async with client_of(tmp_path) as client:
+async def test_progress_and_logs_are_of_the_request_that_wants_them() -> None:
+    async with client_of() as client:
         await client.initialize()
         call = {"name": "test_tool_with_progress", "_meta": {"progressToken": "p"}}
         await client.result("tools/call", call)
@@ -122,8 +118,8 @@ async def test_progress_and_logs_are_of_the_request_that_wants_them(tmp_path: Pa
         assert (await client.error("logging/setLevel", {"level": "loud"}))["code"] == -32602
 
 
-async def test_failures_are_told_to_the_model_and_mistakes_to_the_client(tmp_path: Path) -> None:
-    async with client_of(tmp_path) as client:
+async def test_failures_are_told_to_the_model_and_mistakes_to_the_client() -> None:
+    async with client_of() as client:
         await client.initialize()
         failed = await client.call("test_error_handling")
         assert failed["isError"] is True
@@ -141,9 +137,9 @@ async def test_failures_are_told_to_the_model_and_mistakes_to_the_client(tmp_pat
             assert (await client.error("tools/list", {"cursor": cursor}))["code"] == -32602
 
 
-async def test_a_crash_is_told_with_what_it_died_of(tmp_path: Path) -> None:
-    module = replace(actor(tmp_path, name="m"), inputs={"exit": {}})
-    async with daemon_with(tmp_path, module) as daemon, mcp_client(daemon) as client:
+async def test_a_crash_is_told_with_what_it_died_of() -> None:
+    module = actor(inputs={"exit": {}})
+    async with running(module) as daemon, daemon.mcp() as client:
         await client.initialize()
         died = await client.call("m__exit", code=3, words="out of luck\n")
         assert died["isError"] is True
@@ -153,9 +149,9 @@ async def test_a_crash_is_told_with_what_it_died_of(tmp_path: Path) -> None:
         assert evidence["details"]["exit_code"] == 3
 
 
-async def test_a_call_is_cancelled_and_not_answered(tmp_path: Path) -> None:
-    module = replace(actor(tmp_path, name="m"), inputs={"hang": {}, "echo": {}})
-    async with daemon_with(tmp_path, module) as daemon, mcp_client(daemon) as client:
+async def test_a_call_is_cancelled_and_not_answered() -> None:
+    module = actor(inputs={"hang": {}, "echo": {}})
+    async with running(module) as daemon, daemon.mcp() as client:
         await client.initialize()
         await client.result("tools/list")
         await client.say("tools/call", {"name": "m__hang"}, id="h")
@@ -181,41 +177,39 @@ async def test_a_call_is_cancelled_and_not_answered(tmp_path: Path) -> None:
     ],
 )
 async def test_what_is_no_message_is_answered_and_the_next_one_served(
-    tmp_path: Path, line: bytes, code: int
+    line: bytes, code: int, empty: Running
 ) -> None:
-    async with daemon_with(tmp_path) as daemon, mcp_client(daemon) as client:
+    async with empty.mcp() as client:
         await client.client.send(line)
         assert (await client.next())["error"]["code"] == code
         assert await client.result("ping") == {}
 
 
-async def test_lines_mean_the_same_wherever_they_are_cut(tmp_path: Path) -> None:
+async def test_lines_mean_the_same_wherever_they_are_cut() -> None:
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}}
     lines = [
         {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
         {"jsonrpc": "2.0", "id": 2, "method": "ping"},
     ]
     data = b"".join(json.dumps(one).encode() + b"\n" for one in lines)
-    async with daemon_with(tmp_path) as daemon:
+    async with running() as daemon:
         for at in range(1, len(data)):
-            async with mcp_client(daemon) as client:
+            async with daemon.mcp() as client:
                 await client.client.send(data[:at])
-                await trio.testing.wait_all_tasks_blocked()
+                daemon.daemon.client.ask("supervisor", "health")  # it has read so far
                 await client.client.send(data[at:])
                 assert {(await client.client.line() or {})["id"] for _ in lines} == {1, 2}
-            async with mcp_client(daemon) as client:  # it is gone in the middle
+            async with daemon.mcp() as client:  # it is gone in the middle
                 await client.client.send(data[:at])
 
 
-async def test_a_client_that_is_gone_has_cancelled(tmp_path: Path) -> None:
-    module = replace(actor(tmp_path, name="m"), inputs={"hang": {}})
-    async with daemon_with(tmp_path, module) as daemon:
-        async with mcp_client(daemon) as client:
+async def test_a_client_that_is_gone_has_cancelled() -> None:
+    module = actor(inputs={"hang": {}})
+    async with running(module) as daemon:
+        async with daemon.mcp() as client:
             await client.say("tools/call", {"name": "m__hang", "_meta": modern()}, id="h")
-            while not in_flight(daemon, "m"):
-                await trio.testing.wait_all_tasks_blocked(0.001)
-        while in_flight(daemon, "m"):
-            await trio.testing.wait_all_tasks_blocked(0.001)
+            await daemon.has_in_flight(1)
+        await daemon.has_in_flight(0)
 
 
 async def test_files_come_with_the_answer_or_as_links_that_can_be_read(tmp_path: Path) -> None:
@@ -223,9 +217,8 @@ async def test_files_come_with_the_answer_or_as_links_that_can_be_read(tmp_path:
     chart.write_text("a chart")
     line = {"version": "0", "type": "asset", "assetId": "chart", "kind": "text"}
     line |= {"mediaType": "text/plain", "path": str(chart)}
-    drawer = replace(actor(tmp_path, "no-ids", name="m"), inputs={"say": {}})
-    image = replace(served(tmp_path, "modern"), name="server")
-    async with daemon_with(tmp_path, drawer, image) as daemon, mcp_client(daemon) as client:
+    drawer = actor("no-ids", inputs={"say": {}})
+    async with running(drawer, scripted("modern")) as daemon, daemon.mcp() as client:
         await client.initialize()
         drawn = await client.call("server__draw", n=1)
         png = base64.b64encode(b"png").decode()
@@ -242,12 +235,11 @@ async def test_files_come_with_the_answer_or_as_links_that_can_be_read(tmp_path:
         assert (error["code"], error["data"]["uri"]) == (-32602, "stdiod://assets/none")
 
 
-async def test_a_hosted_server_is_given_back_as_it_is(tmp_path: Path) -> None:
-    views = {"own": View("own", ("server",), prefix=False)}
-    server = served(tmp_path, "legacy")
+async def test_a_hosted_server_is_given_back_as_it_is() -> None:
+    views = {"own": {"modules": ["server"], "prefix": False}}
     async with (
-        daemon_with(tmp_path, server, mcp=McpOptions(views)) as daemon,
-        mcp_client(daemon, "own") as client,
+        running(scripted("legacy"), views=views) as daemon,
+        daemon.mcp("own") as client,
     ):
         await client.initialize()
         (drawing, *_) = (await client.result("tools/list"))["tools"]
@@ -264,8 +256,8 @@ async def test_a_hosted_server_is_given_back_as_it_is(tmp_path: Path) -> None:
         assert died["isError"] is True
 
 
-async def test_prompts_resources_and_completion_of_a_module(tmp_path: Path) -> None:
-    async with client_of(tmp_path) as client:
+async def test_prompts_resources_and_completion_of_a_module() -> None:
+    async with client_of() as client:
         await client.initialize()
         prompts = (await client.result("prompts/list"))["prompts"]
         assert prompts[0]["name"] == "test_simple_prompt"
@@ -297,44 +289,41 @@ async def test_prompts_resources_and_completion_of_a_module(tmp_path: Path) -> N
             assert await client.result(method, {"uri": "test://watched-resource"}) == {}
 
 
-async def test_a_view_is_kept_when_called_and_not_only_when_listed(tmp_path: Path) -> None:
-    one = replace(actor(tmp_path, name="one"), inputs={"echo": {}, "whoami": {}})
-    two = replace(actor(tmp_path, name="two"), inputs={"echo": {}})
+async def test_a_view_is_kept_when_called_and_not_only_when_listed() -> None:
+    one = actor(name="one", inputs={"echo": {}, "whoami": {}})
+    two = actor(name="two", inputs={"echo": {}})
     views = {
-        "little": View("little", ("one.echo",)),
-        "none": View("none", ("three",)),
-        "typo": View("typo", ("one.ecko",)),
-        "others": View("others", users=("bob",)),
+        "little": {"modules": ["one.echo"]},
+        "none": {"modules": ["three"]},
+        "typo": {"modules": ["one.ecko"]},
+        "others": {"for": ["bob"]},
     }
-    async with daemon_with(tmp_path, one, two, mcp=McpOptions(views)) as daemon:
-        async with mcp_client(daemon) as client:
+    async with running(one, two, views=views) as daemon:
+        async with daemon.mcp() as client:
             await client.initialize()
             listed = (await client.result("tools/list"))["tools"]
             assert [tool["name"] for tool in listed] == ["one__echo", "one__whoami", "two__echo"]
-        async with mcp_client(daemon, "little") as client:
+        async with daemon.mcp("little") as client:
             await client.initialize()
             listed = (await client.result("tools/list"))["tools"]
             assert [tool["name"] for tool in listed] == ["one__echo"]
             assert (await client.error("tools/call", {"name": "two__echo"}))["code"] == -32602
-        async with mcp_client(daemon, "none") as client:
+        async with daemon.mcp("none") as client:
             await client.initialize()
             words = (await client.error("tools/list"))["message"]
             assert "the view none is of three, and no module is that" in words
-        async with mcp_client(daemon, "typo") as client:
+        async with daemon.mcp("typo") as client:
             await client.initialize()
             words = (await client.error("tools/list"))["message"]
             assert "the view typo is of one.ecko, and no op of a module is that" in words
-        async with connected(daemon) as client:
+        async with daemon.lines() as client:
             await client.send(request("a", "supervisor", op="mcp", args={"view": "others"}))
             refused = await client.done()
             assert "there is no view" in refused["error"]["message"]
 
 
-async def test_changes_are_told_to_both_eras_and_a_name_that_is_gone_says_what_it_was(
-    tmp_path: Path,
-) -> None:
-    server = served(tmp_path, "modern")
-    async with daemon_with(tmp_path, server) as daemon, mcp_client(daemon) as client:
+async def test_changes_are_told_to_both_eras_and_a_name_that_is_gone_says_what_it_was() -> None:
+    async with running(scripted("modern")) as daemon, daemon.mcp() as client:
         await client.initialize()
         wanted = {"notifications": {"toolsListChanged": True}, "_meta": modern()}
         await client.say("subscriptions/listen", wanted, id="s")
@@ -352,11 +341,10 @@ async def test_changes_are_told_to_both_eras_and_a_name_that_is_gone_says_what_i
         assert "server__grown" in names
 
 
-async def test_who_may_not_read_is_told_which_scope_it_takes(tmp_path: Path) -> None:
-    little = Principal("ada", "test", frozenset({Scope.INVOKE}))
+async def test_who_may_not_read_is_told_which_scope_it_takes() -> None:
     async with (
-        daemon_with(tmp_path, fixtures(tmp_path)) as daemon,
-        mcp_client(daemon, principal=little) as client,
+        running(fixtures_document()) as daemon,
+        daemon.mcp(scopes=["invoke"]) as client,
     ):
         await client.say("initialize", {"protocolVersion": "2025-11-25"}, id=0)
         assert "needs the scope read" in (await client.answer(0))["error"]["message"]

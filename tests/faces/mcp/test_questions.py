@@ -14,7 +14,8 @@ from supervisor.faces.mcp import questions
 from supervisor.faces.mcp.server import McpServer
 from supervisor.policy.mcp_views import McpOptions, View
 from supervisor.policy.principals import Principal
-from tests.faces.mcp.clients import McpClient, fixtures, in_flight, mcp_client, modern
+from tests.faces.mcp.clients import McpClient, modern
+from tests.faces.mcp.in_process import fixtures, in_flight, mcp_client
 from tests.kernel.conftest import daemon_with
 from tests.kernel.test_host_calls import allowing
 

@@ -1,0 +1,142 @@
+"""A daemon as a process, and a client of each of its faces: the fixture of their suites.
+
+What serves HTTP and MCP, and in which process, is nothing to the tests: they start a daemon
+(`tests.system.daemon.Daemon`), and ask it through its sockets alone. Tests that need its inside use
+`tests.faces.http.in_process` or `tests.faces.mcp.in_process`, and are listed in
+`tests/inner_access.txt`.
+"""
+
+from __future__ import annotations
+
+import ssl
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from tests.faces import lines
+from tests.faces.http.client import Client
+from tests.faces.mcp.clients import McpClient
+from tests.system.daemon import Daemon
+
+LOOPBACK = "127.0.0.1:0"
+PERMISSIVE = 'mode = "permissive"\n'
+"""A policy that grants a module what its descriptor asks for."""
+
+
+class Running:
+    """A daemon, and the ways to it."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self.daemon = daemon
+
+    @property
+    def address(self) -> str:
+        """The URL that it serves over TCP, or the path of its HTTP socket."""
+        address: str = self.daemon.op("status")["daemon"]["http"]
+        return address
+
+    @asynccontextmanager
+    async def unix(self) -> AsyncIterator[Client]:
+        """Connect to the HTTP socket."""
+        async with await trio.open_unix_socket(self.daemon.folder / "http.sock") as stream:
+            yield Client(stream)
+
+    @asynccontextmanager
+    async def tcp(self, trusted: Path | None = None) -> AsyncIterator[Client]:
+        """Connect to the HTTP address; over TLS if a certificate is `trusted`."""
+        port = int(self.address.rpartition(":")[2])
+        stream: trio.abc.Stream = await trio.open_tcp_stream("127.0.0.1", port)
+        if trusted is not None:
+            context = ssl.create_default_context(cafile=trusted)
+            stream = trio.SSLStream(
+                stream, context, server_hostname="localhost", https_compatible=True
+            )
+        async with stream:
+            yield Client(stream)
+
+    @asynccontextmanager
+    async def lines(self) -> AsyncIterator[lines.Client]:
+        """Connect to the control socket."""
+        async with await trio.open_unix_socket(self.daemon.socket) as stream:
+            yield lines.Client(stream)
+
+    @asynccontextmanager
+    async def mcp(
+        self, view: str | None = None, scopes: list[str] | None = None
+    ) -> AsyncIterator[McpClient]:
+        """Connect to the control socket, for MCP; `scopes` narrow what the client may."""
+        async with self.lines() as client:
+            if scopes is not None:
+                args: dict[str, Any] = {"op": "narrow", "args": {"scopes": scopes}}
+                await client.send(lines.request("narrow", "supervisor", **args))
+                assert (await client.done())["ok"]
+            named = {} if view is None else {"view": view}
+            await client.send(lines.request("mcp", "supervisor", op="mcp", args=named))
+            assert (await client.done())["ok"]
+            yield McpClient(client)
+
+    async def token(self, **args: Any) -> str:
+        """Make a token, and return it."""
+        token: str = self.daemon.op("token.new", **{"name": "ada", **args})["token"]
+        return token
+
+    async def has_in_flight(self, wanted: int, module: str = "m") -> None:
+        """Wait until a module serves so many calls."""
+        while self.daemon.status(module)["in_flight"] != wanted:
+            await trio.lowlevel.checkpoint()
+
+    async def is_alone(self) -> None:
+        """Wait until the fixture's own client is the only one."""
+        while self.daemon.op("status")["daemon"]["connections"]["open"] > 1:
+            await trio.lowlevel.checkpoint()
+
+
+@contextmanager
+def started(
+    *modules: dict[str, Any],
+    http: str = "sock",
+    options: tuple[str, ...] = (),
+    views: Mapping[str, Mapping[str, Any]] | None = None,
+    policy: str = "",
+    config: str = "",
+) -> Iterator[Running]:
+    """Run a daemon of these modules; `policy` and `config` are the texts of these files.
+
+    `views` are those of MCP clients, by name, for the configuration.
+    """
+    with tempfile.TemporaryDirectory(prefix="stdiod-") as name:
+        folder = Path(name)
+        more = [*options, "--http", http]
+        if config or views:
+            file = folder / "stdiod.toml"
+            tables = (_view(named, view) for named, view in (views or {}).items())
+            file.write_text(config + "".join(tables))
+            more += ["--config", str(file)]
+        if policy:
+            file = folder / "policy.toml"
+            file.write_text(policy)
+            more += ["--policy", str(file)]
+        with Daemon(folder, *modules, options=tuple(more)) as daemon:
+            yield Running(daemon)
+
+
+@asynccontextmanager
+async def running(*modules: dict[str, Any], **options: Any) -> AsyncIterator[Running]:
+    """Run a daemon as `started` does, beside other asynchronous contexts."""
+    with started(*modules, **options) as daemon:
+        yield daemon
+
+
+def _view(name: str, view: Mapping[str, Any]) -> str:
+    fields = "".join(f"{key} = {_toml(value)}\n" for key, value in view.items())
+    return f"[mcp.views.{name}]\n{fields}"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return repr(value)
