@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
 from supervisor.cli import configured
 from supervisor.cli.locations import default_data_dir
-from supervisor.cli.options import TEXT, UNSEEN_PATH, UnseenPath
+from supervisor.cli.options import TEXT, UNSEEN_PATH, F, UnseenPath
 from supervisor.daemon.config_file import Config
 from supervisor.kernel.store.settings import JournalOptions, Limits
 from supervisor.policy.http_exposure import OFF, Exposure, ExposureError, read_exposure
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 def http_exposure(

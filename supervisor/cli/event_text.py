@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import click
-import msgspec
 
+from supervisor.cli.results import short
 from supervisor.cli.terminal import Ticker, cut, dim, one_line, safe
 from supervisor.cli.verbs.approvals import decided, how
 
-_PATCH_CHARS = 200
 _LEVEL_COLOURS = {"debug": "bright_black", "info": "blue", "warn": "yellow", "error": "red"}
 _RUNNING_TEXT = frozenset({"message.chunk", "agent.thinking"})
 _TOOL_CALLS = {
@@ -109,7 +108,7 @@ def event_line(event: dict[str, Any]) -> str:
         case "state_patch":
             revision = event.get("revision")  # there is one if the patch was merged somewhere
             where = dim(f" (revision {revision})") if isinstance(revision, int) else ""
-            return _labelled("state", _compact(event.get("patch")) + where, "magenta")
+            return _labelled("state", short(event.get("patch")) + where, "magenta")
         case "asset":
             what = f"{event.get('mediaType')}, {event.get('kind')}, id {event.get('assetId')}"
             registered = event.get("registered")
@@ -123,7 +122,7 @@ def event_line(event: dict[str, Any]) -> str:
         case "ui_event":
             return _ui_line(event)
         case other:
-            return _labelled(one_line(str(other))[:_WIDTH], _compact(event), None)
+            return _labelled(one_line(str(other))[:_WIDTH], short(event), None)
 
 
 def _ui_line(event: dict[str, Any]) -> str:
@@ -144,7 +143,7 @@ def _ui_line(event: dict[str, Any]) -> str:
 
 
 def _ui(said: str, details: dict[str, Any], label: str = "ui") -> str:
-    return _labelled(label, f"{said} {dim(_compact(details))}" if details else said, "cyan")
+    return _labelled(label, f"{said} {dim(short(details))}" if details else said, "cyan")
 
 
 def _approval(name: str, payload: dict[str, Any]) -> str:
@@ -171,9 +170,4 @@ def _fields(fields: dict[str, Any]) -> str:
 
 
 def _value(value: Any) -> str:
-    return value if isinstance(value, str) and " " not in value else _compact(value)
-
-
-def _compact(value: Any) -> str:
-    text = safe(msgspec.json.encode(value).decode())
-    return cut(text, _PATCH_CHARS)
+    return value if isinstance(value, str) and " " not in value else short(value)

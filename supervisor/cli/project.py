@@ -181,7 +181,7 @@ def why_none(folder: Path) -> str | None:
         return f"{shown} cannot be looked at: {os.strerror(error.errno or 0)}"
     for path, seen in parts:
         if seen.st_uid != os.geteuid():
-            return f"{one_line(str(path))} belongs to {_user(seen.st_uid)}"
+            return f"{one_line(str(path))} belongs to {user_name(seen.st_uid)}"
         if seen.st_mode & stat.S_IWOTH and not stat.S_ISLNK(seen.st_mode):
             return f"{one_line(str(path))} may be written to by everybody"
     if not stat.S_ISREG(parts[1][1].st_mode):
@@ -235,7 +235,7 @@ def _home() -> Path:
         return Path("/")
 
 
-def _user(uid: int) -> str:
+def user_name(uid: int) -> str:
     import pwd
 
     try:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 import sys
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 import msgspec
 
 from protocol.frames import one_line
-from supervisor.cli.client import Answer
+from supervisor.cli.client import SUPERVISOR, Answer, DaemonClient
 from supervisor.cli.exit_status import NO
-from supervisor.cli.terminal import STEERING, is_terminal
+from supervisor.cli.terminal import STEERING, cut, is_terminal, safe
 
 ONE_LINE_CHARS = 80
 """Shorter JSON is not worth several lines."""
+
+SHORT_CHARS = 200
 
 # What JSON lets stand in a string and a terminal might act on.
 _UNSAFE = re.compile(f"[{STEERING}]")
@@ -79,6 +82,33 @@ def print_laid_out(value: Any) -> None:
 def compact(value: Any) -> str:
     """Return a value as one line of JSON."""
     return msgspec.json.encode(value).decode()
+
+
+def short(value: Any) -> str:
+    """Return a value as JSON on one line that cannot steer a terminal, cut if it is long."""
+    return cut(safe(compact(value)), SHORT_CHARS)
+
+
+def show_result(result: Any, words: str, *, as_json: bool) -> None:
+    """Print a result for a program, or words for a person."""
+    if as_json:
+        print_json(result)
+    else:
+        click.echo(words)
+
+
+def own_result(socket: Path, op: str, args: dict[str, Any] | None = None, *, as_json: bool) -> Any:
+    """Call an op that the daemon answers at once; a failure is printed and ends the verb."""
+    with DaemonClient(socket) as client:
+        answer = client.known(op, args)
+    return result_of(answer, as_json=as_json, module=SUPERVISOR, op=op)
+
+
+def result_of(answer: Answer, *, as_json: bool, module: str, op: str = "") -> Any:
+    """Return the result of an answer; a failure is printed and ends the verb."""
+    if not answer.ok:
+        end_with_failure(answer, as_json=as_json, module=module, op=op)
+    return answer.result
 
 
 def end_with_failure(answer: Answer, *, as_json: bool, module: str, op: str = "") -> NoReturn:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import click
-import msgspec
 
 from supervisor.cli.quantities import count, duration, time_of_day
-from supervisor.cli.terminal import cells, cut, dim, one_line, pad, safe
+from supervisor.cli.results import short
+from supervisor.cli.terminal import cells, cut, dim, one_line, pad
 
 STATUS_COLOURS = {
     "idle": "green",
@@ -28,7 +28,6 @@ _SHORT_TITLE = 12
 _GAP = "  "
 _LABEL_WIDTH = 12
 _HISTORY_SHOWN = 10
-_PATCH_CHARS = 200
 
 
 def status_word(status: str, width: int = 0) -> str:
@@ -76,13 +75,7 @@ def change_line(event: dict[str, Any], *, live: bool) -> str:
     request = f" {event['request_id']}" if event.get("request_id") else ""
     when = dim(time_of_day(event["ts"])) + " " if live else ""
     revision = click.style(f"#{data.get('revision')}", fg="magenta")
-    return f"{when}{revision} {one_line(who + request)} {compact(data.get('patch'))}"
-
-
-def compact(value: Any) -> str:
-    """Return a value as JSON on one line, cut if it is long."""
-    text = safe(msgspec.json.encode(value).decode())
-    return cut(text, _PATCH_CHARS)
+    return f"{when}{revision} {one_line(who + request)} {short(data.get('patch'))}"
 
 
 def _row(session: dict[str, Any]) -> dict[str, str]:
@@ -123,7 +116,7 @@ def _facts(session: dict[str, Any]) -> dict[str, str]:
         "since": since + (f", ended {_ago(session['ended'])}" if session["ended"] else ""),
         "fork of": "" if parent is None else _parent(parent),
         "goal": "" if plan is None else one_line(str(plan.get("goal"))),
-        "inputs": compact(plan["inputs"]) if plan and plan.get("inputs") else "",
+        "inputs": short(plan["inputs"]) if plan and plan.get("inputs") else "",
         "requests": (
             f"{session['in_flight']} in flight, {count(session['invocations'], 'invocation')} ended"
         ),

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
-from types import TracebackType
 from typing import Any, Self
 
 import click
@@ -134,12 +133,7 @@ class Ticker:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Clear the line."""
         self.clear()
 

@@ -14,6 +14,9 @@ WORST_FIRST = (
     "down",
     "ready",
 )
+NO_TROUBLE = len(WORST_FIRST) + 1
+"""Where a module that is not in trouble stands among the places of states."""
+
 _BAD = frozenset({"failed", "backoff", "degraded"})
 _NOT_UP = frozenset({"down", "preparing", "starting"})
 """A module that crashes again and again is in each of them between two tries."""
@@ -54,12 +57,11 @@ def is_asleep(module: dict[str, Any]) -> bool:
 
 def trouble_first(modules: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the entries of `status` with those in trouble before all others, the worst first."""
-    return sorted(modules, key=lambda one: severity(one["state"]) if in_trouble(one) else _NONE)
+    return sorted(
+        modules, key=lambda one: severity(one["state"]) if in_trouble(one) else NO_TROUBLE
+    )
 
 
 def severity(state: str) -> int:
     """Return the place of a state among all, the worst first."""
     return WORST_FIRST.index(state) if state in WORST_FIRST else len(WORST_FIRST)
-
-
-_NONE = len(WORST_FIRST) + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 
 import msgspec
 
@@ -36,7 +37,8 @@ def ok(area: str, message: str, *, subject: str | None = None) -> Finding:
     return Finding(level=Level.OK, area=area, message=without_password(message), subject=subject)
 
 
-def warn(
+def _with_hint(
+    level: Level,
     area: str,
     message: str,
     hint: str,
@@ -44,9 +46,8 @@ def warn(
     subject: str | None = None,
     evidence: tuple[str, ...] = (),
 ) -> Finding:
-    """Return a finding that somebody should know."""
     return Finding(
-        level=Level.WARN,
+        level=level,
         area=area,
         message=without_password(message),
         hint=hint,
@@ -55,20 +56,5 @@ def warn(
     )
 
 
-def bad(
-    area: str,
-    message: str,
-    hint: str,
-    *,
-    subject: str | None = None,
-    evidence: tuple[str, ...] = (),
-) -> Finding:
-    """Return a finding that something does not work."""
-    return Finding(
-        level=Level.BAD,
-        area=area,
-        message=without_password(message),
-        hint=hint,
-        subject=subject,
-        evidence=evidence,
-    )
+warn = partial(_with_hint, Level.WARN)
+bad = partial(_with_hint, Level.BAD)

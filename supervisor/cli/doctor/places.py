@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import stat
 from collections.abc import Collection
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 from supervisor.cli.doctor.finding import Finding, bad, ok, warn
 from supervisor.cli.lock_file import lock_holder
 from supervisor.cli.missing_socket import deaf_daemon
-from supervisor.cli.project import Project, Standing
+from supervisor.cli.project import Project, Standing, user_name
 from supervisor.cli.quantities import size
 from supervisor.kernel.journal import FILE
 from supervisor.kernel.store.database import how_to_read, kept_aside
@@ -39,7 +38,7 @@ def socket_place(path: Path, data_dir: Path, *, answers: bool) -> list[Finding]:
         hint = "move it away, or choose another path with --socket or $STDIOD_SOCKET"
         return [*findings, bad("socket", f"{path} exists and is not a socket", hint)]
     if seen.st_uid != os.getuid():
-        words = f"{path} belongs to {_user(seen.st_uid)}, and only that user may connect"
+        words = f"{path} belongs to {user_name(seen.st_uid)}, and only that user may connect"
         hint = "run stdiod as that user, or choose another path with --socket"
         return [*findings, bad("socket", words, hint)]
     if seen.st_mode & _PRIVATE:
@@ -71,7 +70,7 @@ def data_place(path: Path) -> list[Finding]:
         return [bad(area, f"{path} is not a directory", "choose another one with --data-dir")]
     findings: list[Finding] = []
     if not os.access(path, os.W_OK | os.X_OK):
-        owner = _user(path.stat().st_uid)
+        owner = user_name(path.stat().st_uid)
         words = f"{path} belongs to {owner} and cannot be written to"
         findings.append(bad(area, words, "run stdiod as that user, or choose with --data-dir"))
     elif path.stat().st_mode & _PRIVATE:
@@ -126,8 +125,8 @@ def _folder(area: str, path: Path, what: str) -> list[Finding]:
         words = f"{what} cannot be made: {there} is not a directory"
         return [bad(area, words, "choose another path")]
     if not os.access(there, os.W_OK | os.X_OK):
-        words = f"{what} cannot be made: {there} belongs to {_user(there.stat().st_uid)}"
-        return [bad(area, words, f"you are {_user(os.getuid())}; choose another path")]
+        words = f"{what} cannot be made: {there} belongs to {user_name(there.stat().st_uid)}"
+        return [bad(area, words, f"you are {user_name(os.getuid())}; choose another path")]
     mode = there.stat().st_mode
     if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
         words = f"{there} may be written to by everybody, who could replace {what}"
@@ -148,11 +147,4 @@ def _space(area: str, path: Path) -> list[Finding]:
 
 def _unseen(area: str, path: Path, error: OSError) -> Finding:
     words = f"{path} cannot be looked at: {os.strerror(error.errno or 0)}"
-    return bad(area, words, f"you are {_user(os.getuid())}; choose another path")
-
-
-def _user(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user {uid}"
+    return bad(area, words, f"you are {user_name(os.getuid())}; choose another path")

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from supervisor.cli.trouble import WORST_FIRST, in_trouble, severity
+from supervisor.cli.trouble import NO_TROUBLE, in_trouble, severity
 from supervisor.policy.latency import BucketCounts, between, quantile_us
 
 Status = dict[str, Any]
@@ -196,9 +196,8 @@ class Order(StrEnum):
         return all_of_them[(all_of_them.index(self) + 1) % len(all_of_them)]
 
 
-_NO_TROUBLE = len(WORST_FIRST) + 1
 _KEYS: dict[Order, Callable[[ModuleFigures], float]] = {
-    Order.TROUBLE: lambda one: severity(one.state) if one.in_trouble else _NO_TROUBLE,
+    Order.TROUBLE: lambda one: severity(one.state) if one.in_trouble else NO_TROUBLE,
     Order.NAME: lambda _: 0,
     Order.RATE: lambda one: -(one.invocations_per_s or 0),
     Order.FAILURES: lambda one: -(one.failures_per_s or 0),

@@ -11,7 +11,7 @@ import msgspec
 
 from supervisor.cli.client import DaemonClient
 from supervisor.cli.exit_status import NoDaemonError
-from supervisor.cli.results import end_with_failure, print_json
+from supervisor.cli.results import print_json, result_of
 from supervisor.cli.top.figures import Figures, Status, figures
 from supervisor.cli.top.live import ARGS
 from supervisor.cli.top.view import table
@@ -59,10 +59,7 @@ def _answers(path: Path, interval_s: float) -> Iterator[Status]:
 
 
 def _ask(client: DaemonClient, *, as_json: bool) -> Status:
-    answer = client.known("status", ARGS)
-    if not answer.ok:
-        end_with_failure(answer, as_json=as_json, module="status")
-    status: Status = answer.result
+    status: Status = result_of(client.known("status", ARGS), as_json=as_json, module="status")
     return status
 
 

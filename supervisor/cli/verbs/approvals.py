@@ -10,7 +10,7 @@ import click
 from supervisor.cli.client import SUPERVISOR, DaemonClient
 from supervisor.cli.options import TEXT, example, with_json, with_socket
 from supervisor.cli.quantities import duration
-from supervisor.cli.results import end_with_failure, print_json
+from supervisor.cli.results import own_result, print_json, result_of
 from supervisor.cli.terminal import dim, one_line, shell_word
 from supervisor.policy.form import choices_of
 
@@ -115,16 +115,15 @@ def approvals(*, follow: bool, as_json: bool, socket: Path) -> None:
             answer = client.own("approvals", {"follow": True}, show)
         else:
             answer = client.known("approvals")
-    if not answer.ok:
-        end_with_failure(answer, as_json=as_json, module=SUPERVISOR, op="approvals")
+    found = result_of(answer, as_json=as_json, module=SUPERVISOR, op="approvals")
     if follow:
         return
     if as_json:
-        print_json(answer.result)
+        print_json(found)
         return
-    for question in answer.result["approvals"]:
+    for question in found["approvals"]:
         click.echo(question_text(question))
-    if not answer.result["approvals"]:
+    if not found["approvals"]:
         click.echo("nothing waits for an approval", err=True)
 
 
@@ -164,12 +163,9 @@ def approve(
         if not equals or not field:
             raise click.UsageError(f"--set {entry} is not FIELD=VALUE")
         args.setdefault("content", {})[field] = value
-    with DaemonClient(socket) as client:
-        found = client.known("approve", args)
-    if not found.ok:
-        end_with_failure(found, as_json=as_json, module=SUPERVISOR, op="approve")
+    found = own_result(socket, "approve", args, as_json=as_json)
     if as_json:
-        print_json(found.result)
+        print_json(found)
         return
-    word = "allowed" if found.result["allowed"] else "denied"
-    click.echo(f"{one_line(str(found.result['id']))} is {word}", err=True)
+    word = "allowed" if found["allowed"] else "denied"
+    click.echo(f"{one_line(str(found['id']))} is {word}", err=True)

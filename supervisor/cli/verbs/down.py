@@ -15,7 +15,7 @@ from supervisor.cli.client import SUPERVISOR, Answer, DaemonClient, NoAnswerErro
 from supervisor.cli.exit_status import NoError, interruption
 from supervisor.cli.options import example, with_json, with_socket
 from supervisor.cli.quantities import duration
-from supervisor.cli.results import end_with_failure, print_json
+from supervisor.cli.results import print_json, result_of
 from supervisor.cli.status_table import of_project
 from supervisor.cli.terminal import Ticker, one_line
 
@@ -65,14 +65,8 @@ def _shut_down(client: DaemonClient, ticker: Ticker, running: list[str]) -> int:
                 number = (event.get("fields") or {}).get("number")
                 ticker.step(one_line(str(event.get("message"))), f"{number}/{len(running)} down")
             elif event.get("requestId") == asked:
-                pid = _pid(Answer(event))
+                pid = int(result_of(Answer(event), as_json=False, module="shutdown")["pid"])
     return pid
-
-
-def _pid(answer: Answer) -> int:
-    if not answer.ok:
-        end_with_failure(answer, as_json=False, module="shutdown")
-    return int(answer.result["pid"])
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from supervisor.cli.exit_status import NO
 from supervisor.cli.many_modules import chosen, with_modules
 from supervisor.cli.options import Lines, example, with_json, with_socket
 from supervisor.cli.quantities import moment, time_of_day, utc_stamp
-from supervisor.cli.results import end_with_failure, print_json, tell_failure
+from supervisor.cli.results import print_json, result_of, tell_failure
 from supervisor.cli.terminal import dim, is_terminal, one_line
 
 MAX_LINES = 10_000
@@ -72,8 +72,7 @@ def logs(
         if len(modules) == 1:
             args = {"module": names[0], "lines": lines, "follow": follow}
             answer = client.own("logs", args, lambda event, _: show.event(event, show.line))
-            if not answer.ok:
-                end_with_failure(answer, as_json=as_json, module=names[0])
+            result_of(answer, as_json=as_json, module=names[0])
         elif not _merged(client, names, lines, show, follow=follow):
             raise click.exceptions.Exit(NO)
 

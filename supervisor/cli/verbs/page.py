@@ -17,7 +17,7 @@ from supervisor.cli.client import SUPERVISOR, DaemonClient
 from supervisor.cli.exit_status import NoError
 from supervisor.cli.locations import runtime_folder
 from supervisor.cli.options import example, socket_option, with_json, with_scopes, with_socket
-from supervisor.cli.results import end_with_failure, print_json
+from supervisor.cli.results import print_json, result_of
 from supervisor.cli.terminal import shell_word
 
 EXAMPLE_ADDRESS = "127.0.0.1:8420"
@@ -49,14 +49,11 @@ def page(
     if modules:
         args["modules"] = list(modules)
     with DaemonClient(socket) as client:
-        status = client.known("status")
-        if not status.ok:
-            end_with_failure(status, as_json=as_json, module=SUPERVISOR, op="status")
-        served = _served(status.result["daemon"], socket)
+        asked = client.known("status")
+        status = result_of(asked, as_json=as_json, module=SUPERVISOR, op="status")
+        served = _served(status["daemon"], socket)
         answer = client.known("page.login", args)
-    if not answer.ok:
-        end_with_failure(answer, as_json=as_json, module=SUPERVISOR, op="page.login")
-    login = answer.result
+    login = result_of(answer, as_json=as_json, module=SUPERVISOR, op="page.login")
     url = f"{served}/login?code={login.pop('code')}"
     if as_json:
         print_json({"url": url, **login})

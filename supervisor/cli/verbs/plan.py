@@ -11,10 +11,10 @@ import click
 
 from protocol.plan import plan_problems
 from supervisor.cli.args_document import read_args
-from supervisor.cli.client import SUPERVISOR, DaemonClient, NoAnswerError
+from supervisor.cli.client import DaemonClient, NoAnswerError
 from supervisor.cli.exit_status import NO, NoDaemonError, NoError
 from supervisor.cli.options import SECONDS, TEXT, Subverbs, example, with_json, with_socket
-from supervisor.cli.results import end_with_failure
+from supervisor.cli.results import own_result
 from supervisor.cli.terminal import one_line
 from supervisor.cli.verbs.invoke import Shown, ask_daemon
 
@@ -97,11 +97,8 @@ def _session(
     if session_id is not None:
         yield session_id
         return
-    with DaemonClient(socket) as client:
-        answer = client.known("session.new", {"plan": document})
-    if not answer.ok:
-        end_with_failure(answer, as_json=as_json, module=SUPERVISOR, op="session.new")
-    own: str = answer.result["session_id"]
+    found = own_result(socket, "session.new", {"plan": document}, as_json=as_json)
+    own: str = found["session_id"]
     try:
         yield own
     finally:

@@ -10,10 +10,16 @@ import click
 
 from supervisor.cli import session_watch
 from supervisor.cli.args_document import read_args
-from supervisor.cli.client import SUPERVISOR, Answer, DaemonClient
+from supervisor.cli.client import SUPERVISOR, DaemonClient
 from supervisor.cli.options import SESSION, TEXT, Subverbs, example, with_json, with_socket
 from supervisor.cli.quantities import count
-from supervisor.cli.results import end_with_failure, print_json, print_laid_out
+from supervisor.cli.results import (
+    end_with_failure,
+    own_result,
+    print_json,
+    print_laid_out,
+    show_result,
+)
 from supervisor.cli.session_text import page, table
 from supervisor.cli.terminal import columns_of_stdout, one_line
 
@@ -95,8 +101,8 @@ def new(
     for name, given in (("plan", plan), ("state", state)):
         if given is not None:
             args[name] = read_args(given, f"--{name}")
-    answer = _ask(socket, "session.new", args, as_json=as_json)
-    _print(answer, answer.result["session_id"], as_json=as_json)
+    found = own_result(socket, "session.new", args, as_json=as_json)
+    show_result(found, found["session_id"], as_json=as_json)
 
 
 @session.command("list", epilog=example("session list --all"))
@@ -108,8 +114,7 @@ def new(
 def list_(*, ended: bool, limit: int, after: str | None, as_json: bool, socket: Path) -> None:
     """List the sessions, the newest first."""
     args = {"ended": ended, "limit": limit, **_given(after=after)}
-    answer = _ask(socket, "session.list", args, as_json=as_json)
-    found = answer.result
+    found = own_result(socket, "session.list", args, as_json=as_json)
     if as_json:
         print_json(found)
         return
@@ -127,12 +132,12 @@ def list_(*, ended: bool, limit: int, after: str | None, as_json: bool, socket: 
 @with_socket
 def show(*, session_id: str, as_json: bool, socket: Path) -> None:
     """Show a session: plan, history and state."""
-    answer = _ask(socket, "session.show", {"session_id": session_id}, as_json=as_json)
+    found = own_result(socket, "session.show", {"session_id": session_id}, as_json=as_json)
     if as_json:
-        print_json(answer.result)
+        print_json(found)
     else:
-        click.echo(page(answer.result))
-        print_laid_out(answer.result["state"])
+        click.echo(page(found))
+        print_laid_out(found["state"])
 
 
 @session.command(epilog=example("session fork walk --id night"))
@@ -161,8 +166,8 @@ def fork(
     """Begin a session with the state, the plan and the roles of another, and print its id."""
     args = {"session_id": session_id, **_given(new_id=new_id, title=title)}
     args |= _roles(tools, **named)
-    answer = _ask(socket, "session.fork", args, as_json=as_json)
-    _print(answer, answer.result["session_id"], as_json=as_json)
+    found = own_result(socket, "session.fork", args, as_json=as_json)
+    show_result(found, found["session_id"], as_json=as_json)
 
 
 @session.command(epilog=example("session end walk"))
@@ -171,10 +176,10 @@ def fork(
 @with_socket
 def end(*, session_id: str, as_json: bool, socket: Path) -> None:
     """End a session; what is in flight for it is cancelled."""
-    answer = _ask(socket, "session.end", {"session_id": session_id}, as_json=as_json)
-    cancelled = answer.result["cancelled"]
+    found = own_result(socket, "session.end", {"session_id": session_id}, as_json=as_json)
+    cancelled = found["cancelled"]
     others = f"; {count(cancelled, 'invocation')} cancelled" if cancelled else ""
-    _print(answer, f"{one_line(session_id)} has ended{others}", as_json=as_json)
+    show_result(found, f"{one_line(session_id)} has ended{others}", as_json=as_json)
 
 
 @session.command(epilog=example("session cancel walk"))
@@ -185,9 +190,9 @@ def end(*, session_id: str, as_json: bool, socket: Path) -> None:
 def cancel(*, session_id: str, force: bool, as_json: bool, socket: Path) -> None:
     """Cancel the prompt that a session serves, and those that wait."""
     args = {"session_id": session_id, **({"force": True} if force else {})}
-    answer = _ask(socket, "session.cancel", args, as_json=as_json)
-    what = count(answer.result["cancelled"], "request" if force else "prompt")
-    _print(answer, f"{what} cancelled", as_json=as_json)
+    found = own_result(socket, "session.cancel", args, as_json=as_json)
+    what = count(found["cancelled"], "request" if force else "prompt")
+    show_result(found, f"{what} cancelled", as_json=as_json)
 
 
 @session.command(epilog=example("session patch walk '{\"torchRoom\":null}' --if-revision 1"))
@@ -213,9 +218,9 @@ def patch(
         "patch": read_args(given, "the patch"),
         **_given(if_revision=if_revision),
     }
-    answer = _ask(socket, "session.patch", args, as_json=as_json)
-    revision = answer.result["revision"]
-    _print(answer, f"{one_line(session_id)} has revision {revision}", as_json=as_json)
+    found = own_result(socket, "session.patch", args, as_json=as_json)
+    revision = found["revision"]
+    show_result(found, f"{one_line(session_id)} has revision {revision}", as_json=as_json)
 
 
 @session.command(epilog=example("session watch walk"))
@@ -236,18 +241,3 @@ def watch(*, session_id: str, as_json: bool, socket: Path) -> None:
 
 def _given(**args: Any) -> dict[str, Any]:
     return {name: value for name, value in args.items() if value is not None}
-
-
-def _ask(socket: Path, op: str, args: dict[str, Any], *, as_json: bool) -> Answer:
-    with DaemonClient(socket) as client:
-        answer = client.known(op, args)
-    if not answer.ok:
-        end_with_failure(answer, as_json=as_json, module=SUPERVISOR, op=op)
-    return answer
-
-
-def _print(answer: Answer, words: str, *, as_json: bool) -> None:
-    if as_json:
-        print_json(answer.result)
-    else:
-        click.echo(words)

@@ -10,7 +10,7 @@ import click
 from supervisor.cli.client import SUPERVISOR, DaemonClient
 from supervisor.cli.event_text import event_line
 from supervisor.cli.options import TEXT, example, with_json, with_socket
-from supervisor.cli.results import echo_json, end_with_failure
+from supervisor.cli.results import echo_json, result_of
 from supervisor.cli.terminal import dim, one_line
 
 
@@ -57,8 +57,7 @@ def ui(
     args = {key: value for key, value in given.items() if value is not None}
     with DaemonClient(socket) as client:
         answer = client.own("ui.subscribe", args, show)
-    if not answer.ok:
-        end_with_failure(answer, as_json=as_json, module=SUPERVISOR, op="ui.subscribe")
+    result_of(answer, as_json=as_json, module=SUPERVISOR, op="ui.subscribe")
 
 
 def _origin(event: dict[str, Any]) -> str:

@@ -17,7 +17,7 @@ from supervisor.cli.daemon_options import absolute, http_exposure, with_daemon_o
 from supervisor.cli.exit_status import INTERRUPTED, NO, NoDaemonError, NoError
 from supervisor.cli.options import SECONDS, example, socket_option, with_json, with_socket
 from supervisor.cli.quantities import count, duration
-from supervisor.cli.results import end_with_failure, print_json
+from supervisor.cli.results import print_json, result_of
 from supervisor.cli.status_table import note, of_project, warning
 from supervisor.cli.terminal import Ticker, is_in, one_line, shell_word, state_word
 from supervisor.cli.trouble import is_asleep
@@ -139,13 +139,10 @@ def _follow(socket: Path, ticker: Ticker, timeout_s: float | None) -> dict[str, 
         except NoAnswerError:
             ticker.line(f"not all modules have a verdict after {timeout_s:g} s")
         else:
-            if not answer.ok:
-                end_with_failure(answer, as_json=False, module="wait")
+            result_of(answer, as_json=False, module="wait")
     with DaemonClient(socket) as client:
         answer = client.known("status")
-    if not answer.ok:
-        end_with_failure(answer, as_json=False, module="status")
-    status: dict[str, Any] = answer.result
+    status: dict[str, Any] = result_of(answer, as_json=False, module="status")
     return status
 
 
