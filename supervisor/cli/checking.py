@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-import structlog
 import trio
 
 from protocol.connection import HostCalled
 from protocol.descriptor.model import Descriptor, Lifecycle
 from protocol.errors import Failure, Outcome, Reason, Success
+from supervisor.cli.one_module import log_from, scratch_folder
 from supervisor.conformance import persistent, single_use
 from supervisor.conformance.examination import Examination, Permission
 from supervisor.conformance.report import Report
@@ -44,10 +42,7 @@ def examine_all(
     tell: Callable[[Report], None],
 ) -> None:
     """Examine modules, and tell of each as soon as it is over."""
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
+    log_from(logging.CRITICAL)
 
     async def examine(folder: Path) -> None:
         log_files, deadlines = LogFiles(folder / "logs"), Deadlines()
@@ -63,8 +58,8 @@ def examine_all(
         finally:
             log_files.close()
 
-    with tempfile.TemporaryDirectory(prefix="stdiod-", ignore_cleanup_errors=True) as folder:
-        run_timed(examine, Path(folder))
+    with scratch_folder() as folder:
+        run_timed(examine, folder)
 
 
 class Steps:

@@ -68,9 +68,10 @@ def _time() -> str:
 
 
 class Prompt:
-    """Lines that are typed on a terminal (developing.Typed)."""
+    """Lines that are typed on a terminal."""
 
     waits = False
+    """Whether a call is answered before the next line is read."""
 
     def __init__(self, name: Callable[[], str], inputs: Inputs) -> None:
         self._name = name
@@ -140,7 +141,7 @@ class OpCompleter(Completer):
 
 
 class Piped:
-    """Lines that come from elsewhere than a terminal: each call is answered before the next."""
+    """Lines that come from elsewhere than a terminal."""
 
     waits = True
 

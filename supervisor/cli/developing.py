@@ -10,20 +10,16 @@ import logging
 import os
 import shlex
 import signal
-import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
-import structlog
 import trio
 
 from protocol.args_schema import op_schemas
 from protocol.descriptor.loading import DescriptorError
-from protocol.descriptor.model import Descriptor, HealthChecks, Instances, Start
+from protocol.descriptor.model import Descriptor, HealthChecks
 from protocol.errors import Outcome, Reason
 from protocol.events import Progress
 from protocol.json_document import read_document
@@ -32,6 +28,7 @@ from protocol.response import Response
 from protocol.transcript import EntrySource, Happened
 from supervisor.cli.args_words import args_of, read_words
 from supervisor.cli.failure_text import failure_text
+from supervisor.cli.one_module import alone, log_from, scratch_folder
 from supervisor.cli.quantities import duration
 from supervisor.cli.results import compact
 from supervisor.daemon.inherited import mend_signals
@@ -45,6 +42,9 @@ from supervisor.runtime.files.module_log import LogLine
 from supervisor.runtime.loop_clock import run_timed
 from supervisor.runtime.process.program import module_folder, of_prepare, program_files
 from supervisor.runtime.supervision.call import Call, Congestion
+
+if TYPE_CHECKING:
+    from supervisor.cli.dev_screen import LineScreen, Piped, Prompt
 
 LOOK_S = 0.25
 """How often it is looked for changes; what has changed has to look the same twice."""
@@ -69,35 +69,9 @@ FileStamps = dict[str, tuple[int, int]]
 """Of each file its last change and its size."""
 
 
-class Display(Protocol):
-    """Where all is shown."""
-
-    def said(self, sign: str, text: str) -> None:
-        """Show a line that passed: `>` to the module, `<` from it, `!` its stderr."""
-
-    def tell(self, text: str) -> None:
-        """Show words of our own, of one line or more."""
-
-
-class Typed(Protocol):
-    """What is typed."""
-
-    waits: bool
-    """Whether the next line is to be read only when the call of this one has been answered."""
-
-    async def line(self) -> str | None:
-        """Return a line; None for Ctrl-C. Raises `EOFError` at the end."""
-
-    def end(self) -> None:
-        """Have whoever waits for a line go on."""
-
-
-def develop(path: Path, screen: Display, typed: Callable[[Development], Typed]) -> None:
+def develop(path: Path, screen: LineScreen, typed: Callable[[Development], Prompt | Piped]) -> None:
     """Run the module of a descriptor file until what is typed ends, or a signal comes."""
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
+    log_from(logging.CRITICAL)
     one = Development(path, screen)
     run_timed(one.run, typed(one))
 
@@ -105,7 +79,7 @@ def develop(path: Path, screen: Display, typed: Callable[[Development], Typed]) 
 class Development:
     """One module while it is being written."""
 
-    def __init__(self, path: Path, screen: Display) -> None:
+    def __init__(self, path: Path, screen: LineScreen) -> None:
         self.name = path.absolute().parent.name
         self._path = path
         self._screen = screen
@@ -124,7 +98,7 @@ class Development:
         said = module.descriptions.current or {}
         return op_schemas(module.descriptor.inputs or said.get("inputs")) or {}
 
-    async def run(self, typed: Typed) -> None:
+    async def run(self, typed: Prompt | Piped) -> None:
         """Go on until the end."""
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as received:
             mend_signals()  # the module is to begin as under a daemon
@@ -136,7 +110,7 @@ class Development:
                 typed.end()
                 nursery.cancel_scope.cancel()
 
-    async def _end_on_signals(self, received: Any, typed: Typed) -> None:
+    async def _end_on_signals(self, received: Any, typed: Prompt | Piped) -> None:
         async for _ in received:
             self._ending.set()
             self._changed.set()
@@ -144,7 +118,7 @@ class Development:
 
     # What is typed.
 
-    async def _read(self, typed: Typed) -> None:
+    async def _read(self, typed: Prompt | Piped) -> None:
         while not self._ending.is_set():
             try:
                 line = await typed.line()
@@ -246,19 +220,10 @@ class Development:
             nursery.cancel_scope.cancel()
 
     async def _serve(self, descriptor: Descriptor) -> None:
-        supervision = msgspec.structs.replace(
-            descriptor.supervision,
-            depends_on=(),
-            start=Start.EAGER,
-            instances=Instances(),
-            warm=0,
-            health=HealthChecks(interval_s=IDLE_S),
-        )
-        alone = msgspec.structs.replace(descriptor, supervision=supervision)
         self.name = descriptor.name
-        with tempfile.TemporaryDirectory(prefix="stdiod-", ignore_cleanup_errors=True) as folder:
-            found = Found((alone,))
-            async with Kernel(found, data_dir=Path(folder), with_sessions=False) as daemon:
+        with scratch_folder() as folder:
+            found = Found((alone(descriptor, health=HealthChecks(interval_s=IDLE_S)),))
+            async with Kernel(found, data_dir=folder, with_sessions=False) as daemon:
                 module = daemon.fleet.modules[self.name]
                 module.taps.attach(_Tap(self._screen))
                 unfollow = module.log.follow(self._logged)
@@ -330,7 +295,7 @@ def _of_kind(folder: Path, suffixes: set[str]) -> list[str]:
 class _Tap:
     """Shows each line that passes (taps.Tap)."""
 
-    def __init__(self, screen: Display) -> None:
+    def __init__(self, screen: LineScreen) -> None:
         self._screen = screen
         self._rest = {EntrySource.HOST: b"", EntrySource.MODULE: b""}
 

@@ -11,20 +11,16 @@ import contextlib
 import datetime as dt
 import logging
 import signal
-import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
-import structlog
 import trio
 
 from protocol.descriptor.loading import DescriptorError
-from protocol.descriptor.model import Descriptor, Instances, Start
+from protocol.descriptor.model import Descriptor
 from protocol.errors import Reason
 from protocol.events import Progress
 from protocol.host_events import RegisteredAsset
@@ -32,6 +28,7 @@ from protocol.readdress import Readdresser
 from protocol.replies import Operation
 from protocol.response import Response
 from supervisor.cli.exit_status import NoError
+from supervisor.cli.one_module import alone, log_from, scratch_folder
 from supervisor.cli.verbs.record import tell_of_replaced
 from supervisor.daemon.inherited import mend_signals
 from supervisor.faces.local_user import this_user
@@ -80,23 +77,11 @@ def invoke(
     `on_line` takes each event as the line a daemon would send, `on_log` each line of the log; what
     is said goes to the file `record`. Raises `NoError` if that cannot be made.
     """
-    structlog.configure(
-        # The answer says what went wrong; only what it cannot say is worth a line here.
-        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
-    # Alone it depends on nobody, it starts because it is invoked, and one process is enough.
-    supervision = msgspec.structs.replace(
-        descriptor.supervision,
-        depends_on=(),
-        start=Start.EAGER,
-        instances=Instances(),
-        warm=0,
-    )
-    alone = msgspec.structs.replace(descriptor, supervision=supervision)
-    with tempfile.TemporaryDirectory(prefix="stdiod-", ignore_cleanup_errors=True) as folder:
+    # The answer says what went wrong; only what it cannot say is worth a line here.
+    log_from(logging.ERROR)
+    with scratch_folder() as folder:
         asker = _Asker(on_line)
-        run = partial(_run, alone, content, asker, on_log, Path(folder), record=record)
+        run = partial(_run, alone(descriptor), content, asker, on_log, folder, record=record)
         run_timed(run)
     assert asker.response is not None  # noqa: S101 - every invocation ends with one
     return asker.response, asker.interrupted

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import structlog
 import trio
 
 from protocol.descriptor.model import Descriptor
 from protocol.transcript import Entry, Happened, Transcript
 from supervisor.cli.exit_status import NoError
+from supervisor.cli.one_module import log_from, scratch_folder
 from supervisor.policy.verdict import Exit, telling_tail
 from supervisor.runtime.containment.custody import holding
 from supervisor.runtime.files.log_files import LogFiles
@@ -42,12 +40,9 @@ def replay_to_module(
     transcript: Transcript, descriptor: Descriptor, ignored: Sequence[str], timeout_s: float
 ) -> list[Compared]:
     """Run the module once per recorded process; raises `NoError` if it cannot be started."""
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
-    with tempfile.TemporaryDirectory(prefix="stdiod-", ignore_cleanup_errors=True) as folder:
-        return trio.run(_replay, transcript, descriptor, ignored, timeout_s, Path(folder))
+    log_from(logging.ERROR)
+    with scratch_folder() as folder:
+        return trio.run(_replay, transcript, descriptor, ignored, timeout_s, folder)
 
 
 async def _replay(
