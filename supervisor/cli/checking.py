@@ -31,7 +31,7 @@ from supervisor.runtime.loop_clock import run_timed
 from supervisor.runtime.supervision.deadlines import Deadlines
 
 WAIT_S = 5.0
-"""A step that takes longer is told of."""
+"""A longer step is reported."""
 
 
 def examine_all(
@@ -41,7 +41,7 @@ def examine_all(
     steps: Steps,
     tell: Callable[[Report], None],
 ) -> None:
-    """Examine modules, and tell of each as soon as it is over."""
+    """Examine modules, and report each as soon as its examination ends."""
     log_from(logging.CRITICAL)
 
     async def examine(folder: Path) -> None:
@@ -63,10 +63,10 @@ def examine_all(
 
 
 class Steps:
-    """What is tried, one step after the other."""
+    """The steps of the examination, reported to the user."""
 
     def __init__(self, begins: Callable[[str], None], waits: Callable[[str], None]) -> None:
-        """Tell `begins` of each step, and `waits`, once, of each that takes long."""
+        """`begins` gets each step, `waits` gets a long step once."""
         self._begins = begins
         self._waits = waits
         self._begun = 0
@@ -78,7 +78,7 @@ class Steps:
         self._begins(words)
 
     async def tell_of_waits(self) -> None:
-        """Tell of each step that takes longer than `WAIT_S`, or up to twice that."""
+        """Report each step that takes longer than `WAIT_S`, or up to twice that."""
         told = 0
         while True:
             begun = self._begun
@@ -89,7 +89,7 @@ class Steps:
 
 
 def answer(policy: Policy, descriptor: Descriptor, asked: HostCalled) -> Outcome:
-    """Answer a call to the host as a policy has it; no daemon is there to serve it."""
+    """Answer a call to the host by the policy; no daemon is there to serve it."""
     params = asked.call.params
     try:
         method = method_named(asked.call.method)
@@ -111,7 +111,7 @@ def answer(policy: Policy, descriptor: Descriptor, asked: HostCalled) -> Outcome
 
 
 async def examined(descriptor: Descriptor, place: Place, permission: Permission) -> Report:
-    """Examine one module; nothing is left of its processes."""
+    """Examine one module; no process of it is left."""
     async with trio.open_nursery() as nursery:
         exam = Examination(descriptor, place, permission, nursery)
         if descriptor.transport.type == "http":

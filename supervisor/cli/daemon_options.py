@@ -1,4 +1,4 @@
-"""Define what `run` and `up` have in common."""
+"""Options that `run` and `up` share."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ def http_exposure(
     *,
     http_insecure: bool,
 ) -> Exposure | None:
-    """Return where the HTTP face is to listen; raises `click.UsageError`.
+    """Return where HTTP is served.
 
-    An address on the command line has nothing to do with the certificate of another one in a file.
+    Raises `click.UsageError`. An address on the command line does not use the certificate of an
+    address in the file.
     """
     file = configured.said(ctx) or Config()
     if http is None:
@@ -137,19 +138,17 @@ _OPTIONS = (
 
 
 def with_daemon_options(function: F) -> F:
-    """Add DIR..., --config, --data-dir, --policy, --name, and --http with what belongs to it."""
+    """Add DIR..., --config, --data-dir, --policy, --name, and the --http options."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
 
 
 def absolute(directories: tuple[Path, ...]) -> tuple[Path, ...]:
-    """Return directories as they are to be remembered, wherever a daemon works."""
     return tuple(directory.absolute() for directory in directories)
 
 
 def journal_options(config: Config) -> JournalOptions:
-    """Return the options, each at its default where the file does not say."""
     usual = Limits()
     limits = Limits(
         days=usual.days if config.journal_days is None else config.journal_days,

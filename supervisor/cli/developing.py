@@ -1,7 +1,7 @@
-"""Run a module while it is being written: start it anew when its source changes, call its ops.
+"""Run a module while it is written: restart it when its source changes, call its ops.
 
-One round is the time between two changes: a daemon in this process, without a socket, and with the
-module alone; its `prepare` is done in each. What passes between the two is shown line by line.
+A round is the time between two changes: a daemon in this process without a socket, with this module
+alone; its `prepare` is done in each round. All lines in both directions are shown.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ if TYPE_CHECKING:
     from supervisor.cli.dev_screen import LineScreen, Piped, Prompt
 
 LOOK_S = 0.25
-"""How often it is looked for changes; what has changed has to look the same twice."""
+"""The interval between two looks at the files; a change counts once two looks agree."""
 
 MOST_FILES = 2000
-"""Sources beyond that are not watched."""
+"""Further sources are not watched."""
 
 SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "target"})
 
 IDLE_S = 1e9
-"""Between two probes of the health: they would be all that is seen."""
+"""Health probes would be all that is shown."""
 
 HELP = (
     "OP KEY=VALUE... or OP {JSON} calls an op; /ops lists them, /restart starts the module anew, "
@@ -63,22 +63,20 @@ HELP = (
 )
 
 ASKS_FOR_HELP = frozenset({"help", "?", "quit", "exit", "restart", "ops"})
-"""What is typed in the place of one of the words with a slash."""
+"""Words without the slash of a command."""
 
 FileStamps = dict[str, tuple[int, int]]
-"""Of each file its last change and its size."""
+"""The last change (ns) and the size of each file."""
 
 
 def develop(path: Path, screen: LineScreen, typed: Callable[[Development], Prompt | Piped]) -> None:
-    """Run the module of a descriptor file until what is typed ends, or a signal comes."""
+    """Run the module of a descriptor file until the input ends, or a signal comes."""
     log_from(logging.CRITICAL)
     one = Development(path, screen)
     run_timed(one.run, typed(one))
 
 
 class Development:
-    """One module while it is being written."""
-
     def __init__(self, path: Path, screen: LineScreen) -> None:
         self.name = path.absolute().parent.name
         self._path = path
@@ -91,7 +89,7 @@ class Development:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """The schema of each op, as far as they are known now."""
+        """The known schema of each op."""
         if self._daemon is None:
             return {}
         module = self._daemon.fleet.modules[self.name]
@@ -99,7 +97,6 @@ class Development:
         return op_schemas(module.descriptor.inputs or said.get("inputs")) or {}
 
     async def run(self, typed: Prompt | Piped) -> None:
-        """Go on until the end."""
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as received:
             mend_signals()  # the module is to begin as under a daemon
             async with trio.open_nursery() as nursery:
@@ -134,7 +131,7 @@ class Development:
         self._changed.set()
 
     def _cancel(self) -> bool:
-        """Cancel the calls that are open; False if there are none."""
+        """Cancel the open calls; False if there are none."""
         handles = list(self._calls.values())
         for handle in handles:
             handle.cancel(Stopped(Reason.CLIENT, "Ctrl-C cancelled it"))
@@ -161,7 +158,7 @@ class Development:
                     await asker.answered.wait()
 
     def _call(self, line: str) -> _Asker | None:
-        """Call an op; None, and words, if it is not clear which, or with what."""
+        """Call an op; None after a message if the line cannot be read."""
         if self._daemon is None:
             self._screen.tell("the module does not run; correct the descriptor first")
             return None
@@ -237,7 +234,7 @@ class Development:
                 unfollow()
 
     def _logged(self, line: LogLine) -> None:
-        """Show stderr, and what the host says of the process."""
+        """Show stderr, and the host's notes about the process."""
         if line.stream == "host":
             self._screen.tell(line.text)
         elif line.stream != "event":  # that was seen as it came
@@ -246,7 +243,7 @@ class Development:
     # What is watched.
 
     async def _watch(self, descriptor: Descriptor | None) -> None:
-        """Wait for a change that has come to rest."""
+        """Wait for a change that two looks in a row agree on."""
         first = before = await trio.to_thread.run_sync(look, self._path, descriptor)
         while True:
             await trio.sleep(LOOK_S)
@@ -260,9 +257,9 @@ class Development:
 
 
 def look(path: Path, descriptor: Descriptor | None) -> FileStamps:
-    """Look at the descriptor and the sources: the files of its commands, and those of their kind.
+    """Return the stamps of the descriptor, the files of its commands, and files of the same kind.
 
-    What a `prepare` makes is none of them.
+    Files that `prepare` makes are left out.
     """
     files = {str(path.absolute())}
     if descriptor is not None:
@@ -293,14 +290,13 @@ def _of_kind(folder: Path, suffixes: set[str]) -> list[str]:
 
 
 class _Tap:
-    """Shows each line that passes (taps.Tap)."""
+    """Shows each line that passes."""
 
     def __init__(self, screen: LineScreen) -> None:
         self._screen = screen
         self._rest = {EntrySource.HOST: b"", EntrySource.MODULE: b""}
 
     def said(self, instance: str, source: EntrySource, data: bytes) -> None:
-        """Show the lines that are complete."""
         del instance
         if source not in self._rest:
             return
@@ -313,7 +309,7 @@ class _Tap:
         self._screen.said(sign, line.decode(errors="backslashreplace"))
 
     def happened(self, instance: str, event: Happened, **facts: Any) -> None:
-        """Tell of its beginning, and of a line that it did not end."""
+        """Report the start of the process, and its last line if it has no newline."""
         if event is Happened.SPAWNED:
             self._screen.tell(f"{instance} runs, pid {facts['pid']}")
         elif event is Happened.EXITED:
@@ -322,11 +318,9 @@ class _Tap:
                     self._show(source, rest)
             self._rest = dict.fromkeys(self._rest, b"")
 
-    def asked(self, instance: str) -> None:
-        """Do nothing: the line is shown."""
+    def asked(self, instance: str) -> None: ...
 
-    def answered(self, instance: str, call: Call, outcome: Outcome) -> None:
-        """Do nothing: who asked is told."""
+    def answered(self, instance: str, call: Call, outcome: Outcome) -> None: ...
 
 
 class _Asker:

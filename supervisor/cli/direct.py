@@ -1,8 +1,8 @@
-"""Invoke a module without a daemon: in this process, from its descriptor, nothing left behind.
+"""Invoke a module without a daemon, in this process, from its descriptor.
 
-The module is started, invoked once and stopped by the same code that serves in a daemon. The first
-SIGINT, SIGTERM or SIGHUP cancels the invocation, whose answer then says so; another one hurries the
-module's stop.
+The module is started, invoked once and stopped by the same code as in a daemon. The first SIGINT,
+SIGTERM or SIGHUP cancels the invocation, whose answer then says so; another one stops the module at
+once.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ OnLine = Callable[[bytes], None]
 OnLog = Callable[[LogLine], None]
 
 REQUEST_ID = "c1"
-"""The id that a client of a daemon would have used."""
+"""The id that a client of a daemon would use."""
 
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def load(path: Path, module: str) -> Descriptor:
-    """Read a descriptor that is to be invoked as `module`; raises `EndError` or `UsageError`."""
+    """Read the descriptor of `module`; raises `EndError` or `UsageError`."""
     path = path / "module.json" if path.is_dir() else path
     try:
         descriptor = read_descriptor(path)
@@ -72,10 +72,11 @@ def invoke(
     on_log: OnLog,
     record: Path | None = None,
 ) -> tuple[dict[str, Any], bool]:
-    """Run one invocation; returns the response (docs/protocol.md) and whether a signal ended it.
+    """Run one invocation.
 
-    `on_line` takes each event as the line a daemon would send, `on_log` each line of the log; what
-    is said goes to the file `record`. Raises `NoError` if that cannot be made.
+    Returns the response (docs/protocol.md) and whether a signal ended it. `on_line` takes each
+    event as the line of a daemon, `on_log` each line of the log; the conversation goes to the file
+    `record`. Raises `NoError` if that cannot be made.
     """
     # The answer says what went wrong; only what it cannot say is worth a line here.
     log_from(logging.ERROR)
@@ -98,19 +99,17 @@ class _Asker:
         self._readdresser = Readdresser(REQUEST_ID)
 
     def event(self, event: Progress, line: bytes | None) -> None:
-        """Pass an event on."""
         if isinstance(event, RegisteredAsset):
             event = event.unregistered()  # nobody will be there to ask for it
         told = None if line is None else self._readdresser.readdress(line)
         self._on_line((event_line(event, REQUEST_ID) if told is None else told).rstrip(b"\n"))
 
     def finished(self, response: Response) -> None:
-        """Keep the response."""
         self.response = response.document()
         self.answered.set()
 
     def congested(self) -> Congestion:
-        """Return none: writing to stdout blocks until there is room."""
+        """Writing to stdout blocks until there is room."""
         return Congestion.NONE
 
 
@@ -158,7 +157,7 @@ async def _run(
 
 @contextlib.contextmanager
 def _recorded(path: Path | None, descriptor: Descriptor) -> Iterator[Recording | None]:
-    """Give what to attach to have a conversation written to a file; raises `NoError`."""
+    """Yield the recording of a file to attach to the module; raises `NoError`."""
     if path is None:
         yield None
         return

@@ -1,4 +1,4 @@
-"""Show the events of an invocation to a person while they come, on stderr."""
+"""Show the events of an invocation to a person as they come, on stderr."""
 
 from __future__ import annotations
 
@@ -22,17 +22,13 @@ _BAR_CELLS = 20
 
 
 class EventPrinter:
-    """Writes each event as it comes; remembers whether running text left the line open.
-
-    On a terminal the last `progress` stands below, as a bar.
-    """
+    """Writes each event as it comes. On a terminal the last `progress` stands below, as a bar."""
 
     def __init__(self) -> None:
         self._line_is_open = False
         self._bar = Ticker()
 
     def show(self, event: dict[str, Any]) -> None:
-        """Write one event."""
         if self._bar.live and _is_progress(event):
             self._end_running_text()
             from shutil import get_terminal_size
@@ -49,17 +45,16 @@ class EventPrinter:
         self.line(event_line(event))
 
     def line(self, text: str) -> None:
-        """Write a whole line."""
         self._end_running_text()
         self._bar.line(text)
 
     def prompt(self, text: str) -> None:
-        """Show what waits to be typed, below all else."""
+        """Show a prompt below all else."""
         self._end_running_text()
         self._bar.show(text)
 
     def close_line(self) -> None:
-        """End running text, if there is any, and take the bar away."""
+        """End running text, if there is any, and remove the bar."""
         self._bar.clear()
         self._end_running_text()
 
@@ -83,7 +78,7 @@ def _is_progress(event: dict[str, Any]) -> bool:
 
 
 def progress_text(payload: dict[str, Any], columns: int) -> str:
-    """Return how far something is, as a line of fewer than `columns` cells."""
+    """Return a progress as a line of fewer than `columns` cells."""
     done, total = payload.get("done", 0), payload.get("total")
     if isinstance(total, int | float) and total > 0:
         # Whole numbers may be too large for a division.
@@ -98,7 +93,7 @@ def progress_text(payload: dict[str, Any], columns: int) -> str:
 
 
 def event_line(event: dict[str, Any]) -> str:
-    """Return an event as one line: a word for what it is, then what it says."""
+    """Return an event as one line: a label, then its content."""
     match event.get("type"):
         case "log":
             level = str(event.get("level"))
@@ -154,7 +149,6 @@ def _approval(name: str, payload: dict[str, Any]) -> str:
 
 
 def log_line(stream: str, text: str) -> str:
-    """Return a line of a module's log in the same form."""
     return _labelled(stream, one_line(text), "bright_black")
 
 

@@ -1,4 +1,4 @@
-"""Print an error as what happened, the evidence, and what to do."""
+"""Text of an error: what happened, the evidence, and what to do."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ _TOLD = frozenset(
         "hook_reason",
     }
 )
-"""The details that have a line of their own, or stand in the message."""
+"""Details with a line of their own, or in the message."""
 
 
 _LABELS = {"session_id": "session", "request_id": "request"}
 
 _OF_A_DAEMON = frozenset({"state", "retry_in_s", "stderr_tail"})
-"""What means nothing where no daemon runs: nobody tries again, and stderr was shown as it came."""
+"""Details without a meaning where no daemon runs: there is no retry, and stderr was shown."""
 
 
 def failure_text(
     error: dict[str, Any], *, module: str, op: str = "", with_daemon: bool = True
 ) -> str:
-    """Return the page for an error of docs/protocol.md."""
+    """Return the text of an error of docs/protocol.md."""
     details = error.get("details") or {}
     if not with_daemon:
         details = {key: value for key, value in details.items() if key not in _OF_A_DAEMON}
@@ -87,7 +87,7 @@ def failure_text(
 
 
 def _of_no_name(word: str) -> str:
-    """Say what may have been meant by a word that is no module's name."""
+    """Return a hint for a word that is no module's name."""
     if word == "all":
         return "All modules are meant by --all."
     if "/" in word:

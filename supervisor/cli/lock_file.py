@@ -1,4 +1,4 @@
-"""Find out who holds a daemon's lock file, and what it says, without trying to lock it.
+"""Read a daemon's lock file and find its holder, without locking it.
 
 A lock that we held, however shortly, could turn a daemon away.
 """
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def version_beside(socket: str | Path) -> str | None:
-    """Return the version of the daemon that listens on a socket, as its lock file says it.
+    """Return the version of the daemon of a socket, from its lock file.
 
-    None if there is nothing to be seen of it: the socket is forwarded, or the file another's.
+    None if the file cannot be read: the socket is forwarded, or the file belongs to another user.
     """
     try:
         # Without waiting, should a pipe be in its place.
@@ -30,7 +30,7 @@ def version_beside(socket: str | Path) -> str | None:
 
 
 def lock_holder(lock: Path) -> int | None:
-    """Return the pid of who holds a flock(2) on a file; None if nobody does who can be seen."""
+    """Return the pid of the process that holds a flock(2) on a file; None if none is seen."""
     try:
         file = os.stat(lock)  # noqa: PTH116
         with open("/proc/locks", encoding="ascii") as locks:  # noqa: PTH123

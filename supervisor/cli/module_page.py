@@ -1,4 +1,4 @@
-"""Lay out all that is known of one module: `status MODULE`."""
+"""The page of `status MODULE`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ OPS_SHOWN = 20
 
 
 def module_text(module: dict[str, Any]) -> str:
-    """Return the page."""
     return "\n".join(_lines(module))
 
 

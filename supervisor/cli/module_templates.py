@@ -1,8 +1,8 @@
-"""What `stdiod new` writes: the descriptor, the source, a transcript and a README of a new module.
+"""The files of `stdiod new`: the descriptor, the source, a transcript and a README.
 
 A template, `templates/FILE.in`, is the source of one language for all protocols. A line `%% A B`
-begins what only those have, `%% all` what all have. `@op@` and the like are replaced; what stands
-for what is chosen by the kind of the module.
+begins a part of these protocols only, `%% all` one of all. `@op@` and the like are replaced by the
+values of the module's kind.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from supervisor.cli.terminal import one_line, shell_word
 TRANSCRIPT = "test.jsonl"
 
 WHO = "Ada"
-"""Who is named in all examples."""
+"""The name in all examples."""
 
 
 class Language(NamedTuple):
-    """How a module in a language is run, and built; `needs` is the program that this takes."""
+    """How a module in a language is built and run; `needs` is the required program."""
 
     file: str
     command: tuple[str, ...]
@@ -78,7 +78,7 @@ LANGUAGES = {
 
 
 class Part(NamedTuple):
-    """What a module of a kind does: one op that takes one text, and its result, an object."""
+    """The op of a module of a kind: it takes one text and returns an object."""
 
     op: str
     arg: str
@@ -98,8 +98,6 @@ PARTS = {
 
 
 class Choice(NamedTuple):
-    """What was asked for."""
-
     name: str
     lang: str
     kind: str
@@ -108,7 +106,6 @@ class Choice(NamedTuple):
 
     @property
     def language(self) -> Language:
-        """How it is run."""
         return LANGUAGES[self.lang]
 
     @property
@@ -117,12 +114,11 @@ class Choice(NamedTuple):
 
     @property
     def needs(self) -> str:
-        """The program that it takes to run it."""
         return "jq" if (self.lang, self.protocol) == ("bash", "mcp") else self.language.needs
 
 
 def descriptor_of(choice: Choice, default: Lifecycle) -> dict[str, Any]:
-    """Return the descriptor; `default` is the lifecycle that its protocol has unless it says so."""
+    """Return the descriptor; `default` is the lifecycle of its protocol."""
     language, part = choice.language, choice.part
     transport: dict[str, Any] = {"type": "stdio"}
     if language.prepare:
@@ -166,7 +162,7 @@ def descriptor_of(choice: Choice, default: Lifecycle) -> dict[str, Any]:
 
 
 def wrapping(document: dict[str, Any], command: tuple[str, ...]) -> dict[str, Any]:
-    """Return the descriptor of a command that takes any arguments and input."""
+    """Return the descriptor of a command with any arguments and input."""
     op = {"args": ["{args?}"], "stdin": "{stdin?}"}
     transport = {**document["transport"], "command": command, "exec": {"ops": {"run": op}}}
     if any(map(os.path.isfile, command)):
@@ -203,7 +199,7 @@ Said = list[tuple[EntrySource, dict[str, Any]]]
 
 
 def transcript_of(choice: Choice, descriptor: Descriptor, when: str) -> bytes:
-    """Return the transcript of a conversation with it; `when` is the time that it tells."""
+    """Return the transcript of a conversation with the module; `when` is its time."""
     header = Header(
         transcript=1,
         module=choice.name,
@@ -244,7 +240,7 @@ def _entries(said: Said, instance: str, *, persistent: bool) -> Iterator[Entry]:
 
 
 def _conversations(choice: Choice) -> Iterator[Said]:
-    """Yield what is said with each process."""
+    """Yield the conversation with each process."""
     match choice.protocol:
         case "narratoria":
             yield from _told(choice)
@@ -404,7 +400,6 @@ def readme_of(choice: Choice) -> str:
 def files_of(
     choice: Choice, document: dict[str, Any], descriptor: Descriptor, when: str
 ) -> dict[str, bytes]:
-    """Return the files of a new module, by name."""
     text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
     files = {"module.json": text.encode(), "README.md": readme_of(choice).encode()}
     if choice.language.file:

@@ -1,9 +1,9 @@
-"""Be `stdiod mcp` where a daemon runs, with as little of Python as that takes.
+"""`stdiod mcp` where a daemon runs, with few imports.
 
-An MCP client waits for it at each of its starts, and most of what a verb takes passes in imports:
-here is none of click, msgspec and platformdirs. What is not as usual is left to the verb itself
-(`verbs.mcp`), which begins anew, and says what is wrong: another option, a project, no daemon
-there, one of another version, a refusal. So what is not understood here only takes longer.
+An MCP client waits for it at each start, and imports take most of a verb's time: click, msgspec and
+platformdirs are not imported here. All else is left to the verb itself (`verbs.mcp`), which begins
+anew and reports errors: another option, a project, no daemon, another version, a refusal. A case
+that is not understood here only takes longer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from supervisor.cli.lock_file import version_beside
 from supervisor.cli.relay import DAEMON_ENDED, relay
 
 JOIN_S = 5.0
-"""How long the daemon may take to let us in; the verb has more patience."""
+"""How long the daemon may take to accept the request; the verb waits longer."""
 
 ANSWER_BYTES = 1 << 16
 
@@ -27,11 +27,11 @@ _REQUEST = (
     '{"requestId":"c1","tool":"supervisor","operation":"invoke","input":{"op":"mcp","args":{%s}}}\n'
 )
 _ACCEPTED = b'{"version":"0","type":"done","requestId":"c1","ok":true,'
-"""How the answer begins; to read it as JSON would take longer than all the rest."""
+"""The beginning of the answer; to parse it as JSON would take longer than all the rest."""
 
 
 def serve(words: list[str]) -> bool:
-    """Be it, for the words after `mcp`; False if that is for the verb."""
+    """Serve, for the words after `mcp`; False if the verb has to."""
     if None in (sys.stdin, sys.stdout, sys.stderr) or sys.stdin.isatty():
         return False
     asked = _read(words)
@@ -50,7 +50,7 @@ def serve(words: list[str]) -> bool:
 
 
 def not_served(folders: list[str], answer: str) -> str:
-    """Say which folders a daemon that was joined does not serve, by its answer as JSON."""
+    """Warn of folders that the joined daemon does not serve; `answer` is its JSON."""
     other = []
     for folder in folders:
         path = os.path.abspath(folder)  # noqa: PTH100
@@ -67,7 +67,7 @@ def not_served(folders: list[str], answer: str) -> str:
 
 
 def _read(words: list[str]) -> tuple[str, str, list[str]] | None:
-    """Return the path of the socket, the view, and folders; None if these are not all."""
+    """Return the path of the socket, the view, and folders; None for any other option."""
     path = view = ""
     folders: list[str] = []
     rest = iter(words)
@@ -89,7 +89,7 @@ def _read(words: list[str]) -> tuple[str, str, list[str]] | None:
 
 
 def _users_own() -> str:
-    """Return the socket in the user's runtime directory; nothing if it may be another one."""
+    """Return the socket in the user's runtime directory; "" if it may be another one."""
     folder = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}"
     try:
         found, here = os.lstat(folder), os.getcwd()  # noqa: PTH109 - without pathlib

@@ -24,11 +24,11 @@ from supervisor.transcripts.compare import differences, heard, recorded_lines
 from supervisor.transcripts.playback import Played, play
 
 STDERR_LINES = 4
-"""So much of what a process said on stderr is shown if it did not answer as recorded."""
+"""The last lines of stderr that are shown if the process answers otherwise than recorded."""
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """What came of one process's part; `diff` is empty and `notes` too if nothing differs."""
+    """The result of a process; `diff` and `notes` are empty if nothing differs."""
 
     instance: str
     lines: int
@@ -104,7 +104,7 @@ def _compare(
 
 
 def _exit_notes(entries: Sequence[Entry], now: Exit) -> list[str]:
-    """Compare the ends; a signal by which the host ended one of them says nothing of the module."""
+    """Compare the exits; an end by a signal of the host says nothing of the module."""
     ended = next((one for one in entries if one.event is Happened.EXITED), None)
     if ended is None:
         return []

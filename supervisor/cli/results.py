@@ -1,4 +1,4 @@
-"""Print results on stdout: JSON as it is for programs, JSON laid out for people."""
+"""Results on stdout: JSON for programs, indented JSON for people; and failures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from supervisor.cli.exit_status import NO
 from supervisor.cli.terminal import STEERING, cut, is_terminal, safe
 
 ONE_LINE_CHARS = 80
-"""Shorter JSON is not worth several lines."""
+"""Shorter JSON stays on one line."""
 
 SHORT_CHARS = 200
 
@@ -25,7 +25,7 @@ _UNSAFE = re.compile(f"[{STEERING}]")
 
 
 def echo_json(line: bytes) -> None:
-    """Print a line of JSON: for a program as it is, on a terminal with nothing that steers it."""
+    """Print a line of JSON; on a terminal, characters that steer it are escaped."""
     click.echo(_escaped(line.decode()) if is_terminal(sys.stdout) else line)
 
 
@@ -47,7 +47,7 @@ def print_json(value: Any) -> None:
 
 
 def print_document(value: Any) -> None:
-    """Print a document of our own, in which no value of a module or client stands."""
+    """Print a document that contains no value of a module or client."""
     import orjson
 
     try:
@@ -58,7 +58,7 @@ def print_document(value: Any) -> None:
 
 
 def _without_surrogates(value: Any) -> Any:
-    """Escape what is not UTF-8 in a document: a path or a variable of the shell, say."""
+    """Escape text in a document that is not UTF-8, such as a path or a shell variable."""
     match value:
         case str():
             return value.encode(errors="surrogateescape").decode(errors="backslashreplace")
@@ -80,7 +80,6 @@ def print_laid_out(value: Any) -> None:
 
 
 def compact(value: Any) -> str:
-    """Return a value as one line of JSON."""
     return msgspec.json.encode(value).decode()
 
 

@@ -1,4 +1,4 @@
-"""Lay out sessions for people: a table of many, a page for one, a line for each change."""
+"""Sessions for people: a table, a page for one, a line for each change."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COLUMNS = ("ID", "STATUS", "REVISION", "INVOCATIONS", "CHANGED", "TITLE")
 _RIGHT = frozenset({"REVISION", "INVOCATIONS", "CHANGED"})
 _LEAVE_OUT = ("INVOCATIONS", "REVISION", "CHANGED")
 _SHORT_TITLE = 12
-"""A title is cut to this before a column is left out."""
+"""Titles are cut to this before a column is left out."""
 _GAP = "  "
 _LABEL_WIDTH = 12
 _HISTORY_SHOWN = 10
@@ -36,9 +36,10 @@ def status_word(status: str, width: int = 0) -> str:
 
 
 def table(sessions: list[dict[str, Any]], width: int | None) -> str:
-    """Return a line for each session, under a heading; `width` is the terminal's, if there is one.
+    """Return a table of sessions.
 
-    On a narrow one columns are left out in the order of `_LEAVE_OUT`, and titles are cut.
+    `width` is the terminal's, if there is one. On a narrow terminal columns are left out in the
+    order of `_LEAVE_OUT`, and titles are cut.
     """
     rows = [_row(session) for session in sessions]
     widths = {name: max(len(name), *(cells(row[name]) for row in rows)) for name in _COLUMNS}
@@ -64,7 +65,6 @@ def table(sessions: list[dict[str, Any]], width: int | None) -> str:
 
 
 def page(session: dict[str, Any]) -> str:
-    """Return all that is known of a session."""
     return "\n".join(_lines(session))
 
 

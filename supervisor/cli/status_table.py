@@ -1,7 +1,7 @@
-"""Lay out `status`: the daemon in a line, its modules in a table, quarantined descriptors below.
+"""The text of `status`: the daemon, a table of its modules, quarantined descriptors.
 
-On a terminal that is too narrow, notes stand below their rows, and columns are left out in the
-order of `_LEAVE_OUT`; elsewhere a line is as long as it has to be.
+On a narrow terminal, notes stand below their rows, and columns are left out in the order of
+`_LEAVE_OUT`; elsewhere a line is as long as necessary.
 """
 
 from __future__ import annotations
@@ -41,18 +41,19 @@ _NONE = "-"
 _NEARLY_ALL = 0.75
 STUCK_NOTED = 5
 CAUSE_CHARS = 300
-"""What a note says at the most of an end, the last line of stderr included."""
+"""The longest note about an exit, the last line of stderr included."""
 
 OPS_NOTED = 5
-"""Of a module that has not run yet, the ops that are remembered."""
+"""The remembered ops that are shown of a module that has not run yet."""
 
 
 def status_text(
     status: dict[str, Any], width: int | None, *, failing: bool = False, now_s: float | None = None
 ) -> str:
-    """Return the whole page; `width` is the terminal's, None where there is none.
+    """Return the page.
 
-    Modules in trouble stand first; with `failing` there are no others. `now_s` is Unix time.
+    `width` is the terminal's, None without one. Modules in trouble stand first; with `failing`
+    there are no others. `now_s` is Unix time.
     """
     lines = [daemon_line(status["daemon"]), _summary(status)]
     lines += _custody_trouble(status["daemon"])
@@ -93,7 +94,6 @@ def status_text(
 
 
 def daemon_line(daemon: dict[str, Any]) -> str:
-    """Return what is to be known of the daemon in one line."""
     facts = [
         f"pid {daemon['pid']}",
         f"up {duration(daemon['uptime_s'])}",
@@ -107,12 +107,12 @@ def daemon_line(daemon: dict[str, Any]) -> str:
 
 
 def of_project(daemon: dict[str, Any]) -> str:
-    """Return ` of FOLDER` for the daemon of a project, nothing for the user's own."""
+    """Return ` of FOLDER` for the daemon of a project, "" for the user's own."""
     return f" of {one_line(daemon['project'])}" if daemon.get("project") else ""
 
 
 def note(module: dict[str, Any], now_s: float | None = None) -> str:
-    """Say what a reader should know beside the figures: why it is not ready, or what it died of."""
+    """Return why the module is not ready, or why its last process ended."""
     now_s = now_s or time.time()
     died = recent_exit(module, now_s)
     if died is not None and died["reason"] == "stopped":
@@ -145,7 +145,7 @@ def note(module: dict[str, Any], now_s: float | None = None) -> str:
 
 
 def warning(module: dict[str, Any]) -> str:
-    """Say what of a running process's output was set aside last, and which variable it lacks."""
+    """Return the last warning about a running process's output, and its missing variables."""
     words = next(filter(None, (one.get("warning") for one in module["instances"])), "")
     unset = unset_remark(module.get("unset_variables") or ()).removeprefix("; ")
     return cut(one_line("; ".join(filter(None, (unset, words)))), CAUSE_CHARS)
@@ -164,7 +164,7 @@ def _remembered(ops: dict[str, Any] | None) -> str:
 
 
 def _cause(died: dict[str, Any], unset: str = "") -> str:
-    """Say what a process died of, and last the variables that it lacked."""
+    """Return why a process ended, then the variables that it lacked."""
     if died.get("limit"):
         return f"ended: {one_line(limit_text(died['limit']))}"
     said = last_words(died.get("stderr_tail") or ())
@@ -175,7 +175,7 @@ def _cause(died: dict[str, Any], unset: str = "") -> str:
 
 
 def _summary(status: dict[str, Any]) -> str:
-    """Return how many modules there are, and how many in each state, the worst first."""
+    """Return the number of modules in each state, the worst first."""
     states = Counter(module["state"] for module in status["modules"])
     parts = [f"{number} {state_word(state)}" for state, number in _worst_first(states)]
     if status["quarantined"]:
@@ -287,7 +287,7 @@ def _table(rows: list[Row], notes: list[str], width: int | None) -> Iterator[str
 
 
 def _shorten_names(rows: list[Row], columns: list[str], widths: dict[str, int], width: int) -> None:
-    """Cut names where one alone is too long for the terminal: it would break every row."""
+    """Cut the names if a long one would break every row."""
     too_much = _taken(columns, widths) - len(_GAP) - width
     if too_much > 0:
         widths["NAME"] = max(_SHORTEST_NAME, widths["NAME"] - too_much)

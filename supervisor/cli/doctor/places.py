@@ -1,4 +1,4 @@
-"""Examine the places a daemon uses: its socket, the lock beside it, and the data directory."""
+"""Examine the socket, the lock beside it, and the data directory."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from supervisor.kernel.store.database import how_to_read, kept_aside
 from supervisor.runtime.files.directory import shown
 
 LITTLE_SPACE_BYTES = 64 << 20
-"""A module's logs may take 15 MiB; with less than this left, logs will soon be left out."""
+"""The logs of a module may take 15 MiB; with less space than this, logs are soon left out."""
 
 ASIDE_NAMED = 10
-"""Journals that were set aside; the newest are named."""
+"""The newest journals that were set aside are named."""
 
 _PRIVATE = 0o077
 
 
 def socket_place(path: Path, data_dir: Path, *, answers: bool) -> list[Finding]:
-    """Examine where the socket is, or would be; `answers` says that a daemon listens there."""
+    """Examine the path of the socket; `answers`: a daemon listens there."""
     findings = _folder("socket", path.parent, f"the socket {path}")
     try:
         seen = path.lstat()
@@ -52,14 +52,13 @@ def socket_place(path: Path, data_dir: Path, *, answers: bool) -> list[Finding]:
 
 
 def project_place(project: Project) -> Finding:
-    """Say whether the project counts that the command is typed in."""
     if project.standing is Standing.TRUSTED:
         return ok("project", f"{project.file} is trusted")
     return warn("project", project.words(), "`stdiod trust --list` shows what is trusted")
 
 
 def data_place(path: Path) -> list[Finding]:
-    """Examine where logs are, or would be, kept."""
+    """Examine the data directory, or where it would be made."""
     area = "data_dir"
     if not os.path.lexists(path):
         return [
@@ -81,7 +80,7 @@ def data_place(path: Path) -> list[Finding]:
 
 
 def journals_aside(data_dir: Path, told: Collection[str]) -> list[Finding]:
-    """Name what daemons set aside, but for the paths that the one that runs has `told` of."""
+    """Name the journals set aside, without those that the daemon has `told` of."""
     try:
         found = [shown(one) for one in kept_aside(data_dir / FILE)]
     except OSError:
@@ -95,7 +94,6 @@ def journals_aside(data_dir: Path, told: Collection[str]) -> list[Finding]:
 
 
 def hint_for_aside(path: str) -> str:
-    """Say what can be done with a journal that was set aside."""
     return f"{how_to_read(path)}; remove the file if you do not need it: nothing else reads it"
 
 
@@ -107,7 +105,7 @@ def _missing(path: Path, data_dir: Path) -> Finding:
 
 
 def _silent(path: Path) -> Finding:
-    """Say why nobody answers on a socket that is there."""
+    """Explain a socket file on which nobody answers."""
     lock = path.with_name(path.name + ".lock")
     holder = lock_holder(lock)
     if holder is None:
@@ -119,7 +117,7 @@ def _silent(path: Path) -> Finding:
 
 
 def _folder(area: str, path: Path, what: str) -> list[Finding]:
-    """Return what speaks against making something in a folder, which may be yet to be made."""
+    """Return the obstacles to making a file in a folder, which may not exist yet."""
     there = next(folder for folder in (path, *path.parents) if os.path.lexists(folder))
     if not there.is_dir():
         words = f"{what} cannot be made: {there} is not a directory"

@@ -1,4 +1,4 @@
-"""Examine a daemon that runs: its containment, its logs, and each module with its last death."""
+"""Examine a running daemon: its containment, its logs, and each module with its last exit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from supervisor.cli.trouble import recent_exit
 AREA = "module"
 
 TAIL_LINES = 5
-"""How much of a dead process's stderr is shown."""
+"""The last lines of stderr that are shown."""
 
 _HINTS = {
     "spawn_failed": "correct what the message names, then `stdiod restart {name}`",
@@ -39,7 +39,6 @@ _EXIT_HINTS = {
 
 
 def daemon(status: dict[str, Any]) -> list[Finding]:
-    """Examine the daemon itself."""
     one = status["daemon"]
     words = (
         f"pid {one['pid']}, version {one['version']}, up {duration(one['uptime_s'])}, "
@@ -73,12 +72,11 @@ def daemon(status: dict[str, Any]) -> list[Finding]:
 
 
 def told_aside(daemon: dict[str, Any]) -> set[str]:
-    """Return which journals the daemon says that it has set aside."""
+    """Return the journals that the daemon reports as set aside."""
     return {aside["path"] for aside in (daemon.get("journal") or {}).get("set_aside", ())}
 
 
 def quarantined(status: dict[str, Any]) -> list[Finding]:
-    """Return what the daemon has in quarantine."""
     return [
         bad(
             "descriptor",

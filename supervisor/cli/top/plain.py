@@ -18,7 +18,7 @@ from supervisor.cli.top.view import table
 
 
 def print_once(path: Path, interval_s: float, *, as_json: bool) -> None:
-    """Watch for one interval and print it; raises `NoDaemonError`."""
+    """Print the figures of one interval; raises `NoDaemonError`."""
     with DaemonClient(path) as client:
         before = _ask(client, as_json=as_json)
         time.sleep(interval_s)
@@ -30,9 +30,9 @@ def print_once(path: Path, interval_s: float, *, as_json: bool) -> None:
 
 
 def print_lines(path: Path, interval_s: float) -> None:
-    """Print a line of JSON per interval until Ctrl-C; waits for a daemon that went away.
+    """Print a line of JSON per interval until Ctrl-C.
 
-    Raises `NoDaemonError` if there is none to begin with.
+    Waits for a daemon that went away. Raises `NoDaemonError` without a daemon at first.
     """
     before: Status | None = None
     for after in _answers(path, interval_s):

@@ -1,4 +1,4 @@
-"""`stdiod approvals` and `approve`: the questions that wait for a person, and their answers."""
+"""`stdiod approvals` and `approve`: questions that wait for a person, and their answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ _BY = {
 
 
 def question_text(question: dict[str, Any]) -> str:
-    """Return a question and how to answer it."""
     about = f"{question['asked_by']} asks about {question['module']}.{question['op']}"
     id_ = click.style(one_line(str(question["id"])), bold=True)
     left = f"{question['default']} in {duration(float(question['left_s']))}"
@@ -36,7 +35,7 @@ def question_text(question: dict[str, Any]) -> str:
 
 
 def _form_lines(form: Any) -> list[str]:
-    """Return a line for each field of a form: what it is called, wants, and is about."""
+    """Return a line for each field of a form: its name, type and description."""
     if not isinstance(form, dict) or not isinstance(form.get("properties"), dict):
         return []
     required, lines = form.get("required") or [], []
@@ -55,7 +54,6 @@ def _form_lines(form: Any) -> list[str]:
 
 
 def how(question: dict[str, Any]) -> str:
-    """Return the command that answers a question."""
     id_ = shell_word(str(question["id"]))
     options = [str(one) for one in question.get("options") or ()]
     if question.get("form"):
@@ -66,7 +64,7 @@ def how(question: dict[str, Any]) -> str:
 
 
 def change_line(change: dict[str, Any]) -> str:
-    """Return what happened to a question: that it was asked, or how it was decided."""
+    """Return the line for a new question or a decision."""
     question, decision = change["approval"], change.get("decision")
     if decision is None:
         return question_text(question)
@@ -74,7 +72,7 @@ def change_line(change: dict[str, Any]) -> str:
 
 
 def decided(decision: dict[str, Any]) -> str:
-    """Return what a decision came to."""
+    """Return a decision as words."""
     word = (
         click.style("allowed", fg="green")
         if decision.get("allowed")

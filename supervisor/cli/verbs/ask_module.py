@@ -89,7 +89,6 @@ def _page(module: str, result: Any) -> str:
 
 
 def description_text(description: dict[str, Any]) -> str:
-    """Return the page."""
     return "\n".join(_lines(description))
 
 

@@ -100,7 +100,7 @@ _LABEL = 10
 
 
 def assets_text(listed: dict[str, Any]) -> str:
-    """Return a table of assets, one in a line, and what is not in it."""
+    """Return a table of assets, and how many are left out."""
     assets = listed["assets"]
     lines = _table([_row(one) for one in assets]) if assets else ["no assets"]
     if listed["left_out"]:
@@ -111,7 +111,6 @@ def assets_text(listed: dict[str, Any]) -> str:
 
 
 def asset_text(asset: dict[str, Any]) -> str:
-    """Return a page for one asset."""
     digest = asset["sha256"] or asset["problem"] or "not read yet"
     facts = {
         "name": asset["asset_id"],

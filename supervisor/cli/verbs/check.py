@@ -121,7 +121,7 @@ def check(
 
 
 def _module_in(path: Path) -> Path:
-    """Return the descriptor of a module's folder: `package.json` beside it is none."""
+    """Return the descriptor of a module's folder: `package.json` beside it is not a descriptor."""
     inside = path / "module.json"
     return inside if inside.is_file() else path
 

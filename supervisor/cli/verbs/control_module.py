@@ -1,4 +1,4 @@
-"""`stdiod start`, `stop`, `restart`, `enable`, `disable`: tell modules, and see it done."""
+"""`stdiod start`, `stop`, `restart`, `enable`, `disable`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`stdiod down`: end a daemon, and see it gone."""
+"""`stdiod down`: end a daemon, and wait for its end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from supervisor.cli.status_table import of_project
 from supervisor.cli.terminal import Ticker, one_line
 
 GONE_S = 60.0
-"""Longer than a daemon takes: it kills what still runs after 30 s, and ends."""
+"""Longer than a daemon takes: it kills the remaining processes after 30 s, and ends."""
 
 
 @click.command(epilog=example("down"))
@@ -52,7 +52,7 @@ def down(as_json: bool, socket: Path) -> None:
 
 
 def _shut_down(client: DaemonClient, ticker: Ticker, running: list[str]) -> int:
-    """Ask for the end, and show it coming until the connection closes; returns the daemon's pid."""
+    """Shut the daemon down, and show progress until the connection closes; returns its pid."""
     if running:
         # Open while the daemon ends, this request tells which modules are down already.
         watch = own_op("wait", {"modules": running, "for": "down"})
@@ -71,7 +71,7 @@ def _shut_down(client: DaemonClient, ticker: Ticker, running: list[str]) -> int:
 
 @contextlib.contextmanager
 def _pidfd(pid: int) -> Iterator[int | None]:
-    """Hold a process, so that its number cannot come to mean another one."""
+    """Hold a process, so that its pid cannot be reused."""
     try:
         process = os.pidfd_open(pid)
     except OSError:

@@ -66,7 +66,7 @@ def page(
 
 
 def _served(daemon: dict[str, Any], socket: Path) -> str:
-    """Return where the page is; raises `NoError` with what to type if that is nowhere."""
+    """Return the URL of the page; raises `NoError` with a hint if there is none."""
     url = urlsplit(daemon["http"] or "")
     if not url.hostname:
         stdiod = f"stdiod {socket_option(socket)}"
@@ -87,10 +87,10 @@ def _has_display() -> bool:
 
 
 def _open(url: str) -> None:
-    """Have the browser open `url`, and wait for nothing.
+    """Open `url` in the browser, without waiting.
 
-    Not by its arguments, which any user of the machine can read: whoever is faster would be in. It
-    gets a file of ours that leads there.
+    The browser gets a private file that leads to the URL: arguments can be read by any user of the
+    machine, and the first user of the code would be logged in.
     """
     folder = runtime_folder()
     try:

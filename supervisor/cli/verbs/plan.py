@@ -1,4 +1,4 @@
-"""`stdiod plan`: have an orchestrator carry out a plan, in a session of its own or another."""
+"""`stdiod plan`: let an orchestrator carry out a plan, in a session."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from supervisor.cli.terminal import one_line
 from supervisor.cli.verbs.invoke import Shown, ask_daemon
 
 END_S = 10.0
-"""How long the end of the session may take; what it holds is kept either way."""
+"""How long the end of the session may take; its entries are kept either way."""
 
 
 @click.group(cls=Subverbs, epilog=example("plan run plan.json --with planner"))
@@ -93,7 +93,7 @@ def _read(file: Path) -> dict[str, Any]:
 def _session(
     socket: Path, session_id: str | None, document: dict[str, Any], *, as_json: bool
 ) -> Iterator[str]:
-    """Give the id of a session; one that begins here ends with the block."""
+    """Yield the id of a session; a new one ends with the block."""
     if session_id is not None:
         yield session_id
         return

@@ -1,4 +1,4 @@
-"""`stdiod prompt`: ask a session something, show what is said to it as it comes."""
+"""`stdiod prompt`: give a session a prompt, show the answer as it comes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CHUNK = "message.chunk"
 _COURSE = frozenset(
     {"prompt.received", "prompt.started", "message.start", "message.complete", "message.error"}
 )
-"""Events that a person sees by what comes of them."""
+"""Events whose effects a person sees anyway."""
 
 
 @click.command(epilog=example("prompt walk 'What is in the hall?'"))
@@ -69,7 +69,7 @@ def prompt(
 
 
 class _Answer:
-    """What is seen of a prompt."""
+    """The output of a prompt."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
@@ -77,7 +77,6 @@ class _Answer:
         self._said = ""
 
     def event(self, event: dict[str, Any], line: bytes) -> None:
-        """Show an event as it comes."""
         if self._as_json:
             echo_json(line)
             return
@@ -91,7 +90,7 @@ class _Answer:
             self._printer.show(event)
 
     def end(self, result: dict[str, Any] | None) -> None:
-        """End the last line; an answer that was not said in chunks is shown now."""
+        """End the last line; an answer without chunks is shown now."""
         if self._as_json:
             return
         self._printer.close_line()

@@ -1,4 +1,4 @@
-"""`stdiod reload`: have the daemon apply what changed in the descriptors, and show what that is."""
+"""`stdiod reload`: apply changed descriptors, and show the plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`stdiod run`: be the daemon, in the foreground."""
+"""`stdiod run`: the daemon, in the foreground."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`stdiod service`: have systemd run the daemon for this user (docs/systemd.md)."""
+"""`stdiod service`: run the daemon under systemd for this user (docs/systemd.md)."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def own_program() -> str:
 
 
 def quoted(word: str) -> str:
-    """Return a word as a unit's ExecStart= takes it; raises `NoError` for one that cannot be."""
+    """Quote a word for ExecStart= of a unit; raises `NoError` for one with several lines."""
     if "\n" in word or "\r" in word:
         raise NoError(f"{word!r} cannot stand in a unit: it has more than one line")
     word = word.replace("%", "%%").replace("$", "$$")

@@ -1,5 +1,3 @@
-"""`stdiod session`: begin, look at, change, fork, end and watch the daemon's sessions."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -24,7 +22,7 @@ from supervisor.cli.session_text import page, table
 from supervisor.cli.terminal import columns_of_stdout, one_line
 
 MAX_PAGE = 1000
-"""As the daemon's own op has it."""
+"""The limit of the daemon's op."""
 
 _JSON = "JSON|@FILE|-"
 
@@ -35,7 +33,7 @@ def session() -> None:
 
 
 def _with_roles(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a verb name who serves the session's prompts."""
+    """Add options for the modules that serve the session's prompts."""
     options = (
         click.option(
             "--agent", type=TEXT, metavar="MODULE", help="The agent that serves its prompts."
@@ -65,7 +63,6 @@ def _with_roles(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _roles(tools: tuple[str, ...], **named: str | None) -> dict[str, Any]:
-    """Return the args that name roles, if any do."""
     roles = _given(**named) | ({"tools": list(tools)} if tools else {})
     return {"roles": roles} if roles else {}
 

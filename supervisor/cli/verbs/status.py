@@ -1,5 +1,3 @@
-"""`stdiod status`: what runs, and what does not and why."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`stdiod token`: make, list and take back what others come in with over HTTP."""
+"""`stdiod token`: make, list and revoke tokens for HTTP."""
 
 from __future__ import annotations
 

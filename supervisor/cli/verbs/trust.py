@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 class _Folder(click.Path):
-    """A folder; shells are offered those that are trusted, too."""
+    """A folder; shells are offered the trusted ones too."""
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Return the trusted ones that begin so, and leave the others to the shell."""
+        """Return the matching trusted folders, and leave the others to the shell."""
         from click.shell_completion import CompletionItem
 
         try:
@@ -109,7 +109,7 @@ def _trust(project: Project) -> None:
 
 
 def _policy(path: Path) -> bytes:
-    """Return a policy's bytes, which have to be a policy."""
+    """Return the bytes of a valid policy."""
     from supervisor.kernel.grants.operator_policy import read_policy
     from supervisor.policy.policy_file import PolicyError
     from supervisor.policy.toml_document import told
@@ -126,7 +126,7 @@ def _policy(path: Path) -> bytes:
 
 
 def _said(config: Config) -> list[tuple[str, str]]:
-    """Return what a project's file lets happen."""
+    """Return what a project's file allows."""
     found = [("directories", ", ".join(map(str, config.directories or ())))]
     if config.policy is not None:
         found.append(("policy", str(config.policy)))

@@ -116,7 +116,7 @@ def _way_out(socket: Path) -> str:
 
 
 def _follow(socket: Path, ticker: Ticker, timeout_s: float | None) -> dict[str, Any]:
-    """Show the modules getting ready; returns the status at the end of that."""
+    """Show the modules getting ready; returns the status at the end."""
     ready = 0
 
     def progress(event: dict[str, Any], line: bytes) -> None:

@@ -1,4 +1,4 @@
-"""`stdiod validate`: check descriptors without a daemon, and say all that is wrong with them."""
+"""`stdiod validate`: check descriptors without a daemon, and report all problems."""
 
 from __future__ import annotations
 
