@@ -66,7 +66,7 @@ def start(arguments: Sequence[str], data_dir: Path) -> int:
         os.close(reading)
     if not said:
         _give_up(process, log, began_at, timed_out=said is None)
-    # It goes on without us: nothing is to wait for it, or to complain that nobody did.
+    # The daemon outlives this process: Popen would complain that nothing waits for it.
     process.returncode = 0
     return process.pid
 
@@ -95,7 +95,7 @@ def _spawn(arguments: Sequence[str], log: Path, writing: int) -> subprocess.Pope
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            cwd="/",  # it keeps no file system from being unmounted
+            cwd="/",  # so that no file system is kept from being unmounted
             pass_fds=(writing,),
             start_new_session=True,
         )
@@ -105,7 +105,7 @@ def _spawn(arguments: Sequence[str], log: Path, writing: int) -> subprocess.Pope
 def _ended_if_interrupted(process: subprocess.Popen[bytes]) -> Iterator[None]:
     try:
         yield
-    # Ctrl-C, or whatever else: nobody would know of a daemon that was left to itself here.
+    # Ctrl-C or any other exception: nothing else would end this daemon.
     except BaseException:
         _end(process)
         raise

@@ -119,7 +119,7 @@ async def examined(descriptor: Descriptor, place: Place, permission: Permission)
 
             await service.examine(exam, place.environment)
         elif not (await exam.prepare() and await exam.can_start()):
-            pass  # there is nothing that could be run
+            pass  # nothing can be run
         elif descriptor.transport.lifecycle is Lifecycle.PERSISTENT:
             await persistent.examine(exam)
         else:

@@ -197,7 +197,7 @@ class DaemonClient:
         except TimeoutError:
             raise NoDaemonError(f"the daemon on {self.path} does not read") from None
         except OSError:
-            # It is gone, or ended our conversation; what it said last may still be read.
+            # The daemon has closed the connection; its last lines may still be read.
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_WR)
         return request_id

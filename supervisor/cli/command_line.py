@@ -169,7 +169,7 @@ class Verbs(click.Group):
         """Find the verb, or suggest a similar one."""
         name = args[0]
         known = name in VERBS or name.startswith("-")
-        if not known and not ctx.resilient_parsing:  # that is a shell, which wants no words
+        if not known and not ctx.resilient_parsing:  # a completing shell shows no error
             from difflib import get_close_matches
 
             near = [f"--{name}"] if name in _OPTIONS else get_close_matches(name, VERBS, n=1)
@@ -212,14 +212,14 @@ class Verbs(click.Group):
         except click.ClickException as error:
             from supervisor.cli.terminal import safe
 
-            # It may say again what was typed, or pasted; to click it is final.
+            # It may repeat pasted text; click declares the attribute final.
             vars(error)["message"] = safe(_words_of(error))
             raise
         except (click.exceptions.Exit, click.Abort):
             raise
-        # Whatever it is, it ends in a sentence and an exit status, and not in a traceback.
+        # Any other exception ends in a sentence and an exit status, and not in a traceback.
         except Exception as error:
-            # What a task of `invoke --descriptor` could not write comes in a group.
+            # A write error in a task of `invoke --descriptor` comes in a group.
             if isinstance(leaf := _leaf(error), (click.ClickException, click.exceptions.Exit)):
                 raise leaf from None
             if os.environ.get("STDIOD_TRACEBACK"):
@@ -242,7 +242,7 @@ def _interruptible() -> Iterator[None]:
     try:
         yield
     finally:
-        # A daemon has put its own handler there, and wants it up to the end.
+        # A daemon has set its own handler, and needs it up to the end.
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
 
@@ -259,7 +259,7 @@ def _words_of(error: click.ClickException) -> str:
         hint = next((to for (v, o), to in of if verb in v.split() and option in o.split()), "")
     if not hint:
         return error.message
-    if verb != "invoke":  # there it may be a slip
+    if verb != "invoke":  # there it may be a typing error
         vars(error)["possibilities"] = None
     return f"{error.message.removesuffix('.')}; {hint}"
 

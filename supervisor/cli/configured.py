@@ -67,7 +67,7 @@ def _of_project(ctx: click.Context) -> tuple[Path, Config] | None:
 
     try:
         return project.file, project.config()
-    except ConfigError as error:  # another version has trusted it
+    except ConfigError as error:  # another version accepted the file
         raise click.UsageError(str(error), ctx) from None
 
 

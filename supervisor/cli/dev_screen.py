@@ -54,7 +54,7 @@ class LineScreen:
             self._write(f"{_time()} = {line}")
 
     def _write(self, text: str) -> None:
-        # Not by click: what stands above a prompt is no terminal to it.
+        # Not by click, which takes the output above a prompt for no terminal.
         sys.stdout.write((text if self._colours else click.unstyle(text)) + "\n")
         sys.stdout.flush()
 

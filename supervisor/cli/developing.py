@@ -98,7 +98,7 @@ class Development:
 
     async def run(self, typed: Prompt | Piped) -> None:
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as received:
-            mend_signals()  # the module is to begin as under a daemon
+            mend_signals()  # the module starts as under a daemon
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._end_on_signals, received, typed)
                 nursery.start_soon(self._read, typed)
@@ -113,7 +113,7 @@ class Development:
             self._changed.set()
             typed.end()
 
-    # What is typed.
+    # The input.
 
     async def _read(self, typed: Prompt | Piped) -> None:
         while not self._ending.is_set():
@@ -237,10 +237,10 @@ class Development:
         """Show stderr, and the host's notes about the process."""
         if line.stream == "host":
             self._screen.tell(line.text)
-        elif line.stream != "event":  # that was seen as it came
+        elif line.stream != "event":  # it was shown as it came
             self._screen.said("!", line.text)
 
-    # What is watched.
+    # The watched files.
 
     async def _watch(self, descriptor: Descriptor | None) -> None:
         """Wait for a change that two looks in a row agree on."""
@@ -274,7 +274,7 @@ def look(path: Path, descriptor: Descriptor | None) -> FileStamps:
         try:
             found = Path(one).stat()
         except OSError:
-            continue  # it is being replaced, or gone
+            continue  # the file is being replaced, or gone
         seen[one] = (found.st_mtime_ns, found.st_size)
     return seen
 

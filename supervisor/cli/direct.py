@@ -78,7 +78,7 @@ def invoke(
     event as the line of a daemon, `on_log` each line of the log; the conversation goes to the file
     `record`. Raises `NoError` if that cannot be made.
     """
-    # The answer says what went wrong; only what it cannot say is worth a line here.
+    # The answer reports failures of the module.
     log_from(logging.ERROR)
     with scratch_folder() as folder:
         asker = _Asker(on_line)
@@ -100,7 +100,7 @@ class _Asker:
 
     def event(self, event: Progress, line: bytes | None) -> None:
         if isinstance(event, RegisteredAsset):
-            event = event.unregistered()  # nobody will be there to ask for it
+            event = event.unregistered()  # no daemon will be there to serve it
         told = None if line is None else self._readdresser.readdress(line)
         self._on_line((event_line(event, REQUEST_ID) if told is None else told).rstrip(b"\n"))
 
@@ -127,7 +127,7 @@ async def _run(
         _recorded(record, descriptor) as tap,
         trio.open_signal_receiver(*ENDING_SIGNALS) as received,
     ):
-        mend_signals()  # the module is to begin as under a daemon
+        mend_signals()  # the module starts as under a daemon
         async with (
             Kernel(found, data_dir=folder, with_sessions=False) as daemon,
             trio.open_nursery() as nursery,
@@ -172,7 +172,7 @@ def _recorded(path: Path | None, descriptor: Descriptor) -> Iterator[Recording |
     finally:
         file.close("the invocation is over")
     if file.error is not None:
-        # Not the end of the command: the module's answer is there, and it is what was asked for.
+        # Not the end of the command: the module's answer is there.
         click.echo(f"stdiod: the transcript is not whole: {file.error}", err=True)
 
 

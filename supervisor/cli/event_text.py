@@ -101,7 +101,7 @@ def event_line(event: dict[str, Any]) -> str:
             said = one_line(str(event.get("message", "")))
             return _labelled(level, said + _fields(fields), _LEVEL_COLOURS.get(level))
         case "state_patch":
-            revision = event.get("revision")  # there is one if the patch was merged somewhere
+            revision = event.get("revision")  # only of a patch that was merged
             where = dim(f" (revision {revision})") if isinstance(revision, int) else ""
             return _labelled("state", short(event.get("patch")) + where, "magenta")
         case "asset":
@@ -123,7 +123,7 @@ def event_line(event: dict[str, Any]) -> str:
 def _ui_line(event: dict[str, Any]) -> str:
     name = str(event.get("event"))
     payload = event.get("payload") or {}
-    # Only the daemon's own questions have this: a module cannot make one up.
+    # Only questions of the daemon have this: a module cannot forge one.
     if isinstance(event.get("approval"), str):
         return _labelled("ask", _approval(name, payload), "yellow")
     placeholder = event.get("placeholder")

@@ -39,7 +39,7 @@ def runtime_folder() -> Path:
     from platformdirs import user_runtime_path
 
     with warnings.catch_warnings():
-        # It warns where XDG_RUNTIME_DIR is not set; the place it takes then serves as well.
+        # It warns if XDG_RUNTIME_DIR is not set; its other folder serves as well.
         warnings.simplefilter("ignore")
         return user_runtime_path("stdiod", appauthor=False)
 

@@ -18,7 +18,7 @@ def version_beside(socket: str | Path) -> str | None:
     None if the file cannot be read: the socket is forwarded, or the file belongs to another user.
     """
     try:
-        # Without waiting, should a pipe be in its place.
+        # Without waiting, if it is a pipe.
         lock = os.open(f"{socket}.lock", os.O_RDONLY | os.O_NONBLOCK)
         try:
             _, version, *_ = os.read(lock, 100).decode().split()
@@ -49,12 +49,12 @@ def lock_holder(lock: Path) -> int | None:
 
 def _has_open(pid: int, file: os.stat_result) -> bool:
     # The device in /proc/locks is not the one that stat(2) gives on every file system, and another
-    # file system may have the same inode number; whoever is named here may be told to be killed.
+    # file system may have the same inode number; a user may be told to kill the pid returned here.
     try:
         with os.scandir(f"/proc/{pid}/fd") as entries:
             return any(_is(entry.path, file) for entry in entries)
     except OSError:
-        return False  # it is gone, or another user's, or in another PID namespace
+        return False  # the process is gone, another user's, or in another PID namespace
 
 
 def _is(path: str, file: os.stat_result) -> bool:

@@ -64,7 +64,7 @@ def listens_on(pid: int) -> list[Path]:
     import psutil
 
     try:
-        # Connections have the path of the socket that took them, and clients have none.
+        # Accepted connections have the path of the listening socket, clients have none.
         found = {str(one.laddr) for one in psutil.Process(pid).net_connections("unix")}
     except psutil.Error:
         return []

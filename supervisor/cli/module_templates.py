@@ -150,7 +150,7 @@ def descriptor_of(choice: Choice, default: Lifecycle) -> dict[str, Any]:
     }
     if choice.kind == "hook":
         document["hook"] = {"observe": ["module:*"]}
-    if choice.protocol != "mcp":  # a server says itself what it has
+    if choice.protocol != "mcp":  # a server lists its tools itself
         args = {
             "type": "object",
             "properties": {part.arg: {"type": "string"}},
@@ -166,7 +166,7 @@ def wrapping(document: dict[str, Any], command: tuple[str, ...]) -> dict[str, An
     op = {"args": ["{args?}"], "stdin": "{stdin?}"}
     transport = {**document["transport"], "command": command, "exec": {"ops": {"run": op}}}
     if any(map(os.path.isfile, command)):
-        transport["cwd"] = str(Path.cwd())  # where the words were meant
+        transport["cwd"] = str(Path.cwd())  # paths in the words are relative to it
         program = os.path.abspath(command[0]) if "/" in command[0] else command[0]  # noqa: PTH100
         transport["command"] = (program, *command[1:])
     taken = {"args": {"type": "array", "items": {"type": "string"}}, "stdin": {"type": "string"}}
@@ -193,7 +193,7 @@ def _of_protocol(lines: list[str], protocol: str) -> Iterator[str]:
             yield line
 
 
-# The transcript: what is said to it, and what it has to answer.
+# The transcript: the requests, and the answers that it has to give.
 
 Said = list[tuple[EntrySource, dict[str, Any]]]
 
@@ -235,7 +235,7 @@ def _entries(said: Said, instance: str, *, persistent: bool) -> Iterator[Entry]:
             yield happened(Happened.STDIN_CLOSED)
     if persistent:
         yield happened(Happened.STDIN_CLOSED)
-    # Where the host does not stop it, it has to end by itself.
+    # If the host does not stop the process, it has to end by itself.
     yield happened(Happened.EXITED, exit_code=0, stopped_by_host=persistent)
 
 

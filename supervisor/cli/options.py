@@ -217,7 +217,7 @@ class Subverbs(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         known = name in self.commands or name.startswith("-")
-        if not known and not ctx.resilient_parsing:  # that is a shell, which wants no words
+        if not known and not ctx.resilient_parsing:  # a completing shell shows no error
             from difflib import get_close_matches
 
             near = get_close_matches(name, self.commands, n=1)

@@ -189,7 +189,7 @@ def is_shared(folder: Path) -> bool:
 def _found() -> Project | None:
     try:
         return nearest(Path.cwd())
-    except FileNotFoundError:  # somebody has removed the folder that we are in
+    except FileNotFoundError:  # the working directory was removed
         return None
 
 

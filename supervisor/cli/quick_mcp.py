@@ -41,7 +41,7 @@ def serve(words: list[str]) -> bool:
     with closing(connection):
         ours = relay(connection)
     if not ours:
-        from supervisor.cli.exit_status import NoDaemonError  # it is over: there is time
+        from supervisor.cli.exit_status import NoDaemonError  # import time no longer matters
 
         ended = NoDaemonError(DAEMON_ENDED)
         ended.show()
@@ -83,7 +83,7 @@ def _read(words: list[str]) -> tuple[str, str, list[str]] | None:
         else:
             folders.append(word)
     if view and not (view.isascii() and view.replace("-", "_").isidentifier()):
-        return None  # it is a mistake, or would have to be encoded
+        return None  # an error, or it would have to be encoded
     path = path or os.environ.get("STDIOD_SOCKET") or _users_own()
     return (path, view, folders) if path else None
 
@@ -99,11 +99,11 @@ def _users_own() -> str:
         above = os.path.dirname(here)  # noqa: PTH120
         if above == here:
             is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-            # Else platformdirs takes another.
+            # Otherwise platformdirs takes another folder.
             is_private = stat.S_IMODE(found.st_mode) == stat.S_IRWXU
             return f"{folder}/stdiod/stdiod.sock" if is_ours and is_private else ""
         here = above
-    return ""  # `project` has to judge
+    return ""  # a project: the verb decides
 
 
 def _join(path: str, view: str, folders: list[str]) -> socket.socket | None:

@@ -29,7 +29,7 @@ def relay(connection: socket.socket) -> bool:
             try:
                 _write(out, data)
             except OSError:
-                return True  # nobody reads us any more
+                return True  # the reader of stdout is gone
     return ended.is_set()
 
 
@@ -46,7 +46,7 @@ def _read(descriptor: int) -> bytes:
     while True:
         try:
             return os.read(descriptor, READ_BYTES)
-        except BlockingIOError:  # whoever started us shares it, and has made it so
+        except BlockingIOError:  # the parent process shares it, and made it non-blocking
             select.select([descriptor], [], [])
 
 

@@ -63,7 +63,7 @@ async def _replay(
                     raise NoError("\n".join((words, *wrong.printed)))
             for instance, entries in transcript.instances().items():
                 if not any(one.event in _BEGINNINGS for one in entries):
-                    continue  # it could not be started then
+                    continue  # it could not be started when it was recorded
                 played = await play(
                     entries, descriptor, os.environ, custody, log_files, timeout_s=timeout_s
                 )

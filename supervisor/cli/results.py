@@ -20,7 +20,7 @@ ONE_LINE_CHARS = 80
 
 SHORT_CHARS = 200
 
-# What JSON lets stand in a string and a terminal might act on.
+# Characters that JSON allows in a string and a terminal might act on.
 _UNSAFE = re.compile(f"[{STEERING}]")
 
 
@@ -30,7 +30,7 @@ def echo_json(line: bytes) -> None:
 
 
 def _escaped(text: str) -> str:
-    # The escape is JSON's own, so what is printed can still be parsed.
+    # The escape is JSON's own, so the output can still be parsed.
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

@@ -77,7 +77,7 @@ class _Stdout(io.BufferedWriter):
 
 class _Stderr(io.BufferedWriter):
     def write(self, data: ReadableBuffer, /) -> int:
-        # It may be full and not block: nobody is to wait for, or to fail with, a remark.
+        # It may be full and non-blocking: a remark is lost rather than waited for.
         try:
             return super().write(data)
         except OSError:

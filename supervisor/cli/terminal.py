@@ -105,7 +105,7 @@ def is_terminal(stream: Any) -> bool:
     try:
         return bool(stream.isatty())
     except ValueError:
-        return False  # it is closed
+        return False  # the stream is closed
 
 
 def columns_of_stdout() -> int | None:
@@ -138,7 +138,7 @@ class Ticker:
             import shutil
 
             self.clear()
-            # Of a text that has two rows, only the second could be rewritten.
+            # Only the last row of a text with two rows could be rewritten.
             self._shown = cut(text, shutil.get_terminal_size().columns - 1)
             click.echo(self._shown, err=True, nl=False)
 
@@ -161,6 +161,6 @@ class Ticker:
     def clear(self) -> None:
         if self._shown:
             self._shown = ""
-            # Not by `click.echo`: for who wants no colours, it takes all escapes away.
+            # Not by `click.echo`: without colours, it removes all escapes.
             sys.stderr.write(_CLEAR_LINE)
             sys.stderr.flush()

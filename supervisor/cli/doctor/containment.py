@@ -33,7 +33,7 @@ def _finding(words: str, rung: str, why_not_higher: str | None) -> Finding:
     if rung in RUNGS:
         stronger = ", ".join(RUNGS[: RUNGS.index(rung)])
         words += f"; {stronger} would be stronger"
-    # One clause for each rung above, `NAME: why not`.
+    # One clause for each higher level, `NAME: why not`.
     refused = tuple(why_not_higher.split("; ")) if why_not_higher else ()
     chosen = any(clause.endswith(f"asks for {rung}") for clause in refused)
     return warn(AREA, words, _AUTO if chosen else _HINT, evidence=refused)

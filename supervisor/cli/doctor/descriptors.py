@@ -65,7 +65,7 @@ def _examine(
     name, transport = descriptor.name, descriptor.transport
     first = of_prepare(descriptor) if transport.prepare else descriptor
     given: Mapping[str, str] = environment
-    with contextlib.suppress(UnsetVariableError):  # an obstacle, told below
+    with contextlib.suppress(UnsetVariableError):  # reported below as an obstacle
         first, given = resolved(first, environment, name)
     findings = [
         warn(

@@ -76,7 +76,7 @@ def examine(
         findings += [words, containment.of_a_new_daemon(asked_containment)]
     else:
         seen = {one.subject for one in findings if one.area == descriptors.AREA}
-        # A directory that is gone has been told of already.
+        # Missing directories are among the findings already.
         seen.update(shown(one) for one in directories if not one.is_dir())
         held = [one for one in running.quarantined(status) if one.subject not in seen]
         findings += [*held, *running.daemon(status), *running.modules(status)]
@@ -93,7 +93,7 @@ def _status(socket: Path) -> tuple[dict[str, Any] | None, Finding]:
         with client:
             answer = client.own("status", timeout_s=STATUS_S)
     except NoDaemonError as error:
-        # Somebody listens, and does not speak as a daemon does.
+        # The listener is not a daemon.
         words = f"{socket} can be connected to, but gives no answer: {error.message}"
         hint = "the daemon's own log says why; `fuser` shows the listener, `--socket` names another"
         return None, bad("daemon", words, hint)

@@ -47,7 +47,7 @@ def open_files(modules: int, daemon_pid: int | None) -> Finding:
 
     The limit and the use are the running daemon's, else this shell's.
     """
-    # The hard one: a daemon raises its soft limit to it.
+    # The hard limit: a daemon raises its soft limit to it.
     limit, used, whose = resource.getrlimit(resource.RLIMIT_NOFILE)[1], 0, "here"
     if daemon_pid is not None:
         seen = _files_of(daemon_pid)
@@ -85,7 +85,7 @@ def _files_of(pid: int) -> tuple[int, int] | None:
         daemon = psutil.Process(pid)
         return daemon.rlimit(resource.RLIMIT_NOFILE)[0], daemon.num_fds()
     except psutil.Error:
-        return None  # it is gone, or another user's
+        return None  # the process is gone, or another user's
 
 
 def _threads_of_user(uid: int) -> int:

@@ -84,7 +84,7 @@ def journals_aside(data_dir: Path, told: Collection[str]) -> list[Finding]:
     try:
         found = [shown(one) for one in kept_aside(data_dir / FILE)]
     except OSError:
-        return []  # of the directory, `data_place` says it
+        return []  # `data_place` reports the directory
     return [
         warn(
             "journal", f"a file that no daemon could use was set aside: {one}", hint_for_aside(one)

@@ -119,7 +119,7 @@ def _rate(
     if before is None or interval_s is None:
         return None
     counted = after["counters"][counter] - before["counters"][counter]
-    # Less than before: another module has come in its place.
+    # A smaller counter belongs to another module of that name.
     return None if counted < 0 else round(counted / interval_s, 3)
 
 

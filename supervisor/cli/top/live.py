@@ -91,7 +91,7 @@ class Live:
         }
         if self._log is not None:
             readers |= dict.fromkeys(self._log.link.descriptors(), self._log.read)
-        # A terminal that took nothing gets its lines when it does again.
+        # A terminal that took nothing gets its lines once it is writable.
         undrawn = [] if self._drawn else [STDOUT]
         ready, _, _ = select.select([*readers], undrawn, [], max(0.0, until - time.monotonic()))
         for one in ready:
@@ -200,7 +200,7 @@ class Live:
         try:
             answer = self._restart.answer()
         except NoDaemonError:
-            self._restart.drop()  # the question for figures says more
+            self._restart.drop()  # the next `status` reports it
             return
         if answer is None:
             return

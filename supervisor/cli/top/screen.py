@@ -118,7 +118,7 @@ def taken_over() -> Iterator[Screen]:
         for number, handler in _handlers(screen).items():
             if signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` has it
                 stack.callback(signal.signal, number, signal.signal(number, handler))
-        # Called first of all these, while the handlers are still there.
+        # Called before the handlers are removed.
         stack.callback(screen.close)
         screen.open()
         yield screen

@@ -101,7 +101,7 @@ def approvals(*, follow: bool, as_json: bool, socket: Path) -> None:
     def show(event: dict[str, Any], line: bytes) -> None:
         del line
         fields = event.get("fields") or {}
-        if "approval" not in fields:  # a word from the daemon itself
+        if "approval" not in fields:  # a message of the daemon
             click.echo(f"stdiod: {one_line(str(event.get('message')))}", err=True)
         elif as_json:
             print_json(fields)

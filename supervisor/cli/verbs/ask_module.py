@@ -132,7 +132,7 @@ def _args(schema: dict[str, Any], *, is_tool: bool = False) -> Iterator[str]:
     if others:
         yield f"  required: {one_line(', '.join(map(str, others)))}"
     if not properties and not others and "description" not in schema:
-        # A tool's schema names all that it takes, though few close it against other args.
+        # A tool's schema names all its args, though few forbid others.
         closed = schema.get("additionalProperties") is False
         closed |= is_tool and not schema.keys() - {"type", "properties", "$schema", "title"}
         yield dim("  takes no args" if closed else "  any args")

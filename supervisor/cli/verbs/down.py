@@ -35,7 +35,7 @@ def down(as_json: bool, socket: Path) -> None:
     silent = Ticker(silent=as_json)
     with DaemonClient(socket) as client, silent as ticker, _pidfd(client.daemon_pid()) as process:
         status = client.known("status")
-        # Without one, say from a daemon of another version, the end is not shown but comes.
+        # Without a status, as of another version, the end is not shown, but happens.
         modules = status.result["modules"] if status.ok else []
         whose = of_project(status.result["daemon"]) if status.ok else ""
         running = [one["name"] for one in modules if one["instances"]]
@@ -75,7 +75,7 @@ def _pidfd(pid: int) -> Iterator[int | None]:
     try:
         process = os.pidfd_open(pid)
     except OSError:
-        process = None  # another PID namespace: the closed connection has to do
+        process = None  # another PID namespace: only the closed connection tells
     try:
         yield process
     finally:

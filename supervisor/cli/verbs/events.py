@@ -163,7 +163,7 @@ class _Feed:
             click.echo("stdiod: the daemon is back", err=True)
         self._gone, self._tries = False, 0
         if "journal" in fields:
-            # From here on a number says where we are, and the journal whose number it is.
+            # From here on the place is a number, with the journal that it belongs to.
             self.place = {"since": fields["since"], "journal": fields["journal"]}
         if event.get("level") != "info":
             click.echo(f"stdiod: {one_line(str(event.get('message')))}", err=True)

@@ -101,7 +101,7 @@ def _merged(
     well = True
     for number, answer in client.own_together([("logs", one) for one in (*follows, *tails)], take):
         if number < len(follows):
-            continue  # there is none of that name, which the answer for its last lines says too
+            continue  # an unknown module: the answer for its last lines reports it
         waiting.remove(number)
         if not answer.ok:
             well = False

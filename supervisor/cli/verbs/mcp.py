@@ -75,7 +75,7 @@ def mcp(
     if sys.stdin is not None and sys.stdin.isatty():
         passed = socket if ctx.meta[SOCKET_PASSED] else None
         here = None if passed else own_daemon()
-        # From wherever the client starts it, it is to lead to this project's daemon.
+        # The client may start it elsewhere: the entry names this project's daemon.
         project = here.folder if here is not None and here.socket == socket else None
         given = {"--view": view, "--config": config, "--project": project, "--socket": passed}
         options = (word for name, value in given.items() if value for word in (name, str(value)))

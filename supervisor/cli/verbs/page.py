@@ -95,7 +95,7 @@ def _open(url: str) -> None:
     folder = runtime_folder()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if folder.stat().st_uid != os.geteuid():  # it may stand in /tmp
+        if folder.stat().st_uid != os.geteuid():  # it may be in /tmp
             raise PermissionError(errno.EPERM, "it belongs to another user", str(folder))
         number, name = tempfile.mkstemp(dir=folder)
         with os.fdopen(number, "w", encoding="utf-8") as written:

@@ -102,6 +102,6 @@ def _session(
     try:
         yield own
     finally:
-        # Whatever happened has been told, or is being told: a daemon that is gone ends it no more.
+        # An error is reported already; a daemon that is gone cannot end the session.
         with contextlib.suppress(NoDaemonError, NoAnswerError), DaemonClient(socket) as client:
             client.own("session.end", {"session_id": own}, timeout_s=END_S)

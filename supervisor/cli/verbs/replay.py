@@ -85,7 +85,7 @@ def replay(
             raise click.UsageError(words)
     transcript = _read(file)
     if transcript.header.source is None:
-        # Relative paths of its descriptor start from the folder that it lies in.
+        # Relative paths of its descriptor start from the transcript's folder.
         beside = str(file.absolute().with_name("module.json"))
         header = msgspec.structs.replace(transcript.header, source=beside)
         transcript = msgspec.structs.replace(transcript, header=header)

@@ -58,7 +58,7 @@ def _watch(socket: Path, interval_s: float) -> None:
     from supervisor.cli.top.live import Live
     from supervisor.cli.top.screen import ClosedTerminalError, taken_over
 
-    # Whoever cannot be asked once is not worth a screen.
+    # Errors are reported before the screen is taken over.
     with DaemonClient(socket) as client:
         first = result_of(client.known("status", ARGS), as_json=False, module="status")
     colour = not os.environ.get("NO_COLOR")

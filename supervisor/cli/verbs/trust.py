@@ -116,7 +116,7 @@ def _policy(path: Path) -> bytes:
 
     read: list[bytes] = []
     try:
-        # What is checked is what was read, this once.
+        # The bytes that are checked are the bytes that are returned.
         policy = read_policy(path, read.append)
     except PolicyError as error:
         raise NoError(f"nothing is trusted:\n{error}") from None

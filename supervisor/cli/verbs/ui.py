@@ -42,7 +42,7 @@ def ui(
     """
 
     def show(event: dict[str, Any], line: bytes) -> None:
-        if event.get("type") != "ui_event":  # a word from the daemon itself
+        if event.get("type") != "ui_event":  # a message of the daemon
             click.echo(f"stdiod: {one_line(str(event.get('message')))}", err=True)
         elif as_json:
             echo_json(line)

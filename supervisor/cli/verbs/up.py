@@ -97,7 +97,7 @@ def _refuse_second(socket: Path, wanted: tuple[Path, ...]) -> None:
         status = client.known("status")
         serves = (status.result or {}).get("daemon", {}).get("directories", [])
     if pid is None:
-        return  # nobody, or nobody who answers: then the new one finds the socket taken and says so
+        return  # if a daemon listens without an answer, the new one reports the socket as taken
     words = f"a daemon (pid {pid}) listens on {socket} already"
     if not serves:
         raise NoError(f"{words}; {_way_out(socket)}")
@@ -129,7 +129,7 @@ def _follow(socket: Path, ticker: Ticker, timeout_s: float | None) -> dict[str, 
         well = event.get("level") == "info"
         ready += well
         count = f"{ready}/{fields.get('of')} ready"
-        if well or ticker.live:  # a failure is told once, at the end, when more is known of it
+        if well or ticker.live:  # a failure is reported once, at the end, with more details
             ticker.step(one_line(str(event.get("message"))), count)
 
     with DaemonClient(socket) as client:

@@ -53,7 +53,7 @@ def wait(
             del line
             ticker.line(one_line(str(event.get("message"))))
             if event.get("level") == "debug":
-                return  # of one that is still waited for
+                return  # about a module that is still pending
             last = str((event.get("fields") or {}).get("module"))
             if last in pending:
                 pending.remove(last)
