@@ -71,6 +71,11 @@ def own_op(op: str, args: dict[str, Any] | None = None) -> dict[str, Any]:
     return {"op": op, "args": args or {}}
 
 
+def given_args(**args: Any) -> dict[str, Any]:
+    """Return the args of an op that are not None."""
+    return {name: value for name, value in args.items() if value is not None}
+
+
 class NoAnswerError(Exception):
     """The caller's timeout has passed."""
 

@@ -86,6 +86,16 @@ class Part(NamedTuple):
     says: str
     about: str
 
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The schema of its args."""
+        return {
+            "type": "object",
+            "properties": {self.arg: {"type": "string"}},
+            "required": [self.arg],
+            "examples": [{self.arg: WHO}],
+        }
+
 
 PARTS = {
     "agent": Part("execute", "prompt", "content", "I was asked: ", "Does what it is asked."),
@@ -151,13 +161,7 @@ def descriptor_of(choice: Choice, default: Lifecycle) -> dict[str, Any]:
     if choice.kind == "hook":
         document["hook"] = {"observe": ["module:*"]}
     if choice.protocol != "mcp":  # a server lists its tools itself
-        args = {
-            "type": "object",
-            "properties": {part.arg: {"type": "string"}},
-            "required": [part.arg],
-            "examples": [{part.arg: WHO}],
-        }
-        document |= {"inputs": {part.op: args}, "outputs": {part.op: outputs}}
+        document |= {"inputs": {part.op: part.schema}, "outputs": {part.op: outputs}}
     return document
 
 
@@ -296,13 +300,7 @@ def _told(choice: Choice) -> Iterator[Said]:
 def _served(choice: Choice) -> Said:
     part = choice.part
     result = _result(part)
-    schema = {
-        "type": "object",
-        "properties": {part.arg: {"type": "string"}},
-        "required": [part.arg],
-        "examples": [{part.arg: WHO}],
-    }
-    tool = {"name": part.op, "description": part.about, "inputSchema": schema}
+    tool = {"name": part.op, "description": part.about, "inputSchema": part.schema}
     client = {"name": "stdiod", "version": VERSION}
     version = "2025-06-18"
     introduction = {"protocolVersion": version, "capabilities": {}, "clientInfo": client}

@@ -181,6 +181,22 @@ def with_json(function: F) -> F:
     )(function)
 
 
+with_directories = click.argument(
+    "directories",
+    metavar="[DIR...]",
+    nargs=-1,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+)
+
+with_paths = click.argument(
+    "paths",
+    metavar="PATH...",
+    nargs=-1,
+    required=True,
+    type=click.Path(exists=True, path_type=Path),
+)
+
+
 def with_scopes(scope_help: str) -> Callable[[F], F]:
     """Add --scope and --modules: the rights of a token."""
 

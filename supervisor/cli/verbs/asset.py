@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from supervisor.cli.client import given_args
 from supervisor.cli.exit_status import NoError
 from supervisor.cli.options import TEXT, example, with_json, with_socket
 from supervisor.cli.quantities import count, size, utc_stamp
@@ -38,8 +39,7 @@ def asset() -> None:
 @with_socket
 def list_assets(*, as_json: bool, socket: Path, **wanted: str | None) -> None:
     """List assets, the oldest first."""
-    given = {key: value for key, value in wanted.items() if value is not None}
-    found = own_result(socket, "asset.list", given, as_json=as_json)
+    found = own_result(socket, "asset.list", given_args(**wanted), as_json=as_json)
     if as_json:
         print_json(found)
     else:

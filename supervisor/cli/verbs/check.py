@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from supervisor.cli.exit_status import NO, EndError, NoError
-from supervisor.cli.options import example, with_json
+from supervisor.cli.options import example, with_json, with_paths
 from supervisor.cli.quantities import count
 from supervisor.cli.results import print_json
 from supervisor.cli.terminal import Ticker, dim, one_line
@@ -29,13 +29,7 @@ _COLOURS = {
 
 
 @click.command(epilog=example("check modules/dice", "check modules/dice --op roll"))
-@click.argument(
-    "paths",
-    metavar="PATH...",
-    nargs=-1,
-    required=True,
-    type=click.Path(exists=True, path_type=Path),
-)
+@with_paths
 @click.option(
     "--op",
     "ops",

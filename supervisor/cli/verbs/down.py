@@ -15,7 +15,7 @@ from supervisor.cli.client import SUPERVISOR, Answer, DaemonClient, NoAnswerErro
 from supervisor.cli.exit_status import NoError, interruption
 from supervisor.cli.options import example, with_json, with_socket
 from supervisor.cli.quantities import duration
-from supervisor.cli.results import print_json, result_of
+from supervisor.cli.results import result_of, show_result
 from supervisor.cli.status_table import of_project
 from supervisor.cli.terminal import Ticker, one_line
 
@@ -44,11 +44,8 @@ def down(as_json: bool, socket: Path) -> None:
             pid = _shut_down(client, ticker, running)
         if not _is_gone(process, began_s + GONE_S - time.monotonic()):
             raise NoError(f"the daemon (pid {pid}) still runs after {GONE_S:g} s")
-    if as_json:
-        print_json({"pid": pid})
-        return
     took = duration(time.monotonic() - began_s)
-    click.echo(f"stdiod{whose} is down (pid {pid}), in {took}")
+    show_result({"pid": pid}, f"stdiod{whose} is down (pid {pid}), in {took}", as_json=as_json)
 
 
 def _shut_down(client: DaemonClient, ticker: Ticker, running: list[str]) -> int:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from supervisor.cli.client import SUPERVISOR, DaemonClient
+from supervisor.cli.client import SUPERVISOR, DaemonClient, given_args
 from supervisor.cli.exit_status import NoError
 from supervisor.cli.locations import runtime_folder
 from supervisor.cli.options import example, socket_option, with_json, with_scopes, with_socket
@@ -43,11 +43,7 @@ def page(
     The address works once, within a minute. The login lasts 12 hours; `stdiod token list` shows
     it, and `stdiod token revoke` ends it.
     """
-    args: dict[str, Any] = {}
-    if scopes:
-        args["scopes"] = list(scopes)
-    if modules:
-        args["modules"] = list(modules)
+    args = given_args(scopes=list(scopes) or None, modules=list(modules) or None)
     with DaemonClient(socket) as client:
         asked = client.known("status")
         status = result_of(asked, as_json=as_json, module=SUPERVISOR, op="status")

@@ -11,7 +11,7 @@ import click
 
 from protocol.plan import plan_problems
 from supervisor.cli.args_document import read_args
-from supervisor.cli.client import DaemonClient, NoAnswerError
+from supervisor.cli.client import DaemonClient, NoAnswerError, given_args
 from supervisor.cli.exit_status import NO, NoDaemonError, NoError
 from supervisor.cli.options import SECONDS, TEXT, Subverbs, example, with_json, with_socket
 from supervisor.cli.results import own_result
@@ -67,12 +67,8 @@ def run(
     """
     document = _read(file)
     show = Shown(as_json=as_json, with_daemon=True)
-    content: dict[str, Any] = {
-        "op": op,
-        "args": {"plan": document, "prompt": document["goal"]},
-    }
-    if timeout_s is not None:
-        content["timeout_s"] = timeout_s
+    args = {"plan": document, "prompt": document["goal"]}
+    content = given_args(op=op, args=args, timeout_s=timeout_s)
     with _session(socket, session_id, document, as_json=as_json) as content["session_id"]:
         response = ask_daemon(socket, orchestrator, content, show.event)
     show.response(response)

@@ -10,18 +10,20 @@ import click
 from protocol.problem import quoted
 from supervisor.cli.client import SUPERVISOR, DaemonClient
 from supervisor.cli.exit_status import NO, NoError
-from supervisor.cli.options import MODULE, TEXT, Subverbs, example, with_json, with_socket
+from supervisor.cli.options import (
+    MODULE,
+    TEXT,
+    Subverbs,
+    example,
+    with_directories,
+    with_json,
+    with_socket,
+)
 from supervisor.cli.quantities import count
 from supervisor.cli.results import own_result, print_json, result_of
 from supervisor.cli.terminal import one_line, safe
 
 _FILE = click.Path(path_type=Path)
-_DIRECTORIES = click.argument(
-    "directories",
-    metavar="[DIR...]",
-    nargs=-1,
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-)
 _VERDICTS = {"allowed": "may", "denied": "may not", "ask": "may if a person allows it:"}
 _COLOURS = {"allowed": "green", "denied": "red", "ask": "yellow"}
 
@@ -34,7 +36,7 @@ def policy() -> None:
 @policy.command(epilog=example("policy explain orchestrator module.invoke:dice.roll"))
 @click.argument("module", type=MODULE)
 @click.argument("capability", type=TEXT)
-@_DIRECTORIES
+@with_directories
 @click.option(
     "--policy",
     "file",
@@ -99,7 +101,7 @@ def show(*, as_json: bool, socket: Path) -> None:
 
 @policy.command(epilog=example("policy check policy.toml modules"))
 @click.argument("file", type=_FILE)
-@_DIRECTORIES
+@with_directories
 @with_json
 def check(*, file: Path, directories: tuple[Path, ...], as_json: bool) -> None:
     """Check a policy FILE: what is wrong with it, and which of its entries contradict each other.

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from supervisor.cli.client import SUPERVISOR, DaemonClient
+from supervisor.cli.client import SUPERVISOR, DaemonClient, given_args
 from supervisor.cli.event_text import EventPrinter
 from supervisor.cli.exit_status import interruption
 from supervisor.cli.options import SECONDS, SESSION, TEXT, example, with_json, with_socket
@@ -49,14 +49,13 @@ def prompt(
     go to stderr. With --json, each event goes to stdout as it comes, one per line, and the
     response comes last. Ctrl-C cancels the prompt.
     """
-    args: dict[str, Any] = {
-        "session_id": session_id,
-        "content": sys.stdin.read() if text == "-" else text,
-        "priority": priority,
-        "conflict_strategy": "reject" if reject else "queue",
-    }
-    if timeout_s is not None:
-        args["timeout_s"] = timeout_s
+    args = given_args(
+        session_id=session_id,
+        content=sys.stdin.read() if text == "-" else text,
+        priority=priority,
+        conflict_strategy="reject" if reject else "queue",
+        timeout_s=timeout_s,
+    )
     shown = _Answer(as_json=as_json)
     words = one_line(f"the prompt of {session_id} was cancelled")
     with interruption(words), DaemonClient(socket) as client:

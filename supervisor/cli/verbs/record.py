@@ -13,7 +13,7 @@ from typing import IO, Any, Self
 import click
 import msgspec
 
-from supervisor.cli.client import DaemonClient
+from supervisor.cli.client import DaemonClient, given_args
 from supervisor.cli.exit_status import INTERRUPTED, NoDaemonError, NoError
 from supervisor.cli.options import MODULE, SECONDS, example, with_socket
 from supervisor.cli.results import echo_json, end_with_failure
@@ -133,9 +133,7 @@ def record(
     module, *others = modules
     if others:
         raise click.UsageError("a transcript is of one module; record the others beside it")
-    args: dict[str, Any] = {"module": module, "until_exit": until_exit, "restart": restart}
-    if seconds is not None:
-        args["seconds"] = seconds
+    args = given_args(module=module, until_exit=until_exit, restart=restart, seconds=seconds)
     with DaemonClient(socket) as client, TranscriptWriter(output) as transcript:
 
         def keep(event: dict[str, Any], line: bytes) -> None:

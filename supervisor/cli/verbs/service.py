@@ -13,10 +13,10 @@ from typing import Any
 import click
 
 from supervisor.cli import configured
-from supervisor.cli.daemon_options import http_exposure
+from supervisor.cli.daemon_options import HttpOptions
 from supervisor.cli.exit_status import NoError
 from supervisor.cli.locations import absolute_socket, default_data_dir, default_socket
-from supervisor.cli.options import Subverbs, example
+from supervisor.cli.options import Subverbs, example, with_directories
 from supervisor.cli.project import Project, own_daemon
 
 UNIT = """\
@@ -54,12 +54,7 @@ def service() -> None:
 @service.command(
     epilog=example("service install modules", "service install --config ~/fleet.toml --print")
 )
-@click.argument(
-    "directories",
-    metavar="[DIR...]",
-    nargs=-1,
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-)
+@with_directories
 @click.option(
     "--config",
     type=_FILE,
@@ -91,7 +86,7 @@ def install(
             hint = "name a DIR with modules, or a --config that names it, or run this in a project"
             raise click.UsageError(hint)
     if said["http"] is not None:
-        http_exposure(ctx, said["http"], None, None, http_insecure=False)
+        HttpOptions(said["http"]).exposure(ctx)
     words = [own_program(), "run"]
     for option in ("config", "policy", "http"):
         if (value := said[option]) is not None:

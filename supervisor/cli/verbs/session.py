@@ -8,7 +8,7 @@ import click
 
 from supervisor.cli import session_watch
 from supervisor.cli.args_document import read_args
-from supervisor.cli.client import SUPERVISOR, DaemonClient
+from supervisor.cli.client import SUPERVISOR, DaemonClient, given_args
 from supervisor.cli.options import SESSION, TEXT, Subverbs, example, with_json, with_socket
 from supervisor.cli.quantities import count
 from supervisor.cli.results import (
@@ -63,7 +63,7 @@ def _with_roles(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _roles(tools: tuple[str, ...], **named: str | None) -> dict[str, Any]:
-    roles = _given(**named) | ({"tools": list(tools)} if tools else {})
+    roles = given_args(**named) | ({"tools": list(tools)} if tools else {})
     return {"roles": roles} if roles else {}
 
 
@@ -94,7 +94,7 @@ def new(
     **named: str | None,
 ) -> None:
     """Begin a session and print its id."""
-    args = _given(session_id=session_id, title=title, cwd=cwd) | _roles(tools, **named)
+    args = given_args(session_id=session_id, title=title, cwd=cwd) | _roles(tools, **named)
     for name, given in (("plan", plan), ("state", state)):
         if given is not None:
             args[name] = read_args(given, f"--{name}")
@@ -110,7 +110,7 @@ def new(
 @with_socket
 def list_(*, ended: bool, limit: int, after: str | None, as_json: bool, socket: Path) -> None:
     """List the sessions, the newest first."""
-    args = {"ended": ended, "limit": limit, **_given(after=after)}
+    args = {"ended": ended, "limit": limit, **given_args(after=after)}
     found = own_result(socket, "session.list", args, as_json=as_json)
     if as_json:
         print_json(found)
@@ -161,7 +161,7 @@ def fork(
     **named: str | None,
 ) -> None:
     """Begin a session with the state, the plan and the roles of another, and print its id."""
-    args = {"session_id": session_id, **_given(new_id=new_id, title=title)}
+    args = {"session_id": session_id, **given_args(new_id=new_id, title=title)}
     args |= _roles(tools, **named)
     found = own_result(socket, "session.fork", args, as_json=as_json)
     show_result(found, found["session_id"], as_json=as_json)
@@ -213,7 +213,7 @@ def patch(
     args = {
         "session_id": session_id,
         "patch": read_args(given, "the patch"),
-        **_given(if_revision=if_revision),
+        **given_args(if_revision=if_revision),
     }
     found = own_result(socket, "session.patch", args, as_json=as_json)
     revision = found["revision"]
@@ -234,7 +234,3 @@ def watch(*, session_id: str, as_json: bool, socket: Path) -> None:
         failed = session_watch.watch(client, session_id, as_json=as_json)
     if failed is not None:
         end_with_failure(failed, as_json=as_json, module=SUPERVISOR, op="events")
-
-
-def _given(**args: Any) -> dict[str, Any]:
-    return {name: value for name, value in args.items() if value is not None}

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from supervisor.cli.client import given_args
 from supervisor.cli.options import (
     TEXT,
     TOKEN,
@@ -60,15 +61,13 @@ def new(
     socket: Path,
 ) -> None:
     """Make a token for NAME and print it. It is shown only once: the daemon keeps a digest."""
-    args: dict[str, Any] = {"name": name}
-    if scopes:
-        args["scopes"] = list(scopes)
-    if modules:
-        args["modules"] = list(modules)
-    if days is not None:
-        args["expires_s"] = days * DAY_S
-    if rate_per_s is not None:
-        args["rate_per_s"] = rate_per_s
+    args = given_args(
+        name=name,
+        scopes=list(scopes) or None,
+        modules=list(modules) or None,
+        expires_s=None if days is None else days * DAY_S,
+        rate_per_s=rate_per_s,
+    )
     found = own_result(socket, "token.new", args, as_json=as_json)
     if as_json:
         print_json(found)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from supervisor.cli.client import SUPERVISOR, DaemonClient
+from supervisor.cli.client import SUPERVISOR, DaemonClient, given_args
 from supervisor.cli.event_text import event_line
 from supervisor.cli.options import TEXT, example, with_json, with_socket
 from supervisor.cli.results import echo_json, result_of
@@ -49,12 +49,7 @@ def ui(
         else:
             click.echo(f"{dim(_origin(event))} {event_line(event)}")
 
-    given: dict[str, Any] = {
-        "session_id": session,
-        "module": module,
-        "events": list(events) or None,
-    }
-    args = {key: value for key, value in given.items() if value is not None}
+    args = given_args(session_id=session, module=module, events=list(events) or None)
     with DaemonClient(socket) as client:
         answer = client.own("ui.subscribe", args, show)
     result_of(answer, as_json=as_json, module=SUPERVISOR, op="ui.subscribe")

@@ -13,7 +13,7 @@ import click
 
 from supervisor.cli import background
 from supervisor.cli.client import DaemonClient, NoAnswerError
-from supervisor.cli.daemon_options import absolute, http_exposure, with_daemon_options
+from supervisor.cli.daemon_options import HttpOptions, with_daemon_options
 from supervisor.cli.exit_status import INTERRUPTED, NO, NoDaemonError, NoError
 from supervisor.cli.options import SECONDS, example, socket_option, with_json, with_socket
 from supervisor.cli.quantities import count, duration
@@ -42,10 +42,7 @@ def up(
     socket: Path,
     data_dir: Path,
     policy: Path | None,
-    http: str | None,
-    http_cert: Path | None,
-    http_key: Path | None,
-    http_insecure: bool,
+    http: HttpOptions,
     name: str,
     timeout_s: float | None,
     as_json: bool,
@@ -58,20 +55,13 @@ def up(
 
     Exits with 1 if a module has failed; the daemon stays up all the same.
     """
-    http_exposure(ctx, http, http_cert, http_key, http_insecure=http_insecure)
-    _refuse_second(socket, absolute(directories))
+    http.exposure(ctx)  # refuses what the daemon would refuse
+    _refuse_second(socket, directories)
     began_s = time.monotonic()
     arguments = background.place(socket, data_dir, config)
     if policy is not None:
         arguments += ["--policy", str(policy)]
-    if http is not None:
-        arguments += ["--http", http]
-    for option, path in {"--http-cert": http_cert, "--http-key": http_key}.items():
-        if path is not None:
-            arguments += [option, str(path.absolute())]
-    if http_insecure:
-        arguments += ["--http-insecure"]
-    arguments += ["--name", name, "--", *map(str, absolute(directories))]
+    arguments += [*http.words(), "--name", name, "--", *map(str, directories)]
     with Ticker(silent=as_json) as ticker:
         ticker.show("starting the daemon")
         pid = background.start(arguments, data_dir)

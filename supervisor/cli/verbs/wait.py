@@ -12,7 +12,7 @@ from supervisor.cli.exit_status import NO, NoError
 from supervisor.cli.many_modules import chosen, with_modules
 from supervisor.cli.options import SECONDS, example, with_json, with_socket
 from supervisor.cli.quantities import count
-from supervisor.cli.results import print_json, result_of, show_result
+from supervisor.cli.results import print_json, result_of
 from supervisor.cli.terminal import Ticker, one_line
 
 
@@ -71,6 +71,9 @@ def wait(
             raise click.exceptions.Exit(NO) from None
     # The module of the last event is the one that cannot get there.
     found = result_of(answer, as_json=as_json, module=last)
-    number = len(found["modules"])
-    are = "is" if number == 1 else "are"
-    show_result(found, f"{count(number, 'module')} {are} {goal}", as_json=as_json)
+    if as_json:
+        print_json(found)
+    else:
+        number = len(found["modules"])
+        are = "is" if number == 1 else "are"
+        click.echo(f"{count(number, 'module')} {are} {goal}")
