@@ -12,7 +12,7 @@ import shlex
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import trio
@@ -27,6 +27,7 @@ from protocol.replies import Operation
 from protocol.response import Response
 from protocol.transcript import EntrySource, Happened
 from supervisor.cli.args_words import args_of, read_words
+from supervisor.cli.dev_screen import LineScreen, Piped, Prompt
 from supervisor.cli.failure_text import failure_text
 from supervisor.cli.one_module import alone, log_from, scratch_folder
 from supervisor.cli.quantities import duration
@@ -42,9 +43,6 @@ from supervisor.runtime.files.module_log import LogLine
 from supervisor.runtime.loop_clock import run_timed
 from supervisor.runtime.process.program import module_folder, of_prepare, program_files
 from supervisor.runtime.supervision.call import Call, Congestion
-
-if TYPE_CHECKING:
-    from supervisor.cli.dev_screen import LineScreen, Piped, Prompt
 
 LOOK_S = 0.25
 """The interval between two looks at the files; a change counts once two looks agree."""
@@ -290,7 +288,7 @@ def _of_kind(folder: Path, suffixes: set[str]) -> list[str]:
 
 
 class _Tap:
-    """Shows each line that passes."""
+    """Shows each line that passes (taps.Tap)."""
 
     def __init__(self, screen: LineScreen) -> None:
         self._screen = screen
@@ -318,9 +316,11 @@ class _Tap:
                     self._show(source, rest)
             self._rest = dict.fromkeys(self._rest, b"")
 
-    def asked(self, instance: str) -> None: ...
+    def asked(self, instance: str) -> None:
+        """Do nothing: the line is shown."""
 
-    def answered(self, instance: str, call: Call, outcome: Outcome) -> None: ...
+    def answered(self, instance: str, call: Call, outcome: Outcome) -> None:
+        """Do nothing: who asked is told."""
 
 
 class _Asker:

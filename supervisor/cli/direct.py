@@ -109,7 +109,7 @@ class _Asker:
         self.answered.set()
 
     def congested(self) -> Congestion:
-        """Writing to stdout blocks until there is room."""
+        """Return none: writing to stdout blocks until there is room."""
         return Congestion.NONE
 
 
