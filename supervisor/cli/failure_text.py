@@ -66,6 +66,7 @@ def failure_text(
     if not with_daemon:
         details = {key: value for key, value in details.items() if key not in _OF_A_DAEMON}
     code = str(error.get("code"))
+    name = f"{code}, {details['reason']}" if "reason" in details else code
     tail = (error.get("details") or {}).get("stderr_tail")
     told = advice({**details, "stderr_tail": tail}, module=one_line(module), op=op)
     is_of_schema = str(error.get("message")).startswith("the args of ")
@@ -74,7 +75,7 @@ def failure_text(
     title = one_line(f"{module}.{op} failed" if op else module)
     lines = [
         f"{click.style(title, fg='red', bold=True)}: {one_line(str(error.get('message')))}",
-        _fact("why", f"{told.meaning} {dim(f'({_name(code, details)})')}"),
+        _fact("why", f"{told.meaning} {dim(f'({one_line(name)})')}"),
         *(_fact(label, text) for label, text in _evidence(details)),
     ]
     hints = [told.hint, told.command] if with_daemon else [told.hint]
@@ -96,10 +97,6 @@ def _of_no_name(word: str) -> str:
             " a directory that the daemon serves; `stdiod up DIR` serves others."
         )
     return ""
-
-
-def _name(code: str, details: dict[str, Any]) -> str:
-    return one_line(f"{code}, {details['reason']}" if "reason" in details else code)
 
 
 def _fact(label: str, text: str) -> str:

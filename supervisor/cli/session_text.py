@@ -114,17 +114,17 @@ def _facts(session: dict[str, Any]) -> dict[str, str]:
         "folder": one_line(session["cwd"] or ""),
         "roles": one_line("; ".join(f"{role} {name}" for role, name in (roles | tools).items())),
         "since": since + (f", ended {_ago(session['ended'])}" if session["ended"] else ""),
-        "fork of": "" if parent is None else _parent(parent),
+        "fork of": (
+            ""
+            if parent is None
+            else f"{one_line(parent['session_id'])} at revision {parent['revision']}"
+        ),
         "goal": "" if plan is None else one_line(str(plan.get("goal"))),
         "inputs": short(plan["inputs"]) if plan and plan.get("inputs") else "",
         "requests": (
             f"{session['in_flight']} in flight, {count(session['invocations'], 'invocation')} ended"
         ),
     }
-
-
-def _parent(parent: dict[str, Any]) -> str:
-    return f"{one_line(parent['session_id'])} at revision {parent['revision']}"
 
 
 def _past(past: dict[str, Any]) -> str:

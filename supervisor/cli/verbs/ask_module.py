@@ -78,17 +78,11 @@ def _ask(
         raise click.exceptions.Exit(NO)
 
 
-def _well(module: str, result: Any) -> str:
-    del result
+def _well(module: str, _: Any) -> str:
     return f"{one_line(module)} is well"
 
 
-def _page(module: str, result: Any) -> str:
-    del module
-    return description_text(result)
-
-
-def description_text(description: dict[str, Any]) -> str:
+def _page(_: str, description: Any) -> str:
     return "\n".join(_lines(description))
 
 

@@ -66,16 +66,14 @@ def _served(daemon: dict[str, Any], socket: Path) -> str:
     url = urlsplit(daemon["http"] or "")
     if not url.hostname:
         stdiod = f"stdiod {socket_option(socket)}"
-        folders = "" if daemon.get("project") else "".join(map(_folder, daemon["directories"]))
+        folders = (
+            "" if daemon.get("project") else " ".join(["", *map(shell_word, daemon["directories"])])
+        )
         where = f"only {url.path}" if url.path else "no HTTP"
         words = f"a browser needs an address, and this daemon serves {where}; to have one:"
         raise NoError(f"{words}\n  {stdiod}down\n  {stdiod}up{folders} --http {EXAMPLE_ADDRESS}")
     host = _ANY_ADDRESS.get(url.hostname)
     return f"{url.scheme}://{url.netloc if host is None else f'{host}:{url.port}'}"
-
-
-def _folder(name: str) -> str:
-    return f" {shell_word(name)}"
 
 
 def _has_display() -> bool:
