@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+def socket_lock(socket: Path) -> Path:
+    return socket.with_name(f"{socket.name}.lock")
+
+
 def version_beside(socket: str | Path) -> str | None:
     """Return the version of the daemon of a socket, from its lock file.
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from supervisor.cli.exit_status import NoDaemonError
 from supervisor.cli.locations import default_data_dir
-from supervisor.cli.lock_file import lock_holder
+from supervisor.cli.lock_file import lock_holder, socket_lock
 from supervisor.cli.options import way_to_start
 
 
@@ -38,7 +38,7 @@ def deaf_daemon(socket: Path, data_dir: Path | None = None) -> Deaf | None:
     the default one if None. A daemon that is starting or ending has no socket.
     """
     path = _resolved(socket)
-    for pid in (lock_holder(socket.with_name(socket.name + ".lock")), daemon_of(data_dir)):
+    for pid in (lock_holder(socket_lock(socket)), daemon_of(data_dir)):
         if pid is not None and path in map(_resolved, listens_on(pid)):
             return Deaf(pid, socket)
     return None

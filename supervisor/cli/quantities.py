@@ -69,6 +69,16 @@ def utc_stamp(unix_s: float) -> str:
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def utc_second(unix_s: float) -> str:
+    """Write a time for people: 2026-01-31 18:30:00 UTC."""
+    return f"{dt.datetime.fromtimestamp(unix_s, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def ago(unix_s: float, now_s: float | None = None) -> str:
+    """Write how long ago a time was; `now_s` is Unix time."""
+    return f"{duration(max(0.0, (now_s or time.time()) - unix_s))} ago"
+
+
 _UNITS_S = {"s": 1, "m": _MINUTE_S, "h": _HOUR_S, "d": _DAY_S}
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import click
 
-from supervisor.cli.quantities import count, duration, time_of_day
+from supervisor.cli.quantities import ago, count, duration, time_of_day
 from supervisor.cli.results import short
 from supervisor.cli.terminal import cells, cut, dim, one_line, pad
 
@@ -84,7 +83,7 @@ def _row(session: dict[str, Any]) -> dict[str, str]:
         "STATUS": session["status"],
         "REVISION": str(session["revision"]),
         "INVOCATIONS": str(session["invocations"]),
-        "CHANGED": _ago(session["updated"]),
+        "CHANGED": ago(session["updated"]),
         "TITLE": one_line(session["title"] or ""),
     }
 
@@ -107,13 +106,13 @@ def _lines(session: dict[str, Any]) -> Iterator[str]:
 
 def _facts(session: dict[str, Any]) -> dict[str, str]:
     parent, plan = session["parent"], session["plan"]
-    since = f"began {_ago(session['created'])}, changed {_ago(session['updated'])}"
+    since = f"began {ago(session['created'])}, changed {ago(session['updated'])}"
     roles = session["roles"]
     tools = {"tools": ", ".join(roles["tools"])} if roles.get("tools") else {}
     return {
         "folder": one_line(session["cwd"] or ""),
         "roles": one_line("; ".join(f"{role} {name}" for role, name in (roles | tools).items())),
-        "since": since + (f", ended {_ago(session['ended'])}" if session["ended"] else ""),
+        "since": since + (f", ended {ago(session['ended'])}" if session["ended"] else ""),
         "fork of": (
             ""
             if parent is None
@@ -134,9 +133,5 @@ def _past(past: dict[str, Any]) -> str:
         else click.style(one_line(str(past["code"])), fg="red")
     )
     what = one_line(f"{past['module']}.{past['op']}")
-    when = f"({_ago(past['ts'])}, took {duration(past['duration_ms'] / 1000)})"
+    when = f"({ago(past['ts'])}, took {duration(past['duration_ms'] / 1000)})"
     return f"{what} {ended} {dim(when)}"
-
-
-def _ago(unix_s: float) -> str:
-    return f"{duration(max(0.0, time.time() - unix_s))} ago"

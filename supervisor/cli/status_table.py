@@ -13,7 +13,15 @@ from typing import Any
 
 import click
 
-from supervisor.cli.quantities import count, duration, held_words, limit_text, size, stall_words
+from supervisor.cli.quantities import (
+    ago,
+    count,
+    duration,
+    held_words,
+    limit_text,
+    size,
+    stall_words,
+)
 from supervisor.cli.terminal import cells, cut, dim, one_line, pad, state_word
 from supervisor.cli.trouble import in_trouble, recent_exit, severity, trouble_first
 from supervisor.policy.verdict import last_words, unset_remark
@@ -136,8 +144,7 @@ def note(module: dict[str, Any], now_s: float | None = None) -> str:
             missing = module.get("missing") or ()
             without = f"runs without {', '.join(map(one_line, missing))}" if missing else ""
             if died is not None:
-                ago = duration(max(0.0, now_s - died["ts"]))
-                cause = f"before: {cause.removesuffix(unset)}, {ago} ago"
+                cause = f"before: {cause.removesuffix(unset)}, {ago(died['ts'], now_s)}"
             return "; ".join(filter(None, (held, without, cause, warning(module))))
 
 
@@ -202,8 +209,7 @@ def _warnings(daemon: dict[str, Any]) -> Iterator[str]:
         yield _yellow(words)
     stopped = daemon.get("suspensions") or {}
     if stopped.get("count"):
-        ago = duration(max(0.0, time.time() - stopped["last_ts"]))
-        yield f"it was suspended for {duration(stopped['last_s'])}, {ago} ago"
+        yield f"it was suspended for {duration(stopped['last_s'])}, {ago(stopped['last_ts'])}"
     for one in (daemon.get("stuck") or ())[:STUCK_NOTED]:
         others = f", and {one['waiting']} more wait for it" if one["waiting"] else ""
         yield _yellow(f"stuck for {duration(one['for_s'])}: {one['doing']}{others}")

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from supervisor.cli.doctor.finding import Finding, bad, ok, warn
-from supervisor.cli.lock_file import lock_holder
+from supervisor.cli.lock_file import lock_holder, socket_lock
 from supervisor.cli.missing_socket import deaf_daemon
 from supervisor.cli.project import Project, Standing, user_name
 from supervisor.cli.quantities import size
@@ -106,8 +106,7 @@ def _missing(path: Path, data_dir: Path) -> Finding:
 
 def _silent(path: Path) -> Finding:
     """Explain a socket file on which nobody answers."""
-    lock = path.with_name(path.name + ".lock")
-    holder = lock_holder(lock)
+    holder = lock_holder(socket_lock(path))
     if holder is None:
         words = f"{path} was left behind by a daemon that is gone"
         return warn("socket", words, "nothing needs to be done: the next daemon replaces it")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import time
 from typing import Any
 
 from protocol.version import VERSION
 from supervisor.cli.doctor import containment, descriptors, places
 from supervisor.cli.doctor.finding import Finding, bad, ok, warn
-from supervisor.cli.quantities import duration, size
+from supervisor.cli.quantities import duration, size, utc_second
 from supervisor.cli.status_table import warning
 from supervisor.cli.terminal import shell_word
 from supervisor.cli.trouble import recent_exit
@@ -150,8 +149,7 @@ def _module(one: dict[str, Any], now_s: float) -> Finding:
 
 
 def _death(died: dict[str, Any]) -> str:
-    when = dt.datetime.fromtimestamp(died["ts"], dt.UTC).isoformat(" ", "seconds")
-    return f"at {when.removesuffix('+00:00')} UTC it {died['message']} ({died['reason']})"
+    return f"at {utc_second(died['ts'])} it {died['message']} ({died['reason']})"
 
 
 def _hint(name: str, died: dict[str, Any] | None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from supervisor.cli.options import (
     with_scopes,
     with_socket,
 )
+from supervisor.cli.quantities import utc_second
 from supervisor.cli.results import own_result, print_json, show_result
 from supervisor.cli.terminal import one_line
 
@@ -105,7 +105,7 @@ def _words(one: dict[str, Any]) -> str:
     expires = one["expires"]
     until = "until it is revoked"
     if expires is not None:
-        until = f"until {dt.datetime.fromtimestamp(expires, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
+        until = f"until {utc_second(expires)}"
     scopes, modules = ", ".join(one["scopes"]) or "nothing", ", ".join(one["modules"]) or "none"
     rate = f", {one['rate_per_s']:g} requests a second" if one["rate_per_s"] else ""
     whose = f"the page of {one['page_of']}, " if one.get("page_of") else ""
