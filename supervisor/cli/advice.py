@@ -272,10 +272,7 @@ _REPORT = re.compile(r"Traceback \(most recent|Exception in thread|.*(Uncaught|p
 
 
 def advice(details: dict[str, Any], *, module: str, op: str = "") -> Advice:
-    """Return the advice for a failure.
-
-    Only for what the host has found itself. `op` is empty for a probe.
-    """
+    """Return the advice for a failure; `op` is empty for a probe."""
     if details.get("origin") == Origin.MODULE:
         return Advice(f"reported by {module}")
     limit, reason = details.get("limit"), details.get("reason")

@@ -152,10 +152,9 @@ class DaemonClient:
         ops: Sequence[tuple[str, dict[str, Any]]],
         on_event: Callable[[int, dict[str, Any], bytes], None] | None = None,
     ) -> Iterator[tuple[int, Answer]]:
-        """Call ops of the daemon concurrently.
+        """Call ops of the daemon concurrently; yields each answer as it comes, with its number.
 
-        Yields each answer as it comes, with its number. Raises `NoDaemonError` if the daemon goes
-        away.
+        Raises `NoDaemonError` if the daemon goes away.
         """
         asked = [(SUPERVISOR, "invoke", own_op(op, args)) for op, args in ops]
         return self.together(asked, on_event)
@@ -208,9 +207,9 @@ class DaemonClient:
         return request_id
 
     def events(self, timeout_s: float | None = None) -> Iterator[tuple[dict[str, Any], bytes]]:
-        """Yield the events of all requests, each with its line.
+        """Yield the events of all requests, each with its line, until the daemon goes away.
 
-        Ends when the daemon goes away. Raises `NoAnswerError` after the timeout.
+        Raises `NoAnswerError` after the timeout.
         """
         ends_at = None if timeout_s is None else time.monotonic() + timeout_s
         while (line := self._next_line(ends_at)) is not None:

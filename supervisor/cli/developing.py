@@ -255,10 +255,7 @@ class Development:
 
 
 def look(path: Path, descriptor: Descriptor | None) -> FileStamps:
-    """Return the stamps of the descriptor, the files of its commands, and files of the same kind.
-
-    Files that `prepare` makes are left out.
-    """
+    """Return the stamps of the descriptor and the sources, without files that `prepare` makes."""
     files = {str(path.absolute())}
     if descriptor is not None:
         named = set(program_files(descriptor))

@@ -140,10 +140,7 @@ def stand_in_trusted(ctx: click.Context, param: click.Parameter, value: Path | N
 
 
 def nearest(start: Path) -> Project | None:
-    """Return the project of the nearest possible folder, from `start` upwards.
-
-    Reports on stderr why a file is skipped.
-    """
+    """Return the nearest project, from `start` upwards; reports skipped files on stderr."""
     for folder in _folders(start):
         words = why_none(folder)
         if words is None:

@@ -83,10 +83,7 @@ _UNITS_S = {"s": 1, "m": _MINUTE_S, "h": _HOUR_S, "d": _DAY_S}
 
 
 def moment(text: str) -> float:
-    """Read `10m` (ago), `18:30` (the last one) or an ISO 8601 time as Unix time (s).
-
-    A time without a zone is local.
-    """
+    """Read `10m` (ago), `18:30` or an ISO 8601 time, local without a zone, as Unix time (s)."""
     if ago := re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text, re.ASCII):
         return max(0.0, time.time() - float(ago[1]) * _UNITS_S[ago[2]])
     if re.fullmatch(r"\d{1,2}:\d\d(:\d\d)?", text, re.ASCII):

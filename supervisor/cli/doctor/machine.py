@@ -43,10 +43,7 @@ def kernel() -> Finding:
 
 
 def open_files(modules: int, daemon_pid: int | None) -> Finding:
-    """Compare the limit of open files with the need of the modules.
-
-    The limit and the use are the running daemon's, else this shell's.
-    """
+    """Compare the limit and use of open files, the daemon's or this shell's, with the need."""
     # The hard limit: a daemon raises its soft limit to it.
     limit, used, whose = resource.getrlimit(resource.RLIMIT_NOFILE)[1], 0, "here"
     if daemon_pid is not None:
