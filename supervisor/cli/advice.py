@@ -1,7 +1,7 @@
-"""Say, for each reason a request can fail with, what it means and what to do about it.
+"""What each reason means with which a request can fail, and what to do.
 
-A table and nothing else: `details.reason` -> what it means, what to do, and which command helps
-where a daemon runs. `{module}` is filled in. A test holds it to be complete.
+A hint, and a command that helps where a daemon runs; `{module}` is filled in. A test holds the
+table to be complete.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from protocol.errors import Origin, Reason
 
 
 class Advice(NamedTuple):
-    """What a reason means, what to do, and a command to do it with."""
-
     meaning: str
     hint: str = ""
     command: str = ""
@@ -215,20 +213,20 @@ PROBE = Advice(
 """A deadline that passed where no op was invoked: `health`, `describe`."""
 
 OTHER_ID = Advice("the answer was for another request")
-"""A deadline that passed after a line with the id of no open request: more time is no help."""
+"""A deadline that passed after a line with the id of no open request: more time does not help."""
 
 BUSY = Advice(
     "it worked until its time was over",
     "Look in the op for a loop that does not end, or for more work than fits into its time.",
 )
-"""A deadline that passed while its process computed: more time is no help to a loop."""
+"""A deadline that passed while the process computed: more time does not help a loop."""
 
 THREAD_DIED = Advice(
     "it did not answer, and something in it failed before",
     "Look at what it wrote on stderr: a thread that ends with an error answers nobody.",
     _LOGS,
 )
-"""A deadline that passed after a report of an error on stderr, of a process that did nothing."""
+"""A deadline that passed after a report of an error on stderr, while the process was idle."""
 
 IDLE = Advice(
     "it waited until its time was over",
@@ -237,7 +235,7 @@ IDLE = Advice(
     "or supervision.timeouts.invoke_s in its descriptor; if it waits for another call, "
     "supervision.concurrency lets more of them run at a time.",
 )
-"""A deadline that passed while its process did nothing."""
+"""A deadline that passed while the process was idle."""
 
 NO_ANSWER = Advice(
     "what it printed is not an answer",
@@ -270,14 +268,11 @@ _OF_LIMITS = {
 
 
 _REPORT = re.compile(r"Traceback \(most recent|Exception in thread|.*(Uncaught|panicked at)")
-"""What a line of stderr begins with that reports the end of a thread."""
+"""The beginning of a stderr line that reports the end of a thread."""
 
 
 def advice(details: dict[str, Any], *, module: str, op: str = "") -> Advice:
-    """Look up a failure by its details; there is advice for what the host itself has found.
-
-    `op` is empty for a probe.
-    """
+    """Return the advice for a failure; `op` is empty for a probe."""
     if details.get("origin") == Origin.MODULE:
         return Advice(f"reported by {module}")
     limit, reason = details.get("limit"), details.get("reason")

@@ -1,4 +1,4 @@
-"""Read the args of an invocation from the command line, a file or stdin, strictly."""
+"""Read the args of an invocation from the command line, a file or stdin."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import click
 from protocol.json_document import read_document
 
 ARGS_MIB = 16
-"""More is refused: nobody means it, and there are files without an end."""
+"""Larger args are refused: some files have no end."""
 
 _HALF_WRITTEN = "; is the file still being written?"
 

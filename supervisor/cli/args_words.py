@@ -34,7 +34,7 @@ _KINDS: dict[str, tuple[type | tuple[type, ...], str]] = {
 
 
 class Word(NamedTuple):
-    """One of them; `value` is None unless it is JSON."""
+    """A word; `value` is None unless the word is JSON."""
 
     key: str
     text: str
@@ -43,7 +43,7 @@ class Word(NamedTuple):
 
 
 def read_words(words: tuple[str, ...]) -> list[Word]:
-    """Take the words apart; raises `click.UsageError` for one that is none."""
+    """Parse the words; raises `click.UsageError` for a malformed one."""
     return [_word(one) for one in words]
 
 
@@ -67,7 +67,7 @@ def _word(text: str) -> Word:
 
 
 def args_of(words: Sequence[Word], schema: Any) -> dict[str, Any]:
-    """Return the args; `schema` is the op's, if it is known. Raises `click.UsageError`."""
+    """Return the args by the op's schema, if it is known; raises `click.UsageError`."""
     schemas = properties_of(schema)
     given: dict[str, list[Word]] = {}
     for word in words:
@@ -76,7 +76,7 @@ def args_of(words: Sequence[Word], schema: Any) -> dict[str, Any]:
 
 
 def properties_of(schema: Any) -> dict[str, Any]:
-    """Return the schema of each arg that an op may have, as far as its own names them."""
+    """Return the schema of each arg that the op's schema names."""
     return _properties(schema, schema, 0)
 
 

@@ -1,7 +1,7 @@
-"""Start a daemon in the background: its own session, a log file, a pipe that tells when it is up.
+"""Start a daemon in the background: its own session, a log file, and a pipe for readiness.
 
 The daemon holds the writing end of the pipe and writes `ready` once clients can connect. The end of
-the pipe without that word means that it is gone, and its log says why.
+the pipe without that word means that the daemon has ended, and its log says why.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from supervisor.runtime.files.looks import Looks
 
 LOG_NAME = "stdiod.log"
 LISTEN_S = 30.0
-"""How long a daemon may take until it listens: it reads the descriptors first."""
+"""How long a daemon may take to listen: it reads the descriptors first."""
 
 EXIT_S = 5.0
-"""How long it may take to be gone after it closed the pipe, or after SIGTERM."""
+"""How long a daemon may take to end after it closed the pipe, or after SIGTERM."""
 
 _TAIL_BYTES = 1 << 16
 _TAIL_LINES = 15
@@ -39,7 +39,7 @@ _PROGRAM = Path(__file__).with_name("__main__.py")
 
 
 def place(socket: Path, data_dir: Path, config: Path | None) -> list[str]:
-    """Return the options that say where a daemon is, for whom, and by which file."""
+    """Return the options that name a daemon's place, project and configuration."""
     words = ["--socket", str(socket), "--data-dir", str(data_dir), "--log-format", "json"]
     project = daemons_project()
     if project is not None:
@@ -66,7 +66,7 @@ def start(arguments: Sequence[str], data_dir: Path) -> int:
         os.close(reading)
     if not said:
         _give_up(process, log, began_at, timed_out=said is None)
-    # It goes on without us: nothing is to wait for it, or to complain that nobody did.
+    # The daemon outlives this process: Popen would complain that nothing waits for it.
     process.returncode = 0
     return process.pid
 
@@ -95,7 +95,7 @@ def _spawn(arguments: Sequence[str], log: Path, writing: int) -> subprocess.Pope
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            cwd="/",  # it keeps no file system from being unmounted
+            cwd="/",  # so that no file system is kept from being unmounted
             pass_fds=(writing,),
             start_new_session=True,
         )
@@ -105,14 +105,14 @@ def _spawn(arguments: Sequence[str], log: Path, writing: int) -> subprocess.Pope
 def _ended_if_interrupted(process: subprocess.Popen[bytes]) -> Iterator[None]:
     try:
         yield
-    # Ctrl-C, or whatever else: nobody would know of a daemon that was left to itself here.
+    # Ctrl-C or any other exception: nothing else would end this daemon.
     except BaseException:
         _end(process)
         raise
 
 
 def _read(descriptor: int, timeout_s: float) -> bytes | None:
-    """Return what was written, b"" for the end of the pipe, None when the time is over."""
+    """Return the bytes written, b"" for the end of the pipe, None after the timeout."""
     ends_at = time.monotonic() + timeout_s
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
@@ -136,7 +136,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def _give_up(
     process: subprocess.Popen[bytes], log: Path, began_at: int, *, timed_out: bool
 ) -> NoReturn:
-    """Tell why there is no daemon."""
     if timed_out:
         _end(process)
         words = "the daemon did not listen in time and was ended"
@@ -153,7 +152,7 @@ def _give_up(
 
 
 def _tail(log: Path, began_at: int, pid: int) -> str:
-    """Return the last lines of the log that this daemon wrote, for people."""
+    """Return the last log lines of this daemon, for people."""
     with log.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(began_at, size - _TAIL_BYTES))
@@ -163,10 +162,7 @@ def _tail(log: Path, began_at: int, pid: int) -> str:
 
 
 def _readable(line: str, pid: int) -> str | None:
-    """Write a line of the JSON log as its words; any other line stays as it is.
-
-    Returns None for a line of another daemon.
-    """
+    """Return a line of the JSON log as text, any other line as it is, None for another daemon's."""
     try:
         entry = msgspec.json.decode(line, type=dict[str, object])
     except (msgspec.DecodeError, RecursionError):

@@ -1,6 +1,7 @@
-"""Find what a word of the command line may be, for a shell that completes it: at once, or not.
+"""Candidates for a word that a shell completes.
 
-A shell shows whatever is written, so nothing is: where no daemon answers, there are no candidates.
+A shell shows whatever is written, so nothing is: without an answer from a daemon there are no
+candidates.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from supervisor.cli.locations import absolute_socket, default_socket
 from supervisor.cli.options import Kind
 
 PATIENCE_S = 0.5
-"""Somebody waits for the key that was pressed."""
+"""A person waits for the completion."""
 
 
 def candidates(
     kind: Kind, ctx: click.Context, incomplete: str, taken: tuple[str, ...] = ()
 ) -> list[CompletionItem]:
-    """Return what begins with `incomplete`, but for what is `taken`, as the daemon lists it."""
+    """Return the daemon's names that begin with `incomplete`, without those `taken`."""
     found: dict[str, str] = {}
     with (
         contextlib.redirect_stderr(io.StringIO()),

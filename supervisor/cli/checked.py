@@ -29,7 +29,7 @@ from supervisor.runtime.process.preflight import first_obstacle
 
 
 class CheckedDescriptor(msgspec.Struct):
-    """A file, what keeps it from being used, and what is odd about it."""
+    """A descriptor file with its errors and its oddities."""
 
     path: Path
     name: str | None = None
@@ -38,12 +38,11 @@ class CheckedDescriptor(msgspec.Struct):
 
     @property
     def ok(self) -> bool:
-        """Whether a daemon would use it."""
         return not self.problems
 
 
 class Checked(msgspec.Struct):
-    """All files in the order in which they were named, and the directories that hold none."""
+    """All files in the order in which they were named, and the directories without any."""
 
     descriptors: list[CheckedDescriptor] = []
     empty: list[Path] = []
@@ -103,7 +102,7 @@ def _check_file(path: Path, fleet: Sequence[Descriptor] | None = None) -> Checke
 
 
 def env_file_for(descriptor: Descriptor) -> str:
-    """Say where a variable of a module is best put; `{0}` stands for its name."""
+    """Return a hint for where to set a variable of a module; `{0}` stands for its name."""
     source = Path(descriptor.source or f"{descriptor.name}.json")
     named = [one for one in descriptor.transport.env_file if "${" not in one]
     file = Path(source.parent, named[-1] if named else f"{source.stem}.env")
@@ -114,7 +113,7 @@ def env_file_for(descriptor: Descriptor) -> str:
 
 
 def _unset(descriptor: Descriptor) -> list[Problem]:
-    """Return a problem for each variable that is used and not set, at its field."""
+    """Return a problem at its field for each variable that is used and not set."""
     if not descriptor.transport.command:
         return []
     try:
@@ -132,7 +131,7 @@ def _unset(descriptor: Descriptor) -> list[Problem]:
 def _check_member(
     path: Path, unusable: dict[str, str], fleet: Sequence[Descriptor]
 ) -> CheckedDescriptor:
-    """Check a file of a fleet: good by itself, it may still not go with the others."""
+    """Check a file of a fleet: valid by itself, it may still conflict with the others."""
     checked = _check_file(path, fleet)
     reason = unusable.get(shown(path.absolute()))
     if checked.ok and reason is not None:

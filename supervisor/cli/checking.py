@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-import structlog
 import trio
 
 from protocol.connection import HostCalled
 from protocol.descriptor.model import Descriptor, Lifecycle
 from protocol.errors import Failure, Outcome, Reason, Success
+from supervisor.cli.one_module import log_from, scratch_folder
 from supervisor.conformance import persistent, single_use
 from supervisor.conformance.examination import Examination, Permission
 from supervisor.conformance.report import Report
@@ -33,7 +31,7 @@ from supervisor.runtime.loop_clock import run_timed
 from supervisor.runtime.supervision.deadlines import Deadlines
 
 WAIT_S = 5.0
-"""A step that takes longer is told of."""
+"""A longer step is reported."""
 
 
 def examine_all(
@@ -43,11 +41,8 @@ def examine_all(
     steps: Steps,
     tell: Callable[[Report], None],
 ) -> None:
-    """Examine modules, and tell of each as soon as it is over."""
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
+    """Examine modules, and report each as soon as its examination ends."""
+    log_from(logging.CRITICAL)
 
     async def examine(folder: Path) -> None:
         log_files, deadlines = LogFiles(folder / "logs"), Deadlines()
@@ -63,15 +58,15 @@ def examine_all(
         finally:
             log_files.close()
 
-    with tempfile.TemporaryDirectory(prefix="stdiod-", ignore_cleanup_errors=True) as folder:
-        run_timed(examine, Path(folder))
+    with scratch_folder() as folder:
+        run_timed(examine, folder)
 
 
 class Steps:
-    """What is tried, one step after the other."""
+    """The steps of the examination, reported to the user."""
 
     def __init__(self, begins: Callable[[str], None], waits: Callable[[str], None]) -> None:
-        """Tell `begins` of each step, and `waits`, once, of each that takes long."""
+        """`begins` gets each step, `waits` gets a long step once."""
         self._begins = begins
         self._waits = waits
         self._begun = 0
@@ -83,7 +78,7 @@ class Steps:
         self._begins(words)
 
     async def tell_of_waits(self) -> None:
-        """Tell of each step that takes longer than `WAIT_S`, or up to twice that."""
+        """Report each step that takes longer than `WAIT_S`, or up to twice that."""
         told = 0
         while True:
             begun = self._begun
@@ -94,7 +89,7 @@ class Steps:
 
 
 def answer(policy: Policy, descriptor: Descriptor, asked: HostCalled) -> Outcome:
-    """Answer a call to the host as a policy has it; no daemon is there to serve it."""
+    """Answer a call to the host by the policy; no daemon is there to serve it."""
     params = asked.call.params
     try:
         method = method_named(asked.call.method)
@@ -116,7 +111,7 @@ def answer(policy: Policy, descriptor: Descriptor, asked: HostCalled) -> Outcome
 
 
 async def examined(descriptor: Descriptor, place: Place, permission: Permission) -> Report:
-    """Examine one module; nothing is left of its processes."""
+    """Examine one module; no process of it is left."""
     async with trio.open_nursery() as nursery:
         exam = Examination(descriptor, place, permission, nursery)
         if descriptor.transport.type == "http":
@@ -124,7 +119,7 @@ async def examined(descriptor: Descriptor, place: Place, permission: Permission)
 
             await service.examine(exam, place.environment)
         elif not (await exam.prepare() and await exam.can_start()):
-            pass  # there is nothing that could be run
+            pass  # nothing can be run
         elif descriptor.transport.lifecycle is Lifecycle.PERSISTENT:
             await persistent.examine(exam)
         else:

@@ -1,6 +1,6 @@
-"""Speak with a daemon over its control socket, one request at a time, without trio.
+"""Client of a daemon's control socket, without trio.
 
-A request is a line; what comes back are Spec 001 events with its `requestId`, the last one `done`.
+A request is a line; the answers are Spec 001 events with its `requestId`, the last one `done`.
 Closing the connection cancels what is still open, so Ctrl-C needs no more than leaving the block.
 """
 
@@ -15,7 +15,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import msgspec
@@ -29,10 +28,10 @@ from supervisor.cli.lock_file import version_beside
 SUPERVISOR = "supervisor"
 
 CONNECT_S = 5.0
-"""How long a daemon may be too busy to accept a client."""
+"""How long a busy daemon may take to accept a client."""
 
 ANSWER_S = 30.0
-"""How long it may take to answer what it answers by itself."""
+"""How long the daemon may take to answer an op of its own."""
 
 LINE_BYTES = 256 << 20
 """A longer line is no answer: modules may write 8 MiB, unless their descriptors allow more."""
@@ -46,22 +45,20 @@ _DECODE = msgspec.json.Decoder(dict[str, Any]).decode
 _ENVELOPE = ("version", "type", "requestId")
 
 OnEvent = Callable[[dict[str, Any], bytes], None]
-"""Takes an event, and the line it came in."""
+"""Takes an event, and its line."""
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """How a request ended: the `done` event without its envelope."""
+    """The `done` event of a request, without its envelope."""
 
     document: dict[str, Any]
 
     @property
     def ok(self) -> bool:
-        """Whether it ended well."""
         return self.document.get("ok") is True
 
     @property
     def result(self) -> Any:
-        """The result, if it ended well."""
         return self.document.get("result")
 
     @property
@@ -71,17 +68,19 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 def own_op(op: str, args: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return the input of an invocation of the daemon itself."""
     return {"op": op, "args": args or {}}
 
 
+def given_args(**args: Any) -> dict[str, Any]:
+    """Return the args of an op that are not None."""
+    return {name: value for name, value in args.items() if value is not None}
+
+
 class NoAnswerError(Exception):
-    """The time the caller was ready to wait is over."""
+    """The caller's timeout has passed."""
 
 
 class DaemonClient:
-    """A connection to a daemon."""
-
     def __init__(self, path: Path) -> None:
         """Connect; raises `NoDaemonError`."""
         self.path = path
@@ -91,31 +90,24 @@ class DaemonClient:
         self._lines: deque[bytes] = deque()
         self._number = 0
         self.before_waiting: Callable[[float | None], None] = lambda _: None
-        """Called before each wait for the daemon, with the time that is left."""
+        """Called before each wait for the daemon, with the seconds left."""
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Close the connection, which cancels what is open."""
+    def __exit__(self, *_: object) -> None:
         self._socket.close()
 
     def fileno(self) -> int:
-        """Return the socket's descriptor, for `select`."""
         return self._socket.fileno()
 
     def detach(self) -> socket.socket:
-        """Return the connection itself, without a bound in time; the client is no more."""
+        """Return the socket, without a timeout; the client cannot be used afterwards."""
         self._socket.settimeout(None)
         return socket.socket(fileno=self._socket.detach())
 
     def daemon_pid(self) -> int:
-        """Return the pid of whoever listens, as the kernel knows it; 0 if it cannot be seen."""
+        """Return the listener's pid as the kernel knows it; 0 if it is in another PID namespace."""
         credentials = struct.Struct("3i")
         data = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size)
         return int(credentials.unpack(data)[0])
@@ -131,7 +123,7 @@ class DaemonClient:
         return self.request(SUPERVISOR, "invoke", own_op(op, args), on_event, timeout_s)
 
     def known(self, op: str, args: dict[str, Any] | None = None) -> Answer:
-        """Call an op that the daemon answers at once; raises `NoDaemonError` if it does not."""
+        """Call an op that the daemon answers at once; raises `NoDaemonError` without an answer."""
         try:
             return self.own(op, args, timeout_s=ANSWER_S)
         except NoAnswerError:
@@ -146,7 +138,7 @@ class DaemonClient:
         on_event: OnEvent | None = None,
         timeout_s: float | None = None,
     ) -> Answer:
-        """Send a request and wait for its end, without a bound of our own if `timeout_s` is None.
+        """Send a request and wait for its end, without a timeout if `timeout_s` is None.
 
         Raises `NoAnswerError`, and `NoDaemonError` if the daemon goes away.
         """
@@ -160,7 +152,7 @@ class DaemonClient:
         ops: Sequence[tuple[str, dict[str, Any]]],
         on_event: Callable[[int, dict[str, Any], bytes], None] | None = None,
     ) -> Iterator[tuple[int, Answer]]:
-        """Call ops of the daemon side by side; yields each answer as it comes, with its number.
+        """Call ops of the daemon concurrently; yields each answer as it comes, with its number.
 
         Raises `NoDaemonError` if the daemon goes away.
         """
@@ -209,15 +201,15 @@ class DaemonClient:
         except TimeoutError:
             raise NoDaemonError(f"the daemon on {self.path} does not read") from None
         except OSError:
-            # It is gone, or ended our conversation; what it said last may still be read.
+            # The daemon has closed the connection; its last lines may still be read.
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_WR)
         return request_id
 
     def events(self, timeout_s: float | None = None) -> Iterator[tuple[dict[str, Any], bytes]]:
-        """Yield what comes for any request, each with its line; ends when the daemon goes away.
+        """Yield the events of all requests, each with its line, until the daemon goes away.
 
-        Raises `NoAnswerError` when the time is over.
+        Raises `NoAnswerError` after the timeout.
         """
         ends_at = None if timeout_s is None else time.monotonic() + timeout_s
         while (line := self._next_line(ends_at)) is not None:
@@ -269,7 +261,7 @@ def _connect(path: Path) -> socket.socket:
 
 @functools.cache  # once, however often it connects
 def tell_other_version(path: Path) -> None:
-    """Say that the daemon is of another version; what both know works all the same."""
+    """Warn that the daemon has another version."""
     version = version_beside(path)
     if version is not None and version != VERSION:
         from supervisor.cli.terminal import one_line

@@ -1,4 +1,4 @@
-"""Be the `stdiod` command: import only the verb that was typed, let no traceback out."""
+"""The `stdiod` command: imports only the verb that was typed, and shows no traceback."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Verb(NamedTuple):
-    """Where a verb is, and what the list of verbs says about it."""
+    """The section, file and summary of a verb."""
 
     section: str
     module: str
@@ -80,7 +80,7 @@ VERBS = {
     "completion": Verb(_SHELL, "completion", "Print the completion code for bash, zsh or fish."),
     "help": Verb(_SHELL, "show_help", "Show the help of a verb."),
 }
-"""In the order of the help: what is typed every day comes first."""
+"""In the order of the help: daily verbs come first."""
 
 EXIT_STATUS = """\
 Exit status: 0 ok; 1 the answer is no: failed, not well, not ready in time; 2 usage; 3 no daemon
@@ -90,7 +90,7 @@ there; 130 Ctrl-C.
 
 
 _OPTIONS = ("version",)
-"""What other commands have verbs for."""
+"""Options that other commands have as verbs."""
 
 _ELSEWHERE = {
     **dict.fromkeys(("ls", "ps", "list", "show", "modules"), ("status",)),
@@ -122,7 +122,7 @@ _FURTHER = {
     "scale": "supervision.instances in the descriptor says how many processes a module has",
     **dict.fromkeys(("startup", "systemd"), "`stdiod service install` runs it when you log in"),
 }
-"""What else is to be said of such a name."""
+"""Further hints for such names."""
 
 _OPTIONS_ELSEWHERE = {
     ("up", "-d --detach --daemon -D"): "`up` is in the background already; `run` is not",
@@ -138,12 +138,10 @@ class Verbs(click.Group):
     """The verbs, each imported when it is typed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names."""
         del ctx
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the file of a verb."""
         del ctx
         if cmd_name not in VERBS:
             return None
@@ -155,7 +153,7 @@ class Verbs(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the verbs that begin so, without importing them, and the options."""
+        """Return the matching verbs, without importing them, and the options."""
         from click.shell_completion import CompletionItem
 
         verbs = [
@@ -168,10 +166,10 @@ class Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the verb, or say which one was probably meant."""
+        """Find the verb, or suggest a similar one."""
         name = args[0]
         known = name in VERBS or name.startswith("-")
-        if not known and not ctx.resilient_parsing:  # that is a shell, which wants no words
+        if not known and not ctx.resilient_parsing:  # a completing shell shows no error
             from difflib import get_close_matches
 
             near = [f"--{name}"] if name in _OPTIONS else get_close_matches(name, VERBS, n=1)
@@ -197,7 +195,7 @@ class Verbs(click.Group):
                 formatter.write_dl(rows)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the verb; every way to end that is not its own becomes an exit status here."""
+        """Run the verb; turn each exception into an exit status."""
         if os.environ.get("NO_COLOR"):
             ctx.color = False
         try:
@@ -214,14 +212,14 @@ class Verbs(click.Group):
         except click.ClickException as error:
             from supervisor.cli.terminal import safe
 
-            # It may say again what was typed, or pasted; to click it is final.
+            # It may repeat pasted text; click declares the attribute final.
             vars(error)["message"] = safe(_words_of(error))
             raise
         except (click.exceptions.Exit, click.Abort):
             raise
-        # Whatever it is, it ends in a sentence and an exit status, and not in a traceback.
+        # Any other exception ends in a sentence and an exit status, and not in a traceback.
         except Exception as error:
-            # What a task of `invoke --descriptor` could not write comes in a group.
+            # A write error in a task of `invoke --descriptor` comes in a group.
             if isinstance(leaf := _leaf(error), (click.ClickException, click.exceptions.Exit)):
                 raise leaf from None
             if os.environ.get("STDIOD_TRACEBACK"):
@@ -236,7 +234,7 @@ class Verbs(click.Group):
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
-    """Have Ctrl-C raise while a verb runs; before and after, it ends the process quietly."""
+    """Let Ctrl-C raise while a verb runs; before and after, it ends the process quietly."""
     if signal.getsignal(signal.SIGINT) is not signal.SIG_DFL:
         yield
         return
@@ -244,13 +242,13 @@ def _interruptible() -> Iterator[None]:
     try:
         yield
     finally:
-        # A daemon has put its own handler there, and wants it up to the end.
+        # A daemon has set its own handler, and needs it up to the end.
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _words_of(error: click.ClickException) -> str:
-    """Return the message; of an option of other programs, with what stdiod has for it."""
+    """Return the message; for an option of other programs, with the one of stdiod."""
     if not isinstance(error, click.NoSuchOption) or error.ctx is None:
         return error.message
     verb, option = error.ctx.info_name or "", error.option_name
@@ -261,20 +259,20 @@ def _words_of(error: click.ClickException) -> str:
         hint = next((to for (v, o), to in of if verb in v.split() and option in o.split()), "")
     if not hint:
         return error.message
-    if verb != "invoke":  # there it may be a slip
+    if verb != "invoke":  # there it may be a typing error
         vars(error)["possibilities"] = None
     return f"{error.message.removesuffix('.')}; {hint}"
 
 
 def _leaf(error: BaseException) -> BaseException:
-    """Return the first of what tasks raised together, or the one exception there is."""
+    """Return the first exception of a group, or the exception itself."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
 class _Formatter(click.HelpFormatter):
-    """Click's own takes any terminal for 50 columns wide at least."""
+    """Click's own formatter takes any terminal for at least 50 columns wide."""
 
     def __init__(
         self, indent_increment: int = 2, width: int | None = None, max_width: int | None = None
@@ -290,7 +288,7 @@ class _Formatter(click.HelpFormatter):
     def write_dl(
         self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
     ) -> None:
-        """Write a list of terms; of long ones the explanation begins in the next line."""
+        """Write a list of terms; the explanation of a long term begins in the next line."""
         super().write_dl(rows, self.width // 3 if self._is_narrow else col_max, col_spacing)
 
 

@@ -1,7 +1,7 @@
-"""Hand what a file says to the options it stands in for; the command line wins.
+"""Defaults of options from a file.
 
-That is the FILE of `--config`, else the `stdiod.toml` of a trusted project. The option is eager, so
-the file has been read when the others look for their defaults here.
+The command line wins. The file is that of `--config`, else the `stdiod.toml` of a trusted project.
+The option is eager, so the file has been read when the other options look for their defaults here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PROJECTS = "stdiod.config_of_project"
 
 
 def read(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
-    """Read the file of the option `--config`; returns its absolute path."""
+    """Read the file of `--config`; returns its absolute path."""
     del param
     if value is None:
         return None
@@ -36,13 +36,13 @@ def read(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path
 
 
 def named(ctx: click.Context) -> Config | None:
-    """Return what the file of `--config` says, or None if none was named."""
+    """Return the configuration of `--config`, None without the option."""
     found = ctx.meta.get(_KEY)
     return None if found is None else found[1]
 
 
 def said(ctx: click.Context) -> Config | None:
-    """Return what the file says, or None if there is none. Raises `click.UsageError`."""
+    """Return the configuration, None without a file. Raises `click.UsageError`."""
     found = _file(ctx)
     return None if found is None else found[1]
 
@@ -67,12 +67,12 @@ def _of_project(ctx: click.Context) -> tuple[Path, Config] | None:
 
     try:
         return project.file, project.config()
-    except ConfigError as error:  # another version has trusted it
+    except ConfigError as error:  # another version accepted the file
         raise click.UsageError(str(error), ctx) from None
 
 
 def directories(ctx: click.Context) -> tuple[Path, ...]:
-    """Return the directories that the file names; raises `click.UsageError` if one is not there."""
+    """Return the directories of the file; raises `click.UsageError` if one does not exist."""
     file = _file(ctx)
     if file is None:
         return ()
@@ -84,10 +84,10 @@ def directories(ctx: click.Context) -> tuple[Path, ...]:
 
 
 def refuse_untrusted(ctx: click.Context, *, directories_named: bool) -> None:
-    """Start no daemon of a project that is not trusted as it is; raises `NoError`.
+    """Raise `NoError` if the project here is not trusted as it is.
 
-    With directories that were named, it is the user's own daemon that is started in a project that
-    was never trusted.
+    With directories on the command line, a project that was never trusted does not matter: the
+    user's own daemon is started.
     """
     from supervisor.cli.project import Standing, here
 
@@ -99,7 +99,7 @@ def refuse_untrusted(ctx: click.Context, *, directories_named: bool) -> None:
 
 
 def no_directories(paths: tuple[Path, ...]) -> list[Path]:
-    """Return those that are no directories; one that does not answer is left to the daemon."""
+    """Return the paths that are not directories; a hung mount is left to the daemon."""
     from supervisor.runtime.files.looks import Looks
 
     are = Looks().each([(f"looking at {path}", path.is_dir) for path in paths])

@@ -1,46 +1,54 @@
-"""Define what `run` and `up` have in common."""
+"""Options that `run` and `up` share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, cast
 
 import click
 
 from supervisor.cli import configured
 from supervisor.cli.locations import default_data_dir
-from supervisor.cli.options import TEXT, UNSEEN_PATH, UnseenPath
+from supervisor.cli.options import TEXT, UNSEEN_PATH, F, UnseenPath
 from supervisor.daemon.config_file import Config
 from supervisor.kernel.store.settings import JournalOptions, Limits
 from supervisor.policy.http_exposure import OFF, Exposure, ExposureError, read_exposure
 
-F = TypeVar("F", bound=Callable[..., Any])
 
+class HttpOptions(NamedTuple):
+    """The values of --http, --http-cert, --http-key and --http-insecure."""
 
-def http_exposure(
-    ctx: click.Context,
-    http: str | None,
-    http_cert: Path | None,
-    http_key: Path | None,
-    *,
-    http_insecure: bool,
-) -> Exposure | None:
-    """Return where the HTTP face is to listen; raises `click.UsageError`.
+    place: str | None
+    cert: Path | None = None
+    key: Path | None = None
+    insecure: bool = False
 
-    An address on the command line has nothing to do with the certificate of another one in a file.
-    """
-    file = configured.said(ctx) or Config()
-    if http is None:
-        http = file.http or OFF
-        http_cert, http_key = http_cert or file.http_cert, http_key or file.http_key
-        http_insecure = http_insecure or bool(file.http_insecure)
-    cert, key = (None if one is None else one.absolute() for one in (http_cert, http_key))
-    try:
-        origins = file.http_origins or ()
-        return read_exposure(http, cert, key, insecure=http_insecure, origins=origins)
-    except ExposureError as error:
-        raise click.UsageError(f"--http: {error}", ctx) from None
+    def exposure(self, ctx: click.Context) -> Exposure | None:
+        """Return where HTTP is served; raises `click.UsageError`.
+
+        An address on the command line does not use the certificate of an address in the file.
+        """
+        file = configured.said(ctx) or Config()
+        place, cert, key, insecure = self
+        if place is None:
+            place = file.http or OFF
+            cert, key = cert or file.http_cert, key or file.http_key
+            insecure = insecure or bool(file.http_insecure)
+        cert, key = (None if one is None else one.absolute() for one in (cert, key))
+        try:
+            origins = file.http_origins or ()
+            return read_exposure(place, cert, key, insecure=insecure, origins=origins)
+        except ExposureError as error:
+            raise click.UsageError(f"--http: {error}", ctx) from None
+
+    def words(self) -> list[str]:
+        """Return the options for a command line."""
+        words = [] if self.place is None else ["--http", self.place]
+        for option, path in {"--http-cert": self.cert, "--http-key": self.key}.items():
+            if path is not None:
+                words += [option, str(path.absolute())]
+        return words + ["--http-insecure"] * self.insecure
 
 
 def _data_dir(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path:
@@ -69,7 +77,7 @@ def _directories(
         raise click.UsageError(words, ctx)
     for directory in configured.no_directories(found):
         raise click.BadParameter(f"{directory} is not a directory", ctx, param)
-    return found
+    return tuple(directory.absolute() for directory in found)
 
 
 with_config = click.option(
@@ -141,19 +149,27 @@ _OPTIONS = (
 
 
 def with_daemon_options(function: F) -> F:
-    """Add DIR..., --config, --data-dir, --policy, --name, and --http with what belongs to it."""
+    """Add DIR..., --config, --data-dir, --policy, --name, and `http` with the --http options."""
+
+    @functools.wraps(function)
+    def called(
+        *args: Any,
+        http: str | None,
+        http_cert: Path | None,
+        http_key: Path | None,
+        http_insecure: bool,
+        **others: Any,
+    ) -> Any:
+        options = HttpOptions(http, http_cert, http_key, http_insecure)
+        return function(*args, http=options, **others)
+
+    command = cast("F", called)
     for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
-
-
-def absolute(directories: tuple[Path, ...]) -> tuple[Path, ...]:
-    """Return directories as they are to be remembered, wherever a daemon works."""
-    return tuple(directory.absolute() for directory in directories)
+        command = option(command)
+    return command
 
 
 def journal_options(config: Config) -> JournalOptions:
-    """Return the options, each at its default where the file does not say."""
     usual = Limits()
     limits = Limits(
         days=usual.days if config.journal_days is None else config.journal_days,

@@ -1,8 +1,8 @@
-"""The two sides of `stdiod dev`: what is shown, and what is typed, on a terminal and elsewhere.
+"""The screen and the prompt of `stdiod dev`.
 
-On a terminal prompt_toolkit keeps the line that is being typed below all that is shown, with its
-history, and completes ops, the names of their args, and values that the schema lists. It is used
-in a thread. readline could not do so: what is shown meanwhile would be written into the line.
+On a terminal prompt_toolkit keeps the typed line below the output, with a history, and completes
+ops, the names of their args, and values that the schema lists. It is used in a thread. readline
+would mix the output into the typed line.
 """
 
 from __future__ import annotations
@@ -28,35 +28,33 @@ from supervisor.cli.args_words import properties_of
 from supervisor.cli.terminal import cut, one_line, safe
 
 SHOWN_CELLS = 2000
-"""Of a line that passed."""
+"""Longer lines are cut."""
 
 NARROW_COLUMNS = 60
-"""Below that the time is only told in seconds."""
+"""On a narrower terminal a time has only seconds."""
 
 _COLOURS = {">": "cyan", "<": "green", "!": "yellow"}
 
 Inputs = Callable[[], Mapping[str, Any]]
-"""Gives the schema of each op, as far as they are known."""
+"""Gives the known schema of each op."""
 
 
 class LineScreen:
-    """Writes lines to stdout, each with the time."""
-
     def __init__(self, *, colours: bool) -> None:
         self._colours = colours
 
     def said(self, sign: str, text: str) -> None:
-        """Show a line that passed."""
+        """Show a line that passed: `>` to the module, `<` from it, `!` its stderr."""
         line = click.style(f"{sign} {cut(one_line(text), SHOWN_CELLS)}", fg=_COLOURS[sign])
         self._write(f"{_time()} {line}")
 
     def tell(self, text: str) -> None:
-        """Show words of our own."""
+        """Show a message of one line or more."""
         for line in text.split("\n"):
             self._write(f"{_time()} = {line}")
 
     def _write(self, text: str) -> None:
-        # Not by click: what stands above a prompt is no terminal to it.
+        # Not by click, which takes the output above a prompt for no terminal.
         sys.stdout.write((text if self._colours else click.unstyle(text)) + "\n")
         sys.stdout.flush()
 
@@ -68,9 +66,10 @@ def _time() -> str:
 
 
 class Prompt:
-    """Lines that are typed on a terminal (developing.Typed)."""
+    """Lines that are typed on a terminal."""
 
     waits = False
+    """Whether a call is answered before the next line is read."""
 
     def __init__(self, name: Callable[[], str], inputs: Inputs) -> None:
         self._name = name
@@ -111,13 +110,12 @@ class Prompt:
 
 
 class OpCompleter(Completer):
-    """Completes ops, then the names of args, then the values that there can be."""
+    """Completes ops, then names of args, then values that the schema lists."""
 
     def __init__(self, inputs: Inputs) -> None:
         self._inputs = inputs
 
     def get_completions(self, document: Document, event: CompleteEvent) -> Iterable[Completion]:
-        """Yield what may stand at the cursor."""
         del event
         typed = document.text_before_cursor
         op, space, rest = typed.partition(" ")
@@ -140,12 +138,12 @@ class OpCompleter(Completer):
 
 
 class Piped:
-    """Lines that come from elsewhere than a terminal: each call is answered before the next."""
+    """Lines that come from elsewhere than a terminal."""
 
     waits = True
 
     async def line(self) -> str:
-        """Return a line; raises `EOFError` when there are no more."""
+        """Return a line; raises `EOFError` at the end."""
         read: Callable[[], str] = sys.stdin.readline
         line = await trio.to_thread.run_sync(read, abandon_on_cancel=True)
         if not line:
@@ -153,11 +151,11 @@ class Piped:
         return line
 
     def end(self) -> None:
-        """Do nothing: nobody waits for the thread that reads."""
+        """Nothing waits for the reading thread."""
 
 
 @contextlib.contextmanager
 def above_the_prompt(*, on_terminal: bool) -> Iterator[None]:
-    """Have all that is written stand above the line that is being typed."""
+    """Show all output of the block above the typed line."""
     with patch_stdout(raw=True) if on_terminal else contextlib.nullcontext():
         yield

@@ -1,7 +1,7 @@
-"""Run a module while it is being written: start it anew when its source changes, call its ops.
+"""Run a module while it is written: restart it when its source changes, call its ops.
 
-One round is the time between two changes: a daemon in this process, without a socket, and with the
-module alone; its `prepare` is done in each. What passes between the two is shown line by line.
+A round is the time between two changes: a daemon in this process without a socket, with this module
+alone; its `prepare` is done in each round. All lines in both directions are shown.
 """
 
 from __future__ import annotations
@@ -10,20 +10,16 @@ import logging
 import os
 import shlex
 import signal
-import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import click
-import msgspec
-import structlog
 import trio
 
 from protocol.args_schema import op_schemas
 from protocol.descriptor.loading import DescriptorError
-from protocol.descriptor.model import Descriptor, HealthChecks, Instances, Start
+from protocol.descriptor.model import Descriptor, HealthChecks
 from protocol.errors import Reason
 from protocol.events import Progress
 from protocol.json_document import read_document
@@ -31,7 +27,9 @@ from protocol.replies import Operation
 from protocol.response import Response
 from protocol.transcript import EntrySource, Happened
 from supervisor.cli.args_words import args_of, read_words
+from supervisor.cli.dev_screen import LineScreen, Piped, Prompt
 from supervisor.cli.failure_text import failure_text
+from supervisor.cli.one_module import alone, log_from, scratch_folder
 from supervisor.cli.quantities import duration
 from supervisor.cli.results import compact
 from supervisor.daemon.inherited import mend_signals
@@ -48,15 +46,15 @@ from supervisor.runtime.process.program import of_prepare
 from supervisor.runtime.taps import Tap
 
 LOOK_S = 0.25
-"""How often it is looked for changes; what has changed has to look the same twice."""
+"""The interval between two looks at the files; a change counts once two looks agree."""
 
 MOST_FILES = 2000
-"""Sources beyond that are not watched."""
+"""Further sources are not watched."""
 
 SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "target"})
 
 IDLE_S = 1e9
-"""Between two probes of the health: they would be all that is seen."""
+"""Health probes would be all that is shown."""
 
 HELP = (
     "OP KEY=VALUE... or OP {JSON} calls an op; /ops lists them, /restart starts the module anew, "
@@ -64,49 +62,21 @@ HELP = (
 )
 
 ASKS_FOR_HELP = frozenset({"help", "?", "quit", "exit", "restart", "ops"})
-"""What is typed in the place of one of the words with a slash."""
+"""Words without the slash of a command."""
 
 FileStamps = dict[str, tuple[int, int]]
-"""Of each file its last change and its size."""
+"""The last change (ns) and the size of each file."""
 
 
-class Display(Protocol):
-    """Where all is shown."""
-
-    def said(self, sign: str, text: str) -> None:
-        """Show a line that passed: `>` to the module, `<` from it, `!` its stderr."""
-
-    def tell(self, text: str) -> None:
-        """Show words of our own, of one line or more."""
-
-
-class Typed(Protocol):
-    """What is typed."""
-
-    waits: bool
-    """Whether the next line is to be read only when the call of this one has been answered."""
-
-    async def line(self) -> str | None:
-        """Return a line; None for Ctrl-C. Raises `EOFError` at the end."""
-
-    def end(self) -> None:
-        """Have whoever waits for a line go on."""
-
-
-def develop(path: Path, screen: Display, typed: Callable[[Development], Typed]) -> None:
-    """Run the module of a descriptor file until what is typed ends, or a signal comes."""
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
+def develop(path: Path, screen: LineScreen, typed: Callable[[Development], Prompt | Piped]) -> None:
+    """Run the module of a descriptor file until the input ends, or a signal comes."""
+    log_from(logging.CRITICAL)
     one = Development(path, screen)
     run_timed(one.run, typed(one))
 
 
 class Development:
-    """One module while it is being written."""
-
-    def __init__(self, path: Path, screen: Display) -> None:
+    def __init__(self, path: Path, screen: LineScreen) -> None:
         self.name = path.absolute().parent.name
         self._path = path
         self._screen = screen
@@ -118,17 +88,16 @@ class Development:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """The schema of each op, as far as they are known now."""
+        """The known schema of each op."""
         if self._daemon is None:
             return {}
         module = self._daemon.fleet.modules[self.name]
         said = module.descriptions.current or {}
         return op_schemas(module.descriptor.inputs or said.get("inputs")) or {}
 
-    async def run(self, typed: Typed) -> None:
-        """Go on until the end."""
+    async def run(self, typed: Prompt | Piped) -> None:
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as received:
-            mend_signals()  # the module is to begin as under a daemon
+            mend_signals()  # the module starts as under a daemon
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._end_on_signals, received, typed)
                 nursery.start_soon(self._read, typed)
@@ -137,15 +106,15 @@ class Development:
                 typed.end()
                 nursery.cancel_scope.cancel()
 
-    async def _end_on_signals(self, received: Any, typed: Typed) -> None:
+    async def _end_on_signals(self, received: Any, typed: Prompt | Piped) -> None:
         async for _ in received:
             self._ending.set()
             self._changed.set()
             typed.end()
 
-    # What is typed.
+    # The input.
 
-    async def _read(self, typed: Typed) -> None:
+    async def _read(self, typed: Prompt | Piped) -> None:
         while not self._ending.is_set():
             try:
                 line = await typed.line()
@@ -161,7 +130,7 @@ class Development:
         self._changed.set()
 
     def _cancel(self) -> bool:
-        """Cancel the calls that are open; False if there are none."""
+        """Cancel the open calls; False if there are none."""
         handles = list(self._calls.values())
         for handle in handles:
             handle.cancel(Stopped(Reason.CLIENT, "Ctrl-C cancelled it"))
@@ -188,7 +157,7 @@ class Development:
                     await asker.answered.wait()
 
     def _call(self, line: str) -> _Asker | None:
-        """Call an op; None, and words, if it is not clear which, or with what."""
+        """Call an op; None after a message if the line cannot be read."""
         if self._daemon is None:
             self._screen.tell("the module does not run; correct the descriptor first")
             return None
@@ -247,19 +216,10 @@ class Development:
             nursery.cancel_scope.cancel()
 
     async def _serve(self, descriptor: Descriptor) -> None:
-        supervision = msgspec.structs.replace(
-            descriptor.supervision,
-            depends_on=(),
-            start=Start.EAGER,
-            instances=Instances(),
-            warm=0,
-            health=HealthChecks(interval_s=IDLE_S),
-        )
-        alone = msgspec.structs.replace(descriptor, supervision=supervision)
         self.name = descriptor.name
-        with tempfile.TemporaryDirectory(prefix="stdiod-", ignore_cleanup_errors=True) as folder:
-            found = Found((alone,))
-            async with Kernel(found, data_dir=Path(folder), with_sessions=False) as daemon:
+        with scratch_folder() as folder:
+            found = Found((alone(descriptor, health=HealthChecks(interval_s=IDLE_S)),))
+            async with Kernel(found, data_dir=folder, with_sessions=False) as daemon:
                 module = daemon.fleet.modules[self.name]
                 module.taps.attach(_Tap(self._screen))
                 unfollow = module.log.follow(self._logged)
@@ -273,16 +233,16 @@ class Development:
                 unfollow()
 
     def _logged(self, line: LogLine) -> None:
-        """Show stderr, and what the host says of the process."""
+        """Show stderr, and the host's notes about the process."""
         if line.stream == "host":
             self._screen.tell(line.text)
-        elif line.stream != "event":  # that was seen as it came
+        elif line.stream != "event":  # it was shown as it came
             self._screen.said("!", line.text)
 
-    # What is watched.
+    # The watched files.
 
     async def _watch(self, descriptor: Descriptor | None) -> None:
-        """Wait for a change that has come to rest."""
+        """Wait for a change that two looks in a row agree on."""
         first = before = await trio.to_thread.run_sync(look, self._path, descriptor)
         while True:
             await trio.sleep(LOOK_S)
@@ -296,10 +256,7 @@ class Development:
 
 
 def look(path: Path, descriptor: Descriptor | None) -> FileStamps:
-    """Look at the descriptor and the sources: the files of its commands, and those of their kind.
-
-    What a `prepare` makes is none of them.
-    """
+    """Return the stamps of the descriptor and the sources, without files that `prepare` makes."""
     files = {str(path.absolute())}
     if descriptor is not None:
         named = set(program_files(descriptor))
@@ -313,7 +270,7 @@ def look(path: Path, descriptor: Descriptor | None) -> FileStamps:
         try:
             found = Path(one).stat()
         except OSError:
-            continue  # it is being replaced, or gone
+            continue  # the file is being replaced, or gone
         seen[one] = (found.st_mtime_ns, found.st_size)
     return seen
 
@@ -331,12 +288,11 @@ def _of_kind(folder: Path, suffixes: set[str]) -> list[str]:
 class _Tap(Tap):
     """Shows each line that passes."""
 
-    def __init__(self, screen: Display) -> None:
+    def __init__(self, screen: LineScreen) -> None:
         self._screen = screen
         self._rest = {EntrySource.HOST: b"", EntrySource.MODULE: b""}
 
     def said(self, instance: str, source: EntrySource, data: bytes) -> None:
-        """Show the lines that are complete."""
         del instance
         if source not in self._rest:
             return
@@ -349,7 +305,7 @@ class _Tap(Tap):
         self._screen.said(sign, line.decode(errors="backslashreplace"))
 
     def happened(self, instance: str, event: Happened, **facts: Any) -> None:
-        """Tell of its beginning, and of a line that it did not end."""
+        """Report the start of the process, and its last line if it has no newline."""
         if event is Happened.SPAWNED:
             self._screen.tell(f"{instance} runs, pid {facts['pid']}")
         elif event is Happened.EXITED:

@@ -1,8 +1,8 @@
-"""Invoke a module without a daemon: in this process, from its descriptor, nothing left behind.
+"""Invoke a module without a daemon, in this process, from its descriptor.
 
-The module is started, invoked once and stopped by the same code that serves in a daemon. The first
-SIGINT, SIGTERM or SIGHUP cancels the invocation, whose answer then says so; another one hurries the
-module's stop.
+The module is started, invoked once and stopped by the same code as in a daemon. The first SIGINT,
+SIGTERM or SIGHUP cancels the invocation, whose answer then says so; another one stops the module at
+once.
 """
 
 from __future__ import annotations
@@ -11,20 +11,16 @@ import contextlib
 import datetime as dt
 import logging
 import signal
-import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
-import structlog
 import trio
 
 from protocol.descriptor.loading import DescriptorError
-from protocol.descriptor.model import Descriptor, Instances, Start
+from protocol.descriptor.model import Descriptor
 from protocol.errors import Reason
 from protocol.events import Progress
 from protocol.host_events import RegisteredAsset
@@ -32,6 +28,7 @@ from protocol.readdress import Readdresser
 from protocol.replies import Operation
 from protocol.response import Response
 from supervisor.cli.exit_status import NoError
+from supervisor.cli.one_module import alone, log_from, scratch_folder
 from supervisor.cli.verbs.record import tell_of_replaced
 from supervisor.daemon.inherited import mend_signals
 from supervisor.faces.local_user import this_user
@@ -49,13 +46,13 @@ OnLine = Callable[[bytes], None]
 OnLog = Callable[[LogLine], None]
 
 REQUEST_ID = "c1"
-"""The id that a client of a daemon would have used."""
+"""The id that a client of a daemon would use."""
 
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def load(path: Path, module: str) -> Descriptor:
-    """Read a descriptor that is to be invoked as `module`; raises `EndError` or `UsageError`."""
+    """Read the descriptor of `module`; raises `EndError` or `UsageError`."""
     path = path / "module.json" if path.is_dir() else path
     try:
         descriptor = read_descriptor(path)
@@ -74,28 +71,17 @@ def invoke(
     on_log: OnLog,
     record: Path | None = None,
 ) -> tuple[dict[str, Any], bool]:
-    """Run one invocation; returns the response (docs/protocol.md) and whether a signal ended it.
+    """Run one invocation.
 
-    `on_line` takes each event as the line a daemon would send, `on_log` each line of the log; what
-    is said goes to the file `record`. Raises `NoError` if that cannot be made.
+    Returns the response (docs/protocol.md) and whether a signal ended it. `on_line` takes each
+    event as the line of a daemon, `on_log` each line of the log; the conversation goes to the file
+    `record`. Raises `NoError` if that cannot be made.
     """
-    structlog.configure(
-        # The answer says what went wrong; only what it cannot say is worth a line here.
-        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
-    # Alone it depends on nobody, it starts because it is invoked, and one process is enough.
-    supervision = msgspec.structs.replace(
-        descriptor.supervision,
-        depends_on=(),
-        start=Start.EAGER,
-        instances=Instances(),
-        warm=0,
-    )
-    alone = msgspec.structs.replace(descriptor, supervision=supervision)
-    with tempfile.TemporaryDirectory(prefix="stdiod-", ignore_cleanup_errors=True) as folder:
+    # The answer reports failures of the module.
+    log_from(logging.ERROR)
+    with scratch_folder() as folder:
         asker = _Asker(on_line)
-        run = partial(_run, alone, content, asker, on_log, Path(folder), record=record)
+        run = partial(_run, alone(descriptor), content, asker, on_log, folder, record=record)
         run_timed(run)
     assert asker.response is not None  # noqa: S101 - every invocation ends with one
     return asker.response, asker.interrupted
@@ -112,14 +98,12 @@ class _Asker(Client):
         self._readdresser = Readdresser(REQUEST_ID)
 
     def event(self, event: Progress, line: bytes | None) -> None:
-        """Pass an event on."""
         if isinstance(event, RegisteredAsset):
-            event = event.unregistered()  # nobody will be there to ask for it
+            event = event.unregistered()  # no daemon will be there to serve it
         told = None if line is None else self._readdresser.readdress(line)
         self._on_line((event_line(event, REQUEST_ID) if told is None else told).rstrip(b"\n"))
 
     def finished(self, response: Response) -> None:
-        """Keep the response."""
         self.response = response.document()
         self.answered.set()
 
@@ -138,7 +122,7 @@ async def _run(
         _recorded(record, descriptor) as tap,
         trio.open_signal_receiver(*ENDING_SIGNALS) as received,
     ):
-        mend_signals()  # the module is to begin as under a daemon
+        mend_signals()  # the module starts as under a daemon
         async with (
             Kernel(found, data_dir=folder, with_sessions=False) as daemon,
             trio.open_nursery() as nursery,
@@ -168,7 +152,7 @@ async def _run(
 
 @contextlib.contextmanager
 def _recorded(path: Path | None, descriptor: Descriptor) -> Iterator[Recording | None]:
-    """Give what to attach to have a conversation written to a file; raises `NoError`."""
+    """Yield the recording of a file to attach to the module; raises `NoError`."""
     if path is None:
         yield None
         return
@@ -183,7 +167,7 @@ def _recorded(path: Path | None, descriptor: Descriptor) -> Iterator[Recording |
     finally:
         file.close("the invocation is over")
     if file.error is not None:
-        # Not the end of the command: the module's answer is there, and it is what was asked for.
+        # Not the end of the command: the module's answer is there.
         click.echo(f"stdiod: the transcript is not whole: {file.error}", err=True)
 
 

@@ -1,16 +1,15 @@
-"""Show the events of an invocation to a person while they come, on stderr."""
+"""Show the events of an invocation to a person as they come, on stderr."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import click
-import msgspec
 
+from supervisor.cli.results import short
 from supervisor.cli.terminal import Ticker, cut, dim, one_line, safe
 from supervisor.cli.verbs.approvals import decided, how
 
-_PATCH_CHARS = 200
 _LEVEL_COLOURS = {"debug": "bright_black", "info": "blue", "warn": "yellow", "error": "red"}
 _RUNNING_TEXT = frozenset({"message.chunk", "agent.thinking"})
 _TOOL_CALLS = {
@@ -23,17 +22,13 @@ _BAR_CELLS = 20
 
 
 class EventPrinter:
-    """Writes each event as it comes; remembers whether running text left the line open.
-
-    On a terminal the last `progress` stands below, as a bar.
-    """
+    """Writes each event as it comes. On a terminal the last `progress` stands below, as a bar."""
 
     def __init__(self) -> None:
         self._line_is_open = False
         self._bar = Ticker()
 
     def show(self, event: dict[str, Any]) -> None:
-        """Write one event."""
         if self._bar.live and _is_progress(event):
             self._end_running_text()
             from shutil import get_terminal_size
@@ -50,17 +45,16 @@ class EventPrinter:
         self.line(event_line(event))
 
     def line(self, text: str) -> None:
-        """Write a whole line."""
         self._end_running_text()
         self._bar.line(text)
 
     def prompt(self, text: str) -> None:
-        """Show what waits to be typed, below all else."""
+        """Show a prompt below all else."""
         self._end_running_text()
         self._bar.show(text)
 
     def close_line(self) -> None:
-        """End running text, if there is any, and take the bar away."""
+        """End running text, if there is any, and remove the bar."""
         self._bar.clear()
         self._end_running_text()
 
@@ -84,7 +78,7 @@ def _is_progress(event: dict[str, Any]) -> bool:
 
 
 def progress_text(payload: dict[str, Any], columns: int) -> str:
-    """Return how far something is, as a line of fewer than `columns` cells."""
+    """Return a progress as a line of fewer than `columns` cells."""
     done, total = payload.get("done", 0), payload.get("total")
     if isinstance(total, int | float) and total > 0:
         # Whole numbers may be too large for a division.
@@ -99,7 +93,7 @@ def progress_text(payload: dict[str, Any], columns: int) -> str:
 
 
 def event_line(event: dict[str, Any]) -> str:
-    """Return an event as one line: a word for what it is, then what it says."""
+    """Return an event as one line: a label, then its content."""
     match event.get("type"):
         case "log":
             level = str(event.get("level"))
@@ -107,9 +101,9 @@ def event_line(event: dict[str, Any]) -> str:
             said = one_line(str(event.get("message", "")))
             return _labelled(level, said + _fields(fields), _LEVEL_COLOURS.get(level))
         case "state_patch":
-            revision = event.get("revision")  # there is one if the patch was merged somewhere
+            revision = event.get("revision")  # only of a patch that was merged
             where = dim(f" (revision {revision})") if isinstance(revision, int) else ""
-            return _labelled("state", _compact(event.get("patch")) + where, "magenta")
+            return _labelled("state", short(event.get("patch")) + where, "magenta")
         case "asset":
             what = f"{event.get('mediaType')}, {event.get('kind')}, id {event.get('assetId')}"
             registered = event.get("registered")
@@ -123,13 +117,13 @@ def event_line(event: dict[str, Any]) -> str:
         case "ui_event":
             return _ui_line(event)
         case other:
-            return _labelled(one_line(str(other))[:_WIDTH], _compact(event), None)
+            return _labelled(one_line(str(other))[:_WIDTH], short(event), None)
 
 
 def _ui_line(event: dict[str, Any]) -> str:
     name = str(event.get("event"))
     payload = event.get("payload") or {}
-    # Only the daemon's own questions have this: a module cannot make one up.
+    # Only questions of the daemon have this: a module cannot forge one.
     if isinstance(event.get("approval"), str):
         return _labelled("ask", _approval(name, payload), "yellow")
     placeholder = event.get("placeholder")
@@ -144,7 +138,7 @@ def _ui_line(event: dict[str, Any]) -> str:
 
 
 def _ui(said: str, details: dict[str, Any], label: str = "ui") -> str:
-    return _labelled(label, f"{said} {dim(_compact(details))}" if details else said, "cyan")
+    return _labelled(label, f"{said} {dim(short(details))}" if details else said, "cyan")
 
 
 def _approval(name: str, payload: dict[str, Any]) -> str:
@@ -155,7 +149,6 @@ def _approval(name: str, payload: dict[str, Any]) -> str:
 
 
 def log_line(stream: str, text: str) -> str:
-    """Return a line of a module's log in the same form."""
     return _labelled(stream, one_line(text), "bright_black")
 
 
@@ -171,9 +164,4 @@ def _fields(fields: dict[str, Any]) -> str:
 
 
 def _value(value: Any) -> str:
-    return value if isinstance(value, str) and " " not in value else _compact(value)
-
-
-def _compact(value: Any) -> str:
-    text = safe(msgspec.json.encode(value).decode())
-    return cut(text, _PATCH_CHARS)
+    return value if isinstance(value, str) and " " not in value else short(value)

@@ -31,7 +31,6 @@ class EndError(click.ClickException):
     """End the command with a sentence on stderr, and the exit status of the class."""
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Print the sentence."""
         del file
         click.echo(f"stdiod: {self.message}", err=True)
 

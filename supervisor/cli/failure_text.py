@@ -1,4 +1,4 @@
-"""Print an error as what happened, the evidence, and what to do."""
+"""Text of an error: what happened, the evidence, and what to do."""
 
 from __future__ import annotations
 
@@ -49,23 +49,24 @@ _TOLD = frozenset(
         "hook_reason",
     }
 )
-"""The details that have a line of their own, or stand in the message."""
+"""Details with a line of their own, or in the message."""
 
 
 _LABELS = {"session_id": "session", "request_id": "request"}
 
 _OF_A_DAEMON = frozenset({"state", "retry_in_s", "stderr_tail"})
-"""What means nothing where no daemon runs: nobody tries again, and stderr was shown as it came."""
+"""Details without a meaning where no daemon runs: there is no retry, and stderr was shown."""
 
 
 def failure_text(
     error: dict[str, Any], *, module: str, op: str = "", with_daemon: bool = True
 ) -> str:
-    """Return the page for an error of docs/protocol.md."""
+    """Return the text of an error of docs/protocol.md."""
     details = error.get("details") or {}
     if not with_daemon:
         details = {key: value for key, value in details.items() if key not in _OF_A_DAEMON}
     code = str(error.get("code"))
+    name = f"{code}, {details['reason']}" if "reason" in details else code
     tail = (error.get("details") or {}).get("stderr_tail")
     told = advice({**details, "stderr_tail": tail}, module=one_line(module), op=op)
     is_of_schema = str(error.get("message")).startswith("the args of ")
@@ -74,7 +75,7 @@ def failure_text(
     title = one_line(f"{module}.{op} failed" if op else module)
     lines = [
         f"{click.style(title, fg='red', bold=True)}: {one_line(str(error.get('message')))}",
-        _fact("why", f"{told.meaning} {dim(f'({_name(code, details)})')}"),
+        _fact("why", f"{told.meaning} {dim(f'({one_line(name)})')}"),
         *(_fact(label, text) for label, text in _evidence(details)),
     ]
     hints = [told.hint, told.command] if with_daemon else [told.hint]
@@ -87,7 +88,7 @@ def failure_text(
 
 
 def _of_no_name(word: str) -> str:
-    """Say what may have been meant by a word that is no module's name."""
+    """Return a hint for a word that is no module's name."""
     if word == "all":
         return "Verbs that take all modules have --all."
     if "/" in word:
@@ -99,10 +100,6 @@ def _of_no_name(word: str) -> str:
     if dot:
         return f"MODULE and OP are two words: {shell_word(module)} {shell_word(op)}."
     return ""
-
-
-def _name(code: str, details: dict[str, Any]) -> str:
-    return one_line(f"{code}, {details['reason']}" if "reason" in details else code)
 
 
 def _fact(label: str, text: str) -> str:

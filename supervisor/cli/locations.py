@@ -1,4 +1,4 @@
-"""Decide where the socket and the data of a daemon are when nobody says so."""
+"""Default places of a daemon's socket and data."""
 
 from __future__ import annotations
 
@@ -39,20 +39,19 @@ def runtime_folder() -> Path:
     from platformdirs import user_runtime_path
 
     with warnings.catch_warnings():
-        # It warns where XDG_RUNTIME_DIR is not set; the place it takes then serves as well.
+        # It warns if XDG_RUNTIME_DIR is not set; its other folder serves as well.
         warnings.simplefilter("ignore")
         return user_runtime_path("stdiod", appauthor=False)
 
 
 def state_folder() -> Path:
-    """Return the folder in the user's state directory."""
     from platformdirs import user_state_path
 
     return user_state_path("stdiod", appauthor=False)
 
 
 def absolute_socket(path: Path) -> Path:
-    """Return an absolute path a socket can have; raises `click.UsageError`."""
+    """Return the absolute path; raises `click.UsageError` if it is too long for a socket."""
     path = path.absolute()
     size = len(os.fsencode(path))
     if size > MAX_SOCKET_PATH_BYTES:

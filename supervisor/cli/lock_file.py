@@ -1,4 +1,4 @@
-"""Find out who holds a daemon's lock file, and what it says, without trying to lock it.
+"""Read a daemon's lock file and find its holder, without locking it.
 
 A lock that we held, however shortly, could turn a daemon away.
 """
@@ -12,13 +12,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def version_beside(socket: str | Path) -> str | None:
-    """Return the version of the daemon that listens on a socket, as its lock file says it.
+def socket_lock(socket: Path) -> Path:
+    return socket.with_name(f"{socket.name}.lock")
 
-    None if there is nothing to be seen of it: the socket is forwarded, or the file another's.
+
+def version_beside(socket: str | Path) -> str | None:
+    """Return the version of the daemon of a socket, from its lock file.
+
+    None if the file cannot be read: the socket is forwarded, or the file belongs to another user.
     """
     try:
-        # Without waiting, should a pipe be in its place.
+        # Without waiting, if it is a pipe.
         lock = os.open(f"{socket}.lock", os.O_RDONLY | os.O_NONBLOCK)
         try:
             _, version, *_ = os.read(lock, 100).decode().split()
@@ -30,7 +34,7 @@ def version_beside(socket: str | Path) -> str | None:
 
 
 def lock_holder(lock: Path) -> int | None:
-    """Return the pid of who holds a flock(2) on a file; None if nobody does who can be seen."""
+    """Return the pid of the process that holds a flock(2) on a file; None if none is seen."""
     try:
         file = os.stat(lock)  # noqa: PTH116
         with open("/proc/locks", encoding="ascii") as locks:  # noqa: PTH123
@@ -49,12 +53,12 @@ def lock_holder(lock: Path) -> int | None:
 
 def _has_open(pid: int, file: os.stat_result) -> bool:
     # The device in /proc/locks is not the one that stat(2) gives on every file system, and another
-    # file system may have the same inode number; whoever is named here may be told to be killed.
+    # file system may have the same inode number; a user may be told to kill the pid returned here.
     try:
         with os.scandir(f"/proc/{pid}/fd") as entries:
             return any(_is(entry.path, file) for entry in entries)
     except OSError:
-        return False  # it is gone, or another user's, or in another PID namespace
+        return False  # the process is gone, another user's, or in another PID namespace
 
 
 def _is(path: str, file: os.stat_result) -> bool:

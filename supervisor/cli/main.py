@@ -1,7 +1,7 @@
-"""Start the `stdiod` command; what its command line means is in `command_line`.
+"""Start the `stdiod` command.
 
-Most of the time that a verb takes passes in imports, so `--version` needs none of them, `mcp` next
-to none, and Ctrl-C while they run is no traceback.
+Its command line is in `command_line`. Imports take most of a verb's time, so `--version` needs
+none, `mcp` next to none, and Ctrl-C during imports shows no traceback.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ except KeyboardInterrupt:
 
 
 def main() -> None:
-    """Run the command line."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.argv[1:] == ["--version"] and _say_version():
@@ -41,7 +40,7 @@ def main() -> None:
 
 
 def _say_version() -> bool:
-    """Print the version; False if stdout does not take it: what to do then, others know."""
+    """Print the version; False if stdout cannot be written: the command line then reports that."""
     line = f"stdiod {VERSION}\n".encode()
     try:
         return os.write(1, line) == len(line)

@@ -17,10 +17,10 @@ from supervisor.cli.verbs.invoke import Shown, call
 
 
 def answer_lines(client: DaemonClient, module: str, content: dict[str, Any], show: Shown) -> bool:
-    """Print a response for each line that is not blank; returns whether all were ok.
+    """Print a response for each line that is not blank.
 
-    The object on a line adds to the args of `content`. A line that is none is answered by
-    `bad_request` in its place. Raises `click.UsageError` for a line without an end.
+    Returns whether all were ok. The object on a line adds to the args of `content`; another line is
+    answered by `bad_request`. Raises `click.UsageError` for a line longer than the limit.
     """
     well, number = True, 0
     longest = (ARGS_MIB << 20) + 1

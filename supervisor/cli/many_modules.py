@@ -1,4 +1,4 @@
-"""Let a verb be about several modules, or about all: the words MODULE... and --all."""
+"""The words MODULE... and --all, of verbs about several modules."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def with_modules(function: F) -> F:
 def chosen(
     client: DaemonClient, modules: tuple[str, ...], *, every: bool, wanted: bool = False
 ) -> list[str]:
-    """Return the names that were typed, or all that are enabled, and `wanted` up."""
+    """Return the names that were typed, else all enabled modules; with `wanted` those wanted up."""
     if not every:
         return list(dict.fromkeys(modules))
     entries: list[dict[str, Any]] = client.known("status").result["modules"]
@@ -42,7 +42,7 @@ def chosen(
 def in_turn(
     names: Sequence[str], answers: Iterable[tuple[int, Answer]]
 ) -> Iterator[tuple[str, Answer]]:
-    """Yield each answer with its module in the order of the names, as soon as it is its turn."""
+    """Yield the answers with their modules in the order of the names, each as early as possible."""
     come: dict[int, Answer] = {}
     shown = 0
     for number, answer in answers:

@@ -1,4 +1,4 @@
-"""Say why there is no socket: no daemon, one on another socket, or one whose file was deleted."""
+"""Explain a missing socket: no daemon, another socket, or a deleted file."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from supervisor.cli.exit_status import NoDaemonError
 from supervisor.cli.locations import default_data_dir
-from supervisor.cli.lock_file import lock_holder
+from supervisor.cli.lock_file import lock_holder, socket_lock
 from supervisor.cli.options import way_to_start
 
 
 class Deaf(NamedTuple):
-    """A daemon that lives, and that nobody can connect to: its socket file was deleted."""
+    """A running daemon whose socket file was deleted: nobody can connect."""
 
     pid: int
     socket: Path
@@ -32,13 +32,13 @@ class Deaf(NamedTuple):
 
 
 def deaf_daemon(socket: Path, data_dir: Path | None = None) -> Deaf | None:
-    """Look for the daemon of a socket that is not there.
+    """Find the daemon of a socket file that is not there.
 
     It holds the lock beside the socket, which may be deleted too, and that of its data directory,
-    the default one if None. One that is just starting or ending has no socket yet, or no more.
+    the default one if None. A daemon that is starting or ending has no socket.
     """
     path = _resolved(socket)
-    for pid in (lock_holder(socket.with_name(socket.name + ".lock")), daemon_of(data_dir)):
+    for pid in (lock_holder(socket_lock(socket)), daemon_of(data_dir)):
         if pid is not None and path in map(_resolved, listens_on(pid)):
             return Deaf(pid, socket)
     return None
@@ -50,7 +50,7 @@ def daemon_of(data_dir: Path | None = None) -> int | None:
 
 
 def control_sockets(data_dir: Path) -> list[Path]:
-    """Return where the daemon that holds a data directory listens; `NoDaemonError` if not ours."""
+    """Return the sockets of a data directory's daemon; `NoDaemonError` if another user's."""
     lock = data_dir / "instances.lock"
     if os.access(data_dir, os.X_OK) and lock.exists() and lock.stat().st_uid != os.geteuid():
         words = f"{data_dir} is in use by user {lock.stat().st_uid}"
@@ -60,11 +60,11 @@ def control_sockets(data_dir: Path) -> list[Path]:
 
 
 def listens_on(pid: int) -> list[Path]:
-    """Return the paths of a process's Unix sockets, those too whose files were deleted."""
+    """Return the paths of a process's Unix sockets, also of deleted files."""
     import psutil
 
     try:
-        # Connections have the path of the socket that took them, and clients have none.
+        # Accepted connections have the path of the listening socket, clients have none.
         found = {str(one.laddr) for one in psutil.Process(pid).net_connections("unix")}
     except psutil.Error:
         return []
@@ -76,7 +76,7 @@ def _resolved(socket: Path) -> str:
 
 
 def words(socket: Path) -> str:
-    """Say in a sentence why nobody can be connected to, and what to do."""
+    """Explain why no connection is possible, and what to do."""
     deaf = deaf_daemon(socket)
     if deaf is not None:
         return f"{deaf.what}: {deaf.way_out}"

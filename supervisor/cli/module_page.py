@@ -1,15 +1,14 @@
-"""Lay out all that is known of one module: `status MODULE`."""
+"""The page of `status MODULE`."""
 
 from __future__ import annotations
 
 import datetime as dt
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import click
 
-from supervisor.cli.quantities import count, duration, latency, limit_text, size, time_of_day
+from supervisor.cli.quantities import ago, count, duration, latency, limit_text, size, time_of_day
 from supervisor.cli.status_table import note
 from supervisor.cli.terminal import dim, one_line, state_word
 from supervisor.policy.verdict import signal_name
@@ -19,7 +18,6 @@ OPS_SHOWN = 20
 
 
 def module_text(module: dict[str, Any]) -> str:
-    """Return the page."""
     return "\n".join(_lines(module))
 
 
@@ -131,9 +129,8 @@ def _instance(instance: dict[str, Any]) -> str:
 
 
 def _last_exit(died: dict[str, Any]) -> Iterator[str]:
-    ago = duration(max(0.0, time.time() - died["ts"]))
     date = dt.datetime.fromtimestamp(died["ts"]).astimezone().date().isoformat()
-    yield _fact("last exit", f"{one_line(died['message'])}, {ago} ago")
+    yield _fact("last exit", f"{one_line(died['message'])}, {ago(died['ts'])}")
     yield _fact(
         "", dim(f"at {date} {time_of_day(died['ts'])}, reason {died['reason']}{_how(died)}")
     )

@@ -1,8 +1,8 @@
-"""What `stdiod new` writes: the descriptor, the source, a transcript and a README of a new module.
+"""The files of `stdiod new`: the descriptor, the source, a transcript and a README.
 
 A template, `templates/FILE.in`, is the source of one language for all protocols. A line `%% A B`
-begins what only those have, `%% all` what all have. `@op@` and the like are replaced; what stands
-for what is chosen by the kind of the module.
+begins a part of these protocols only, `%% all` one of all. `@op@` and the like are replaced by the
+values of the module's kind.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from supervisor.cli.terminal import one_line, shell_word
 TRANSCRIPT = "test.jsonl"
 
 WHO = "Ada"
-"""Who is named in all examples."""
+"""The name in all examples."""
 
 
 class Language(NamedTuple):
-    """How a module in a language is run, and built; `needs` is the program that this takes."""
+    """How a module in a language is built and run; `needs` is the required program."""
 
     file: str
     command: tuple[str, ...]
@@ -78,13 +78,23 @@ LANGUAGES = {
 
 
 class Part(NamedTuple):
-    """What a module of a kind does: one op that takes one text, and its result, an object."""
+    """The op of a module of a kind: it takes one text and returns an object."""
 
     op: str
     arg: str
     key: str
     says: str
     about: str
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The schema of its args."""
+        return {
+            "type": "object",
+            "properties": {self.arg: {"type": "string"}},
+            "required": [self.arg],
+            "examples": [{self.arg: WHO}],
+        }
 
 
 PARTS = {
@@ -98,8 +108,6 @@ PARTS = {
 
 
 class Choice(NamedTuple):
-    """What was asked for."""
-
     name: str
     lang: str
     kind: str
@@ -108,7 +116,6 @@ class Choice(NamedTuple):
 
     @property
     def language(self) -> Language:
-        """How it is run."""
         return LANGUAGES[self.lang]
 
     @property
@@ -117,12 +124,11 @@ class Choice(NamedTuple):
 
     @property
     def needs(self) -> str:
-        """The program that it takes to run it."""
         return "jq" if (self.lang, self.protocol) == ("bash", "mcp") else self.language.needs
 
 
 def descriptor_of(choice: Choice, default: Lifecycle) -> dict[str, Any]:
-    """Return the descriptor; `default` is the lifecycle that its protocol has unless it says so."""
+    """Return the descriptor; `default` is the lifecycle of its protocol."""
     language, part = choice.language, choice.part
     transport: dict[str, Any] = {"type": "stdio"}
     if language.prepare:
@@ -154,23 +160,17 @@ def descriptor_of(choice: Choice, default: Lifecycle) -> dict[str, Any]:
     }
     if choice.kind == "hook":
         document["hook"] = {"observe": ["module:*"]}
-    if choice.protocol != "mcp":  # a server says itself what it has
-        args = {
-            "type": "object",
-            "properties": {part.arg: {"type": "string"}},
-            "required": [part.arg],
-            "examples": [{part.arg: WHO}],
-        }
-        document |= {"inputs": {part.op: args}, "outputs": {part.op: outputs}}
+    if choice.protocol != "mcp":  # a server lists its tools itself
+        document |= {"inputs": {part.op: part.schema}, "outputs": {part.op: outputs}}
     return document
 
 
 def wrapping(document: dict[str, Any], command: tuple[str, ...]) -> dict[str, Any]:
-    """Return the descriptor of a command that takes any arguments and input."""
+    """Return the descriptor of a command with any arguments and input."""
     op = {"args": ["{args?}"], "stdin": "{stdin?}"}
     transport = {**document["transport"], "command": command, "exec": {"ops": {"run": op}}}
     if any(map(os.path.isfile, command)):
-        transport["cwd"] = str(Path.cwd())  # where the words were meant
+        transport["cwd"] = str(Path.cwd())  # paths in the words are relative to it
         program = os.path.abspath(command[0]) if "/" in command[0] else command[0]  # noqa: PTH100
         transport["command"] = (program, *command[1:])
     taken = {"args": {"type": "array", "items": {"type": "string"}}, "stdin": {"type": "string"}}
@@ -197,13 +197,13 @@ def _of_protocol(lines: list[str], protocol: str) -> Iterator[str]:
             yield line
 
 
-# The transcript: what is said to it, and what it has to answer.
+# The transcript: the requests, and the answers that it has to give.
 
 Said = list[tuple[EntrySource, dict[str, Any]]]
 
 
 def transcript_of(choice: Choice, descriptor: Descriptor, when: str) -> bytes:
-    """Return the transcript of a conversation with it; `when` is the time that it tells."""
+    """Return the transcript of a conversation with the module; `when` is its time."""
     header = Header(
         transcript=1,
         module=choice.name,
@@ -239,12 +239,12 @@ def _entries(said: Said, instance: str, *, persistent: bool) -> Iterator[Entry]:
             yield happened(Happened.STDIN_CLOSED)
     if persistent:
         yield happened(Happened.STDIN_CLOSED)
-    # Where the host does not stop it, it has to end by itself.
+    # If the host does not stop the process, it has to end by itself.
     yield happened(Happened.EXITED, exit_code=0, stopped_by_host=persistent)
 
 
 def _conversations(choice: Choice) -> Iterator[Said]:
-    """Yield what is said with each process."""
+    """Yield the conversation with each process."""
     match choice.protocol:
         case "narratoria":
             yield from _told(choice)
@@ -300,13 +300,7 @@ def _told(choice: Choice) -> Iterator[Said]:
 def _served(choice: Choice) -> Said:
     part = choice.part
     result = _result(part)
-    schema = {
-        "type": "object",
-        "properties": {part.arg: {"type": "string"}},
-        "required": [part.arg],
-        "examples": [{part.arg: WHO}],
-    }
-    tool = {"name": part.op, "description": part.about, "inputSchema": schema}
+    tool = {"name": part.op, "description": part.about, "inputSchema": part.schema}
     client = {"name": "stdiod", "version": VERSION}
     version = "2025-06-18"
     introduction = {"protocolVersion": version, "capabilities": {}, "clientInfo": client}
@@ -404,7 +398,6 @@ def readme_of(choice: Choice) -> str:
 def files_of(
     choice: Choice, document: dict[str, Any], descriptor: Descriptor, when: str
 ) -> dict[str, bytes]:
-    """Return the files of a new module, by name."""
     text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
     files = {"module.json": text.encode(), "README.md": readme_of(choice).encode()}
     if choice.language.file:

@@ -1,4 +1,4 @@
-"""Define the options that several verbs share."""
+"""Options that several verbs share."""
 
 from __future__ import annotations
 
@@ -25,8 +25,6 @@ SOCKET_HELP = (
 
 
 class Seconds(click.ParamType[float]):
-    """A number of seconds above 0."""
-
     name = "seconds"
 
     def convert(
@@ -46,7 +44,7 @@ SECONDS = Seconds()
 
 
 class Lines(click.ParamType[int]):
-    """A number of lines, of which there may be none."""
+    """A number of lines, 0 included."""
 
     name = "lines"
 
@@ -54,7 +52,6 @@ class Lines(click.ParamType[int]):
         self._most = most
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Read the number."""
         try:
             number = int(value)
         except ValueError:
@@ -71,7 +68,7 @@ class Text(click.ParamType[str]):
     name = "text"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Refuse what could not be sent, and nothing: a shell's variable that was not set."""
+        """Refuse text that cannot be sent, and an empty one: a shell variable that was not set."""
         text = str(value)
         if not text:
             self.fail("it is empty", param, ctx)
@@ -86,8 +83,6 @@ TEXT = Text()
 
 
 class Kind(Enum):
-    """What a name is of."""
-
     MODULE = "module"
     OP = "op"
     SESSION = "session"
@@ -95,7 +90,7 @@ class Kind(Enum):
 
 
 class Known(Text):
-    """A name or an id that a daemon knows, and tells a shell that completes it."""
+    """A name or an id that the daemon completes."""
 
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
@@ -103,7 +98,7 @@ class Known(Text):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Return those that begin so; none if no daemon answers at once."""
+        """Return the matching names; none if no daemon answers at once."""
         from supervisor.cli.candidates import candidates
 
         taken = ctx.params.get(param.name or "")
@@ -117,13 +112,13 @@ TOKEN = Known(Kind.TOKEN)
 
 
 def example(*commands: str) -> str:
-    """Return the end of a verb's help: how it is used, without the `stdiod` before it."""
+    """Return the examples at the end of a verb's help; `stdiod` is added to each command."""
     title = "Example:" if len(commands) == 1 else "Examples:"
     return "\n".join(["\b", title, *(f"  stdiod {one}" for one in commands)])
 
 
 class UnseenPath(click.Path):
-    """Completed as one by shells; `click.Path` would wait for one that does not answer."""
+    """A path; `click.Path` would wait for a mount that does not answer."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         del param, ctx
@@ -134,11 +129,11 @@ UNSEEN_PATH = UnseenPath()
 
 
 SOCKET_PASSED = "stdiod.socket_passed"
-"""The key of what a context knows of `--socket`: whether somebody passed it."""
+"""The key of a context under which `--socket` is known to be passed or not."""
 
 
 def _chosen_socket(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path:
-    """Take the verb's --socket, the one before the verb, the configuration's, or the default."""
+    """Return the verb's --socket, the one before the verb, the configuration's, or the default."""
     del param
     before_verb = ctx.find_root().params.get("socket")
     config = configured.named(ctx)
@@ -148,7 +143,7 @@ def _chosen_socket(ctx: click.Context, param: click.Parameter, value: Path | Non
 
 
 def socket_option(socket: Path) -> str:
-    """Return `--socket PATH ` for a hint, or nothing where nobody passed it either."""
+    """Return `--socket PATH ` for a hint, "" if the user passed none."""
     ctx = click.get_current_context(silent=True)
     passed = ctx is None or ctx.meta.get(SOCKET_PASSED, True)
     if not passed:
@@ -170,7 +165,7 @@ def way_to_start(socket: Path) -> str:
 
 
 def with_socket(function: F) -> F:
-    """Add --socket; the verb gets an absolute path that a socket can have."""
+    """Add --socket; the verb gets an absolute path of an allowed length."""
     return click.option(
         "--socket",
         type=UNSEEN_PATH,
@@ -181,14 +176,29 @@ def with_socket(function: F) -> F:
 
 
 def with_json(function: F) -> F:
-    """Add --json."""
     return click.option(
         "--json", "as_json", is_flag=True, help="Print JSON for programs on stdout."
     )(function)
 
 
+with_directories = click.argument(
+    "directories",
+    metavar="[DIR...]",
+    nargs=-1,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+)
+
+with_paths = click.argument(
+    "paths",
+    metavar="PATH...",
+    nargs=-1,
+    required=True,
+    type=click.Path(exists=True, path_type=Path),
+)
+
+
 def with_scopes(scope_help: str) -> Callable[[F], F]:
-    """Add --scope and --modules: how far somebody's rights go."""
+    """Add --scope and --modules: the rights of a token."""
 
     def add(function: F) -> F:
         function = click.option(
@@ -211,20 +221,19 @@ def with_scopes(scope_help: str) -> Callable[[F], F]:
 
 
 class Subverbs(click.Group):
-    """The verbs of a verb; a wrong one is told with the one that was probably meant."""
+    """The verbs of a verb; for a wrong one, a similar one is suggested."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names in the order in which they are used."""
+        """Return the names in the order of their definition."""
         del ctx
         return list(self.commands)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the verb."""
         name = args[0]
         known = name in self.commands or name.startswith("-")
-        if not known and not ctx.resilient_parsing:  # that is a shell, which wants no words
+        if not known and not ctx.resilient_parsing:  # a completing shell shows no error
             from difflib import get_close_matches
 
             near = get_close_matches(name, self.commands, n=1)

@@ -35,8 +35,6 @@ _DIGITS = 16
 
 
 class Standing(Enum):
-    """How far a project counts."""
-
     UNTRUSTED = "untrusted"
     TRUSTED = "trusted"
     CHANGED = "changed"
@@ -48,26 +46,23 @@ class Project(NamedTuple):
     folder: Path
     standing: Standing
     changed: str = ""
-    """The file that is not as it was trusted."""
+    """The file that has changed."""
 
     @property
     def file(self) -> Path:
-        """Its `stdiod.toml`."""
         return self.folder / FILE
 
     @property
     def has_daemon(self) -> bool:
-        """Whether its own daemon is the one to speak with."""
+        """Whether verbs here speak with the project's own daemon."""
         return self.standing is not Standing.UNTRUSTED
 
     @property
     def socket(self) -> Path:
-        """Where its daemon listens."""
         return runtime_folder() / "projects" / self._digest / "stdiod.sock"
 
     @property
     def data_dir(self) -> Path:
-        """Where its daemon keeps its data."""
         return state_folder() / "projects" / self._digest
 
     @property
@@ -77,16 +72,13 @@ class Project(NamedTuple):
         return hashlib.sha256(os.fsencode(self.folder)).hexdigest()[:_DIGITS]
 
     def words(self) -> str:
-        """Say why it does not count, and what to do."""
+        """Explain why the project is not used, and what to do."""
         if self.standing is Standing.CHANGED:
             return f"{one_line(self.changed)} has changed since it was trusted: {_TRUST}"
         return f"{one_line(str(self.file))} is not trusted, and not used: {_TRUST}"
 
     def config(self) -> Config:
-        """Read what the trusted file says.
-
-        Raises `NoError` if it is not trusted, and `ConfigError`.
-        """
+        """Parse the trusted file. Raises `NoError` if it is not trusted, and `ConfigError`."""
         from supervisor.daemon.config_file import config_bytes, parse_config
 
         data = config_bytes(self.file)
@@ -101,7 +93,7 @@ _TRUST = "read it, then `stdiod trust`"
 
 
 def here() -> Project | None:
-    """Return the project that the verb is typed in; says once on stderr if it does not count."""
+    """Return the project of the working directory; reports an untrusted one once on stderr."""
     context = click.get_current_context(silent=True)
     known = {} if context is None else context.meta
     if _KEY not in known:
@@ -113,20 +105,20 @@ def here() -> Project | None:
 
 
 def own_daemon() -> Project | None:
-    """Return the project whose own daemon is the one to speak with here; None for the user's."""
+    """Return the project whose own daemon verbs here speak with; None for the user's."""
     project = here()
     return project if project is not None and project.has_daemon else None
 
 
 def daemons_project() -> Project | None:
-    """Return what `own_daemon` has returned to this verb; looks for nothing itself."""
+    """Return the result of an earlier `own_daemon` of this verb; looks at no file."""
     context = click.get_current_context(silent=True)
     project: Project | None = None if context is None else context.meta.get(_KEY)
     return project if project is not None and project.has_daemon else None
 
 
 def stand_in(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
-    """Take a folder as the project that the verb is typed in: `up` starts `run` from elsewhere."""
+    """Take a folder as the project here: `up` starts `run` from elsewhere."""
     del param
     if value is not None:
         ctx.meta[_KEY] = judged(value)
@@ -134,7 +126,7 @@ def stand_in(ctx: click.Context, param: click.Parameter, value: Path | None) -> 
 
 
 def stand_in_trusted(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
-    """Take a folder as the project here; raises `NoError` if nobody trusts it."""
+    """Take a folder as the project here; raises `NoError` if it is not trusted."""
     if value is None:
         return None
     folder = value.resolve()
@@ -148,10 +140,7 @@ def stand_in_trusted(ctx: click.Context, param: click.Parameter, value: Path | N
 
 
 def nearest(start: Path) -> Project | None:
-    """Return the project of the nearest folder, from `start` upwards, that may be one.
-
-    Says on stderr why a file is passed over.
-    """
+    """Return the nearest project, from `start` upwards; reports skipped files on stderr."""
     for folder in _folders(start):
         words = why_none(folder)
         if words is None:
@@ -172,7 +161,7 @@ def judged(folder: Path) -> Project:
 
 
 def why_none(folder: Path) -> str | None:
-    """Return why a folder with a `stdiod.toml` is no project of this user's; None if it is one."""
+    """Return why a folder with a `stdiod.toml` is no project of this user; None if it is one."""
     file = folder / FILE
     shown = one_line(str(file))
     try:
@@ -181,7 +170,7 @@ def why_none(folder: Path) -> str | None:
         return f"{shown} cannot be looked at: {os.strerror(error.errno or 0)}"
     for path, seen in parts:
         if seen.st_uid != os.geteuid():
-            return f"{one_line(str(path))} belongs to {_user(seen.st_uid)}"
+            return f"{one_line(str(path))} belongs to {user_name(seen.st_uid)}"
         if seen.st_mode & stat.S_IWOTH and not stat.S_ISLNK(seen.st_mode):
             return f"{one_line(str(path))} may be written to by everybody"
     if not stat.S_ISREG(parts[1][1].st_mode):
@@ -190,19 +179,19 @@ def why_none(folder: Path) -> str | None:
 
 
 def is_shared(folder: Path) -> bool:
-    """Tell whether a folder is above all that somebody has: it cannot be a project."""
+    """Tell whether a folder holds all of a user's files: it cannot be a project."""
     return folder == folder.parent or folder == _home()
 
 
 def _found() -> Project | None:
     try:
         return nearest(Path.cwd())
-    except FileNotFoundError:  # somebody has removed the folder that we are in
+    except FileNotFoundError:  # the working directory was removed
         return None
 
 
 def _folders(start: Path) -> Iterator[Path]:
-    """Yield each folder with a file of the name that may belong to a project, the nearest first."""
+    """Yield each folder with a `stdiod.toml` that may belong to a project, the nearest first."""
     device = None
     for folder in (start, *start.parents):
         if is_shared(folder):
@@ -235,7 +224,7 @@ def _home() -> Path:
         return Path("/")
 
 
-def _user(uid: int) -> str:
+def user_name(uid: int) -> str:
     import pwd
 
     try:

@@ -1,4 +1,4 @@
-"""Write durations, sizes and times of day for people."""
+"""Durations, sizes and times as text."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def duration(seconds: float) -> str:
 
 
 def latency(milliseconds: float) -> str:
-    """Write a short duration with two digits at least: 0.21ms, 3.4ms, 250ms, 3.2s."""
+    """Write a short duration with at least two digits: 0.21ms, 3.4ms, 250ms, 3.2s."""
     for digits, below in ((2, 1), (1, 100)):
         if round(milliseconds, digits) < below:
             return f"{milliseconds:.{digits}f}ms"
@@ -58,7 +58,7 @@ def count(number: int, noun: str) -> str:
 
 
 def time_of_day(unix_s: float) -> str:
-    """Write a local time for somebody who sits before a terminal: HH:MM:SS.mmm."""
+    """Write a local time for a terminal: HH:MM:SS.mmm."""
     when = dt.datetime.fromtimestamp(unix_s).astimezone()
     return when.time().isoformat(timespec="milliseconds")
 
@@ -69,14 +69,21 @@ def utc_stamp(unix_s: float) -> str:
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def utc_second(unix_s: float) -> str:
+    """Write a time for people: 2026-01-31 18:30:00 UTC."""
+    return f"{dt.datetime.fromtimestamp(unix_s, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def ago(unix_s: float, now_s: float | None = None) -> str:
+    """Write how long ago a time was; `now_s` is Unix time."""
+    return f"{duration(max(0.0, (now_s or time.time()) - unix_s))} ago"
+
+
 _UNITS_S = {"s": 1, "m": _MINUTE_S, "h": _HOUR_S, "d": _DAY_S}
 
 
 def moment(text: str) -> float:
-    """Read `10m` (ago), `18:30` (the last one) or an ISO 8601 time as Unix time (s).
-
-    It is local time, unless it says otherwise.
-    """
+    """Read `10m` (ago), `18:30` or an ISO 8601 time, local without a zone, as Unix time (s)."""
     if ago := re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text, re.ASCII):
         return max(0.0, time.time() - float(ago[1]) * _UNITS_S[ago[2]])
     if re.fullmatch(r"\d{1,2}:\d\d(:\d\d)?", text, re.ASCII):
@@ -91,18 +98,18 @@ def moment(text: str) -> float:
 
 
 def _last(clock: str) -> str:
-    """Return the time of today, or of yesterday if that is still to come."""
+    """Return the time of today, or of yesterday if today's is still to come."""
     now = dt.datetime.now()  # noqa: DTZ005 - local
     day = now.date() if clock <= now.time().isoformat() else now.date() - dt.timedelta(days=1)
     return f"{day}T{clock}"
 
 
 NOTICED_MS = 50.0
-"""A shorter stall is no neighbour's trouble."""
+"""A shorter stall does not trouble other modules."""
 
 
 def stall_words(stall: dict[str, Any] | None) -> str | None:
-    """Return words for `daemon.longest_stall`, or None for one that is not worth any."""
+    """Return words for `daemon.longest_stall`, None for a short one."""
     if stall is None or stall["ms"] < NOTICED_MS:
         return None
     words = f"longest stall {latency(stall['ms'])}"
@@ -112,11 +119,11 @@ def stall_words(stall: dict[str, Any] | None) -> str | None:
 
 
 HELD_BYTES = 1 << 20
-"""Less than this is held for anybody, and no news."""
+"""Any daemon holds less than this."""
 
 
 def held_words(held: dict[str, Any] | None) -> str | None:
-    """Return words for `daemon.held_bytes`, or None for so little that it is not worth any."""
+    """Return words for `daemon.held_bytes`, None for few bytes."""
     if held is None or held["total"] < HELD_BYTES:
         return None
     words = f"holds {size(held['total'])} of {size(held['limit'])} for others"

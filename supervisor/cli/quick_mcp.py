@@ -1,9 +1,9 @@
-"""Be `stdiod mcp` where a daemon runs, with as little of Python as that takes.
+"""`stdiod mcp` where a daemon runs, with few imports.
 
-An MCP client waits for it at each of its starts, and most of what a verb takes passes in imports:
-here is none of click, msgspec and platformdirs. What is not as usual is left to the verb itself
-(`verbs.mcp`), which begins anew, and says what is wrong: another option, a project, no daemon
-there, one of another version, a refusal. So what is not understood here only takes longer.
+An MCP client waits for it at each start, and imports take most of a verb's time: click, msgspec and
+platformdirs are not imported here. All else is left to the verb itself (`verbs.mcp`), which begins
+anew and reports errors: another option, a project, no daemon, another version, a refusal. A case
+that is not understood here only takes longer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from supervisor.cli.lock_file import version_beside
 from supervisor.cli.relay import DAEMON_ENDED, relay
 
 JOIN_S = 5.0
-"""How long the daemon may take to let us in; the verb has more patience."""
+"""How long the daemon may take to accept the request; the verb waits longer."""
 
 ANSWER_BYTES = 1 << 16
 
@@ -27,11 +27,11 @@ _REQUEST = (
     '{"requestId":"c1","tool":"supervisor","operation":"invoke","input":{"op":"mcp","args":{%s}}}\n'
 )
 _ACCEPTED = b'{"version":"0","type":"done","requestId":"c1","ok":true,'
-"""How the answer begins; to read it as JSON would take longer than all the rest."""
+"""The beginning of the answer; to parse it as JSON would take longer than all the rest."""
 
 
 def serve(words: list[str]) -> bool:
-    """Be it, for the words after `mcp`; False if that is for the verb."""
+    """Serve, for the words after `mcp`; False if the verb has to."""
     if None in (sys.stdin, sys.stdout, sys.stderr) or sys.stdin.isatty():
         return False
     asked = _read(words)
@@ -41,7 +41,7 @@ def serve(words: list[str]) -> bool:
     with closing(connection):
         ours = relay(connection)
     if not ours:
-        from supervisor.cli.exit_status import NoDaemonError  # it is over: there is time
+        from supervisor.cli.exit_status import NoDaemonError  # import time no longer matters
 
         ended = NoDaemonError(DAEMON_ENDED)
         ended.show()
@@ -69,7 +69,7 @@ def not_served(folders: list[str], answer: str) -> str:
 
 
 def _read(words: list[str]) -> tuple[str, str, list[str]] | None:
-    """Return the path of the socket, the view, and folders; None if these are not all."""
+    """Return the path of the socket, the view, and folders; None for any other option."""
     path = view = ""
     folders: list[str] = []
     rest = iter(words)
@@ -85,13 +85,13 @@ def _read(words: list[str]) -> tuple[str, str, list[str]] | None:
         else:
             folders.append(word)
     if view and not (view.isascii() and view.replace("-", "_").isidentifier()):
-        return None  # it is a mistake, or would have to be encoded
+        return None  # an error, or it would have to be encoded
     path = path or os.environ.get("STDIOD_SOCKET") or _users_own()
     return (path, view, folders) if path else None
 
 
 def _users_own() -> str:
-    """Return the socket in the user's runtime directory; nothing if it may be another one."""
+    """Return the socket in the user's runtime directory; "" if it may be another one."""
     folder = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}"
     try:
         found, here = os.lstat(folder), os.getcwd()  # noqa: PTH109 - without pathlib
@@ -101,11 +101,11 @@ def _users_own() -> str:
         above = os.path.dirname(here)  # noqa: PTH120
         if above == here:
             is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-            # Else platformdirs takes another.
+            # Otherwise platformdirs takes another folder.
             is_private = stat.S_IMODE(found.st_mode) == stat.S_IRWXU
             return f"{folder}/stdiod/stdiod.sock" if is_ours and is_private else ""
         here = above
-    return ""  # `project` has to judge
+    return ""  # a project: the verb decides
 
 
 def _join(path: str, view: str, folders: list[str]) -> socket.socket | None:

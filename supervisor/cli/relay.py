@@ -1,7 +1,7 @@
-"""Carry bytes between our stdin and stdout and a connection, until either side ends.
+"""Carry bytes between stdin and stdout and a connection, until either side ends.
 
-The end of stdin is passed on, and what is still answered is carried out; the end of the connection
-is the end of all.
+The end of stdin is passed on, and the remaining answers are carried out; the end of the connection
+ends all.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ import threading
 READ_BYTES = 1 << 16
 
 DAEMON_ENDED = "the daemon has ended, and this MCP server with it"
-"""What is to be said when it was not our side."""
 
 
 def relay(connection: socket.socket) -> bool:
-    """Carry both ways; returns whether it was our side that ended."""
+    """Carry both ways; returns whether our side ended."""
     ended = threading.Event()
     # A daemon thread: it may wait for a stdin that never ends.
     threading.Thread(target=_carry_in, args=(connection, ended), daemon=True).start()
@@ -30,7 +29,7 @@ def relay(connection: socket.socket) -> bool:
             try:
                 _write(out, data)
             except OSError:
-                return True  # nobody reads us any more
+                return True  # the reader of stdout is gone
     return ended.is_set()
 
 
@@ -47,7 +46,7 @@ def _read(descriptor: int) -> bytes:
     while True:
         try:
             return os.read(descriptor, READ_BYTES)
-        except BlockingIOError:  # whoever started us shares it, and has made it so
+        except BlockingIOError:  # the parent process shares it, and made it non-blocking
             select.select([descriptor], [], [])
 
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import structlog
 import trio
 
 from protocol.descriptor.model import Descriptor
 from protocol.transcript import Entry, Happened, Transcript
 from supervisor.cli.exit_status import NoError
+from supervisor.cli.one_module import log_from, scratch_folder
 from supervisor.policy.verdict import Exit, telling_tail
 from supervisor.runtime.containment.custody import holding
 from supervisor.runtime.files.log_files import LogFiles
@@ -26,11 +24,11 @@ from supervisor.transcripts.compare import differences, heard, recorded_lines
 from supervisor.transcripts.playback import Played, play
 
 STDERR_LINES = 4
-"""So much of what a process said on stderr is shown if it did not answer as recorded."""
+"""The last lines of stderr that are shown if the process answers otherwise than recorded."""
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """What came of one process's part; `diff` is empty and `notes` too if nothing differs."""
+    """The result of a process; `diff` and `notes` are empty if nothing differs."""
 
     instance: str
     lines: int
@@ -42,12 +40,9 @@ def replay_to_module(
     transcript: Transcript, descriptor: Descriptor, ignored: Sequence[str], timeout_s: float
 ) -> list[Compared]:
     """Run the module once per recorded process; raises `NoError` if it cannot be started."""
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
-    with tempfile.TemporaryDirectory(prefix="stdiod-", ignore_cleanup_errors=True) as folder:
-        return trio.run(_replay, transcript, descriptor, ignored, timeout_s, Path(folder))
+    log_from(logging.ERROR)
+    with scratch_folder() as folder:
+        return trio.run(_replay, transcript, descriptor, ignored, timeout_s, folder)
 
 
 async def _replay(
@@ -68,7 +63,7 @@ async def _replay(
                     raise NoError("\n".join((words, *wrong.printed)))
             for instance, entries in transcript.instances().items():
                 if not any(one.event in _BEGINNINGS for one in entries):
-                    continue  # it could not be started then
+                    continue  # it could not be started when it was recorded
                 played = await play(
                     entries, descriptor, os.environ, custody, log_files, timeout_s=timeout_s
                 )
@@ -109,7 +104,7 @@ def _compare(
 
 
 def _exit_notes(entries: Sequence[Entry], now: Exit) -> list[str]:
-    """Compare the ends; a signal by which the host ended one of them says nothing of the module."""
+    """Compare the exits; an end by a signal of the host says nothing of the module."""
     ended = next((one for one in entries if one.event is Happened.EXITED), None)
     if ended is None:
         return []

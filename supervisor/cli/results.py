@@ -1,33 +1,36 @@
-"""Print results on stdout: JSON as it is for programs, JSON laid out for people."""
+"""Results on stdout: JSON for programs, indented JSON for people; and failures."""
 
 from __future__ import annotations
 
 import re
 import sys
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 import msgspec
 
 from protocol.frames import one_line
-from supervisor.cli.client import Answer
+from supervisor.cli.client import SUPERVISOR, Answer, DaemonClient
 from supervisor.cli.exit_status import NO
-from supervisor.cli.terminal import STEERING, is_terminal
+from supervisor.cli.terminal import STEERING, cut, is_terminal, safe
 
 ONE_LINE_CHARS = 80
-"""Shorter JSON is not worth several lines."""
+"""Shorter JSON stays on one line."""
 
-# What JSON lets stand in a string and a terminal might act on.
+SHORT_CHARS = 200
+
+# Characters that JSON allows in a string and a terminal might act on.
 _UNSAFE = re.compile(f"[{STEERING}]")
 
 
 def echo_json(line: bytes) -> None:
-    """Print a line of JSON: for a program as it is, on a terminal with nothing that steers it."""
+    """Print a line of JSON; on a terminal, characters that steer it are escaped."""
     click.echo(_escaped(line.decode()) if is_terminal(sys.stdout) else line)
 
 
 def _escaped(text: str) -> str:
-    # The escape is JSON's own, so what is printed can still be parsed.
+    # The escape is JSON's own, so the output can still be parsed.
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -44,7 +47,7 @@ def print_json(value: Any) -> None:
 
 
 def print_document(value: Any) -> None:
-    """Print a document of our own, in which no value of a module or client stands."""
+    """Print a document that contains no value of a module or client."""
     import orjson
 
     try:
@@ -55,7 +58,7 @@ def print_document(value: Any) -> None:
 
 
 def _without_surrogates(value: Any) -> Any:
-    """Escape what is not UTF-8 in a document: a path or a variable of the shell, say."""
+    """Escape text in a document that is not UTF-8, such as a path or a shell variable."""
     match value:
         case str():
             return value.encode(errors="surrogateescape").decode(errors="backslashreplace")
@@ -77,8 +80,34 @@ def print_laid_out(value: Any) -> None:
 
 
 def compact(value: Any) -> str:
-    """Return a value as one line of JSON."""
     return msgspec.json.encode(value).decode()
+
+
+def short(value: Any) -> str:
+    """Return a value as JSON on one line that cannot steer a terminal, cut if it is long."""
+    return cut(safe(compact(value)), SHORT_CHARS)
+
+
+def show_result(result: Any, words: str, *, as_json: bool) -> None:
+    """Print a result for a program, or words for a person."""
+    if as_json:
+        print_json(result)
+    else:
+        click.echo(words)
+
+
+def own_result(socket: Path, op: str, args: dict[str, Any] | None = None, *, as_json: bool) -> Any:
+    """Call an op that the daemon answers at once; a failure is printed and ends the verb."""
+    with DaemonClient(socket) as client:
+        answer = client.known(op, args)
+    return result_of(answer, as_json=as_json, module=SUPERVISOR, op=op)
+
+
+def result_of(answer: Answer, *, as_json: bool, module: str, op: str = "") -> Any:
+    """Return the result of an answer; a failure is printed and ends the verb."""
+    if not answer.ok:
+        end_with_failure(answer, as_json=as_json, module=module, op=op)
+    return answer.result
 
 
 def end_with_failure(answer: Answer, *, as_json: bool, module: str, op: str = "") -> NoReturn:

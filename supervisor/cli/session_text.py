@@ -1,16 +1,15 @@
-"""Lay out sessions for people: a table of many, a page for one, a line for each change."""
+"""Sessions for people: a table, a page for one, a line for each change."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import click
-import msgspec
 
-from supervisor.cli.quantities import count, duration, time_of_day
-from supervisor.cli.terminal import cells, cut, dim, one_line, pad, safe
+from supervisor.cli.quantities import ago, count, duration, time_of_day
+from supervisor.cli.results import short
+from supervisor.cli.terminal import cells, cut, dim, one_line, pad
 
 STATUS_COLOURS = {
     "idle": "green",
@@ -24,11 +23,10 @@ _COLUMNS = ("ID", "STATUS", "REVISION", "INVOCATIONS", "CHANGED", "TITLE")
 _RIGHT = frozenset({"REVISION", "INVOCATIONS", "CHANGED"})
 _LEAVE_OUT = ("INVOCATIONS", "REVISION", "CHANGED")
 _SHORT_TITLE = 12
-"""A title is cut to this before a column is left out."""
+"""Titles are cut to this before a column is left out."""
 _GAP = "  "
 _LABEL_WIDTH = 12
 _HISTORY_SHOWN = 10
-_PATCH_CHARS = 200
 
 
 def status_word(status: str, width: int = 0) -> str:
@@ -37,9 +35,10 @@ def status_word(status: str, width: int = 0) -> str:
 
 
 def table(sessions: list[dict[str, Any]], width: int | None) -> str:
-    """Return a line for each session, under a heading; `width` is the terminal's, if there is one.
+    """Return a table of sessions.
 
-    On a narrow one columns are left out in the order of `_LEAVE_OUT`, and titles are cut.
+    `width` is the terminal's, if there is one. On a narrow terminal columns are left out in the
+    order of `_LEAVE_OUT`, and titles are cut.
     """
     rows = [_row(session) for session in sessions]
     widths = {name: max(len(name), *(cells(row[name]) for row in rows)) for name in _COLUMNS}
@@ -65,7 +64,6 @@ def table(sessions: list[dict[str, Any]], width: int | None) -> str:
 
 
 def page(session: dict[str, Any]) -> str:
-    """Return all that is known of a session."""
     return "\n".join(_lines(session))
 
 
@@ -76,13 +74,7 @@ def change_line(event: dict[str, Any], *, live: bool) -> str:
     request = f" {event['request_id']}" if event.get("request_id") else ""
     when = dim(time_of_day(event["ts"])) + " " if live else ""
     revision = click.style(f"#{data.get('revision')}", fg="magenta")
-    return f"{when}{revision} {one_line(who + request)} {compact(data.get('patch'))}"
-
-
-def compact(value: Any) -> str:
-    """Return a value as JSON on one line, cut if it is long."""
-    text = safe(msgspec.json.encode(value).decode())
-    return cut(text, _PATCH_CHARS)
+    return f"{when}{revision} {one_line(who + request)} {short(data.get('patch'))}"
 
 
 def _row(session: dict[str, Any]) -> dict[str, str]:
@@ -91,7 +83,7 @@ def _row(session: dict[str, Any]) -> dict[str, str]:
         "STATUS": session["status"],
         "REVISION": str(session["revision"]),
         "INVOCATIONS": str(session["invocations"]),
-        "CHANGED": _ago(session["updated"]),
+        "CHANGED": ago(session["updated"]),
         "TITLE": one_line(session["title"] or ""),
     }
 
@@ -114,24 +106,24 @@ def _lines(session: dict[str, Any]) -> Iterator[str]:
 
 def _facts(session: dict[str, Any]) -> dict[str, str]:
     parent, plan = session["parent"], session["plan"]
-    since = f"began {_ago(session['created'])}, changed {_ago(session['updated'])}"
+    since = f"began {ago(session['created'])}, changed {ago(session['updated'])}"
     roles = session["roles"]
     tools = {"tools": ", ".join(roles["tools"])} if roles.get("tools") else {}
     return {
         "folder": one_line(session["cwd"] or ""),
         "roles": one_line("; ".join(f"{role} {name}" for role, name in (roles | tools).items())),
-        "since": since + (f", ended {_ago(session['ended'])}" if session["ended"] else ""),
-        "fork of": "" if parent is None else _parent(parent),
+        "since": since + (f", ended {ago(session['ended'])}" if session["ended"] else ""),
+        "fork of": (
+            ""
+            if parent is None
+            else f"{one_line(parent['session_id'])} at revision {parent['revision']}"
+        ),
         "goal": "" if plan is None else one_line(str(plan.get("goal"))),
-        "inputs": compact(plan["inputs"]) if plan and plan.get("inputs") else "",
+        "inputs": short(plan["inputs"]) if plan and plan.get("inputs") else "",
         "requests": (
             f"{session['in_flight']} in flight, {count(session['invocations'], 'invocation')} ended"
         ),
     }
-
-
-def _parent(parent: dict[str, Any]) -> str:
-    return f"{one_line(parent['session_id'])} at revision {parent['revision']}"
 
 
 def _past(past: dict[str, Any]) -> str:
@@ -141,9 +133,5 @@ def _past(past: dict[str, Any]) -> str:
         else click.style(one_line(str(past["code"])), fg="red")
     )
     what = one_line(f"{past['module']}.{past['op']}")
-    when = f"({_ago(past['ts'])}, took {duration(past['duration_ms'] / 1000)})"
+    when = f"({ago(past['ts'])}, took {duration(past['duration_ms'] / 1000)})"
     return f"{what} {ended} {dim(when)}"
-
-
-def _ago(unix_s: float) -> str:
-    return f"{duration(max(0.0, time.time() - unix_s))} ago"

@@ -1,7 +1,7 @@
-"""Follow the state of a session through the daemon's journal, without a gap and without repetition.
+"""Follow the state of a session through the daemon's journal, without a gap or a repetition.
 
-The journal is followed from a place before the session is looked at, and what the session has by
-then is left out: so nothing is missed between the two.
+The journal is followed from a place before the session is read, and entries up to the revision read
+are skipped, so nothing is missed between the two.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from supervisor.cli.terminal import is_terminal, one_line
 
 
 def watch(client: DaemonClient, session_id: str, *, as_json: bool) -> Answer | None:
-    """Print each change until the session ends; returns the answer of an op that failed.
+    """Print each change until the session ends.
 
-    Raises `NoDaemonError` when the daemon goes away.
+    Returns the answer of an op that failed. Raises `NoDaemonError` when the daemon goes away.
     """
     status = client.known("status")
     if not status.ok:
@@ -51,7 +51,7 @@ def watch(client: DaemonClient, session_id: str, *, as_json: bool) -> Answer | N
 
 
 def _is_last(entry: dict[str, Any], revision: int, *, as_json: bool) -> bool:
-    """Print an entry unless it was seen in the session already; True if it is the end."""
+    """Print an entry unless the session had it already; True if the session has ended."""
     name, data = entry.get("event"), entry.get("data") or {}
     if name == "session:patch" and data.get("revision", 0) > revision:
         if as_json:

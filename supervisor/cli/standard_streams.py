@@ -31,7 +31,7 @@ def make_dependable() -> None:
 
 
 def let_go_of_stdout() -> None:
-    """Have what is still buffered go nowhere: at exit Python would complain about it."""
+    """Let the rest of the buffer go nowhere: at exit Python would complain about it."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)
@@ -77,7 +77,7 @@ class _Stdout(io.BufferedWriter):
 
 class _Stderr(io.BufferedWriter):
     def write(self, data: ReadableBuffer, /) -> int:
-        # It may be full and not block: nobody is to wait for, or to fail with, a remark.
+        # It may be full and non-blocking: a remark is lost rather than waited for.
         try:
             return super().write(data)
         except OSError:
@@ -91,7 +91,7 @@ class _Stderr(io.BufferedWriter):
 
 
 def _end(error: OSError) -> NoReturn:
-    """End the command, whose stdout can't be written."""
+    """End the command, whose stdout cannot be written."""
     let_go_of_stdout()
     if isinstance(error, BrokenPipeError):
         raise click.exceptions.Exit(BROKEN_PIPE) from None

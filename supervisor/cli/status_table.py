@@ -1,7 +1,7 @@
-"""Lay out `status`: the daemon in a line, its modules in a table, quarantined descriptors below.
+"""The text of `status`: the daemon, a table of its modules, quarantined descriptors.
 
-On a terminal that is too narrow, notes stand below their rows, and columns are left out in the
-order of `_LEAVE_OUT`; elsewhere a line is as long as it has to be.
+On a narrow terminal, notes stand below their rows, and columns are left out in the order of
+`_LEAVE_OUT`; elsewhere a line is as long as necessary.
 """
 
 from __future__ import annotations
@@ -13,7 +13,15 @@ from typing import Any
 
 import click
 
-from supervisor.cli.quantities import count, duration, held_words, limit_text, size, stall_words
+from supervisor.cli.quantities import (
+    ago,
+    count,
+    duration,
+    held_words,
+    limit_text,
+    size,
+    stall_words,
+)
 from supervisor.cli.terminal import cells, cut, dim, one_line, pad, state_word
 from supervisor.cli.trouble import in_trouble, recent_exit, severity, trouble_first
 from supervisor.policy.verdict import last_words, unset_remark
@@ -41,25 +49,22 @@ _NONE = "-"
 _NEARLY_ALL = 0.75
 STUCK_NOTED = 5
 CAUSE_CHARS = 300
-"""What a note says at the most of an end, the last line of stderr included."""
+"""The longest note about an exit, the last line of stderr included."""
 
 OPS_NOTED = 5
-"""Of a module that has not run yet, the ops that are remembered."""
+"""The remembered ops that are shown of a module that has not run yet."""
 
 
 def status_text(
     status: dict[str, Any], width: int | None, *, failing: bool = False, now_s: float | None = None
 ) -> str:
-    """Return the whole page; `width` is the terminal's, None where there is none.
+    """Return the page.
 
-    Modules in trouble stand first; with `failing` there are no others. `now_s` is Unix time.
+    `width` is the terminal's, None without one. Modules in trouble stand first; with `failing`
+    there are no others. `now_s` is Unix time.
     """
-    lines = [daemon_line(status["daemon"]), _summary(status)]
-    lines += _custody_trouble(status["daemon"])
-    lines += _journal_trouble(status["daemon"].get("journal") or {})
-    lines += _policy_trouble(status["daemon"].get("policy") or {})
-    lines += [*_lost_time(status["daemon"]), *_stuck(status["daemon"])]
-    lines += [*_own_log_trouble(status["daemon"]), *_crowd(status["daemon"]), ""]
+    daemon = status["daemon"]
+    lines = [daemon_line(daemon), _summary(status), *_warnings(daemon), ""]
     modules = trouble_first(status["modules"])
     if failing:
         modules = [one for one in modules if in_trouble(one)]
@@ -69,23 +74,24 @@ def status_text(
     elif failing:
         lines.append("no module is in trouble")
     else:
-        where = ", ".join(status["daemon"].get("directories") or []) or "its directories"
-        holds = "hold" if len(status["daemon"].get("directories") or []) > 1 else "holds"
+        directories = daemon.get("directories") or []
+        where = ", ".join(directories) or "its directories"
+        holds = "hold" if len(directories) > 1 else "holds"
         lines.append(f"no modules: {one_line(where)} {holds} no usable descriptor")
     quarantined = status["quarantined"]
     if quarantined:
-        lines += ["", click.style("Quarantined descriptors", fg="yellow")]
+        lines += ["", _yellow("Quarantined descriptors")]
         for one in quarantined:
             lines += [f"  {one_line(one['descriptor'])}", f"    {one_line(one['reason'])}"]
-    strays = status["daemon"].get("possible_survivors")
+    strays = daemon.get("possible_survivors")
     if strays:
-        lines += ["", click.style("Processes that an unknown module left", fg="yellow")]
+        lines += ["", _yellow("Processes that an unknown module left")]
         lines += [f"  pid {one['pid']}  {one_line(one['command'])}" for one in strays]
-    left = status["daemon"].get("left_containers")
+    left = daemon.get("left_containers")
     if left:
-        lines += ["", click.style("Containers left over; remove them by hand", fg="yellow")]
+        lines += ["", _yellow("Containers left over; remove them by hand")]
         lines += [f"  {one_line(command)}" for command in left]
-    waiting = (status["daemon"].get("approvals") or {}).get("waiting")
+    waiting = (daemon.get("approvals") or {}).get("waiting")
     if waiting:
         words = f"{count(waiting, 'question')} for a person: `stdiod approvals`"
         lines += ["", click.style(words, fg="yellow")]
@@ -93,7 +99,6 @@ def status_text(
 
 
 def daemon_line(daemon: dict[str, Any]) -> str:
-    """Return what is to be known of the daemon in one line."""
     facts = [
         f"pid {daemon['pid']}",
         f"up {duration(daemon['uptime_s'])}",
@@ -107,12 +112,12 @@ def daemon_line(daemon: dict[str, Any]) -> str:
 
 
 def of_project(daemon: dict[str, Any]) -> str:
-    """Return ` of FOLDER` for the daemon of a project, nothing for the user's own."""
+    """Return ` of FOLDER` for the daemon of a project, "" for the user's own."""
     return f" of {one_line(daemon['project'])}" if daemon.get("project") else ""
 
 
 def note(module: dict[str, Any], now_s: float | None = None) -> str:
-    """Say what a reader should know beside the figures: why it is not ready, or what it died of."""
+    """Return why the module is not ready, or why its last process ended."""
     now_s = now_s or time.time()
     died = recent_exit(module, now_s)
     if died is not None and died["reason"] == "stopped":
@@ -139,13 +144,12 @@ def note(module: dict[str, Any], now_s: float | None = None) -> str:
             missing = module.get("missing") or ()
             without = f"runs without {', '.join(map(one_line, missing))}" if missing else ""
             if died is not None:
-                ago = duration(max(0.0, now_s - died["ts"]))
-                cause = f"before: {cause.removesuffix(unset)}, {ago} ago"
+                cause = f"before: {cause.removesuffix(unset)}, {ago(died['ts'], now_s)}"
             return "; ".join(filter(None, (held, without, cause, warning(module))))
 
 
 def warning(module: dict[str, Any]) -> str:
-    """Say what of a running process's output was set aside last, and which variable it lacks."""
+    """Return the last warning about a running process's output, and its missing variables."""
     words = next(filter(None, (one.get("warning") for one in module["instances"])), "")
     unset = unset_remark(module.get("unset_variables") or ()).removeprefix("; ")
     return cut(one_line("; ".join(filter(None, (unset, words)))), CAUSE_CHARS)
@@ -164,7 +168,7 @@ def _remembered(ops: dict[str, Any] | None) -> str:
 
 
 def _cause(died: dict[str, Any], unset: str = "") -> str:
-    """Say what a process died of, and last the variables that it lacked."""
+    """Return why a process ended, then the variables that it lacked."""
     if died.get("limit"):
         return f"ended: {one_line(limit_text(died['limit']))}"
     said = last_words(died.get("stderr_tail") or ())
@@ -175,9 +179,12 @@ def _cause(died: dict[str, Any], unset: str = "") -> str:
 
 
 def _summary(status: dict[str, Any]) -> str:
-    """Return how many modules there are, and how many in each state, the worst first."""
+    """Return the number of modules in each state, the worst first."""
     states = Counter(module["state"] for module in status["modules"])
-    parts = [f"{number} {state_word(state)}" for state, number in _worst_first(states)]
+    parts = [
+        f"{number} {state_word(state)}"
+        for state, number in sorted(states.items(), key=lambda one: severity(one[0]))
+    ]
     if status["quarantined"]:
         words = f"{count(len(status['quarantined']), 'descriptor')} quarantined"
         parts.append(click.style(words, fg="yellow"))
@@ -185,84 +192,59 @@ def _summary(status: dict[str, Any]) -> str:
     return f"{text}: {', '.join(parts)}" if parts else text
 
 
-def _worst_first(states: Counter[str]) -> list[tuple[str, int]]:
-    return sorted(states.items(), key=lambda one: severity(one[0]))
-
-
-def _custody_trouble(daemon: dict[str, Any]) -> Iterator[str]:
+def _warnings(daemon: dict[str, Any]) -> Iterator[str]:
+    """Yield a line for everything about the daemon itself that needs attention."""
     for name in ("guardian_problem", "data_dir_problem"):
         if words := daemon.get(name):
-            yield click.style(one_line(words), fg="yellow")
-
-
-def _journal_trouble(journal: dict[str, Any]) -> Iterator[str]:
+            yield _yellow(words)
+    journal = daemon.get("journal") or {}
     if journal.get("problem"):
-        words = f"the journal cannot be written: {one_line(journal['problem'])}"
-        yield click.style(words, fg="yellow")
+        yield _yellow(f"the journal cannot be written: {journal['problem']}")
     for aside in journal.get("set_aside") or ():
-        words = f"a journal was set aside as {aside['path']}: {aside['why']}"
-        yield click.style(one_line(words), fg="yellow")
-
-
-def _policy_trouble(policy: dict[str, Any]) -> Iterator[str]:
+        yield _yellow(f"a journal was set aside as {aside['path']}: {aside['why']}")
+    policy = daemon.get("policy") or {}
     if policy.get("problem"):
-        words = f"the policy is bad, and the last good one in use: {policy['problem']}"
-        yield click.style(one_line(words), fg="yellow")
-
-
-def _lost_time(daemon: dict[str, Any]) -> Iterator[str]:
+        yield _yellow(f"the policy is bad, and the last good one in use: {policy['problem']}")
     if words := stall_words(daemon.get("longest_stall")):
-        yield click.style(one_line(words), fg="yellow")
+        yield _yellow(words)
     stopped = daemon.get("suspensions") or {}
     if stopped.get("count"):
-        ago = duration(max(0.0, time.time() - stopped["last_ts"]))
-        yield f"it was suspended for {duration(stopped['last_s'])}, {ago} ago"
-
-
-def _stuck(daemon: dict[str, Any]) -> Iterator[str]:
+        yield f"it was suspended for {duration(stopped['last_s'])}, {ago(stopped['last_ts'])}"
     for one in (daemon.get("stuck") or ())[:STUCK_NOTED]:
         others = f", and {one['waiting']} more wait for it" if one["waiting"] else ""
-        words = f"stuck for {duration(one['for_s'])}: {one['doing']}{others}"
-        yield click.style(one_line(words), fg="yellow")
-
-
-def _own_log_trouble(daemon: dict[str, Any]) -> Iterator[str]:
+        yield _yellow(f"stuck for {duration(one['for_s'])}: {one['doing']}{others}")
     own = daemon.get("own_log") or {}
     if own.get("lost_lines"):
         why = f"; now it cannot be written: {own['problem']}" if own["problem"] else ""
-        words = f"the daemon's own log has lost {count(own['lost_lines'], 'line')}{why}"
-        yield click.style(one_line(words), fg="yellow")
-
-
-def _crowd(daemon: dict[str, Any]) -> Iterator[str]:
+        yield _yellow(f"the daemon's own log has lost {count(own['lost_lines'], 'line')}{why}")
     files = daemon.get("open_files") or {}
     if files and files["used"] > files["limit"] * _NEARLY_ALL:
-        yield click.style(f"{files['used']} of {files['limit']} files are open", fg="yellow")
+        yield _yellow(f"{files['used']} of {files['limit']} files are open")
     if words := held_words(daemon.get("held_bytes")):
         yield one_line(f"it {words}")
     if refused := (daemon.get("connections") or {}).get("refused"):
-        words = f"{count(refused, 'client')} refused: there was no room for more"
-        yield click.style(words, fg="yellow")
+        yield _yellow(f"{count(refused, 'client')} refused: there was no room for more")
+
+
+def _yellow(words: str) -> str:
+    return click.style(one_line(words), fg="yellow")
 
 
 def _row(module: dict[str, Any]) -> Row:
     instances = module["instances"]
     memory = [one["rss_bytes"] for one in instances if one["rss_bytes"] is not None]
+    lifecycle = "service" if module.get("url") else module["lifecycle"]
     return {
         "NAME": one_line(module["name"]),
         "STATE": module["state"],
         "KIND": module["kind"],
-        "PROTOCOL/LIFECYCLE": f"{module['protocol']}/{_lived(module)}",
+        "PROTOCOL/LIFECYCLE": f"{module['protocol']}/{lifecycle}",
         "PID": _pids(instances),
         "UPTIME": duration(max(one["uptime_s"] for one in instances)) if instances else _NONE,
         "RSS": size(sum(memory)) if memory else _NONE,
         "RESTARTS": str(module["restarts"]),
         "IN-FLIGHT/QUEUED": f"{module['in_flight']}/{module['queued']}",
     }
-
-
-def _lived(module: dict[str, Any]) -> str:
-    return "service" if module.get("url") else str(module["lifecycle"])
 
 
 def _pids(instances: list[dict[str, Any]]) -> str:
@@ -287,7 +269,7 @@ def _table(rows: list[Row], notes: list[str], width: int | None) -> Iterator[str
 
 
 def _shorten_names(rows: list[Row], columns: list[str], widths: dict[str, int], width: int) -> None:
-    """Cut names where one alone is too long for the terminal: it would break every row."""
+    """Cut the names if a long one would break every row."""
     too_much = _taken(columns, widths) - len(_GAP) - width
     if too_much > 0:
         widths["NAME"] = max(_SHORTEST_NAME, widths["NAME"] - too_much)

@@ -1,6 +1,6 @@
-"""Write to terminals: safe text, columns of cells, and a line that is rewritten in place.
+"""Text for terminals: safe text, columns of cells, and a line that is rewritten in place.
 
-Colours are added with `click.style`; `click.echo` takes them away where no terminal reads.
+Colours are added with `click.style`; `click.echo` removes them where no terminal reads.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
-from types import TracebackType
 from typing import Any, Self
 
 import click
@@ -17,7 +16,7 @@ import click
 # a module's text is not to move the cursor, or to look like something else. And surrogates: the
 # bytes of a path that are not UTF-8 (PEP 383).
 STEERING = "\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
-"""DEL, C1, line separators, and what changes the direction of text."""
+"""DEL, C1, line separators, and characters that change the direction of text."""
 
 _UNSAFE = re.compile(f"[\x00-\x08\x0b-\x1f{STEERING}\ud800-\udfff]")
 
@@ -39,7 +38,7 @@ STATE_COLOURS = {
 
 
 def safe(text: str) -> str:
-    """Return a text with whatever could steer a terminal written as an escape."""
+    """Escape all characters that could steer a terminal."""
     return _UNSAFE.sub(lambda found: _escape(found[0]), text)
 
 
@@ -56,7 +55,7 @@ def one_line(text: str) -> str:
 
 
 def shell_word(name: str) -> str:
-    """Return a module's name as it is typed in a shell, for a command that is to be copied."""
+    """Quote a module's name for a shell command that is to be copied."""
     import shlex
 
     word = shlex.quote(one_line(name))
@@ -74,12 +73,11 @@ def is_in(state: str) -> str:
 
 
 def dim(text: str) -> str:
-    """Return a text that stands back."""
     return click.style(text, dim=True)
 
 
 def cells(text: str) -> int:
-    """Return how many columns a text takes: wide characters take two, combining ones none."""
+    """Return the columns of a text: wide characters take two, combining ones none."""
     if text.isascii():
         return len(text)
     return sum(
@@ -89,7 +87,7 @@ def cells(text: str) -> int:
 
 
 def cut(text: str, width: int) -> str:
-    """Return as much of a text as fits into columns; what is cut off ends in two dots."""
+    """Cut a text to a number of columns; a cut text ends in two dots."""
     if cells(text) <= width:
         return text
     mark = CUT if width > len(CUT) else ""
@@ -99,21 +97,19 @@ def cut(text: str, width: int) -> str:
 
 
 def pad(text: str, width: int, *, right: bool = False) -> str:
-    """Fill a text up with spaces to a number of columns."""
     space = " " * (width - cells(text))
     return space + text if right else text + space
 
 
 def is_terminal(stream: Any) -> bool:
-    """Tell whether a person reads the stream."""
     try:
         return bool(stream.isatty())
     except ValueError:
-        return False  # it is closed
+        return False  # the stream is closed
 
 
 def columns_of_stdout() -> int | None:
-    """Return how wide the terminal is that reads stdout; None if none does."""
+    """Return the width of the terminal that reads stdout; None without one."""
     if not is_terminal(sys.stdout):
         return None
     import shutil
@@ -125,7 +121,6 @@ class Ticker:
     """A count on stderr: rewritten in place on a terminal, a line per step elsewhere."""
 
     def __init__(self, *, silent: bool = False) -> None:
-        """Say nothing at all if `silent`."""
         self._silent = silent
         self.live = is_terminal(sys.stderr)
         """Whether a line can be rewritten."""
@@ -134,34 +129,28 @@ class Ticker:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Clear the line."""
+    def __exit__(self, *_: object) -> None:
         self.clear()
 
     def show(self, text: str) -> None:
-        """Put a text in the place of the one before; nothing unless a terminal reads."""
+        """Replace the shown text; does nothing without a terminal."""
         if self.live and not self._silent:
             import shutil
 
             self.clear()
-            # Of a text that has two rows, only the second could be rewritten.
+            # Only the last row of a text with two rows could be rewritten.
             self._shown = cut(text, shutil.get_terminal_size().columns - 1)
             click.echo(self._shown, err=True, nl=False)
 
     def step(self, text: str, count: str) -> None:
-        """Tell of a step: as the new count on a terminal, as a line elsewhere."""
+        """Show the new count on a terminal, a line elsewhere."""
         if self.live:
             self.show(count)
         else:
             self.line(text)
 
     def line(self, text: str) -> None:
-        """Write a line that stays, above what is shown."""
+        """Write a permanent line above the shown text."""
         if self._silent:
             return
         shown = self._shown
@@ -170,9 +159,8 @@ class Ticker:
         self.show(shown)
 
     def clear(self) -> None:
-        """Take away what is shown."""
         if self._shown:
             self._shown = ""
-            # Not by `click.echo`: for who wants no colours, it takes all escapes away.
+            # Not by `click.echo`: without colours, it removes all escapes.
             sys.stderr.write(_CLEAR_LINE)
             sys.stderr.flush()

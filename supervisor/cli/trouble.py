@@ -1,4 +1,4 @@
-"""Say which modules are in trouble, and put them first: for `status` and `top`."""
+"""Modules in trouble, for `status` and `top`."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ WORST_FIRST = (
     "down",
     "ready",
 )
+NO_TROUBLE = len(WORST_FIRST) + 1
+"""The place of a module without trouble among those of `severity`."""
+
 _BAD = frozenset({"failed", "backoff", "degraded"})
 _NOT_UP = frozenset({"down", "preparing", "starting"})
-"""A module that crashes again and again is in each of them between two tries."""
+"""Between two tries, a crashing module is in each of them."""
 
 FORGOTTEN_S = 3600.0
 
 
 def recent_exit(module: dict[str, Any], now_s: float) -> dict[str, Any] | None:
-    """Return its `last_exit`, but for an old one of a ready module that left no processes."""
+    """Return `last_exit`; None for an old exit of a ready module that left no processes."""
     died: dict[str, Any] | None = module["last_exit"]
     if died is None or module["state"] != "ready" or now_s - died["ts"] < FORGOTTEN_S:
         return died
@@ -30,11 +33,11 @@ def recent_exit(module: dict[str, Any], now_s: float) -> dict[str, Any] | None:
 
 
 def in_trouble(module: dict[str, Any]) -> bool:
-    """Tell whether somebody should look at a module; `module` is its entry in `status`.
+    """Tell whether a module needs attention.
 
-    It is in a bad state, waits for another one, is not up again since it ended badly, or its
-    descriptor was changed and is no good. One that was stopped, or that waits for its first
-    request, is not.
+    `module` is its entry in `status`. It is in a bad state, waits for another module, is not up
+    again after a bad exit, or its changed descriptor is invalid. A stopped module, or one that
+    waits for its first request, is not in trouble.
     """
     if module["state"] in _BAD or module.get("quarantined"):
         return True
@@ -47,19 +50,18 @@ def in_trouble(module: dict[str, Any]) -> bool:
 
 
 def is_asleep(module: dict[str, Any]) -> bool:
-    """Tell whether a module ended by itself while it was idle, and waits for its next request."""
+    """Tell whether a module ended because it was idle, and waits for its next request."""
     died = module["last_exit"]
     return module["state"] == "down" and died is not None and died["reason"] == "idle"
 
 
 def trouble_first(modules: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the entries of `status` with those in trouble before all others, the worst first."""
-    return sorted(modules, key=lambda one: severity(one["state"]) if in_trouble(one) else _NONE)
+    """Return the entries of `status`, modules in trouble first, the worst first."""
+    return sorted(
+        modules, key=lambda one: severity(one["state"]) if in_trouble(one) else NO_TROUBLE
+    )
 
 
 def severity(state: str) -> int:
-    """Return the place of a state among all, the worst first."""
+    """Return the place of a state in the order of `WORST_FIRST`."""
     return WORST_FIRST.index(state) if state in WORST_FIRST else len(WORST_FIRST)
-
-
-_NONE = len(WORST_FIRST) + 1

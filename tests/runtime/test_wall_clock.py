@@ -21,11 +21,9 @@ STAMPS = {
     "supervisor/runtime/files/file_digest.py",  # compared with the stamps of files, no timer
     "supervisor/faces/http/connection.py",  # the Date of a response
     "supervisor/faces/http/event_stream.py",  # the stamps of AMCP's events
-    "supervisor/cli/quantities.py",  # `--since 10m`
+    "supervisor/cli/quantities.py",  # `--since 10m`, and "2 minutes ago", for people
     "supervisor/cli/doctor/running.py",  # how long ago a module failed
-    "supervisor/cli/module_page.py",  # "2 minutes ago", for people
-    "supervisor/cli/status_table.py",
-    "supervisor/cli/session_text.py",
+    "supervisor/cli/status_table.py",  # the same
     "supervisor/cli/top/plain.py",  # the stamp of a line of figures
     "supervisor/cli/direct.py",  # when a transcript was recorded
     "supervisor/cli/verbs/new.py",  # the same, of a new module's test

@@ -1,1 +1,1 @@
-"""What `stdiod doctor` looks at: each file examines one thing and returns findings."""
+"""The examinations of `stdiod doctor`: each file examines one area and returns findings."""

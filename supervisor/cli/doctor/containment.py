@@ -1,4 +1,4 @@
-"""Examine how processes are held together: by a daemon that runs, or one that would start here."""
+"""Containment of processes: by the running daemon, or by a daemon that would start here."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _HINT = "see docs/systemd.md: Delegate=yes gives the daemon a control group of i
 
 
 def in_force(rung: str, why_not_higher: str | None) -> Finding:
-    """Examine what a daemon says of itself."""
+    """Examine the containment that a daemon reports."""
     return _finding(f"processes are contained by {rung}", rung, why_not_higher)
 
 
 def of_a_new_daemon(asked: str | None) -> Finding:
-    """Try what a daemon would get; `asked` is what the configuration insists on, if it does."""
+    """Examine a new daemon's containment; `asked` is the level in the configuration."""
     try:
         rung, why_not_higher = probe(asked)
     except ContainmentError as error:
@@ -33,7 +33,7 @@ def _finding(words: str, rung: str, why_not_higher: str | None) -> Finding:
     if rung in RUNGS:
         stronger = ", ".join(RUNGS[: RUNGS.index(rung)])
         words += f"; {stronger} would be stronger"
-    # One clause for each rung above, `NAME: why not`.
+    # One clause for each higher level, `NAME: why not`.
     refused = tuple(why_not_higher.split("; ")) if why_not_higher else ()
     chosen = any(clause.endswith(f"asks for {rung}") for clause in refused)
     return warn(AREA, words, _AUTO if chosen else _HINT, evidence=refused)

@@ -1,4 +1,4 @@
-"""Examine descriptors: valid, and the program, its interpreter and its folder there."""
+"""Examine descriptors: their validity, program, interpreter and folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AREA = "descriptor"
 
 
 def found_in(directories: Sequence[Path]) -> tuple[Found, list[Finding]]:
-    """Read directories as a daemon would; those that cannot be read are findings."""
+    """Read directories as a daemon would; unreadable ones are findings."""
     findings: list[Finding] = []
     readable: list[Path] = []
     for directory in directories:
@@ -40,9 +40,9 @@ def found_in(directories: Sequence[Path]) -> tuple[Found, list[Finding]]:
 
 
 def correct_it(directories: Iterable[str | Path]) -> str:
-    """Return the hint for a descriptor that is not valid.
+    """Return the hint for an invalid descriptor.
 
-    It names all directories: of a name that is taken, or of a circle, a single file shows nothing.
+    It names all directories: a single file does not show a duplicate name or a circle.
     """
     words = " ".join(shell_word(str(directory)) for directory in directories)
     return f"correct it; `stdiod validate {words}` shows each problem"
@@ -51,7 +51,7 @@ def correct_it(directories: Iterable[str | Path]) -> str:
 def examine(
     found: Found, environment: Mapping[str, str], directories: Sequence[Path]
 ) -> list[Finding]:
-    """Examine each descriptor in `directories`; `environment` is what the daemon has or would."""
+    """Examine each descriptor in `directories`; `environment` is the daemon's, or would be."""
     hint = correct_it(one for one in directories if one.is_dir())
     findings = [bad(AREA, one.reason, hint, subject=one.descriptor) for one in found.quarantined]
     for descriptor in found.descriptors:
@@ -65,7 +65,7 @@ def _examine(
     name, transport = descriptor.name, descriptor.transport
     first = of_prepare(descriptor) if transport.prepare else descriptor
     given: Mapping[str, str] = environment
-    with contextlib.suppress(UnsetVariableError):  # an obstacle, told below
+    with contextlib.suppress(UnsetVariableError):  # reported below as an obstacle
         first, given = resolved(first, environment, name)
     findings = [
         warn(

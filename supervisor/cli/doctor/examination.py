@@ -1,4 +1,4 @@
-"""Examine everything in the order in which a daemon needs it."""
+"""All examinations, in the order in which a daemon needs their subjects."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from supervisor.runtime.files.directory import shown
 from supervisor.runtime.process.environment import HostVariables
 
 STATUS_S = 10.0
-"""How long a daemon may take to say how it is; one that takes longer is not well."""
+"""How long the daemon may take to answer `status`; a slower one is a finding."""
 
 
 def examine(
@@ -37,11 +37,12 @@ def examine(
     env_files: Sequence[Path] = (),
     project: Project | None = None,
 ) -> list[Finding]:
-    """Return all findings; without `directories`, the daemon's own are looked at.
+    """Return all findings.
 
-    `data_dir_chosen` says that somebody named it; else a daemon that runs knows better.
-    `asked_containment` is the rung that the configuration insists on, `policy_file` the policy that
-    somebody named; else that of a daemon that runs is looked at. `project` is the one we are in.
+    Without `directories`, those of the daemon are examined. `data_dir_chosen`: `data_dir` was named
+    by the user; else the running daemon's is used. `asked_containment` is the level that the
+    configuration requires, `policy_file` the policy that the user named, else the running daemon's,
+    and `project` the project here.
     """
     status, words = _status(socket)
     one = {} if status is None else status["daemon"]
@@ -75,7 +76,7 @@ def examine(
         findings += [words, containment.of_a_new_daemon(asked_containment)]
     else:
         seen = {one.subject for one in findings if one.area == descriptors.AREA}
-        # A directory that is gone has been told of already.
+        # Missing directories are among the findings already.
         seen.update(shown(one) for one in directories if not one.is_dir())
         held = [one for one in running.quarantined(status) if one.subject not in seen]
         findings += [*held, *running.daemon(status), *running.modules(status)]
@@ -83,7 +84,7 @@ def examine(
 
 
 def _status(socket: Path) -> tuple[dict[str, Any] | None, Finding]:
-    """Ask the daemon, if there is one; the finding says what became of that."""
+    """Ask the daemon, if there is one, for `status`; the finding reports the attempt."""
     try:
         client = DaemonClient(socket)
     except NoDaemonError:
@@ -92,7 +93,7 @@ def _status(socket: Path) -> tuple[dict[str, Any] | None, Finding]:
         with client:
             answer = client.own("status", timeout_s=STATUS_S)
     except NoDaemonError as error:
-        # Somebody listens, and does not speak as a daemon does.
+        # The listener is not a daemon.
         words = f"{socket} can be connected to, but gives no answer: {error.message}"
         hint = "the daemon's own log says why; `fuser` shows the listener, `--socket` names another"
         return None, bad("daemon", words, hint)

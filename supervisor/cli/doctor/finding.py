@@ -1,8 +1,9 @@
-"""One thing that `doctor` found: how bad it is, in words, and what to do."""
+"""A finding of `doctor`: its level, a message and a hint."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 
 import msgspec
 
@@ -10,17 +11,15 @@ from protocol.problem import without_password
 
 
 class Level(StrEnum):
-    """How bad it is."""
-
     OK = "ok"
     WARN = "warn"
-    """It works, but somebody should know."""
+    """It works, but deserves attention."""
     BAD = "bad"
-    """Something does not work, or will not."""
+    """It does not work, or will not."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found; `area` is what was looked at, `subject` which one of them."""
+    """`area` is the area examined, `subject` the object in it."""
 
     level: Level
     area: str
@@ -28,15 +27,15 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     hint: str | None = None
     evidence: tuple[str, ...] = ()
-    """Lines that speak for themselves, such as the end of a module's stderr."""
+    """Lines to show, such as the end of a module's stderr."""
 
 
 def ok(area: str, message: str, *, subject: str | None = None) -> Finding:
-    """Return a finding that all is well."""
     return Finding(level=Level.OK, area=area, message=without_password(message), subject=subject)
 
 
-def warn(
+def _with_hint(
+    level: Level,
     area: str,
     message: str,
     hint: str,
@@ -44,9 +43,8 @@ def warn(
     subject: str | None = None,
     evidence: tuple[str, ...] = (),
 ) -> Finding:
-    """Return a finding that somebody should know."""
     return Finding(
-        level=Level.WARN,
+        level=level,
         area=area,
         message=without_password(message),
         hint=hint,
@@ -55,20 +53,5 @@ def warn(
     )
 
 
-def bad(
-    area: str,
-    message: str,
-    hint: str,
-    *,
-    subject: str | None = None,
-    evidence: tuple[str, ...] = (),
-) -> Finding:
-    """Return a finding that something does not work."""
-    return Finding(
-        level=Level.BAD,
-        area=area,
-        message=without_password(message),
-        hint=hint,
-        subject=subject,
-        evidence=evidence,
-    )
+warn = partial(_with_hint, Level.WARN)
+bad = partial(_with_hint, Level.BAD)

@@ -1,4 +1,4 @@
-"""Examine the machine: Python, the kernel, its limits, and the environment that modules inherit."""
+"""Examine the machine: Python, the kernel, its limits, and the environment of modules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FILES_PER_MODULE = 4
 """stdin, stdout, stderr and the pidfd."""
 
 FILES_OF_THE_DAEMON = 64
-"""What it has open by itself, and some clients."""
+"""Its own files, and those of some clients."""
 
 _UNLIMITED = resource.RLIM_INFINITY
 
@@ -29,7 +29,7 @@ def python() -> Finding:
 
 
 def kernel() -> Finding:
-    """Say whether the kernel has what supervision stands on."""
+    """Check that pidfd_open works."""
     release = f"{platform.system()} {platform.release()}"
     hint = "stdiod needs Linux 5.3 or newer, and a sandbox that allows pidfd_open"
     try:
@@ -43,11 +43,8 @@ def kernel() -> Finding:
 
 
 def open_files(modules: int, daemon_pid: int | None) -> Finding:
-    """Say whether the daemon may open as many files as its modules take.
-
-    Of a daemon that runs, its own limit and use are looked at; else those of this shell.
-    """
-    # The hard one: a daemon raises its soft limit to it.
+    """Compare the limit and use of open files, the daemon's or this shell's, with the need."""
+    # The hard limit: a daemon raises its soft limit to it.
     limit, used, whose = resource.getrlimit(resource.RLIMIT_NOFILE)[1], 0, "here"
     if daemon_pid is not None:
         seen = _files_of(daemon_pid)
@@ -66,7 +63,7 @@ def open_files(modules: int, daemon_pid: int | None) -> Finding:
 
 
 def processes(modules: int) -> Finding:
-    """Say whether this user may have as many processes as there are modules."""
+    """Compare the limit of the user's processes with the number of modules."""
     limit = resource.getrlimit(resource.RLIMIT_NPROC)[0]
     if limit == _UNLIMITED or os.getuid() == 0:
         why = "root is not limited" if os.getuid() == 0 else "no limit"
@@ -80,12 +77,12 @@ def processes(modules: int) -> Finding:
 
 
 def _files_of(pid: int) -> tuple[int, int] | None:
-    """Return how many files a process may have open, and how many it has."""
+    """Return the limit of open files of a process, and how many it has open."""
     try:
         daemon = psutil.Process(pid)
         return daemon.rlimit(resource.RLIMIT_NOFILE)[0], daemon.num_fds()
     except psutil.Error:
-        return None  # it is gone, or another user's
+        return None  # the process is gone, or another user's
 
 
 def _threads_of_user(uid: int) -> int:
@@ -100,7 +97,7 @@ def _number(limit: int) -> str:
 
 
 def daemon_environment(pid: int) -> dict[str, str] | None:
-    """Return the environment a daemon was started with, or None if it may not be read."""
+    """Return the environment that a daemon was started with, or None if it may not be read."""
     try:
         return psutil.Process(pid).environ()
     except psutil.Error:
@@ -108,7 +105,7 @@ def daemon_environment(pid: int) -> dict[str, str] | None:
 
 
 def inherited(environment: Mapping[str, str], whose: str) -> Finding:
-    """Say which variables every module gets, and that no other is passed on by itself."""
+    """Report the variables that every module gets; others only if a descriptor names them."""
     names = sorted(name for name in environment if passes(name, ()))
     kept = len(environment) - len(names)
     words = f"modules inherit {', '.join(names) or 'nothing'} from {whose}"
@@ -118,7 +115,7 @@ def inherited(environment: Mapping[str, str], whose: str) -> Finding:
 
 
 def search_path(environment: Mapping[str, str], whose: str) -> list[Finding]:
-    """Examine PATH, in which commands without a slash are looked up."""
+    """Examine PATH, where commands without a slash are looked up."""
     named = environment.get("PATH")
     if not named:
         words = f"PATH is not set in {whose}; programs are looked up in {os.defpath}"

@@ -1,33 +1,32 @@
-"""Examine the places a daemon uses: its socket, the lock beside it, and the data directory."""
+"""Examine the socket, the lock beside it, and the data directory."""
 
 from __future__ import annotations
 
 import os
-import pwd
 import stat
 from collections.abc import Collection
 from pathlib import Path
 
 from supervisor.cli.doctor.finding import Finding, bad, ok, warn
-from supervisor.cli.lock_file import lock_holder
+from supervisor.cli.lock_file import lock_holder, socket_lock
 from supervisor.cli.missing_socket import deaf_daemon
-from supervisor.cli.project import Project, Standing
+from supervisor.cli.project import Project, Standing, user_name
 from supervisor.cli.quantities import size
 from supervisor.kernel.journal import FILE
 from supervisor.kernel.store.database import how_to_read, kept_aside
 from supervisor.runtime.files.directory import shown
 
 LITTLE_SPACE_BYTES = 64 << 20
-"""A module's logs may take 15 MiB; with less than this left, logs will soon be left out."""
+"""The logs of a module may take 15 MiB; with less space than this, logs are soon left out."""
 
 ASIDE_NAMED = 10
-"""Journals that were set aside; the newest are named."""
+"""The newest journals that were set aside are named."""
 
 _PRIVATE = 0o077
 
 
 def socket_place(path: Path, data_dir: Path, *, answers: bool) -> list[Finding]:
-    """Examine where the socket is, or would be; `answers` says that a daemon listens there."""
+    """Examine the path of the socket; `answers`: a daemon listens there."""
     findings = _folder("socket", path.parent, f"the socket {path}")
     try:
         seen = path.lstat()
@@ -39,7 +38,7 @@ def socket_place(path: Path, data_dir: Path, *, answers: bool) -> list[Finding]:
         hint = "move it away, or choose another path with --socket or $STDIOD_SOCKET"
         return [*findings, bad("socket", f"{path} exists and is not a socket", hint)]
     if seen.st_uid != os.getuid():
-        words = f"{path} belongs to {_user(seen.st_uid)}, and only that user may connect"
+        words = f"{path} belongs to {user_name(seen.st_uid)}, and only that user may connect"
         hint = "run stdiod as that user, or choose another path with --socket"
         return [*findings, bad("socket", words, hint)]
     if seen.st_mode & _PRIVATE:
@@ -53,14 +52,13 @@ def socket_place(path: Path, data_dir: Path, *, answers: bool) -> list[Finding]:
 
 
 def project_place(project: Project) -> Finding:
-    """Say whether the project counts that the command is typed in."""
     if project.standing is Standing.TRUSTED:
         return ok("project", f"{project.file} is trusted")
     return warn("project", project.words(), "`stdiod trust --list` shows what is trusted")
 
 
 def data_place(path: Path) -> list[Finding]:
-    """Examine where logs are, or would be, kept."""
+    """Examine the data directory, or where it would be made."""
     area = "data_dir"
     if not os.path.lexists(path):
         return [
@@ -71,7 +69,7 @@ def data_place(path: Path) -> list[Finding]:
         return [bad(area, f"{path} is not a directory", "choose another one with --data-dir")]
     findings: list[Finding] = []
     if not os.access(path, os.W_OK | os.X_OK):
-        owner = _user(path.stat().st_uid)
+        owner = user_name(path.stat().st_uid)
         words = f"{path} belongs to {owner} and cannot be written to"
         findings.append(bad(area, words, "run stdiod as that user, or choose with --data-dir"))
     elif path.stat().st_mode & _PRIVATE:
@@ -82,11 +80,11 @@ def data_place(path: Path) -> list[Finding]:
 
 
 def journals_aside(data_dir: Path, told: Collection[str]) -> list[Finding]:
-    """Name what daemons set aside, but for the paths that the one that runs has `told` of."""
+    """Name the journals set aside, without those that the daemon has `told` of."""
     try:
         found = [shown(one) for one in kept_aside(data_dir / FILE)]
     except OSError:
-        return []  # of the directory, `data_place` says it
+        return []  # `data_place` reports the directory
     return [
         warn(
             "journal", f"a file that no daemon could use was set aside: {one}", hint_for_aside(one)
@@ -96,7 +94,6 @@ def journals_aside(data_dir: Path, told: Collection[str]) -> list[Finding]:
 
 
 def hint_for_aside(path: str) -> str:
-    """Say what can be done with a journal that was set aside."""
     return f"{how_to_read(path)}; remove the file if you do not need it: nothing else reads it"
 
 
@@ -108,9 +105,8 @@ def _missing(path: Path, data_dir: Path) -> Finding:
 
 
 def _silent(path: Path) -> Finding:
-    """Say why nobody answers on a socket that is there."""
-    lock = path.with_name(path.name + ".lock")
-    holder = lock_holder(lock)
+    """Explain a socket file on which nobody answers."""
+    holder = lock_holder(socket_lock(path))
     if holder is None:
         words = f"{path} was left behind by a daemon that is gone"
         return warn("socket", words, "nothing needs to be done: the next daemon replaces it")
@@ -120,14 +116,14 @@ def _silent(path: Path) -> Finding:
 
 
 def _folder(area: str, path: Path, what: str) -> list[Finding]:
-    """Return what speaks against making something in a folder, which may be yet to be made."""
+    """Return the obstacles to making a file in a folder, which may not exist yet."""
     there = next(folder for folder in (path, *path.parents) if os.path.lexists(folder))
     if not there.is_dir():
         words = f"{what} cannot be made: {there} is not a directory"
         return [bad(area, words, "choose another path")]
     if not os.access(there, os.W_OK | os.X_OK):
-        words = f"{what} cannot be made: {there} belongs to {_user(there.stat().st_uid)}"
-        return [bad(area, words, f"you are {_user(os.getuid())}; choose another path")]
+        words = f"{what} cannot be made: {there} belongs to {user_name(there.stat().st_uid)}"
+        return [bad(area, words, f"you are {user_name(os.getuid())}; choose another path")]
     mode = there.stat().st_mode
     if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
         words = f"{there} may be written to by everybody, who could replace {what}"
@@ -148,11 +144,4 @@ def _space(area: str, path: Path) -> list[Finding]:
 
 def _unseen(area: str, path: Path, error: OSError) -> Finding:
     words = f"{path} cannot be looked at: {os.strerror(error.errno or 0)}"
-    return bad(area, words, f"you are {_user(os.getuid())}; choose another path")
-
-
-def _user(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user {uid}"
+    return bad(area, words, f"you are {user_name(os.getuid())}; choose another path")

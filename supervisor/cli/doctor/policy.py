@@ -1,4 +1,4 @@
-"""Examine the operator's policy: a file that is bad, one with entries that contradict, or none."""
+"""Examine the operator's policy: unusable, contradicting itself, or missing."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from supervisor.runtime.files.directory import shown
 AREA = "policy"
 
 NAMED = 5
-"""Modules that are named where none of them gets what it asks for."""
+"""How many modules are named if there is no policy."""
 
 LINES = 20
-"""Problems, or findings, that are shown; `stdiod policy check` shows them all."""
+"""How many problems are shown; `stdiod policy check` shows all."""
 
 
 def examine(
     file: Path | None, status: Mapping[str, Any] | None, descriptors: Iterable[Descriptor]
 ) -> list[Finding]:
-    """Examine `file`, or else that of the daemon whose `status` it is.
+    """Examine `file`, or else the policy of the daemon with this `status`.
 
-    `descriptors` are those that were looked at. Nothing is said where there is no file and nobody
-    asks for anything that a policy decides about.
+    `descriptors` are those examined. No file is a finding only if a module asks for something that
+    a policy decides.
     """
     used = None if status is None else status["daemon"].get("policy")
     descriptors = list(descriptors)

@@ -1,15 +1,14 @@
-"""Examine a daemon that runs: its containment, its logs, and each module with its last death."""
+"""Examine a running daemon: its containment, its logs, and each module with its last exit."""
 
 from __future__ import annotations
 
-import datetime as dt
 import time
 from typing import Any
 
 from protocol.version import VERSION
 from supervisor.cli.doctor import containment, descriptors, places
 from supervisor.cli.doctor.finding import Finding, bad, ok, warn
-from supervisor.cli.quantities import duration, size
+from supervisor.cli.quantities import duration, size, utc_second
 from supervisor.cli.status_table import warning
 from supervisor.cli.terminal import shell_word
 from supervisor.cli.trouble import recent_exit
@@ -17,7 +16,7 @@ from supervisor.cli.trouble import recent_exit
 AREA = "module"
 
 TAIL_LINES = 5
-"""How much of a dead process's stderr is shown."""
+"""The last lines of stderr that are shown."""
 
 _HINTS = {
     "spawn_failed": "correct what the message names, then `stdiod restart {name}`",
@@ -39,7 +38,6 @@ _EXIT_HINTS = {
 
 
 def daemon(status: dict[str, Any]) -> list[Finding]:
-    """Examine the daemon itself."""
     one = status["daemon"]
     words = (
         f"pid {one['pid']}, version {one['version']}, up {duration(one['uptime_s'])}, "
@@ -73,12 +71,11 @@ def daemon(status: dict[str, Any]) -> list[Finding]:
 
 
 def told_aside(daemon: dict[str, Any]) -> set[str]:
-    """Return which journals the daemon says that it has set aside."""
+    """Return the journals that the daemon reports as set aside."""
     return {aside["path"] for aside in (daemon.get("journal") or {}).get("set_aside", ())}
 
 
 def quarantined(status: dict[str, Any]) -> list[Finding]:
-    """Return what the daemon has in quarantine."""
     return [
         bad(
             "descriptor",
@@ -152,8 +149,7 @@ def _module(one: dict[str, Any], now_s: float) -> Finding:
 
 
 def _death(died: dict[str, Any]) -> str:
-    when = dt.datetime.fromtimestamp(died["ts"], dt.UTC).isoformat(" ", "seconds")
-    return f"at {when.removesuffix('+00:00')} UTC it {died['message']} ({died['reason']})"
+    return f"at {utc_second(died['ts'])} it {died['message']} ({died['reason']})"
 
 
 def _hint(name: str, died: dict[str, Any] | None) -> str:

@@ -1,1 +1,1 @@
-"""Watch a daemon: figures of a time, made of two answers to `status`, on paper or on a screen."""
+"""Figures of an interval, from two answers to `status`, as text or on a screen."""

@@ -1,7 +1,7 @@
-"""Make figures of a time out of two answers to `status`: rates, quantiles, trends.
+"""Figures of an interval from two answers to `status`: rates, quantiles, trends.
 
-The time between the two is the daemon's own (`uptime_s`), so what a slow connection adds is no
-error. Where there are not two answers of one daemon, figures of a time are None.
+The interval is measured by the daemon (`uptime_s`), so a slow connection adds no error. Without two
+answers of one daemon, figures of an interval are None.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from supervisor.cli.trouble import WORST_FIRST, in_trouble, severity
+from supervisor.cli.trouble import NO_TROUBLE, in_trouble, severity
 from supervisor.policy.latency import BucketCounts, between, quantile_us
 
 Status = dict[str, Any]
@@ -25,19 +25,16 @@ Trend = tuple[float | None, ...]
 
 
 class ModuleFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """One module: how it is now, and what it did in the time."""
-
     name: str
     state: str
     in_trouble: bool
-    """Whether somebody should look at it, as `status` has it."""
     invocations_per_s: float | None
     failures_per_s: float | None
     p50_ms: float | None
-    """None too if nothing ended in the time."""
+    """None too if nothing ended in the interval."""
     p99_ms: float | None
     cpu_percent: float | None
-    """Of one processor, in the time; above 100 where several are used."""
+    """Of one processor, in the interval; above 100 where several are used."""
     rss_bytes: int | None
     restarts: int
     in_flight: int
@@ -45,25 +42,22 @@ class ModuleFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """The daemon and its modules."""
-
     version: str
     pid: int
     project: str | None
-    """The folder of the project that it is for; None for the user's own."""
+    """The project's folder; None for the user's own daemon."""
     uptime_s: float
     rss_bytes: int | None
     interval_s: float | None
-    """The time that the rates are of."""
+    """The interval of the rates."""
     modules: tuple[ModuleFigures, ...]
     quarantined: int
     invocations_per_s: float | None
     failures_per_s: float | None
     longest_stall: dict[str, Any] | None
-    """For how long the daemon's event loop did not come round, since its start, and who was served:
-    `ms`, `culprit`, `doing`, `ts`."""
+    """The longest stall of the event loop since its start: `ms`, `culprit`, `doing`, `ts`."""
     held_bytes: dict[str, Any] | None
-    """What the daemon holds for others: `total`, `limit`, and of `parties` the one with most."""
+    """What the daemon holds for others: `total`, `limit`, and `parties` with the largest."""
 
 
 def figures(before: Status | None, after: Status) -> Figures:
@@ -125,12 +119,12 @@ def _rate(
     if before is None or interval_s is None:
         return None
     counted = after["counters"][counter] - before["counters"][counter]
-    # Less than before: another module has come in its place.
+    # A smaller counter belongs to another module of that name.
     return None if counted < 0 else round(counted / interval_s, 3)
 
 
 def _cpu_percent(before: Status | None, after: Status, interval_s: float | None) -> float | None:
-    """Compare the processor time of each process; one that has begun since counts whole."""
+    """Compare the processor time of each process; all of a new process's time counts."""
     if before is None or interval_s is None:
         return None
     earlier = {one["id"]: one.get("cpu_s") for one in before["instances"]}
@@ -158,13 +152,13 @@ def _sum(interval_s: float | None, rates: Iterable[float | None]) -> float | Non
 
 
 class Trends:
-    """The last rates of each module that there is, the newest last."""
+    """The last rates of each module, the newest last."""
 
     def __init__(self) -> None:
         self._rates: dict[str, deque[float | None]] = {}
 
     def add(self, now: Figures) -> None:
-        """Take the rates of one more time; those of modules that are gone are forgotten."""
+        """Add the rates of an interval; modules that are gone are forgotten."""
         before = self._rates
         self._rates = {}
         for one in now.modules:
@@ -173,12 +167,11 @@ class Trends:
             self._rates[one.name] = rates
 
     def of(self, name: str) -> Trend:
-        """Return the rates of a module."""
         return tuple(self._rates.get(name, ()))
 
 
 class Order(StrEnum):
-    """What modules are sorted by; the name decides where it says nothing."""
+    """The order of the modules; equal ones are sorted by name."""
 
     TROUBLE = "trouble"
     NAME = "name"
@@ -191,14 +184,13 @@ class Order(StrEnum):
 
     @property
     def following(self) -> Order:
-        """The next one, and after the last the first."""
+        """The next order; the first after the last."""
         all_of_them = list(Order)
         return all_of_them[(all_of_them.index(self) + 1) % len(all_of_them)]
 
 
-_NO_TROUBLE = len(WORST_FIRST) + 1
 _KEYS: dict[Order, Callable[[ModuleFigures], float]] = {
-    Order.TROUBLE: lambda one: severity(one.state) if one.in_trouble else _NO_TROUBLE,
+    Order.TROUBLE: lambda one: severity(one.state) if one.in_trouble else NO_TROUBLE,
     Order.NAME: lambda _: 0,
     Order.RATE: lambda one: -(one.invocations_per_s or 0),
     Order.FAILURES: lambda one: -(one.failures_per_s or 0),

@@ -1,5 +1,3 @@
-"""Read keys from a terminal's bytes."""
-
 from __future__ import annotations
 
 import re
@@ -8,8 +6,6 @@ from enum import Enum, auto
 
 
 class Key(Enum):
-    """What a key is for."""
-
     QUIT = auto()
     SORT = auto()
     RESTART = auto()
@@ -22,7 +18,7 @@ class Key(Enum):
     TOP = auto()
     BOTTOM = auto()
     OTHER = auto()
-    """For nothing; it answers a question with no."""
+    """Any other key; it answers a question with no."""
 
 
 _KEYS = {
@@ -57,13 +53,12 @@ _UNFINISHED = re.compile(rb"\x1b(?:\[[0-9;]{0,16}|O)?\Z")
 
 
 class Keys:
-    """Splits what is typed; an arrow may come in two pieces over a slow line."""
+    """Splits input into keys; an arrow may come in two pieces over a slow line."""
 
     def __init__(self) -> None:
         self._left = b""
 
     def feed(self, data: bytes) -> Iterator[Key]:
-        """Yield what each key is for."""
         data = self._left + data
         unfinished = _UNFINISHED.search(data)
         self._left = b"" if unfinished is None else unfinished[0]

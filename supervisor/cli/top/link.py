@@ -1,4 +1,4 @@
-"""Ask the daemon without waiting for it: keys go on while it answers, or a log is followed."""
+"""Ask the daemon without blocking: keys are read while it answers, or a log is followed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from supervisor.cli.terminal import one_line
 from supervisor.cli.top.view import LogText
 
 _REST_OF_A_LINE_S = 0.05
-"""How long to wait for the rest of an answer that has begun, before keys are looked at again."""
+"""How long to wait for the rest of an answer that has begun, before keys are read again."""
 
 
 class Link:
-    """One question at a time; what it takes to wait for the answer is a descriptor to select on."""
+    """One question at a time; its descriptor can be selected on."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -31,11 +31,11 @@ class Link:
         return bool(self._asked)
 
     def descriptors(self) -> list[int]:
-        """Return what can be read when an answer comes."""
+        """Return the descriptors that are readable when an answer comes."""
         return [] if self._client is None else [self._client.fileno()]
 
     def ask(self, op: str, args: dict[str, Any]) -> None:
-        """Ask; raises `NoDaemonError` if nobody listens."""
+        """Ask; raises `NoDaemonError` without a daemon."""
         if self._client is None:
             self._client = DaemonClient(self._path)
         self._asked = self._client.send(SUPERVISOR, "invoke", own_op(op, args))
@@ -49,7 +49,7 @@ class Link:
         return None
 
     def documents(self) -> Iterator[dict[str, Any]]:
-        """Yield what has come for the question; raises `NoDaemonError`, as `answer`."""
+        """Yield the events of the question so far; raises `NoDaemonError`, as `answer`."""
         if self._client is None:
             return
         try:
@@ -61,24 +61,20 @@ class Link:
         raise NoDaemonError("the daemon closed the connection")
 
     def drop(self) -> None:
-        """Close the connection, if there is one."""
         client, self._client, self._asked = self._client, None, ""
         if client is not None:
             client.__exit__(None, None, None)
 
 
 LINES = 200
-"""More than a screen has; none is scrolled back to."""
+"""More than a screen has; there is no scrolling."""
 
 
 class LogPage:
-    """Follows the log of one module."""
-
     def __init__(self, socket: Path, module: str) -> None:
-        """Begin to follow it."""
         self.title = f"log of {module}"
         self.message = ""
-        """Why nothing more comes."""
+        """Why the log has ended."""
         self.lines: deque[LogText] = deque(maxlen=LINES)
         self.link = Link(socket)
         try:
@@ -87,7 +83,6 @@ class LogPage:
             self._end(error.message)
 
     def read(self) -> None:
-        """Take what has come."""
         try:
             for document in self.link.documents():
                 if document.get("type") == "log":

@@ -1,4 +1,4 @@
-"""Show figures on a screen until somebody has seen enough: the loop of keys, answers and time."""
+"""The loop of `top`: keys, answers and time."""
 
 from __future__ import annotations
 
@@ -38,24 +38,21 @@ from supervisor.cli.top.view import (
 ARGS: dict[str, Any] = {"histogram": True}
 
 _LATE_S = 3.0
-"""An answer that takes longer is worth a word."""
+"""A later answer is reported."""
 
 
 class Live:
-    """What is shown, and what it is made of."""
-
     def __init__(
         self, screen: Screen, socket: Path, interval_s: float, *, colour: bool, encoding: str
     ) -> None:
-        """`socket` is the daemon's."""
         self._screen = screen
         self._socket = socket
         self._link = Link(socket)
         self._restart = Link(socket)
         self._restarted = ""
-        """The module that is being restarted, or that somebody was asked about."""
+        """The module that is being restarted, or that the question is about."""
         self._log: LogPage | None = None
-        """What is shown in the place of the modules."""
+        """The log that is shown instead of the modules."""
         self._colour = colour
         self._encoding = encoding
         self._keys = Keys()
@@ -65,16 +62,16 @@ class Live:
         self._asked_at = time.monotonic()
         self._look = Look(interval_s=interval_s, bars=_bars(encoding))
         self._question = ""
-        """What the next key answers."""
+        """The question that the next key answers."""
         self._trouble = ""
         """Why there are no new figures."""
         self._outcome = ""
-        """What came of a key, until the next one."""
+        """The result of a key, until the next one."""
         self._wants_to_quit = False
         self._drawn = True
 
     def run(self, first: Status) -> None:
-        """Go on until `q`; raises `ClosedTerminalError`."""
+        """Loop until `q`; raises `ClosedTerminalError`."""
         self._take(first)
         next_at = self._asked_at + self._look.interval_s
         while not self._wants_to_quit:
@@ -94,7 +91,7 @@ class Live:
         }
         if self._log is not None:
             readers |= dict.fromkeys(self._log.link.descriptors(), self._log.read)
-        # A terminal that took nothing gets its lines when it does again.
+        # A terminal that took nothing gets its lines once it is writable.
         undrawn = [] if self._drawn else [STDOUT]
         ready, _, _ = select.select([*readers], undrawn, [], max(0.0, until - time.monotonic()))
         for one in ready:
@@ -203,7 +200,7 @@ class Live:
         try:
             answer = self._restart.answer()
         except NoDaemonError:
-            self._restart.drop()  # the question for figures says more
+            self._restart.drop()  # the next `status` reports it
             return
         if answer is None:
             return

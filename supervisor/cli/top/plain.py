@@ -11,14 +11,14 @@ import msgspec
 
 from supervisor.cli.client import DaemonClient
 from supervisor.cli.exit_status import NoDaemonError
-from supervisor.cli.results import end_with_failure, print_json
+from supervisor.cli.results import print_json, result_of
 from supervisor.cli.top.figures import Figures, Status, figures
 from supervisor.cli.top.live import ARGS
 from supervisor.cli.top.view import table
 
 
 def print_once(path: Path, interval_s: float, *, as_json: bool) -> None:
-    """Watch for one interval and print it; raises `NoDaemonError`."""
+    """Print the figures of one interval; raises `NoDaemonError`."""
     with DaemonClient(path) as client:
         before = _ask(client, as_json=as_json)
         time.sleep(interval_s)
@@ -30,9 +30,9 @@ def print_once(path: Path, interval_s: float, *, as_json: bool) -> None:
 
 
 def print_lines(path: Path, interval_s: float) -> None:
-    """Print a line of JSON per interval until Ctrl-C; waits for a daemon that went away.
+    """Print a line of JSON per interval until Ctrl-C.
 
-    Raises `NoDaemonError` if there is none to begin with.
+    Waits for a daemon that went away. Raises `NoDaemonError` without a daemon at first.
     """
     before: Status | None = None
     for after in _answers(path, interval_s):
@@ -59,10 +59,7 @@ def _answers(path: Path, interval_s: float) -> Iterator[Status]:
 
 
 def _ask(client: DaemonClient, *, as_json: bool) -> Status:
-    answer = client.known("status", ARGS)
-    if not answer.ok:
-        end_with_failure(answer, as_json=as_json, module="status")
-    status: Status = answer.result
+    status: Status = result_of(client.known("status", ARGS), as_json=as_json, module="status")
     return status
 
 

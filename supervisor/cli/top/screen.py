@@ -1,8 +1,8 @@
-"""Take a terminal over and give it back as it was, whatever ends the command.
+"""Take a terminal over and restore it, whatever ends the command.
 
-The other screen is shown, without a cursor, and keys come one by one (cbreak: Ctrl-C and Ctrl-Z
-are still signals). A signal that ends the command gives the terminal back in its handler, before
-anything else; SIGTSTP gives it back for as long as the command is stopped.
+The alternate screen is shown, without a cursor, and keys come one by one (cbreak: Ctrl-C and Ctrl-Z
+are still signals). The handler of a signal that ends the command restores the terminal first;
+SIGTSTP restores it while the command is stopped.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _DEADLY = (
 _HANDLED = {signal.SIGINT, signal.SIGTSTP, *_DEADLY}
 
 PATIENCE_S = 1.0
-"""How long a terminal that takes nothing (Ctrl-S) may hold up the end of the command."""
+"""How long a blocked terminal (Ctrl-S) may delay the end of the command."""
 
 _FALLBACK_SIZE = (80, 24)
 
@@ -45,11 +45,9 @@ class ClosedTerminalError(Exception):
 
 
 class Screen:
-    """A terminal that was taken over."""
-
     def __init__(self, wake_up: int) -> None:
         self.wake_up = wake_up
-        """Can be read when a signal came: the size may have changed, or all has to be redrawn."""
+        """Readable after a signal: the size may have changed, or all has to be redrawn."""
         self._before: list[Any] | None = None
 
     def open(self) -> None:
@@ -62,7 +60,7 @@ class Screen:
         _write(_ENTER)
 
     def close(self) -> None:
-        """Give the terminal back; idempotent. Nothing interrupts this, and it has a bound."""
+        """Restore the terminal; idempotent. Signals cannot interrupt this, and it has a timeout."""
         masked = signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
         try:
             before, self._before = self._before, None
@@ -78,7 +76,7 @@ class Screen:
             signal.pthread_sigmask(signal.SIG_SETMASK, masked)
 
     def size(self) -> tuple[int, int]:
-        """Return how many columns and lines there are."""
+        """Return the number of columns and lines."""
         try:
             size = os.get_terminal_size(STDOUT)
         except OSError:
@@ -86,9 +84,9 @@ class Screen:
         return size.columns or _FALLBACK_SIZE[0], size.lines or _FALLBACK_SIZE[1]
 
     def draw(self, lines: Sequence[str], encoding: str) -> bool:
-        """Show lines in the place of those before; returns False if the terminal takes nothing.
+        """Replace the shown lines.
 
-        Raises `ClosedTerminalError`.
+        Returns False if the terminal takes nothing. Raises `ClosedTerminalError`.
         """
         if not _takes_more(0):
             return False
@@ -97,7 +95,7 @@ class Screen:
         return True
 
     def typed(self) -> bytes:
-        """Return what was typed; raises `ClosedTerminalError`."""
+        """Return the typed bytes; raises `ClosedTerminalError`."""
         try:
             data = os.read(STDIN, 1024)
         except OSError as error:
@@ -120,7 +118,7 @@ def taken_over() -> Iterator[Screen]:
         for number, handler in _handlers(screen).items():
             if signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` has it
                 stack.callback(signal.signal, number, signal.signal(number, handler))
-        # Called first of all these, while the handlers are still there.
+        # Called before the handlers are removed.
         stack.callback(screen.close)
         screen.open()
         yield screen
@@ -142,7 +140,7 @@ def _handlers(screen: Screen) -> dict[signal.Signals, Handler]:
         _act_on(number)
 
     def stop(number: int, frame: FrameType | None) -> None:
-        """Stop as the signal would have stopped it; goes on after SIGCONT."""
+        """Stop as the signal would have stopped it; continues after SIGCONT."""
         del frame
         screen.close()
         _act_on(number)
@@ -150,7 +148,7 @@ def _handlers(screen: Screen) -> dict[signal.Signals, Handler]:
         screen.open()
 
     def note(number: int, frame: FrameType | None) -> None:
-        """Do nothing: that there is a handler has the signal tell `Screen.wake_up`."""
+        """Do nothing: with a handler, the signal wakes `Screen.wake_up`."""
 
     return {
         **dict.fromkeys(_DEADLY, end),

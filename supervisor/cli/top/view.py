@@ -1,7 +1,7 @@
-"""Lay out figures: for a screen of some size, or as a plain table.
+"""Layout of figures, for a screen or as a plain table.
 
 On a narrow screen long names are cut, then columns are left out in the order of `_LEAVE_OUT`; the
-trend takes what room is left. No line is ever wider than the screen.
+trend takes the rest of the width. No line is wider than the screen.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ PLAIN = "_.:-=+*#"
 
 
 def sparkline(values: Sequence[float | None], width: int, bars: str = BLOCKS) -> str:
-    """Draw the last `width` values, the newest at the right end; the largest has the full height.
+    """Draw the last `width` values, the newest at the right end.
 
-    Nothing but 0 has the lowest bar; what is not known (None) is blank.
+    The largest has the full height. 0 has the lowest bar; None is blank.
     """
     shown = values[-width:] if width > 0 else ()
     highest = max((value for value in shown if value is not None), default=0.0)
@@ -62,47 +62,45 @@ _LEAVE_OUT = (
     "IN-FLIGHT/QUEUED", TREND, "P50", "RESTARTS", "FAIL/S", "P99", "RSS", "CPU", "CALLS/S", _STATE,
 )  # fmt: skip
 _NARROW = {_STATE: 8, "CALLS/S": 7, "FAIL/S": 6, "P50": 6, "P99": 6, "CPU": 4, "RSS": 8, TREND: 6}
-"""Wide enough for usual figures, so that columns do not move about as they change."""
+"""Wide enough for usual figures, so that columns do not move as they change."""
 _NARROW_NAME = 12
-"""A name is cut to this before a column is left out."""
+"""Names are cut to this before a column is left out."""
 _WIDE_TREND = 60
 
 _MARK, _NO_MARK = "> ", "  "
-"""Before the module that keys are about, and before all others: colours may not be wanted."""
+"""The mark of the selected module and of all others: colours may be off."""
 
 _LINES_ABOVE = 4
 _LINES_ABOVE_LOG = 2
 _LINES_BELOW = 1
 _ROOMY = 60
-"""On a screen that is less wide, keys stand closer together."""
+"""On a narrower screen, keys stand closer together."""
 
 
 class Look(msgspec.Struct, kw_only=True):
-    """How somebody wants to see it."""
+    """The options of the view."""
 
     interval_s: float
     order: Order = Order.TROUBLE
     top_row: int = 0
-    """How many rows are scrolled away."""
+    """The number of rows scrolled away."""
     selected: str | None = None
-    """The module that keys are about; the first one while nobody has chosen."""
+    """The selected module; None for the first."""
     message: str = ""
-    """What stands in the way of new figures, what came of a key, or a question."""
+    """An error, the result of a key, or a question."""
     bars: str = BLOCKS
 
 
 class LogText(NamedTuple):
-    """A line of a log."""
-
     text: str
     of_module: bool
-    """False if it is the daemon's own word."""
+    """False for a message of the daemon."""
 
 
 def view(
     now: Figures, trend: Callable[[str], Trend], look: Look, width: int, height: int
 ) -> list[str]:
-    """Return the lines of a screen: `height` at the most, each of `width` cells at the most."""
+    """Return the lines of a screen: at most `height`, each of at most `width` cells."""
     rows = in_order(now.modules, look.order)
     room = rows_shown(height)
     at = selected_row(rows, look.selected)
@@ -125,7 +123,6 @@ def view(
 def log_view(
     title: str, lines: Sequence[LogText], message: str, width: int, height: int
 ) -> list[str]:
-    """Return the lines of a screen that shows the end of a log."""
     room = max(0, height - _LINES_ABOVE_LOG - _LINES_BELOW)
     shown = [
         cut(one.text, width) if one.of_module else dim(cut(one.text, width))
@@ -152,24 +149,24 @@ def _page(lines: list[str], keys: Sequence[str], width: int, height: int) -> lis
 
 
 def rows_shown(height: int) -> int:
-    """Return how many modules a screen has room for."""
+    """Return the number of modules that fit on a screen."""
     return max(0, height - _LINES_ABOVE - _LINES_BELOW)
 
 
 def selected_row(rows: Sequence[ModuleFigures], selected: str | None) -> int:
-    """Return the row of the module that keys are about; the first one if it is gone."""
+    """Return the row of the selected module; the first if it is gone."""
     return next((number for number, one in enumerate(rows) if one.name == selected), 0)
 
 
 def first_row(wanted: int, selected: int, rows: int, height: int) -> int:
-    """Return the first row that is shown: so that the selected one is, and no page ends early."""
+    """Return the first visible row: the selected one is visible, and the last page is full."""
     room = rows_shown(height)
     first = max(0, min(wanted, rows - room))
     return min(max(first, selected - room + 1), selected)
 
 
 def table(now: Figures) -> str:
-    """Return it for a script: the same columns always, as wide as they have to be."""
+    """Return the figures for a script: always the same columns, as wide as necessary."""
     ordered = in_order(now.modules, Order.TROUBLE)
     rows = [[cell(one) for cell in COLUMNS.values()] for one in ordered]
     titles = list(COLUMNS)
@@ -214,7 +211,7 @@ def _screen_table(
     *,
     marked: int,
 ) -> Iterator[str]:
-    """Yield the title and the rows; widths are those of all rows, so that scrolling moves none."""
+    """Yield the title and the rows; all rows set the widths, so that scrolling moves no column."""
     widths = {
         name: max(_NARROW.get(name, 0), cells(name), *(cells(cell(one)) for one in rows), 0)
         for name, cell in COLUMNS.items()

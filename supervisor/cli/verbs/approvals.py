@@ -1,4 +1,4 @@
-"""`stdiod approvals` and `approve`: the questions that wait for a person, and their answers."""
+"""`stdiod approvals` and `approve`: questions that wait for a person, and their answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from supervisor.cli.client import SUPERVISOR, DaemonClient
 from supervisor.cli.options import TEXT, example, with_json, with_socket
 from supervisor.cli.quantities import duration
-from supervisor.cli.results import end_with_failure, print_json
+from supervisor.cli.results import own_result, print_json, result_of
 from supervisor.cli.terminal import dim, one_line, shell_word
 from supervisor.policy.form import choices_of
 
@@ -21,7 +21,6 @@ _BY = {
 
 
 def question_text(question: dict[str, Any]) -> str:
-    """Return a question and how to answer it."""
     about = f"{question['asked_by']} asks about {question['module']}.{question['op']}"
     id_ = click.style(one_line(str(question["id"])), bold=True)
     left = f"{question['default']} in {duration(float(question['left_s']))}"
@@ -36,7 +35,7 @@ def question_text(question: dict[str, Any]) -> str:
 
 
 def _form_lines(form: Any) -> list[str]:
-    """Return a line for each field of a form: what it is called, wants, and is about."""
+    """Return a line for each field of a form: its name, type and description."""
     if not isinstance(form, dict) or not isinstance(form.get("properties"), dict):
         return []
     required, lines = form.get("required") or [], []
@@ -55,7 +54,6 @@ def _form_lines(form: Any) -> list[str]:
 
 
 def how(question: dict[str, Any]) -> str:
-    """Return the command that answers a question."""
     id_ = shell_word(str(question["id"]))
     options = [str(one) for one in question.get("options") or ()]
     if question.get("form"):
@@ -66,7 +64,7 @@ def how(question: dict[str, Any]) -> str:
 
 
 def change_line(change: dict[str, Any]) -> str:
-    """Return what happened to a question: that it was asked, or how it was decided."""
+    """Return the line for a new question or a decision."""
     question, decision = change["approval"], change.get("decision")
     if decision is None:
         return question_text(question)
@@ -74,7 +72,7 @@ def change_line(change: dict[str, Any]) -> str:
 
 
 def decided(decision: dict[str, Any]) -> str:
-    """Return what a decision came to."""
+    """Return a decision as words."""
     word = (
         click.style("allowed", fg="green")
         if decision.get("allowed")
@@ -103,7 +101,7 @@ def approvals(*, follow: bool, as_json: bool, socket: Path) -> None:
     def show(event: dict[str, Any], line: bytes) -> None:
         del line
         fields = event.get("fields") or {}
-        if "approval" not in fields:  # a word from the daemon itself
+        if "approval" not in fields:  # a message of the daemon
             click.echo(f"stdiod: {one_line(str(event.get('message')))}", err=True)
         elif as_json:
             print_json(fields)
@@ -115,16 +113,15 @@ def approvals(*, follow: bool, as_json: bool, socket: Path) -> None:
             answer = client.own("approvals", {"follow": True}, show)
         else:
             answer = client.known("approvals")
-    if not answer.ok:
-        end_with_failure(answer, as_json=as_json, module=SUPERVISOR, op="approvals")
+    found = result_of(answer, as_json=as_json, module=SUPERVISOR, op="approvals")
     if follow:
         return
     if as_json:
-        print_json(answer.result)
+        print_json(found)
         return
-    for question in answer.result["approvals"]:
+    for question in found["approvals"]:
         click.echo(question_text(question))
-    if not answer.result["approvals"]:
+    if not found["approvals"]:
         click.echo("nothing waits for an approval", err=True)
 
 
@@ -164,12 +161,9 @@ def approve(
         if not equals or not field:
             raise click.UsageError(f"--set {entry} is not FIELD=VALUE")
         args.setdefault("content", {})[field] = value
-    with DaemonClient(socket) as client:
-        found = client.known("approve", args)
-    if not found.ok:
-        end_with_failure(found, as_json=as_json, module=SUPERVISOR, op="approve")
+    found = own_result(socket, "approve", args, as_json=as_json)
     if as_json:
-        print_json(found.result)
+        print_json(found)
         return
-    word = "allowed" if found.result["allowed"] else "denied"
-    click.echo(f"{one_line(str(found.result['id']))} is {word}", err=True)
+    word = "allowed" if found["allowed"] else "denied"
+    click.echo(f"{one_line(str(found['id']))} is {word}", err=True)

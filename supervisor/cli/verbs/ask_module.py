@@ -78,18 +78,11 @@ def _ask(
         raise click.exceptions.Exit(NO)
 
 
-def _well(module: str, result: Any) -> str:
-    del result
+def _well(module: str, _: Any) -> str:
     return f"{one_line(module)} is well"
 
 
-def _page(module: str, result: Any) -> str:
-    del module
-    return description_text(result)
-
-
-def description_text(description: dict[str, Any]) -> str:
-    """Return the page."""
+def _page(_: str, description: Any) -> str:
     return "\n".join(_lines(description))
 
 
@@ -133,7 +126,7 @@ def _args(schema: dict[str, Any], *, is_tool: bool = False) -> Iterator[str]:
     if others:
         yield f"  required: {one_line(', '.join(map(str, others)))}"
     if not properties and not others and "description" not in schema:
-        # A tool's schema names all that it takes, though few close it against other args.
+        # A tool's schema names all its args, though few forbid others.
         closed = schema.get("additionalProperties") is False
         closed |= is_tool and not schema.keys() - {"type", "properties", "$schema", "title"}
         yield dim("  takes no args" if closed else "  any args")

@@ -12,11 +12,11 @@ from typing import Any
 
 import click
 
-from supervisor.cli.client import SUPERVISOR, Answer, DaemonClient
+from supervisor.cli.client import given_args
 from supervisor.cli.exit_status import NoError
 from supervisor.cli.options import TEXT, example, with_json, with_socket
 from supervisor.cli.quantities import count, size, utc_stamp
-from supervisor.cli.results import compact, end_with_failure, print_json
+from supervisor.cli.results import compact, own_result, print_json
 from supervisor.cli.terminal import dim, is_terminal, one_line, pad
 
 OPENER = "xdg-open"
@@ -39,14 +39,11 @@ def asset() -> None:
 @with_socket
 def list_assets(*, as_json: bool, socket: Path, **wanted: str | None) -> None:
     """List assets, the oldest first."""
-    given = {key: value for key, value in wanted.items() if value is not None}
-    answer = _ask(socket, "asset.list", given, as_json=as_json)
+    found = own_result(socket, "asset.list", given_args(**wanted), as_json=as_json)
     if as_json:
-        print_json(answer.result)
-        return
-    from supervisor.cli.verbs.asset import assets_text
-
-    click.echo(assets_text(answer.result))
+        print_json(found)
+    else:
+        click.echo(assets_text(found))
 
 
 @asset.command(epilog=example("asset show rain.svg"))
@@ -55,13 +52,11 @@ def list_assets(*, as_json: bool, socket: Path, **wanted: str | None) -> None:
 @with_socket
 def show(asset: str, *, as_json: bool, socket: Path) -> None:
     """Show all that is known about ASSET, without looking at its file."""
-    answer = _ask(socket, "asset.show", {"asset": asset}, as_json=as_json)
+    found = own_result(socket, "asset.show", {"asset": asset}, as_json=as_json)
     if as_json:
-        print_json(answer.result)
-        return
-    from supervisor.cli.verbs.asset import asset_text
-
-    click.echo(asset_text(answer.result))
+        print_json(found)
+    else:
+        click.echo(asset_text(found))
 
 
 @asset.command("open", epilog=example("asset open rain.svg"))
@@ -75,22 +70,14 @@ def open_asset(asset: str, *, only_print: bool, as_json: bool, socket: Path) -> 
     Opens it with $STDIOD_OPENER, else xdg-open. With --print, or without a terminal, prints its
     path.
     """
-    answer = _ask(socket, "asset.read", {"asset": asset}, as_json=as_json)
-    path = str(answer.result["path"])
+    found = own_result(socket, "asset.read", {"asset": asset}, as_json=as_json)
+    path = str(found["path"])
     if as_json:
-        print_json(answer.result)
+        print_json(found)
     elif only_print or not is_terminal(sys.stdout):
         click.echo(path)
     else:
         _open(path)
-
-
-def _ask(socket: Path, op: str, args: dict[str, Any], *, as_json: bool) -> Answer:
-    with DaemonClient(socket) as client:
-        answer = client.known(op, args)
-    if not answer.ok:
-        end_with_failure(answer, as_json=as_json, module=SUPERVISOR, op=op)
-    return answer
 
 
 def _open(path: str) -> None:
@@ -113,7 +100,7 @@ _LABEL = 10
 
 
 def assets_text(listed: dict[str, Any]) -> str:
-    """Return a table of assets, one in a line, and what is not in it."""
+    """Return a table of assets, and how many are left out."""
     assets = listed["assets"]
     lines = _table([_row(one) for one in assets]) if assets else ["no assets"]
     if listed["left_out"]:
@@ -124,7 +111,6 @@ def assets_text(listed: dict[str, Any]) -> str:
 
 
 def asset_text(asset: dict[str, Any]) -> str:
-    """Return a page for one asset."""
     digest = asset["sha256"] or asset["problem"] or "not read yet"
     facts = {
         "name": asset["asset_id"],

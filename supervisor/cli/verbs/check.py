@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from supervisor.cli.exit_status import NO, EndError, NoError
-from supervisor.cli.options import example, with_json
+from supervisor.cli.options import example, with_json, with_paths
 from supervisor.cli.quantities import count
 from supervisor.cli.results import print_json
 from supervisor.cli.terminal import Ticker, dim, one_line
 
 if TYPE_CHECKING:
-    from protocol.descriptor.model import Descriptor
     from supervisor.cli.checked import CheckedDescriptor
     from supervisor.conformance.report import Finding, Report
 
@@ -29,13 +28,7 @@ _COLOURS = {
 
 
 @click.command(epilog=example("check modules/dice", "check modules/dice --op roll"))
-@click.argument(
-    "paths",
-    metavar="PATH...",
-    nargs=-1,
-    required=True,
-    type=click.Path(exists=True, path_type=Path),
-)
+@with_paths
 @click.option(
     "--op",
     "ops",
@@ -76,7 +69,7 @@ def check(
     from supervisor.cli import checked, checking
     from supervisor.kernel.grants.operator_policy import OperatorPolicy
     from supervisor.policy.policy_file import PolicyError
-    from supervisor.runtime.files.directory import none_found
+    from supervisor.runtime.files.directory import none_found, read_descriptor
 
     found = checked.check([_module_in(path) for path in paths]).descriptors
     if not found:
@@ -89,7 +82,7 @@ def check(
         if not as_json:
             _show(report)
 
-    good = [_read(one) for one in found if one.ok]
+    good = [read_descriptor(one.path) for one in found if one.ok]
     bad = [one for one in found if not one.ok]
     permission = _permission(ops, all_ops=all_ops)
     try:
@@ -121,19 +114,13 @@ def check(
 
 
 def _module_in(path: Path) -> Path:
-    """Return the descriptor of a module's folder: `package.json` beside it is none."""
+    """Return the descriptor of a module's folder: `package.json` beside it is not a descriptor."""
     inside = path / "module.json"
     return inside if inside.is_file() else path
 
 
 def _called(report: Report, op: str) -> bool:
     return any(one.op == op and one.status != "not tried" for one in report.findings)
-
-
-def _read(one: CheckedDescriptor) -> Descriptor:
-    from supervisor.runtime.files.directory import read_descriptor
-
-    return read_descriptor(one.path)
 
 
 def _permission(ops: tuple[str, ...], *, all_ops: bool) -> Any:

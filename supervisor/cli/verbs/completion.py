@@ -1,4 +1,4 @@
-"""`stdiod completion`: what a shell has to run to complete verbs, options, modules and sessions."""
+"""`stdiod completion`: shell code that completes verbs, options, modules and sessions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import click
 from supervisor.cli.options import example
 
 VARIABLE = "_STDIOD_COMPLETE"
-"""By which a shell that completes says so (click has its own name for it)."""
+"""The variable by which a completing shell calls `stdiod` (click uses another name)."""
 
 
 @click.command(

@@ -1,4 +1,4 @@
-"""`stdiod start`, `stop`, `restart`, `enable`, `disable`: tell modules, and see it done."""
+"""`stdiod start`, `stop`, `restart`, `enable`, `disable`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from supervisor.cli.client import Answer, DaemonClient
 from supervisor.cli.exit_status import NO, NoDaemonError, NoError, interruption
 from supervisor.cli.many_modules import chosen, in_turn, with_modules
 from supervisor.cli.options import MODULE, example, with_json, with_socket
-from supervisor.cli.results import end_with_failure, print_json, tell_failure
+from supervisor.cli.results import end_with_failure, print_json, result_of, tell_failure
 from supervisor.cli.terminal import is_in, one_line
 from supervisor.cli.trouble import in_trouble
 
@@ -164,8 +164,7 @@ def _set_enabled(
     if client is not None:
         client.own("reload")
         answer = client.own("wait", {"modules": [*edits], "for": "verdict" if enabled else "down"})
-        if not answer.ok:
-            end_with_failure(answer, as_json=as_json, module="wait")
+        result_of(answer, as_json=as_json, module="wait")
         now = [one for one in client.known("status").result["modules"] if one["name"] in edits]
         for one in () if as_json else now:
             click.echo(_sentence(one))

@@ -83,7 +83,9 @@ def doctor(
     told = (everything or as_json) and not problems
     shown = [one for one in findings if told or one.level != "ok"]
     if as_json:
-        _print_json(shown, well=well)
+        import msgspec
+
+        print_document({"ok": well, "findings": [msgspec.to_builtins(one) for one in shown]})
     else:
         _print(shown)
         if not shown:
@@ -92,12 +94,6 @@ def doctor(
         click.echo(", ".join(counts))
     if not well:
         raise click.exceptions.Exit(NO)
-
-
-def _print_json(findings: list[Finding], *, well: bool) -> None:
-    import msgspec
-
-    print_document({"ok": well, "findings": [msgspec.to_builtins(one) for one in findings]})
 
 
 def _print(findings: list[Finding]) -> None:

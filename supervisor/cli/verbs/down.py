@@ -1,4 +1,4 @@
-"""`stdiod down`: end a daemon, and see it gone."""
+"""`stdiod down`: end a daemon, and wait for its end."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from supervisor.cli.client import SUPERVISOR, Answer, DaemonClient, NoAnswerErro
 from supervisor.cli.exit_status import NoError, interruption
 from supervisor.cli.options import example, with_json, with_socket
 from supervisor.cli.quantities import duration
-from supervisor.cli.results import end_with_failure, print_json
+from supervisor.cli.results import result_of, show_result
 from supervisor.cli.status_table import of_project
 from supervisor.cli.terminal import Ticker, one_line
 
 GONE_S = 60.0
-"""Longer than a daemon takes: it kills what still runs after 30 s, and ends."""
+"""Longer than a daemon takes: it kills the remaining processes after 30 s, and ends."""
 
 
 @click.command(epilog=example("down"))
@@ -35,7 +35,7 @@ def down(as_json: bool, socket: Path) -> None:
     silent = Ticker(silent=as_json)
     with DaemonClient(socket) as client, silent as ticker, _pidfd(client.daemon_pid()) as process:
         status = client.known("status")
-        # Without one, say from a daemon of another version, the end is not shown but comes.
+        # Without a status, as of another version, the end is not shown, but happens.
         modules = status.result["modules"] if status.ok else []
         whose = of_project(status.result["daemon"]) if status.ok else ""
         running = [one["name"] for one in modules if one["instances"]]
@@ -44,15 +44,12 @@ def down(as_json: bool, socket: Path) -> None:
             pid = _shut_down(client, ticker, running)
         if not _is_gone(process, began_s + GONE_S - time.monotonic()):
             raise NoError(f"the daemon (pid {pid}) still runs after {GONE_S:g} s")
-    if as_json:
-        print_json({"pid": pid})
-        return
     took = duration(time.monotonic() - began_s)
-    click.echo(f"stdiod{whose} is down (pid {pid}), in {took}")
+    show_result({"pid": pid}, f"stdiod{whose} is down (pid {pid}), in {took}", as_json=as_json)
 
 
 def _shut_down(client: DaemonClient, ticker: Ticker, running: list[str]) -> int:
-    """Ask for the end, and show it coming until the connection closes; returns the daemon's pid."""
+    """Shut the daemon down, and show progress until the connection closes; returns its pid."""
     if running:
         # Open while the daemon ends, this request tells which modules are down already.
         watch = own_op("wait", {"modules": running, "for": "down"})
@@ -65,23 +62,17 @@ def _shut_down(client: DaemonClient, ticker: Ticker, running: list[str]) -> int:
                 number = (event.get("fields") or {}).get("number")
                 ticker.step(one_line(str(event.get("message"))), f"{number}/{len(running)} down")
             elif event.get("requestId") == asked:
-                pid = _pid(Answer(event))
+                pid = int(result_of(Answer(event), as_json=False, module="shutdown")["pid"])
     return pid
-
-
-def _pid(answer: Answer) -> int:
-    if not answer.ok:
-        end_with_failure(answer, as_json=False, module="shutdown")
-    return int(answer.result["pid"])
 
 
 @contextlib.contextmanager
 def _pidfd(pid: int) -> Iterator[int | None]:
-    """Hold a process, so that its number cannot come to mean another one."""
+    """Hold a process, so that its pid cannot be reused."""
     try:
         process = os.pidfd_open(pid)
     except OSError:
-        process = None  # another PID namespace: the closed connection has to do
+        process = None  # another PID namespace: only the closed connection tells
     try:
         yield process
     finally:

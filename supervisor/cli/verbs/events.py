@@ -1,4 +1,4 @@
-"""`stdiod events`: what happened, from the daemon's journal, in the order in which it did."""
+"""`stdiod events`: entries of the daemon's journal, in their order."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from supervisor.cli.results import end_with_failure, print_json
 from supervisor.cli.terminal import dim, is_terminal, one_line
 
 MAX_LAST = 10_000
-"""As the daemon's own op has it."""
+"""The limit of the daemon's op."""
 
 LAST = 50
 
 RECONNECT_S = (0.1, 0.2, 0.5, 1.0)
-"""How long a follower waits before it looks for the daemon again; the last one goes on."""
+"""The pauses between a follower's attempts to reconnect; the last one repeats."""
 
 _GOING = frozenset({"shutdown", "disconnect"})
-"""Reasons with which a daemon that ends answers those who follow."""
+"""Reasons by which an ending daemon answers its followers."""
 
 
 @click.command(epilog=example("events -f --module dice"))
@@ -97,10 +97,10 @@ def events(
 
 
 class _Feed:
-    """Where the reader is in the journal, over several connections."""
+    """The reader's place in the journal, over several connections."""
 
     def __init__(self, asked: dict[str, Any], *, as_json: bool, last: int | None) -> None:
-        """Show each entry as it comes; or at the end, by `show_last`, the `last` ones."""
+        """Show each entry as it comes; or, with `last`, only the last ones, by `show_last`."""
         self._held: deque[tuple[dict[str, Any], str]] | None = (
             None if last is None else deque(maxlen=last)
         )
@@ -113,7 +113,7 @@ class _Feed:
         self._gone = False
 
     def read(self, socket: Path) -> Answer | None:
-        """Show entries up to the end; returns None where a follower is to try again."""
+        """Show entries up to the end; returns None if a follower is to reconnect."""
         try:
             with DaemonClient(socket) as client:
                 answer = client.own("events", {**self._asked, **self.place}, self._show)
@@ -148,7 +148,6 @@ class _Feed:
             self._held.append((fields, event["message"]))
 
     def show_last(self) -> None:
-        """Show what was held."""
         for fields, words in self._held or ():
             self._show_entry(fields, words)
 
@@ -164,7 +163,7 @@ class _Feed:
             click.echo("stdiod: the daemon is back", err=True)
         self._gone, self._tries = False, 0
         if "journal" in fields:
-            # From here on a number says where we are, and the journal whose number it is.
+            # From here on the place is a number, with the journal that it belongs to.
             self.place = {"since": fields["since"], "journal": fields["journal"]}
         if event.get("level") != "info":
             click.echo(f"stdiod: {one_line(str(event.get('message')))}", err=True)

@@ -1,4 +1,4 @@
-"""`stdiod import`: make descriptors of the MCP servers that another program has in a file."""
+"""`stdiod import`: write descriptors for the MCP servers in another program's file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PROJECT_FOLDERS = (
     *(".vscode", ".cursor", ".roo", ".zed", ".gemini", ".junie", ".kiro", ".amazonq", ".warp"),
     *(".codex", ".claude", ".continue", ".opencode"),
 )
-"""A file in one of these, or in a folder of it, is about the folder above."""
+"""A file in one of these, or in a folder of it, belongs to the folder above."""
 
 FILE_BYTES = 10 << 20
 
@@ -128,7 +128,7 @@ def _folder_of(file: Path) -> Path:
 
 
 def _write(one: Imported, into: Path, *, force: bool, dry_run: bool) -> dict[str, Any]:
-    """Write the files of a server, and return what is said of it."""
+    """Write the files of a server; returns its entry in the output."""
     from supervisor.policy.env_file import quoted_line
     from supervisor.runtime.files.whole_file import replace_whole
 
@@ -166,7 +166,7 @@ def _write(one: Imported, into: Path, *, force: bool, dry_run: bool) -> dict[str
 
 
 def _others(told: list[dict[str, Any]], kept: int, without: int) -> str:
-    """Say which servers were not imported or would not start as they should."""
+    """Name the servers that were not imported, or lack something."""
     wrong = [one_line(one["name"]) for one in told if one["enabled"] and not one["ok"]]
     more = f", {kept} there already" if kept else ""
     more += f", {len(wrong) - without} cannot start" if len(wrong) > without else ""
@@ -175,7 +175,7 @@ def _others(told: list[dict[str, Any]], kept: int, without: int) -> str:
 
 
 def _is_served(into: Path) -> bool:
-    """Tell whether the daemon that verbs speak with here serves a directory."""
+    """Tell whether the daemon of the default socket serves a directory."""
     from supervisor.cli.client import DaemonClient
     from supervisor.cli.exit_status import NoDaemonError
     from supervisor.cli.locations import default_socket
@@ -189,7 +189,7 @@ def _is_served(into: Path) -> bool:
 
 
 def _problems(path: Path) -> tuple[list[str], list[str]]:
-    """Return why a server that was written would not start, and what it starts without."""
+    """Return the problems of a written descriptor, and the variables that it lacks."""
     from supervisor.cli.checked import check, env_file_for
     from supervisor.runtime.files.directory import read_descriptor
     from supervisor.runtime.process.environment import resolved, unset_variables

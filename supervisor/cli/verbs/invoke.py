@@ -1,4 +1,4 @@
-"""`stdiod invoke`: call an op of a module, show what it says while it works, print its result."""
+"""`stdiod invoke`: call an op of a module, show its events, print its result."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ GRACE_S = 15.0
 """How long after the invocation's own deadline the daemon's answer may come."""
 
 LINE_BYTES = 4096
-"""A terminal gives no longer line."""
+"""The longest line of a terminal."""
 
 _DECODE = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -162,7 +162,7 @@ def invoke(
 
 
 def _no_op(module: str, socket: Path | None) -> str:
-    """Say that an OP is to be named, and which there are, if a daemon on the socket knows."""
+    """Return the error for a missing OP, with the module's ops if a daemon knows them."""
     name, dot, op = module.partition(".")
     if dot:
         return f"Missing argument 'OP'; write `stdiod invoke {name} {op or 'OP'}`"
@@ -176,7 +176,7 @@ def _no_op(module: str, socket: Path | None) -> str:
 
 
 class Shown:
-    """What the user sees of an invocation, in either form."""
+    """The output of an invocation, as text or JSON."""
 
     def __init__(self, *, as_json: bool, with_daemon: bool) -> None:
         self._as_json = as_json
@@ -185,7 +185,7 @@ class Shown:
         self._questions: dict[str, dict[str, Any]] = {}
 
     def ask_person(self, client: DaemonClient, left_s: float | None) -> None:
-        """Ask the first open question on the terminal, until a line or the daemon's next words.
+        """Ask the first open question on the terminal, until a line or the daemon's next event.
 
         The answer goes over a connection of its own, like that of `stdiod approve`.
         """
@@ -211,7 +211,6 @@ class Shown:
             self._printer.line(failure_text(decided.error, module=SUPERVISOR, op="approve"))
 
     def event(self, event: dict[str, Any], line: bytes) -> None:
-        """Show an event as it comes."""
         id_ = event.get("approval")
         if isinstance(id_, str):
             self._questions.pop(id_, None)
@@ -223,17 +222,16 @@ class Shown:
             self._printer.show(event)
 
     def log(self, line: LogLine) -> None:
-        """Show a line of the module's log; what the host noted is told by the answer."""
+        """Show a line of the module's log; the host's notes are in the answer."""
         if line.stream not in ("host", "event"):
             self._printer.line(log_line(line.stream, line.text))
 
     def response_line(self, response: dict[str, Any]) -> None:
-        """Show how one of several ended, as a line of JSON."""
+        """Show one of several responses, as a line of JSON."""
         self._printer.close_line()
         print_json(response)
 
     def response(self, response: dict[str, Any]) -> None:
-        """Show how it ended."""
         if self._as_json:
             print_json(response)
             return
@@ -273,9 +271,10 @@ def ask_daemon(
     *,
     asking: Shown | None = None,
 ) -> dict[str, Any]:
-    """Invoke a module through the daemon; returns the response. Raises `NoDaemonError`.
+    """Invoke a module through the daemon.
 
-    `asking` shows questions about the call to the person at the terminal.
+    Returns the response. Raises `NoDaemonError`. `asking` asks the person at the terminal about the
+    call.
     """
     with (
         interruption(one_line(f"{module}.{content['op']} was cancelled")),
@@ -303,13 +302,13 @@ def call(
 def add_words(
     client: DaemonClient, module: str, content: dict[str, Any], typed: Sequence[Word]
 ) -> None:
-    """Add to the args what was typed as words, as the daemon knows the op's schema."""
+    """Add typed words to the args, by the op's schema that the daemon knows."""
     if typed:
         content["args"] |= args_of(typed, _schema(client, module, content["op"], typed))
 
 
 def _schema(client: DaemonClient, module: str, op: str, typed: Sequence[Word]) -> Any:
-    """Return the op's schema, or None where nobody knows it: a module that has never run, say."""
+    """Return the op's schema; None if it is unknown, as of a module that has never run."""
     if all(word.is_json for word in typed):
         return None
     if module == SUPERVISOR:

@@ -16,11 +16,11 @@ from supervisor.cli.exit_status import NO
 from supervisor.cli.many_modules import chosen, with_modules
 from supervisor.cli.options import Lines, example, with_json, with_socket
 from supervisor.cli.quantities import moment, time_of_day, utc_stamp
-from supervisor.cli.results import end_with_failure, print_json, tell_failure
+from supervisor.cli.results import print_json, result_of, tell_failure
 from supervisor.cli.terminal import dim, is_terminal, one_line
 
 MAX_LINES = 10_000
-"""As the daemon's own op has it."""
+"""The limit of the daemon's op."""
 
 LAST = 50
 
@@ -72,8 +72,7 @@ def logs(
         if len(modules) == 1:
             args = {"module": names[0], "lines": lines, "follow": follow}
             answer = client.own("logs", args, lambda event, _: show.event(event, show.line))
-            if not answer.ok:
-                end_with_failure(answer, as_json=as_json, module=names[0])
+            result_of(answer, as_json=as_json, module=names[0])
         elif not _merged(client, names, lines, show, follow=follow):
             raise click.exceptions.Exit(NO)
 
@@ -81,10 +80,10 @@ def logs(
 def _merged(
     client: DaemonClient, names: list[str], lines: int, show: _Shown, *, follow: bool
 ) -> bool:
-    """Show the last lines of all by time, then those that come; returns whether all had a log.
+    """Show the last lines of all logs by time, then new ones.
 
-    Those that come are followed before the last ones are asked for, so that none is missed; what
-    came twice for it is shown once.
+    Returns whether all logs exist. New lines are followed before the last ones are asked for, so
+    that none is missed; a line that comes twice is shown once.
     """
     follows = [{"module": one, "lines": 0, "follow": True} for one in names] if follow else []
     tails = [{"module": one, "lines": lines, "follow": False} for one in names]
@@ -102,7 +101,7 @@ def _merged(
     well = True
     for number, answer in client.own_together([("logs", one) for one in (*follows, *tails)], take):
         if number < len(follows):
-            continue  # there is none of that name, which the answer for its last lines says too
+            continue  # an unknown module: the answer for its last lines reports it
         waiting.remove(number)
         if not answer.ok:
             well = False
@@ -114,7 +113,7 @@ def _merged(
 
 
 def _in_order(last: list[Entry], come: list[Entry]) -> list[Entry]:
-    """Merge by time; of what is in both, one is left out."""
+    """Merge by time; a line in both lists is taken once."""
     twice = Counter(map(_key, last)) & Counter(map(_key, come))
     fresh = []
     for entry in come:
@@ -130,7 +129,7 @@ def _key(entry: Entry) -> tuple[Any, ...]:
 
 
 class _Shown:
-    """Shows lines; those of several modules have a colour for each."""
+    """Shows lines; each of several modules has a colour."""
 
     def __init__(self, names: list[str], *, as_json: bool, since: float) -> None:
         several = len(names) > 1
@@ -140,7 +139,7 @@ class _Shown:
         self._live = is_terminal(sys.stdout)
 
     def event(self, event: dict[str, Any], take: Callable[[Entry], object]) -> None:
-        """Hand over the line that is in an event; or show a word of the daemon's."""
+        """Pass on the line of an event; or show a message of the daemon."""
         fields = event.get("fields")
         if fields and fields["ts"] >= self._since:
             take({**fields, "text": event["message"]})
@@ -148,7 +147,6 @@ class _Shown:
             click.echo(f"stdiod: {one_line(str(event.get('message')))}", err=True)
 
     def line(self, entry: Entry) -> None:
-        """Show a line."""
         if self._as_json:
             print_json(entry)
             return
@@ -161,5 +159,4 @@ class _Shown:
         click.echo(f"{dim(when)} {where} {entry['stream']} {text}")
 
     def failure(self, answer: Answer, module: str) -> None:
-        """Say why there is no log of a module."""
         tell_failure(answer, as_json=self._as_json, module=module)

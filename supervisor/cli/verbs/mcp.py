@@ -1,4 +1,4 @@
-"""`stdiod mcp`: be one MCP server of all modules, on stdin and stdout."""
+"""`stdiod mcp`: one MCP server of all modules, on stdin and stdout."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def mcp(
     if sys.stdin is not None and sys.stdin.isatty():
         passed = socket if ctx.meta[SOCKET_PASSED] else None
         here = None if passed else own_daemon()
-        # From wherever the client starts it, it is to lead to this project's daemon.
+        # The client may start it elsewhere: the entry names this project's daemon.
         project = here.folder if here is not None and here.socket == socket else None
         given = {"--view": view, "--config": config, "--project": project, "--socket": passed}
         options = (word for name, value in given.items() if value for word in (name, str(value)))
@@ -101,7 +101,7 @@ def mcp(
 
 
 def _tell_person(*words: str) -> None:
-    """Say at a terminal who is meant to start this."""
+    """Explain at a terminal that an MCP client starts this."""
     from supervisor.cli.verbs.service import own_program
 
     entry = {"stdiod": {"command": own_program(), "args": words}}
@@ -114,7 +114,7 @@ def _tell_person(*words: str) -> None:
 def _joined(
     ctx: click.Context, socket: Path, config: Path | None, directories: tuple[Path, ...]
 ) -> DaemonClient:
-    """Return a connection to the daemon there is, or to one that is started for it."""
+    """Return a connection to the running daemon, or to a new one."""
     try:
         return DaemonClient(socket)
     except NoDaemonError as error:
@@ -164,7 +164,7 @@ def _serving(directories: tuple[Path, ...]) -> list[Path]:
 
 @contextlib.contextmanager
 def _alone(socket: Path) -> Iterator[None]:
-    """Have one of us start a daemon at a time: a client's configuration is read all at once."""
+    """Let one `mcp` start a daemon at a time: a client starts all its servers at once."""
     from supervisor.runtime.files.lock_file import open_lock
 
     path = socket.with_name(f"{socket.name}.starting")

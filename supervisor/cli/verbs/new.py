@@ -1,4 +1,4 @@
-"""`stdiod new`: begin a module that works, in a folder of its own."""
+"""`stdiod new`: create a working module in a folder of its own."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Language(click.Choice[str]):
     """A language, or a short name for one."""
 
     def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:
-        """Name the languages, and leave out their short names."""
+        """Name the languages without their short names."""
         del param, ctx
         return f"Choose from: {', '.join(LANGUAGES)}"
 
@@ -120,7 +120,7 @@ def new(
 def _choice(
     name: str, lang: str, kind: str, protocol: str | None, lifecycle: str | None
 ) -> tuple[Choice, Lifecycle]:
-    """Return what is to be made, and the lifecycle that it has unless it says so."""
+    """Return the module to make, and the default lifecycle of its protocol."""
     from protocol.descriptor.model import Lifecycle
     from protocol.dialects import DIALECTS
     from supervisor.cli.module_templates import Choice

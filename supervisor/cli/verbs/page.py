@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 
 import click
 
-from supervisor.cli.client import SUPERVISOR, DaemonClient
+from supervisor.cli.client import SUPERVISOR, DaemonClient, given_args
 from supervisor.cli.exit_status import NoError
 from supervisor.cli.locations import runtime_folder
 from supervisor.cli.options import example, socket_option, with_json, with_scopes, with_socket
-from supervisor.cli.results import end_with_failure, print_json
+from supervisor.cli.results import print_json, result_of
 from supervisor.cli.terminal import shell_word
 
 EXAMPLE_ADDRESS = "127.0.0.1:8420"
@@ -43,20 +43,13 @@ def page(
     The address works once, within a minute. The login lasts 12 hours; `stdiod token list` shows
     it, and `stdiod token revoke` ends it.
     """
-    args: dict[str, Any] = {}
-    if scopes:
-        args["scopes"] = list(scopes)
-    if modules:
-        args["modules"] = list(modules)
+    args = given_args(scopes=list(scopes) or None, modules=list(modules) or None)
     with DaemonClient(socket) as client:
-        status = client.known("status")
-        if not status.ok:
-            end_with_failure(status, as_json=as_json, module=SUPERVISOR, op="status")
-        served = _served(status.result["daemon"], socket)
+        asked = client.known("status")
+        status = result_of(asked, as_json=as_json, module=SUPERVISOR, op="status")
+        served = _served(status["daemon"], socket)
         answer = client.known("page.login", args)
-    if not answer.ok:
-        end_with_failure(answer, as_json=as_json, module=SUPERVISOR, op="page.login")
-    login = answer.result
+    login = result_of(answer, as_json=as_json, module=SUPERVISOR, op="page.login")
     url = f"{served}/login?code={login.pop('code')}"
     if as_json:
         print_json({"url": url, **login})
@@ -69,11 +62,13 @@ def page(
 
 
 def _served(daemon: dict[str, Any], socket: Path) -> str:
-    """Return where the page is; raises `NoError` with what to type if that is nowhere."""
+    """Return the URL of the page; raises `NoError` with a hint if there is none."""
     url = urlsplit(daemon["http"] or "")
     if not url.hostname:
         stdiod = f"stdiod {socket_option(socket)}"
-        folders = "" if daemon.get("project") else "".join(map(_folder, daemon["directories"]))
+        folders = (
+            "" if daemon.get("project") else " ".join(["", *map(shell_word, daemon["directories"])])
+        )
         where = f"only {url.path}" if url.path else "no HTTP"
         words = f"a browser needs an address, and this daemon serves {where}; to have one:"
         raise NoError(f"{words}\n  {stdiod}down\n  {stdiod}up{folders} --http {EXAMPLE_ADDRESS}")
@@ -81,24 +76,20 @@ def _served(daemon: dict[str, Any], socket: Path) -> str:
     return f"{url.scheme}://{url.netloc if host is None else f'{host}:{url.port}'}"
 
 
-def _folder(name: str) -> str:
-    return f" {shell_word(name)}"
-
-
 def _has_display() -> bool:
     return sys.platform == "darwin" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
 
 
 def _open(url: str) -> None:
-    """Have the browser open `url`, and wait for nothing.
+    """Open `url` in the browser, without waiting.
 
-    Not by its arguments, which any user of the machine can read: whoever is faster would be in. It
-    gets a file of ours that leads there.
+    The browser gets a private file that leads to the URL: arguments can be read by any user of the
+    machine, and the first user of the code would be logged in.
     """
     folder = runtime_folder()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if folder.stat().st_uid != os.geteuid():  # it may stand in /tmp
+        if folder.stat().st_uid != os.geteuid():  # it may be in /tmp
             raise PermissionError(errno.EPERM, "it belongs to another user", str(folder))
         number, name = tempfile.mkstemp(dir=folder)
         with os.fdopen(number, "w", encoding="utf-8") as written:

@@ -1,4 +1,4 @@
-"""`stdiod plan`: have an orchestrator carry out a plan, in a session of its own or another."""
+"""`stdiod plan`: let an orchestrator carry out a plan, in a session."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import click
 
 from protocol.plan import plan_problems
 from supervisor.cli.args_document import read_args
-from supervisor.cli.client import SUPERVISOR, DaemonClient, NoAnswerError
+from supervisor.cli.client import DaemonClient, NoAnswerError, given_args
 from supervisor.cli.exit_status import NO, NoDaemonError, NoError
 from supervisor.cli.options import SECONDS, TEXT, Subverbs, example, with_json, with_socket
-from supervisor.cli.results import end_with_failure
+from supervisor.cli.results import own_result
 from supervisor.cli.terminal import one_line
 from supervisor.cli.verbs.invoke import Shown, ask_daemon
 
 END_S = 10.0
-"""How long the end of the session may take; what it holds is kept either way."""
+"""How long the end of the session may take; its entries are kept either way."""
 
 
 @click.group(cls=Subverbs, epilog=example("plan run plan.json --with planner"))
@@ -67,12 +67,8 @@ def run(
     """
     document = _read(file)
     show = Shown(as_json=as_json, with_daemon=True)
-    content: dict[str, Any] = {
-        "op": op,
-        "args": {"plan": document, "prompt": document["goal"]},
-    }
-    if timeout_s is not None:
-        content["timeout_s"] = timeout_s
+    args = {"plan": document, "prompt": document["goal"]}
+    content = given_args(op=op, args=args, timeout_s=timeout_s)
     with _session(socket, session_id, document, as_json=as_json) as content["session_id"]:
         response = ask_daemon(socket, orchestrator, content, show.event)
     show.response(response)
@@ -93,18 +89,15 @@ def _read(file: Path) -> dict[str, Any]:
 def _session(
     socket: Path, session_id: str | None, document: dict[str, Any], *, as_json: bool
 ) -> Iterator[str]:
-    """Give the id of a session; one that begins here ends with the block."""
+    """Yield the id of a session; a new one ends with the block."""
     if session_id is not None:
         yield session_id
         return
-    with DaemonClient(socket) as client:
-        answer = client.known("session.new", {"plan": document})
-    if not answer.ok:
-        end_with_failure(answer, as_json=as_json, module=SUPERVISOR, op="session.new")
-    own: str = answer.result["session_id"]
+    found = own_result(socket, "session.new", {"plan": document}, as_json=as_json)
+    own: str = found["session_id"]
     try:
         yield own
     finally:
-        # Whatever happened has been told, or is being told: a daemon that is gone ends it no more.
+        # An error is reported already; a daemon that is gone cannot end the session.
         with contextlib.suppress(NoDaemonError, NoAnswerError), DaemonClient(socket) as client:
             client.own("session.end", {"session_id": own}, timeout_s=END_S)

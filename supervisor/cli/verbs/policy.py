@@ -10,18 +10,20 @@ import click
 from protocol.problem import quoted
 from supervisor.cli.client import SUPERVISOR, DaemonClient
 from supervisor.cli.exit_status import NO, NoError
-from supervisor.cli.options import MODULE, TEXT, Subverbs, example, with_json, with_socket
+from supervisor.cli.options import (
+    MODULE,
+    TEXT,
+    Subverbs,
+    example,
+    with_directories,
+    with_json,
+    with_socket,
+)
 from supervisor.cli.quantities import count
-from supervisor.cli.results import end_with_failure, print_json
+from supervisor.cli.results import own_result, print_json, result_of
 from supervisor.cli.terminal import one_line, safe
 
 _FILE = click.Path(path_type=Path)
-_DIRECTORIES = click.argument(
-    "directories",
-    metavar="[DIR...]",
-    nargs=-1,
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-)
 _VERDICTS = {"allowed": "may", "denied": "may not", "ask": "may if a person allows it:"}
 _COLOURS = {"allowed": "green", "denied": "red", "ask": "yellow"}
 
@@ -34,7 +36,7 @@ def policy() -> None:
 @policy.command(epilog=example("policy explain orchestrator module.invoke:dice.roll"))
 @click.argument("module", type=MODULE)
 @click.argument("capability", type=TEXT)
-@_DIRECTORIES
+@with_directories
 @click.option(
     "--policy",
     "file",
@@ -61,7 +63,8 @@ def explain(
     if (file is None) is not (not directories):
         raise click.UsageError("--policy and DIR... go together: they stand in for the daemon")
     if file is None:
-        found = _ask(socket, module, capability, as_json=as_json)
+        args = {"module": module, "capability": capability}
+        found = own_result(socket, "policy.explain", args, as_json=as_json)
     else:
         found = _decided(file, directories, module, capability)
     if as_json:
@@ -77,11 +80,7 @@ def explain(
 @with_socket
 def show(*, as_json: bool, socket: Path) -> None:
     """Show the policy in force: its file, its rules, and the answers that are remembered."""
-    with DaemonClient(socket) as client:
-        answer = client.known("policy.show")
-    if not answer.ok:
-        end_with_failure(answer, as_json=as_json, module=SUPERVISOR, op="policy.show")
-    found = answer.result
+    found = own_result(socket, "policy.show", as_json=as_json)
     if as_json:
         print_json(found)
         return
@@ -102,7 +101,7 @@ def show(*, as_json: bool, socket: Path) -> None:
 
 @policy.command(epilog=example("policy check policy.toml modules"))
 @click.argument("file", type=_FILE)
-@_DIRECTORIES
+@with_directories
 @with_json
 def check(*, file: Path, directories: tuple[Path, ...], as_json: bool) -> None:
     """Check a policy FILE: what is wrong with it, and which of its entries contradict each other.
@@ -144,24 +143,14 @@ def forget(*, module: str, as_json: bool, socket: Path) -> None:
     """Forget the remembered answers about MODULE, so that it is asked about again."""
     with DaemonClient(socket) as client:
         answer = client.own("policy.forget", {"module": module})
-    if not answer.ok:
-        end_with_failure(answer, as_json=as_json, module=SUPERVISOR, op="policy.forget")
+    found = result_of(answer, as_json=as_json, module=SUPERVISOR, op="policy.forget")
     if as_json:
-        print_json(answer.result)
+        print_json(found)
         return
-    forgotten = answer.result["forgotten"]
+    forgotten = found["forgotten"]
     for one in forgotten:
         click.echo(f"{one_line(one['capability'])}: was {_word(one['allowed'])}")
     click.echo(f"{count(len(forgotten), 'answer')} forgotten")
-
-
-def _ask(socket: Path, module: str, capability: str, *, as_json: bool) -> dict[str, Any]:
-    with DaemonClient(socket) as client:
-        answer = client.known("policy.explain", {"module": module, "capability": capability})
-    if not answer.ok:
-        end_with_failure(answer, as_json=as_json, module=SUPERVISOR, op="policy.explain")
-    found: dict[str, Any] = answer.result
-    return found
 
 
 def _decided(

@@ -1,4 +1,4 @@
-"""`stdiod prompt`: ask a session something, show what is said to it as it comes."""
+"""`stdiod prompt`: give a session a prompt, show the answer as it comes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from supervisor.cli.client import SUPERVISOR, DaemonClient
+from supervisor.cli.client import SUPERVISOR, DaemonClient, given_args
 from supervisor.cli.event_text import EventPrinter
 from supervisor.cli.exit_status import interruption
 from supervisor.cli.options import SECONDS, SESSION, TEXT, example, with_json, with_socket
@@ -22,7 +22,7 @@ _CHUNK = "message.chunk"
 _COURSE = frozenset(
     {"prompt.received", "prompt.started", "message.start", "message.complete", "message.error"}
 )
-"""Events that a person sees by what comes of them."""
+"""Events whose effects a person sees anyway."""
 
 
 @click.command(epilog=example("prompt walk 'What is in the hall?'"))
@@ -49,14 +49,13 @@ def prompt(
     go to stderr. With --json, each event goes to stdout as it comes, one per line, and the
     response comes last. Ctrl-C cancels the prompt.
     """
-    args: dict[str, Any] = {
-        "session_id": session_id,
-        "content": sys.stdin.read() if text == "-" else text,
-        "priority": priority,
-        "conflict_strategy": "reject" if reject else "queue",
-    }
-    if timeout_s is not None:
-        args["timeout_s"] = timeout_s
+    args = given_args(
+        session_id=session_id,
+        content=sys.stdin.read() if text == "-" else text,
+        priority=priority,
+        conflict_strategy="reject" if reject else "queue",
+        timeout_s=timeout_s,
+    )
     shown = _Answer(as_json=as_json)
     words = one_line(f"the prompt of {session_id} was cancelled")
     with interruption(words), DaemonClient(socket) as client:
@@ -69,7 +68,7 @@ def prompt(
 
 
 class _Answer:
-    """What is seen of a prompt."""
+    """The output of a prompt."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
@@ -77,7 +76,6 @@ class _Answer:
         self._said = ""
 
     def event(self, event: dict[str, Any], line: bytes) -> None:
-        """Show an event as it comes."""
         if self._as_json:
             echo_json(line)
             return
@@ -91,7 +89,7 @@ class _Answer:
             self._printer.show(event)
 
     def end(self, result: dict[str, Any] | None) -> None:
-        """End the last line; an answer that was not said in chunks is shown now."""
+        """End the last line; an answer without chunks is shown now."""
         if self._as_json:
             return
         self._printer.close_line()

@@ -1,4 +1,4 @@
-"""`stdiod record`: keep the exact lines of a module's conversation, both ways, as a transcript."""
+"""`stdiod record`: record the exact lines of a module's conversation, both ways."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import IO, Any, Self
 import click
 import msgspec
 
-from supervisor.cli.client import DaemonClient
+from supervisor.cli.client import DaemonClient, given_args
 from supervisor.cli.exit_status import INTERRUPTED, NoDaemonError, NoError
 from supervisor.cli.options import MODULE, SECONDS, example, with_socket
 from supervisor.cli.results import echo_json, end_with_failure
@@ -21,7 +21,7 @@ from supervisor.cli.terminal import one_line
 
 
 def tell_of_replaced(path: Path) -> None:
-    """Say on stderr that a file with something in it is replaced."""
+    """Report that a file with content is replaced."""
     with contextlib.suppress(OSError):
         if path.is_file() and (size := path.stat().st_size):
             words = f"{one_line(str(path))} ({size} bytes) is replaced"
@@ -29,7 +29,7 @@ def tell_of_replaced(path: Path) -> None:
 
 
 class TranscriptWriter:
-    """A transcript that grows; whichever way it ends, its last line says that it has."""
+    """A growing transcript; its last line says that it has ended, however it ends."""
 
     def __init__(self, path: Path | None) -> None:
         """Make the file, for its owner alone; None is stdout. Raises `NoError`."""
@@ -52,7 +52,6 @@ class TranscriptWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the file."""
         if self._file is not None:
             try:
                 self._file.close()
@@ -60,7 +59,6 @@ class TranscriptWriter:
                 raise self._unwritable(error) from None
 
     def write(self, record: dict[str, Any]) -> None:
-        """Write a header or an entry."""
         line = msgspec.json.encode(record)
         self._begun = True
         if "transcript" not in record:
@@ -93,7 +91,7 @@ class TranscriptWriter:
 
 @contextlib.contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Let Ctrl-C come after the block: half a line with the end behind it is no transcript."""
+    """Delay Ctrl-C until after the block: half a line before the end is no valid transcript."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -135,9 +133,7 @@ def record(
     module, *others = modules
     if others:
         raise click.UsageError("a transcript is of one module; record the others beside it")
-    args: dict[str, Any] = {"module": module, "until_exit": until_exit, "restart": restart}
-    if seconds is not None:
-        args["seconds"] = seconds
+    args = given_args(module=module, until_exit=until_exit, restart=restart, seconds=seconds)
     with DaemonClient(socket) as client, TranscriptWriter(output) as transcript:
 
         def keep(event: dict[str, Any], line: bytes) -> None:

@@ -1,4 +1,4 @@
-"""`stdiod reload`: have the daemon apply what changed in the descriptors, and show what that is."""
+"""`stdiod reload`: apply changed descriptors, and show the plan."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from supervisor.cli.client import DaemonClient
 from supervisor.cli.exit_status import NO, interruption
 from supervisor.cli.options import example, with_json, with_socket
 from supervisor.cli.quantities import count
-from supervisor.cli.results import end_with_failure, print_json
+from supervisor.cli.results import print_json, result_of
 from supervisor.cli.terminal import cut, dim, one_line
 
 
@@ -33,14 +33,12 @@ def reload(*, dry_run: bool, as_json: bool, socket: Path) -> None:
         contextlib.nullcontext() if dry_run else interruption("the reload continues in the daemon"),
     ):
         answer = client.own("reload", {"dry_run": dry_run})
-    if not answer.ok:
-        end_with_failure(answer, as_json=as_json, module="reload")
+    plan = result_of(answer, as_json=as_json, module="reload")
     if as_json:
-        print_json(answer.result)
+        print_json(plan)
     else:
-        click.echo(plan_text(answer.result))
-    unusable = answer.result["quarantined"] or answer.result.get("unrunnable")
-    if unusable or answer.result.get("policy_problem"):
+        click.echo(plan_text(plan))
+    if plan["quarantined"] or plan.get("unrunnable") or plan.get("policy_problem"):
         raise click.exceptions.Exit(NO)
 
 

@@ -1,4 +1,4 @@
-"""`stdiod replay`: play a transcript again, to its dialect or a module, and show what differs."""
+"""`stdiod replay`: play a transcript again, to its dialect or a module, and show differences."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ TRANSCRIPT_BYTES = 256 << 20
 """A larger file is refused: all of it is held in memory."""
 
 OF_TRANSCRIPT = "-"
-"""Stands for the descriptor that the transcript holds."""
+"""Stands for the descriptor in the transcript."""
 
 
 class BadFileError(EndError):
-    """The file is no transcript, or lacks what the replay needs."""
+    """The file is no transcript, or lacks data that the replay needs."""
 
     exit_code = USAGE
 
@@ -85,7 +85,7 @@ def replay(
             raise click.UsageError(words)
     transcript = _read(file)
     if transcript.header.source is None:
-        # Relative paths of its descriptor start from the folder that it lies in.
+        # Relative paths of its descriptor start from the transcript's folder.
         beside = str(file.absolute().with_name("module.json"))
         header = msgspec.structs.replace(transcript.header, source=beside)
         transcript = msgspec.structs.replace(transcript, header=header)

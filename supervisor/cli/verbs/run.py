@@ -1,4 +1,4 @@
-"""`stdiod run`: be the daemon, in the foreground."""
+"""`stdiod run`: the daemon, in the foreground."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from supervisor.cli import configured
-from supervisor.cli.daemon_options import absolute, http_exposure, with_daemon_options
+from supervisor.cli.daemon_options import HttpOptions, with_daemon_options
 from supervisor.cli.options import UNSEEN_PATH, example, with_socket
 from supervisor.cli.project import daemons_project, stand_in
 from supervisor.cli.terminal import is_terminal
@@ -41,10 +41,7 @@ def run(
     socket: Path,
     data_dir: Path,
     policy: Path | None,
-    http: str | None,
-    http_cert: Path | None,
-    http_key: Path | None,
-    http_insecure: bool,
+    http: HttpOptions,
     log_format: str | None,
     stdio: bool,
     no_watch: bool,
@@ -73,7 +70,7 @@ def run(
     mcp = file.mcp or McpOptions()
     for_project = daemons_project()
     options = ServeOptions(
-        directories=absolute(directories),
+        directories=directories,
         socket=socket,
         data_dir=data_dir,
         log_format=log_format or file.log_format or "auto",
@@ -88,7 +85,7 @@ def run(
         copy_assets=file.assets == "copy",
         asset_store_bytes=file.asset_store_bytes,
         policy=policy,
-        http=http_exposure(ctx, http, http_cert, http_key, http_insecure=http_insecure),
+        http=http.exposure(ctx),
         mcp=mcp,
         env_files=file.env_file or (),
         keep_s=mcp.keep_s if for_clients else None,

@@ -1,4 +1,4 @@
-"""`stdiod schema`: print the JSON Schema of what crosses a wire or stands in a file."""
+"""`stdiod schema`: print the JSON Schema of a message or a file."""
 
 from __future__ import annotations
 

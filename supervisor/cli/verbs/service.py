@@ -1,4 +1,4 @@
-"""`stdiod service`: have systemd run the daemon for this user (docs/systemd.md)."""
+"""`stdiod service`: run the daemon under systemd for this user (docs/systemd.md)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import Any
 import click
 
 from supervisor.cli import configured
-from supervisor.cli.daemon_options import http_exposure
+from supervisor.cli.daemon_options import HttpOptions
 from supervisor.cli.exit_status import NoError
 from supervisor.cli.locations import absolute_socket, default_data_dir, default_socket
-from supervisor.cli.options import Subverbs, example
+from supervisor.cli.options import Subverbs, example, with_directories
 from supervisor.cli.project import Project, own_daemon
 
 UNIT = """\
@@ -54,12 +54,7 @@ def service() -> None:
 @service.command(
     epilog=example("service install modules", "service install --config ~/fleet.toml --print")
 )
-@click.argument(
-    "directories",
-    metavar="[DIR...]",
-    nargs=-1,
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-)
+@with_directories
 @click.option(
     "--config",
     type=_FILE,
@@ -91,7 +86,7 @@ def install(
             hint = "name a DIR with modules, or a --config that names it, or run this in a project"
             raise click.UsageError(hint)
     if said["http"] is not None:
-        http_exposure(ctx, said["http"], None, None, http_insecure=False)
+        HttpOptions(said["http"]).exposure(ctx)
     words = [own_program(), "run"]
     for option in ("config", "policy", "http"):
         if (value := said[option]) is not None:
@@ -148,7 +143,7 @@ def own_program() -> str:
 
 
 def quoted(word: str) -> str:
-    """Return a word as a unit's ExecStart= takes it; raises `NoError` for one that cannot be."""
+    """Quote a word for ExecStart= of a unit; raises `NoError` for one with several lines."""
     if "\n" in word or "\r" in word:
         raise NoError(f"{word!r} cannot stand in a unit: it has more than one line")
     word = word.replace("%", "%%").replace("$", "$$")

@@ -1,5 +1,3 @@
-"""`stdiod session`: begin, look at, change, fork, end and watch the daemon's sessions."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -10,15 +8,21 @@ import click
 
 from supervisor.cli import session_watch
 from supervisor.cli.args_document import read_args
-from supervisor.cli.client import SUPERVISOR, Answer, DaemonClient
+from supervisor.cli.client import SUPERVISOR, DaemonClient, given_args
 from supervisor.cli.options import SESSION, TEXT, Subverbs, example, with_json, with_socket
 from supervisor.cli.quantities import count
-from supervisor.cli.results import end_with_failure, print_json, print_laid_out
+from supervisor.cli.results import (
+    end_with_failure,
+    own_result,
+    print_json,
+    print_laid_out,
+    show_result,
+)
 from supervisor.cli.session_text import page, table
 from supervisor.cli.terminal import columns_of_stdout, one_line
 
 MAX_PAGE = 1000
-"""As the daemon's own op has it."""
+"""The limit of the daemon's op."""
 
 _JSON = "JSON|@FILE|-"
 
@@ -29,7 +33,7 @@ def session() -> None:
 
 
 def _with_roles(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a verb name who serves the session's prompts."""
+    """Add options for the modules that serve the session's prompts."""
     options = (
         click.option(
             "--agent", type=TEXT, metavar="MODULE", help="The agent that serves its prompts."
@@ -59,8 +63,7 @@ def _with_roles(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _roles(tools: tuple[str, ...], **named: str | None) -> dict[str, Any]:
-    """Return the args that name roles, if any do."""
-    roles = _given(**named) | ({"tools": list(tools)} if tools else {})
+    roles = given_args(**named) | ({"tools": list(tools)} if tools else {})
     return {"roles": roles} if roles else {}
 
 
@@ -91,12 +94,12 @@ def new(
     **named: str | None,
 ) -> None:
     """Begin a session and print its id."""
-    args = _given(session_id=session_id, title=title, cwd=cwd) | _roles(tools, **named)
+    args = given_args(session_id=session_id, title=title, cwd=cwd) | _roles(tools, **named)
     for name, given in (("plan", plan), ("state", state)):
         if given is not None:
             args[name] = read_args(given, f"--{name}")
-    answer = _ask(socket, "session.new", args, as_json=as_json)
-    _print(answer, answer.result["session_id"], as_json=as_json)
+    found = own_result(socket, "session.new", args, as_json=as_json)
+    show_result(found, found["session_id"], as_json=as_json)
 
 
 @session.command("list", epilog=example("session list --all"))
@@ -107,9 +110,8 @@ def new(
 @with_socket
 def list_(*, ended: bool, limit: int, after: str | None, as_json: bool, socket: Path) -> None:
     """List the sessions, the newest first."""
-    args = {"ended": ended, "limit": limit, **_given(after=after)}
-    answer = _ask(socket, "session.list", args, as_json=as_json)
-    found = answer.result
+    args = {"ended": ended, "limit": limit, **given_args(after=after)}
+    found = own_result(socket, "session.list", args, as_json=as_json)
     if as_json:
         print_json(found)
         return
@@ -127,12 +129,12 @@ def list_(*, ended: bool, limit: int, after: str | None, as_json: bool, socket: 
 @with_socket
 def show(*, session_id: str, as_json: bool, socket: Path) -> None:
     """Show a session: plan, history and state."""
-    answer = _ask(socket, "session.show", {"session_id": session_id}, as_json=as_json)
+    found = own_result(socket, "session.show", {"session_id": session_id}, as_json=as_json)
     if as_json:
-        print_json(answer.result)
+        print_json(found)
     else:
-        click.echo(page(answer.result))
-        print_laid_out(answer.result["state"])
+        click.echo(page(found))
+        print_laid_out(found["state"])
 
 
 @session.command(epilog=example("session fork walk --id night"))
@@ -159,10 +161,10 @@ def fork(
     **named: str | None,
 ) -> None:
     """Begin a session with the state, the plan and the roles of another, and print its id."""
-    args = {"session_id": session_id, **_given(new_id=new_id, title=title)}
+    args = {"session_id": session_id, **given_args(new_id=new_id, title=title)}
     args |= _roles(tools, **named)
-    answer = _ask(socket, "session.fork", args, as_json=as_json)
-    _print(answer, answer.result["session_id"], as_json=as_json)
+    found = own_result(socket, "session.fork", args, as_json=as_json)
+    show_result(found, found["session_id"], as_json=as_json)
 
 
 @session.command(epilog=example("session end walk"))
@@ -171,10 +173,10 @@ def fork(
 @with_socket
 def end(*, session_id: str, as_json: bool, socket: Path) -> None:
     """End a session; what is in flight for it is cancelled."""
-    answer = _ask(socket, "session.end", {"session_id": session_id}, as_json=as_json)
-    cancelled = answer.result["cancelled"]
+    found = own_result(socket, "session.end", {"session_id": session_id}, as_json=as_json)
+    cancelled = found["cancelled"]
     others = f"; {count(cancelled, 'invocation')} cancelled" if cancelled else ""
-    _print(answer, f"{one_line(session_id)} has ended{others}", as_json=as_json)
+    show_result(found, f"{one_line(session_id)} has ended{others}", as_json=as_json)
 
 
 @session.command(epilog=example("session cancel walk"))
@@ -185,9 +187,9 @@ def end(*, session_id: str, as_json: bool, socket: Path) -> None:
 def cancel(*, session_id: str, force: bool, as_json: bool, socket: Path) -> None:
     """Cancel the prompt that a session serves, and those that wait."""
     args = {"session_id": session_id, **({"force": True} if force else {})}
-    answer = _ask(socket, "session.cancel", args, as_json=as_json)
-    what = count(answer.result["cancelled"], "request" if force else "prompt")
-    _print(answer, f"{what} cancelled", as_json=as_json)
+    found = own_result(socket, "session.cancel", args, as_json=as_json)
+    what = count(found["cancelled"], "request" if force else "prompt")
+    show_result(found, f"{what} cancelled", as_json=as_json)
 
 
 @session.command(epilog=example("session patch walk '{\"torchRoom\":null}' --if-revision 1"))
@@ -211,11 +213,11 @@ def patch(
     args = {
         "session_id": session_id,
         "patch": read_args(given, "the patch"),
-        **_given(if_revision=if_revision),
+        **given_args(if_revision=if_revision),
     }
-    answer = _ask(socket, "session.patch", args, as_json=as_json)
-    revision = answer.result["revision"]
-    _print(answer, f"{one_line(session_id)} has revision {revision}", as_json=as_json)
+    found = own_result(socket, "session.patch", args, as_json=as_json)
+    revision = found["revision"]
+    show_result(found, f"{one_line(session_id)} has revision {revision}", as_json=as_json)
 
 
 @session.command(epilog=example("session watch walk"))
@@ -232,22 +234,3 @@ def watch(*, session_id: str, as_json: bool, socket: Path) -> None:
         failed = session_watch.watch(client, session_id, as_json=as_json)
     if failed is not None:
         end_with_failure(failed, as_json=as_json, module=SUPERVISOR, op="events")
-
-
-def _given(**args: Any) -> dict[str, Any]:
-    return {name: value for name, value in args.items() if value is not None}
-
-
-def _ask(socket: Path, op: str, args: dict[str, Any], *, as_json: bool) -> Answer:
-    with DaemonClient(socket) as client:
-        answer = client.known(op, args)
-    if not answer.ok:
-        end_with_failure(answer, as_json=as_json, module=SUPERVISOR, op=op)
-    return answer
-
-
-def _print(answer: Answer, words: str, *, as_json: bool) -> None:
-    if as_json:
-        print_json(answer.result)
-    else:
-        click.echo(words)

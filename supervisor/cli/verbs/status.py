@@ -1,16 +1,13 @@
-"""`stdiod status`: what runs, and what does not and why."""
-
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
 from supervisor.cli.client import DaemonClient
 from supervisor.cli.exit_status import NO
 from supervisor.cli.options import MODULE, example, with_json, with_socket
-from supervisor.cli.results import end_with_failure, print_document
+from supervisor.cli.results import print_document, result_of
 from supervisor.cli.terminal import columns_of_stdout
 from supervisor.cli.trouble import in_trouble
 
@@ -35,9 +32,7 @@ def status(modules: tuple[str, ...], failing: bool, as_json: bool, socket: Path)
     module = modules[0] if modules else None
     with DaemonClient(socket) as client:
         answer = client.known("status", {} if module is None else {"module": module})
-    if not answer.ok:
-        end_with_failure(answer, as_json=as_json, module=module or "status")
-    found: dict[str, Any] = answer.result
+    found = result_of(answer, as_json=as_json, module=module or "status")
     entries = found["modules"] if module is None else [found]
     bad = [one for one in entries if in_trouble(one)]
     if as_json:

@@ -1,14 +1,13 @@
-"""`stdiod token`: make, list and take back what others come in with over HTTP."""
+"""`stdiod token`: make, list and revoke tokens for HTTP."""
 
 from __future__ import annotations
 
-import datetime as dt
 from pathlib import Path
 from typing import Any
 
 import click
 
-from supervisor.cli.client import SUPERVISOR, Answer, DaemonClient
+from supervisor.cli.client import given_args
 from supervisor.cli.options import (
     TEXT,
     TOKEN,
@@ -18,7 +17,8 @@ from supervisor.cli.options import (
     with_scopes,
     with_socket,
 )
-from supervisor.cli.results import end_with_failure, print_json
+from supervisor.cli.quantities import utc_second
+from supervisor.cli.results import own_result, print_json, show_result
 from supervisor.cli.terminal import one_line
 
 DAY_S = 86400.0
@@ -61,21 +61,19 @@ def new(
     socket: Path,
 ) -> None:
     """Make a token for NAME and print it. It is shown only once: the daemon keeps a digest."""
-    args: dict[str, Any] = {"name": name}
-    if scopes:
-        args["scopes"] = list(scopes)
-    if modules:
-        args["modules"] = list(modules)
-    if days is not None:
-        args["expires_s"] = days * DAY_S
-    if rate_per_s is not None:
-        args["rate_per_s"] = rate_per_s
-    answer = _ask(socket, "token.new", args, as_json=as_json)
+    args = given_args(
+        name=name,
+        scopes=list(scopes) or None,
+        modules=list(modules) or None,
+        expires_s=None if days is None else days * DAY_S,
+        rate_per_s=rate_per_s,
+    )
+    found = own_result(socket, "token.new", args, as_json=as_json)
     if as_json:
-        print_json(answer.result)
+        print_json(found)
         return
-    click.echo(answer.result["token"])
-    click.echo(_words(answer.result), err=True)
+    click.echo(found["token"])
+    click.echo(_words(found), err=True)
 
 
 @token.command("list", epilog=example("token list"))
@@ -83,13 +81,13 @@ def new(
 @with_socket
 def list_(*, as_json: bool, socket: Path) -> None:
     """List the tokens, the oldest first. Their secrets are not stored."""
-    answer = _ask(socket, "token.list", {}, as_json=as_json)
+    found = own_result(socket, "token.list", {}, as_json=as_json)
     if as_json:
-        print_json(answer.result)
+        print_json(found)
         return
-    for one in answer.result["tokens"]:
+    for one in found["tokens"]:
         click.echo(_words(one))
-    if not answer.result["tokens"]:
+    if not found["tokens"]:
         click.echo("no tokens")
 
 
@@ -99,27 +97,16 @@ def list_(*, as_json: bool, socket: Path) -> None:
 @with_socket
 def revoke(*, name: str, as_json: bool, socket: Path) -> None:
     """Revoke the token of NAME, and close the connections that use it."""
-    answer = _ask(socket, "token.revoke", {"name": name}, as_json=as_json)
-    if as_json:
-        print_json(answer.result)
-    else:
-        click.echo(f"the token {one_line(name)} is revoked")
+    found = own_result(socket, "token.revoke", {"name": name}, as_json=as_json)
+    show_result(found, f"the token {one_line(name)} is revoked", as_json=as_json)
 
 
 def _words(one: dict[str, Any]) -> str:
     expires = one["expires"]
     until = "until it is revoked"
     if expires is not None:
-        until = f"until {dt.datetime.fromtimestamp(expires, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
+        until = f"until {utc_second(expires)}"
     scopes, modules = ", ".join(one["scopes"]) or "nothing", ", ".join(one["modules"]) or "none"
     rate = f", {one['rate_per_s']:g} requests a second" if one["rate_per_s"] else ""
     whose = f"the page of {one['page_of']}, " if one.get("page_of") else ""
     return one_line(f"{one['name']}: {whose}may {scopes}, modules {modules}{rate}, {until}")
-
-
-def _ask(socket: Path, op: str, args: dict[str, Any], *, as_json: bool) -> Answer:
-    with DaemonClient(socket) as client:
-        answer = client.known(op, args)
-    if not answer.ok:
-        end_with_failure(answer, as_json=as_json, module=SUPERVISOR, op=op)
-    return answer

@@ -11,7 +11,7 @@ import click
 from supervisor.cli.client import DaemonClient
 from supervisor.cli.exit_status import BROKEN_PIPE
 from supervisor.cli.options import SECONDS, example, with_json, with_socket
-from supervisor.cli.results import end_with_failure
+from supervisor.cli.results import result_of
 from supervisor.cli.terminal import is_terminal
 from supervisor.cli.top.live import ARGS
 
@@ -58,15 +58,13 @@ def _watch(socket: Path, interval_s: float) -> None:
     from supervisor.cli.top.live import Live
     from supervisor.cli.top.screen import ClosedTerminalError, taken_over
 
-    # Whoever cannot be asked once is not worth a screen.
+    # Errors are reported before the screen is taken over.
     with DaemonClient(socket) as client:
-        first = client.known("status", ARGS)
-    if not first.ok:
-        end_with_failure(first, as_json=False, module="status")
+        first = result_of(client.known("status", ARGS), as_json=False, module="status")
     colour = not os.environ.get("NO_COLOR")
     try:
         with taken_over() as screen:
             live = Live(screen, socket, interval_s, colour=colour, encoding=sys.stdout.encoding)
-            live.run(first.result)
+            live.run(first)
     except ClosedTerminalError:
         raise click.exceptions.Exit(BROKEN_PIPE) from None

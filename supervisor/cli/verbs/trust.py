@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +9,10 @@ import click
 
 from supervisor.cli import configured
 from supervisor.cli.exit_status import NoError
-from supervisor.cli.lock_file import lock_holder
+from supervisor.cli.lock_file import lock_holder, socket_lock
 from supervisor.cli.options import example, with_json
 from supervisor.cli.project import FILE, Project, Standing, is_shared, judged, nearest, why_none
+from supervisor.cli.quantities import utc_second
 from supervisor.cli.results import print_json
 from supervisor.cli.terminal import dim, one_line
 from supervisor.daemon.project_trust import TrustStoreError, trusted_projects
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 class _Folder(click.Path):
-    """A folder; shells are offered those that are trusted, too."""
+    """A folder; shells are offered the trusted ones too."""
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Return the trusted ones that begin so, and leave the others to the shell."""
+        """Return the matching trusted folders, and leave the others to the shell."""
         from click.shell_completion import CompletionItem
 
         try:
@@ -109,14 +109,14 @@ def _trust(project: Project) -> None:
 
 
 def _policy(path: Path) -> bytes:
-    """Return a policy's bytes, which have to be a policy."""
+    """Return the bytes of a valid policy."""
     from supervisor.kernel.grants.operator_policy import read_policy
     from supervisor.policy.policy_file import PolicyError
     from supervisor.policy.toml_document import told
 
     read: list[bytes] = []
     try:
-        # What is checked is what was read, this once.
+        # The bytes that are checked are the bytes that are returned.
         policy = read_policy(path, read.append)
     except PolicyError as error:
         raise NoError(f"nothing is trusted:\n{error}") from None
@@ -126,7 +126,7 @@ def _policy(path: Path) -> bytes:
 
 
 def _said(config: Config) -> list[tuple[str, str]]:
-    """Return what a project's file lets happen."""
+    """Return what a project's file allows."""
     found = [("directories", ", ".join(map(str, config.directories or ())))]
     if config.policy is not None:
         found.append(("policy", str(config.policy)))
@@ -144,7 +144,7 @@ def _tell_next(project: Project) -> None:
 
 
 def _runs(project: Project) -> bool:
-    return lock_holder(project.socket.with_name(project.socket.name + ".lock")) is not None
+    return lock_holder(socket_lock(project.socket)) is not None
 
 
 def _revoke(folder: Path | None) -> None:
@@ -168,7 +168,7 @@ def _list(*, as_json: bool) -> None:
         print_json({"projects": projects})
         return
     for one in projects:
-        when = f"{dt.datetime.fromtimestamp(one['trusted_at'], dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
+        when = utc_second(one["trusted_at"])
         words = "" if one["problem"] is None else f"; {one['problem']}"
         click.echo(f"{one_line(one['folder'])}  {dim(f'since {when}')}{one_line(words)}")
     if not projects:

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from supervisor.cli.client import SUPERVISOR, DaemonClient
+from supervisor.cli.client import SUPERVISOR, DaemonClient, given_args
 from supervisor.cli.event_text import event_line
 from supervisor.cli.options import TEXT, example, with_json, with_socket
-from supervisor.cli.results import echo_json, end_with_failure
+from supervisor.cli.results import echo_json, result_of
 from supervisor.cli.terminal import dim, one_line
 
 
@@ -42,23 +42,17 @@ def ui(
     """
 
     def show(event: dict[str, Any], line: bytes) -> None:
-        if event.get("type") != "ui_event":  # a word from the daemon itself
+        if event.get("type") != "ui_event":  # a message of the daemon
             click.echo(f"stdiod: {one_line(str(event.get('message')))}", err=True)
         elif as_json:
             echo_json(line)
         else:
             click.echo(f"{dim(_origin(event))} {event_line(event)}")
 
-    given: dict[str, Any] = {
-        "session_id": session,
-        "module": module,
-        "events": list(events) or None,
-    }
-    args = {key: value for key, value in given.items() if value is not None}
+    args = given_args(session_id=session, module=module, events=list(events) or None)
     with DaemonClient(socket) as client:
         answer = client.own("ui.subscribe", args, show)
-    if not answer.ok:
-        end_with_failure(answer, as_json=as_json, module=SUPERVISOR, op="ui.subscribe")
+    result_of(answer, as_json=as_json, module=SUPERVISOR, op="ui.subscribe")
 
 
 def _origin(event: dict[str, Any]) -> str:

@@ -13,11 +13,11 @@ import click
 
 from supervisor.cli import background
 from supervisor.cli.client import DaemonClient, NoAnswerError
-from supervisor.cli.daemon_options import absolute, http_exposure, with_daemon_options
+from supervisor.cli.daemon_options import HttpOptions, with_daemon_options
 from supervisor.cli.exit_status import INTERRUPTED, NO, NoDaemonError, NoError
 from supervisor.cli.options import SECONDS, example, socket_option, with_json, with_socket
 from supervisor.cli.quantities import count, duration
-from supervisor.cli.results import end_with_failure, print_json
+from supervisor.cli.results import print_json, result_of
 from supervisor.cli.status_table import note, of_project, warning
 from supervisor.cli.terminal import Ticker, is_in, one_line, shell_word, state_word
 from supervisor.cli.trouble import is_asleep
@@ -42,10 +42,7 @@ def up(
     socket: Path,
     data_dir: Path,
     policy: Path | None,
-    http: str | None,
-    http_cert: Path | None,
-    http_key: Path | None,
-    http_insecure: bool,
+    http: HttpOptions,
     name: str,
     timeout_s: float | None,
     as_json: bool,
@@ -58,20 +55,13 @@ def up(
 
     Exits with 1 if a module has failed; the daemon stays up all the same.
     """
-    http_exposure(ctx, http, http_cert, http_key, http_insecure=http_insecure)
-    _refuse_second(socket, absolute(directories))
+    http.exposure(ctx)  # refuses what the daemon would refuse
+    _refuse_second(socket, directories)
     began_s = time.monotonic()
     arguments = background.place(socket, data_dir, config)
     if policy is not None:
         arguments += ["--policy", str(policy)]
-    if http is not None:
-        arguments += ["--http", http]
-    for option, path in {"--http-cert": http_cert, "--http-key": http_key}.items():
-        if path is not None:
-            arguments += [option, str(path.absolute())]
-    if http_insecure:
-        arguments += ["--http-insecure"]
-    arguments += ["--name", name, "--", *map(str, absolute(directories))]
+    arguments += [*http.words(), "--name", name, "--", *map(str, directories)]
     with Ticker(silent=as_json) as ticker:
         ticker.show("starting the daemon")
         pid = background.start(arguments, data_dir)
@@ -97,7 +87,7 @@ def _refuse_second(socket: Path, wanted: tuple[Path, ...]) -> None:
         status = client.known("status")
         serves = (status.result or {}).get("daemon", {}).get("directories", [])
     if pid is None:
-        return  # nobody, or nobody who answers: then the new one finds the socket taken and says so
+        return  # if a daemon listens without an answer, the new one reports the socket as taken
     words = f"a daemon (pid {pid}) listens on {socket} already"
     if not serves:
         raise NoError(f"{words}; {_way_out(socket)}")
@@ -116,7 +106,7 @@ def _way_out(socket: Path) -> str:
 
 
 def _follow(socket: Path, ticker: Ticker, timeout_s: float | None) -> dict[str, Any]:
-    """Show the modules getting ready; returns the status at the end of that."""
+    """Show the modules getting ready; returns the status at the end."""
     ready = 0
 
     def progress(event: dict[str, Any], line: bytes) -> None:
@@ -129,7 +119,7 @@ def _follow(socket: Path, ticker: Ticker, timeout_s: float | None) -> dict[str, 
         well = event.get("level") == "info"
         ready += well
         count = f"{ready}/{fields.get('of')} ready"
-        if well or ticker.live:  # a failure is told once, at the end, when more is known of it
+        if well or ticker.live:  # a failure is reported once, at the end, with more details
             ticker.step(one_line(str(event.get("message"))), count)
 
     with DaemonClient(socket) as client:
@@ -139,13 +129,10 @@ def _follow(socket: Path, ticker: Ticker, timeout_s: float | None) -> dict[str, 
         except NoAnswerError:
             ticker.line(f"not all modules have a verdict after {timeout_s:g} s")
         else:
-            if not answer.ok:
-                end_with_failure(answer, as_json=False, module="wait")
+            result_of(answer, as_json=False, module="wait")
     with DaemonClient(socket) as client:
         answer = client.known("status")
-    if not answer.ok:
-        end_with_failure(answer, as_json=False, module="status")
-    status: dict[str, Any] = answer.result
+    status: dict[str, Any] = result_of(answer, as_json=False, module="status")
     return status
 
 

@@ -1,4 +1,4 @@
-"""`stdiod validate`: check descriptors without a daemon, and say all that is wrong with them."""
+"""`stdiod validate`: check descriptors without a daemon, and report all problems."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from supervisor.cli.exit_status import NO
-from supervisor.cli.options import example, with_json
+from supervisor.cli.options import example, with_json, with_paths
 from supervisor.cli.quantities import count
 from supervisor.cli.results import print_json
 from supervisor.cli.terminal import one_line, safe
@@ -18,13 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command(epilog=example("validate modules", "validate modules/dice/module.json"))
-@click.argument(
-    "paths",
-    metavar="PATH...",
-    nargs=-1,
-    required=True,
-    type=click.Path(exists=True, path_type=Path),
-)
+@with_paths
 @with_json
 def validate(paths: tuple[Path, ...], as_json: bool) -> None:
     """Check descriptor files, and directories as a daemon would read them.

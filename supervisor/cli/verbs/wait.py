@@ -12,7 +12,7 @@ from supervisor.cli.exit_status import NO, NoError
 from supervisor.cli.many_modules import chosen, with_modules
 from supervisor.cli.options import SECONDS, example, with_json, with_socket
 from supervisor.cli.quantities import count
-from supervisor.cli.results import end_with_failure, print_json
+from supervisor.cli.results import print_json, result_of
 from supervisor.cli.terminal import Ticker, one_line
 
 
@@ -53,7 +53,7 @@ def wait(
             del line
             ticker.line(one_line(str(event.get("message"))))
             if event.get("level") == "debug":
-                return  # of one that is still waited for
+                return  # about a module that is still pending
             last = str((event.get("fields") or {}).get("module"))
             if last in pending:
                 pending.remove(last)
@@ -69,12 +69,11 @@ def wait(
             error = {"code": "timeout", "message": words, "details": details}
             print_json({"ok": False, "error": error})
             raise click.exceptions.Exit(NO) from None
-    if not answer.ok:
-        # The one that was told of last is the one that cannot get there.
-        end_with_failure(answer, as_json=as_json, module=last)
+    # The module of the last event is the one that cannot get there.
+    found = result_of(answer, as_json=as_json, module=last)
     if as_json:
-        print_json(answer.result)
+        print_json(found)
     else:
-        number = len(answer.result["modules"])
+        number = len(found["modules"])
         are = "is" if number == 1 else "are"
         click.echo(f"{count(number, 'module')} {are} {goal}")
