@@ -30,7 +30,7 @@ def main() -> None:
 
     with ThreadPoolExecutor(options.at_a_time) as pool:
         differences = [found for found in pool.map(play, wanted) if found]
-    sys.stdout.write("\n".join(differences))
+    sys.stdout.writelines(f"{found}\n" for found in differences)
     if not options.record:
         sys.stdout.write(f"{len(wanted)} groups were played, {len(differences)} differ\n")
     sys.exit(bool(differences))
