@@ -441,6 +441,12 @@ def _members(value: Any, path: list[str], name: str) -> Iterator[tuple[str, Any]
             yield from _members(value[key], rest, f"{name}.{key}".lstrip("."))
 
 
+def heed_interrupts() -> None:
+    """Let what is started heed SIGINT, too: a shell has it ignored in the background."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def play(path: Path, stdiod: Path) -> Iterator[tuple[Scenario, Scenario]]:
     group = Group(path, stdiod)
     try:
