@@ -184,6 +184,7 @@ def web_socket_channel(connection: socket.socket) -> Channel:
     def close() -> str:
         with contextlib.suppress(OSError):
             connection.shutdown(socket.SHUT_RDWR)
+        source.close()
         connection.close()
         return "(end)"
 
@@ -194,7 +195,8 @@ def closing(answer: http.client.HTTPResponse) -> Callable[[], str]:
     def close() -> str:
         with contextlib.suppress(OSError):
             os.set_blocking(answer.fileno(), False)
-            socket.socket(fileno=os.dup(answer.fileno())).shutdown(socket.SHUT_RDWR)
+            with socket.socket(fileno=os.dup(answer.fileno())) as connection:
+                connection.shutdown(socket.SHUT_RDWR)
         answer.close()
         return "(end)"
 

@@ -317,19 +317,24 @@ class Group:
         return [*shown, *([f"exit {typed.returncode}"] if typed.returncode else [])]
 
     def _run(self, command: str) -> Channel:
-        process = subprocess.Popen(
-            ["bash", "-c", f"exec {command}"],
-            cwd=self.home,
-            env=self._environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=(self.home / "stderr").open("ab"),
-        )
+        with (self.home / "stderr").open("ab") as standard_error:
+            process = subprocess.Popen(
+                ["bash", "-c", f"exec {command}"],
+                cwd=self.home,
+                env=self._environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=standard_error,
+            )
         return process_channel(process)
 
     def _connect(self, name: str) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX)
-        connection.connect(str(self.home / "run" / "stdiod" / name))
+        try:
+            connection.connect(str(self.home / "run" / "stdiod" / name))
+        except OSError:
+            connection.close()
+            raise
         connection.settimeout(WAIT_S)
         return connection
 
