@@ -7,7 +7,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.golden.runner import difference, groups, record
+from tests.golden.runner import difference, groups, heed_interrupts, record
 
 
 def main() -> None:
@@ -19,6 +19,7 @@ def main() -> None:
     )
     parser.add_argument("--at-a-time", type=int, default=4)
     options = parser.parse_args()
+    heed_interrupts()
     stdiod = (options.stdiod or Path(sys.executable).with_name("stdiod")).absolute()
     wanted = [path for path in groups() if not options.group or path.stem in options.group]
 
@@ -30,7 +31,7 @@ def main() -> None:
 
     with ThreadPoolExecutor(options.at_a_time) as pool:
         differences = [found for found in pool.map(play, wanted) if found]
-    sys.stdout.write("\n".join(differences))
+    sys.stdout.writelines(f"{found}\n" for found in differences)
     if not options.record:
         sys.stdout.write(f"{len(wanted)} groups were played, {len(differences)} differ\n")
     sys.exit(bool(differences))

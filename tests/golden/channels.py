@@ -17,6 +17,14 @@ from tests.bounds import WAIT_S
 HOP_HEADERS = frozenset({"connection", "transfer-encoding", "content-length", "date", "keep-alive"})
 """What belongs to a connection and not to an answer."""
 
+UPGRADE = (
+    "Connection: Upgrade",
+    "Upgrade: websocket",
+    "Sec-WebSocket-Version: 13",
+    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+)
+"""The headers that ask for a WebSocket."""
+
 
 class Channel:
     """Lines to and from a connection, a process or a stream."""
@@ -126,19 +134,69 @@ def socket_channel(connection: socket.socket) -> Channel:
     return Channel(lines.readline, lambda text: connection.sendall(text.encode() + b"\n"), close)
 
 
-def line_writer(to: IO[bytes]) -> Callable[[str], None]:
-    def write(text: str) -> None:
-        to.write(text.encode() + b"\n")
-        to.flush()
+def process_channel(process: subprocess.Popen[bytes]) -> Channel:
+    standard_in, standard_out = process.stdin, process.stdout
+    assert standard_in
+    assert standard_out
 
-    return write
+    def write(text: str) -> None:
+        standard_in.write(text.encode() + b"\n")
+        standard_in.flush()
+
+    def close() -> str:
+        with contextlib.suppress(OSError):
+            standard_in.close()
+        try:
+            status = process.wait(WAIT_S)
+        finally:
+            process.kill()
+        standard_out.close()
+        return f"(end, exit {status})"
+
+    channel = Channel(standard_out.readline, write, close)
+    channel.process = process
+    return channel
+
+
+def web_socket_channel(connection: socket.socket) -> Channel:
+    """Return a channel to a WebSocket that has been asked for; its head comes first."""
+    source = connection.makefile("rb")
+    shown = iter([line + b"\n" for line in upgraded(source)])
+
+    def read_frame() -> bytes:
+        if line := next(shown, b""):
+            return line
+        if len(start := source.read(2)) < 2:
+            return b""
+        kind, size = start[0] & 15, start[1]
+        if size > 125:
+            size = int.from_bytes(source.read(2 if size == 126 else 8))
+        data = source.read(size)
+        if kind == 8:
+            return f"(closed, {int.from_bytes(data[:2])} {data[2:].decode()})\n".encode()
+        return data + b"\n"
+
+    def write(text: str) -> None:
+        data = text.encode()
+        size = bytes([128 | len(data)]) if len(data) < 126 else b"\xfe" + len(data).to_bytes(2)
+        connection.sendall(b"\x81" + size + bytes(4) + data)  # a mask of zeros
+
+    def close() -> str:
+        with contextlib.suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
+        source.close()
+        connection.close()
+        return "(end)"
+
+    return Channel(read_frame, write, close)
 
 
 def closing(answer: http.client.HTTPResponse) -> Callable[[], str]:
     def close() -> str:
         with contextlib.suppress(OSError):
             os.set_blocking(answer.fileno(), False)
-            socket.socket(fileno=os.dup(answer.fileno())).shutdown(socket.SHUT_RDWR)
+            with socket.socket(fileno=os.dup(answer.fileno())) as connection:
+                connection.shutdown(socket.SHUT_RDWR)
         answer.close()
         return "(end)"
 

@@ -106,7 +106,7 @@ WORDS = (
     (re.compile(r"\b[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT"), "TIME"),
     (re.compile(r"\b\d\d:\d\d:\d\d(\.\d+)?\b"), "TIME"),
     (re.compile(r"\b(pids?|process)([ =])\d+"), r"\1\2#"),
-    (re.compile(r"\b(cgroup2|subreaper|bare)\b"), "CONTAINMENT"),
+    (re.compile(r"\b(cgroup2|subreaper|process_group)\b"), "CONTAINMENT"),
     (re.compile(r"\b(\d+(\.\d+)?(us|ms|s|m|h|d))+(?![\w])"), "#s"),
     (re.compile(r"\bstdiod-\d+="), "stdiod-PORT="),
     (re.compile(r"mcp-session-id: \S+"), "mcp-session-id: SESSION"),

@@ -48,14 +48,15 @@ from typing import Any
 
 from tests.bounds import WAIT_S, until
 from tests.golden.channels import (
+    UPGRADE,
     Channel,
     answering,
     begins,
     closing,
     head,
-    line_writer,
+    process_channel,
     socket_channel,
-    upgraded,
+    web_socket_channel,
 )
 from tests.golden.mask import Mask, spread
 
@@ -119,7 +120,7 @@ class Group:
         self._environment = {
             "HOME": str(self.home),
             "XDG_RUNTIME_DIR": str(self.home / "run"),
-            "PATH": f"{self.home}/bin:{stdiod.parent}:{os.environ.get('PATH', os.defpath)}",
+            "PATH": f"{self.home}/bin:{stdiod.parent}:{os.defpath}",
             "LANG": "C.UTF-8",
             "COLUMNS": "100",
             "TERM": "dumb",
@@ -156,14 +157,9 @@ class Group:
     def _play(self, step: Step) -> Step:
         if step.text.startswith("#"):
             return step
-        text = step.text
-        for name in sorted(self._variables, key=len, reverse=True):
-            text = text.replace(f"${name}", self._variables[name])
+        text = self._filled(step.text)
         if text.startswith("file "):
-            block = ["\n".join(step.block)]
-            for name in sorted(self._variables, key=len, reverse=True):
-                block[0] = block[0].replace(f"${name}", self._variables[name])
-            self._file(text[5:], block)
+            self._file(text[5:], [self._filled(line) for line in step.block])
             return step
         if text.startswith("let "):
             _, name, pattern = text.split(" ", 2)
@@ -171,6 +167,11 @@ class Group:
             self._variables[name] = found[1] if found else "(not found)"
             return Step(step.text, [] if found else ["(not found)"])
         return Step(step.text, self._shown(text))
+
+    def _filled(self, text: str) -> str:
+        for name in sorted(self._variables, key=len, reverse=True):
+            text = text.replace(f"${name}", self._variables[name])
+        return text
 
     def _shown(self, text: str) -> list[str]:
         """Do a step, and return what is written down of it."""
@@ -316,35 +317,24 @@ class Group:
         return [*shown, *([f"exit {typed.returncode}"] if typed.returncode else [])]
 
     def _run(self, command: str) -> Channel:
-        process = subprocess.Popen(
-            ["bash", "-c", f"exec {command}"],
-            cwd=self.home,
-            env=self._environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=(self.home / "stderr").open("ab"),
-        )
-        standard_in, standard_out = process.stdin, process.stdout
-        assert standard_in
-        assert standard_out
-
-        def close() -> str:
-            with contextlib.suppress(OSError):
-                standard_in.close()
-            try:
-                status = process.wait(WAIT_S)
-            finally:
-                process.kill()
-            standard_out.close()
-            return f"(end, exit {status})"
-
-        channel = Channel(standard_out.readline, line_writer(standard_in), close)
-        channel.process = process
-        return channel
+        with (self.home / "stderr").open("ab") as standard_error:
+            process = subprocess.Popen(
+                ["bash", "-c", f"exec {command}"],
+                cwd=self.home,
+                env=self._environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=standard_error,
+            )
+        return process_channel(process)
 
     def _connect(self, name: str) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX)
-        connection.connect(str(self.home / "run" / "stdiod" / name))
+        try:
+            connection.connect(str(self.home / "run" / "stdiod" / name))
+        except OSError:
+            connection.close()
+            raise
         connection.settimeout(WAIT_S)
         return connection
 
@@ -388,38 +378,9 @@ class Group:
 
     def _web_socket(self, words: str) -> Channel:
         path, *headers = words.split(" | ")
-        key = "dGhlIHNhbXBsZSBub25jZQ=="
-        upgrade = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"]
-        request = [f"GET {path}", *upgrade, f"Sec-WebSocket-Key: {key}", *headers]
-        connection = self._send("http", " | ".join(request))
-        source = connection.makefile("rb")
-        shown = iter([line + b"\n" for line in upgraded(source)])
-
-        def read_frame() -> bytes:
-            if line := next(shown, b""):
-                return line
-            if len(start := source.read(2)) < 2:
-                return b""
-            kind, size = start[0] & 15, start[1]
-            if size > 125:
-                size = int.from_bytes(source.read(2 if size == 126 else 8))
-            data = source.read(size)
-            if kind == 8:
-                return f"(closed, {int.from_bytes(data[:2])} {data[2:].decode()})\n".encode()
-            return data + b"\n"
-
-        def write(text: str) -> None:
-            data = text.encode()
-            size = bytes([128 | len(data)]) if len(data) < 126 else b"\xfe" + len(data).to_bytes(2)
-            connection.sendall(b"\x81" + size + bytes(4) + data)  # a mask of zeros
-
-        def close() -> str:
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-            connection.close()
-            return "(end)"
-
-        return Channel(read_frame, write, close)
+        return web_socket_channel(
+            self._send("http", " | ".join([f"GET {path}", *UPGRADE, *headers]))
+        )
 
     def _file(self, path: str, block: list[str]) -> None:
         target = self.home / path
@@ -483,6 +444,12 @@ def _members(value: Any, path: list[str], name: str) -> Iterator[tuple[str, Any]
     for key in sorted(value) if first == "*" else [first]:
         if key in value:
             yield from _members(value[key], rest, f"{name}.{key}".lstrip("."))
+
+
+def heed_interrupts() -> None:
+    """Let what is started heed SIGINT, too: a shell has it ignored in the background."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def play(path: Path, stdiod: Path) -> Iterator[tuple[Scenario, Scenario]]:
