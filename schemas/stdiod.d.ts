@@ -1,6 +1,6 @@
 // TypeScript types of stdiod: what HTTP takes and answers (`paths`), and what stands in files.
 // Made by `make typescript` (scripts/generate_types.py) with openapi-typescript@7.13.0; do not edit.
-// The document it was made of: sha256 f1f5e9120adf4925a4928c148f98cbdf27ee1aa06a743e331e859dad250019f4
+// The document it was made of: sha256 ca98de3f306816d77d1c40d75b087775fa79e4fac13863726adef39334a736e1
 
 export interface paths {
     "/": {
@@ -130,7 +130,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What an MCP session of the older era is told of, as a stream */
+        /** Notifications of an MCP session of the older era, as a stream */
         get: operations["get-mcp"];
         put?: never;
         /** A message of an MCP client */
@@ -149,7 +149,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What an MCP session of the older era is told of, as a stream */
+        /** Notifications of an MCP session of the older era, as a stream */
         get: operations["get-mcp-view"];
         put?: never;
         /** A message of an MCP client */
@@ -1996,7 +1996,7 @@ export interface components {
                  */
                 observe?: string[];
                 /**
-                 * @description The gates it stands in: tool:pre before an invocation, tool:post after one that succeeded, tool:error after one that failed
+                 * @description The gates that it answers: tool:pre before an invocation, tool:post after one that succeeded, tool:error after one that failed
                  * @default []
                  */
                 gate?: ("tool:pre" | "tool:post" | "tool:error")[];
