@@ -250,7 +250,7 @@ def test_what_is_odd_in_a_project_is_told_when_it_is_trusted(shop: Path, typed: 
     ended = typed("trust")
     assert ended.exit_code == 0
     assert f"{shop / 'gone'} is not a directory yet" in ended.stderr
-    assert "policy.toml:1: " in ended.stderr
+    assert "policy.toml: allow[0]: " in ended.stderr
     assert "unknown capability" in ended.stderr
 
 
