@@ -146,7 +146,6 @@ class Group:
                     str(ROOT): "SRC",
                     str(self._stdiod.parent): "BIN",
                     os.path.realpath(sys.executable): "PYTHON",
-                    socket.gethostname(): "MACHINE",
                 }
             )
             self._requests = 0
