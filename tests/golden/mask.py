@@ -125,7 +125,7 @@ class Mask:
     """The replacements of one scenario."""
 
     def __init__(self, places: Mapping[str, str]) -> None:
-        """Write each of some paths, by another name."""
+        """Write each of some paths by another name."""
         self._places = sorted(places.items(), key=lambda place: -len(place[0]))
         self._ids: dict[tuple[str, str], str] = {}
 
