@@ -15,7 +15,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Response(msgspec.Struct, frozen=True, gc=False):
-    """One terminal answer; of an op of the daemon itself, no more than outcome and warnings.
+    """The one terminal answer of a request; an op of the daemon fills outcome and warnings only.
 
     `duration_ms` counts from acceptance.
     """

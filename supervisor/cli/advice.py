@@ -1,4 +1,4 @@
-"""What each reason means with which a request can fail, and what to do.
+"""The meaning of each reason of a failure, and the next step.
 
 A hint, and a command that helps where a daemon runs; `{module}` is filled in. A test holds the
 table to be complete.

@@ -25,7 +25,7 @@ ODD_ID = 'check "é✓😀" \\ /'
 
 SETTLING_CALLS, ALL_CALLS = 500, 1000
 GROWTH_BYTES = 16 << 20
-"""What the heap of a garbage collector may grow by without a leak (Node: 6 MiB)."""
+"""Growth of a garbage-collected heap that is no leak (Node: 6 MiB)."""
 QUICK_S = 0.005
 """A slower op is not called a thousand times."""
 MEMORY_S = 20.0

@@ -311,7 +311,7 @@ NPM = [
     "npm error 404 Note that you can also install from a",
     "npm error 404 tarball, folder, http url, or git folder.",
     "npm notice New version of npm available!",
-    "npm error A complete log of this run can be found in: /root/.npm/_logs/x.log",
+    "npm error A complete log of this run can be found in: /home/ada/.npm/_logs/x.log",
 ]
 
 

@@ -13,9 +13,9 @@ from protocol.problem import without_password
 class Level(StrEnum):
     OK = "ok"
     WARN = "warn"
-    """It works, but deserves attention."""
+    """The thing checked works, but deserves attention."""
     BAD = "bad"
-    """It does not work, or will not."""
+    """The thing checked does not work, or will fail later."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
