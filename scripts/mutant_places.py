@@ -238,7 +238,7 @@ class _Places(ast.NodeVisitor):
         if not (_moves(first) and _moves(second)) or first.lineno == second.lineno:
             return
         bound = _bound_names(first)
-        if bound & _names(second) or _independent(first, second):
+        if bound & _names(second) or not _shows(first, second):
             return  # it could not run, or it is the same
         (start, middle), (begins, end) = self._span(first), self._span(second)
         between = self._source[middle:begins]
@@ -313,6 +313,37 @@ QUIET = frozenset(
     ]
 )
 """To call these changes nothing, and takes nothing that an assignment changes."""
+
+
+def _shows(first: ast.stmt, second: ast.stmt) -> bool:
+    """Whether the order of two statements may be seen: both act, or one acts and one leaves.
+
+    Two guards that exclude each other, and a value made for nothing before a guard, change nothing.
+    """
+    if _leaves(first) or _leaves(second):
+        return any(_acts(one) and not _leaves(one) for one in (first, second))
+    return _acts(first) and _acts(second) and not _independent(first, second)
+
+
+LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+
+
+def _leaves(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.If) and not statement.orelse:
+        return _leaves(statement.body[-1])
+    return isinstance(statement, LEAVING)
+
+
+def _acts(statement: ast.stmt) -> bool:
+    """Whether it does more than to give names to values."""
+    for node in ast.walk(statement):
+        if isinstance(node, (ast.Await, ast.Yield, ast.YieldFrom)):
+            return True
+        if isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
+            return True
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            return True
+    return False
 
 
 def _independent(first: ast.stmt, second: ast.stmt) -> bool:

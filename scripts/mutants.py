@@ -548,7 +548,10 @@ async def run(options: argparse.Namespace) -> int:
             drawn = iter(at(options.at, sources))
             options.number = len(at(options.at, sources))
         else:
-            drawn = draw(sources, options.seed)
+            within = {
+                file: text for file, text in sources.items() if file.startswith(options.within)
+            }
+            drawn = draw(within, options.seed)
         verdicts, passed_over = await judge_all(drawn, options.number, sources, reached, made)
     survivors = [verdict for verdict in verdicts if not verdict.noticed_by]
     noticed = len(verdicts) - len(survivors)
@@ -591,6 +594,7 @@ def main() -> int:
     parser.add_argument(
         "--also", metavar="FOLDER", nargs="*", default=[], help="tests that are not at a seam yet"
     )
+    parser.add_argument("--within", default="", help="draw in files whose path begins with this")
     parser.add_argument("--json", action="store_true", help="print a document with each mutant")
     return trio.run(run, parser.parse_args())
 

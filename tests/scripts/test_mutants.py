@@ -36,6 +36,13 @@ def count(lines):
     lines.most = lines.size + 1
     number = len(lines)
     lines.append(number)
+    if number > 9:
+        return ""
+    if number > 8:
+        return "8"
+    most = lines.most
+    if most > 7:
+        return "7"
     return f"{number:3} < 4"
 '''
 
@@ -79,6 +86,12 @@ def test_neither_documents_nor_texts_nor_impossible_orders_are_changed() -> None
     orders = [one[1] for one in found if one[0] == "order"]
     assert "lines.size = 0 ; lines.seen: set[int] = set()" not in orders
     assert "lines.most = lines.size + 1 ; number = len(lines)" not in orders
+
+
+def test_an_order_is_changed_only_where_somebody_acts() -> None:
+    orders = [one[1] for one in changes() if one[0] == "order"]
+    assert 'lines.append(number) ; if number > 9: ; return ""' in orders
+    assert not [one for one in orders if one.startswith(("if number", "most"))]
 
 
 def test_a_seed_draws_the_same_mutants_again_and_none_twice() -> None:
