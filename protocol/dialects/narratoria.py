@@ -14,15 +14,15 @@ from enum import Enum, auto
 
 import msgspec
 
-from protocol.assets import AssetRules
+from protocol.assets import asset_refusal
 from protocol.connection import (
     NOTHING,
     TOLERABLE,
     Answered,
     Asked,
-    Connection,
     EventReceived,
     Events,
+    LineConnection,
     LocalError,
     Memory,
     NewId,
@@ -51,7 +51,6 @@ from protocol.json_line import (
     without_lone_surrogates,
 )
 from protocol.replies import Operation, read_done
-from protocol.weight import LONG_BYTES, collector_paused
 
 
 class _State(Enum):
@@ -62,7 +61,7 @@ class _State(Enum):
     ABANDONED = auto()
 
 
-class NarratoriaConnection(Connection):
+class NarratoriaConnection(LineConnection):
     closes_stdin = True
 
     def __init__(self, descriptor: Descriptor, new_id: NewId, memory: Memory) -> None:
@@ -75,11 +74,7 @@ class NarratoriaConnection(Connection):
         self._state = _State.IDLE
         self._request_id = ""
         self._last_error: ErrorEvent | None = None
-        self._assets = AssetRules()
-
-    @property
-    def unfinished_line(self) -> str | None:
-        return excerpt(self._splitter.pending) if self._splitter.pending else None
+        self._assets: set[str] = set()
 
     def ask(self, request: Request) -> Events:
         """Queue the one line of input (Spec 001 section 6), or the args themselves when flat."""
@@ -116,12 +111,6 @@ class NarratoriaConnection(Connection):
     def _open(self, request_id: str) -> None:
         self._state = _State.OPEN
         self._request_id = request_id
-
-    def receive_data(self, data: bytes) -> Events:
-        if self._splitter.pending_bytes + len(data) > LONG_BYTES:
-            with collector_paused():
-                return self._receive_data(data)
-        return self._receive_data(data)
 
     def _receive_data(self, data: bytes) -> list[Received]:
         received: list[Received] = []
@@ -193,7 +182,7 @@ class NarratoriaConnection(Connection):
             case ErrorEvent():
                 self._last_error = event  # 4.5: it does not terminate the invocation by itself.
             case Asset():
-                notice = self._assets.refusal(event)
+                notice = asset_refusal(event, self._assets)
                 if notice is not None:
                     received.append(Warned(self._request_id, notice))
                     return

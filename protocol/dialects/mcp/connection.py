@@ -29,10 +29,10 @@ from protocol.connection import (
     NOTHING,
     Answered,
     Asked,
-    Connection,
     EventReceived,
     Events,
     HostCalled,
+    LineConnection,
     LocalError,
     Memory,
     ModuleLog,
@@ -88,7 +88,7 @@ from protocol.host_call import Chunk
 from protocol.json_line import Fault, excerpt, overlong_fault, read_object, truncated_fault
 from protocol.problem import literal
 from protocol.replies import Operation
-from protocol.weight import LONG_BYTES, collector_paused, is_deeper
+from protocol.weight import is_deeper
 
 PING = "ping"
 
@@ -105,7 +105,7 @@ OPEN_INQUIRIES = 1024
 """Requests of the server that wait for an answer; a further one is refused."""
 
 
-class McpConnection(Connection):
+class McpConnection(LineConnection):
     def __init__(self, descriptor: Descriptor, new_id: NewId, memory: Memory) -> None:
         client = client_capabilities(descriptor)
         del new_id
@@ -130,10 +130,6 @@ class McpConnection(Connection):
     def waits(self) -> tuple[Wait, ...]:
         waits, left = self._introduction.waits, self._introduction.left
         return (*waits, *left) if left else waits
-
-    @property
-    def unfinished_line(self) -> str | None:
-        return excerpt(self._splitter.pending) if self._splitter.pending else None
 
     # What the host wants.
 
@@ -190,12 +186,6 @@ class McpConnection(Connection):
         return received
 
     # What the process does.
-
-    def receive_data(self, data: bytes) -> Events:
-        if self._splitter.pending_bytes + len(data) > LONG_BYTES:
-            with collector_paused():
-                return self._receive_data(data)
-        return self._receive_data(data)
 
     def _receive_data(self, data: bytes) -> Events:
         received: list[Received] = []
