@@ -41,9 +41,9 @@ from protocol.json_line import (
     excerpt,
     is_utf8,
     passes_unread,
+    why_malformed,
     without_lone_surrogates,
 )
-from protocol.malformed_json import why_malformed
 from protocol.problem import named, step
 from protocol.replies import Operation
 from protocol.weight import MOST_VALUES, ValueCount, collector_paused

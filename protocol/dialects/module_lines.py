@@ -61,12 +61,12 @@ from protocol.json_line import (
     Fault,
     excerpt,
     is_utf8,
+    is_utf16,
     read_object,
     shown_id,
     split_members,
     without_lone_surrogates,
 )
-from protocol.malformed_json import is_utf16
 from protocol.replies import (
     EXPECTED,
     DescribeReply,

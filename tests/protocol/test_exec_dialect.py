@@ -20,11 +20,11 @@ from protocol.connection import (
     Warned,
 )
 from protocol.descriptor.loading import DescriptorError, parse_descriptor
+from protocol.descriptor.rules import near_misses
 from protocol.dialects.exec import ExecConnection
 from protocol.dialects.exec_template import ARGUMENT_BYTES, UnfitArgError, arguments, read, stdin
 from protocol.errors import Failure, Reason, Success
 from protocol.events import AssetBytes, Log
-from protocol.near_misses import near_misses
 from protocol.replies import Operation
 from protocol.weight import MOST_VALUES
 from tests.protocol.wire import Cuts, cuts, invoke, pieces

@@ -15,12 +15,12 @@ from protocol.mcp_server.mending import (
     TEMPLATE,
     TOOL,
     changes,
+    definition_for,
     mended,
     output_fault,
     strict_definition,
     strict_result,
 )
-from protocol.mcp_server.older import definition_for
 
 OLDER = "2025-11-25"
 OBJECT: dict[str, Any] = {"type": "object"}

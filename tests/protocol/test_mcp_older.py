@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from protocol.mcp_server.older import definition_for, result_for
+from protocol.mcp_server.mending import definition_for, result_for
 
 SOUND = {"type": "audio", "mimeType": "audio/wav", "data": ""}
 LINK = {"type": "resource_link", "uri": "note://1", "name": "n"}

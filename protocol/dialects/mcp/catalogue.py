@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from protocol.descriptor.model import Descriptor
-from protocol.dialects.mcp.greeting import MODERN, Agreed
+from protocol.dialects.mcp.greeting import Agreed
 from protocol.frames import encode
 from protocol.mcp_server.mending import (
     PROMPT,
@@ -22,7 +22,7 @@ from protocol.mcp_server.mending import (
     TEMPLATE,
     TOOL,
     changes,
-    older_definition,
+    definition_for,
     strict_definition,
 )
 from protocol.plain_args import plain_acceptance
@@ -282,7 +282,7 @@ class ServerLists:
     def _look_for_odd_fields(self, name: str, listing: _Listing, entry: dict[str, Any]) -> None:
         named = entry[LISTS[name].named_by]
         newest = strict_definition(entry, LISTS[name].of)
-        found = newest if self.agreed.revision == MODERN else older_definition(newest)
+        found = definition_for(self.agreed.revision, newest)
         if name == TOOLS:
             listing.tools[named] = found
         if newest is not entry or len(found) < len(entry):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from protocol.assets import asset_refusal
 from protocol.connection import Notice
 from protocol.events import Asset, AssetBytes, CallEvent, Progress
 from supervisor.kernel.assets.checks import Looked
