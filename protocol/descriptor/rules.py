@@ -17,7 +17,7 @@ from protocol.args_schema import ops_problems
 from protocol.descriptor.model import HOOK_OP, InputForm, Instances, Kind, Lifecycle, Transport
 from protocol.descriptor.shape import DESCRIPTOR, HOOK, SUPERVISION, TRANSPORT, URL
 from protocol.dialects import DIALECTS
-from protocol.dialects.exec_template import input_names, no_holes, read
+from protocol.dialects.exec import input_names, no_holes, read_template
 from protocol.frames import encode
 from protocol.problem import Problem, described, did_you_mean, nearest, quoted, step
 from protocol.shape import Fields
@@ -317,7 +317,7 @@ def _doubtful_templates(ops: dict[str, Any], inputs: dict[str, Any]) -> Iterator
             words += f'; add "inputs": {add}, or write {{{one.written}}} for the text'
             yield Problem(of_op + one.pointer, words)
         for at, text in enumerate(said.get("args", ())):
-            only = read(text, names).only
+            only = read_template(text, names).only
             of = None if only is None else schema["properties"][only.name]
             if only is not None and isinstance(of, dict) and of.get("type") == "boolean":
                 words = f'passes the word "true" or "false"; for a flag, let {only.name} be '

@@ -52,6 +52,7 @@ from protocol.json_line import (
     truncated_fault,
 )
 from protocol.replies import Operation, decode_invoke_reply, plain_outcome, read_error
+from protocol.weight import LONG_BYTES, collector_paused
 
 _INVOKE = Operation.INVOKE
 """A local name: looking up a member of an enum is slow, and each request and answer needs it."""
@@ -273,6 +274,14 @@ class ModuleConnection(LineConnection):
 
     # What the module says.
 
+    def receive_data(self, data: bytes) -> Events:
+        if self._splitter.pending_bytes + len(data) > LONG_BYTES:
+            with collector_paused():
+                received = self._receive_data(data)
+        else:
+            received = self._receive_data(data)
+        return received if self._handshake is None else self._shake(received, self._handshake)
+
     def _receive_data(self, data: bytes) -> list[Received]:
         received: list[Received] = []
         streaming = self._streaming
@@ -307,7 +316,7 @@ class ModuleConnection(LineConnection):
                 else:
                     self._lines.receive_event(event, line, line, received)
         self._streaming = streaming
-        return received if self._handshake is None else self._shake(received, self._handshake)
+        return received
 
     def receive_eof(self) -> Events:
         """Accept a last line without a newline if it is a whole object (docs/protocol.md)."""
