@@ -92,10 +92,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
 
 class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A line or value that the host did not accept and carried on without.
-
-    An entry of `warnings`.
-    """
+    """A line or value that was not accepted and was carried on without; an entry of `warnings`."""
 
     reason: str
     message: str
@@ -116,10 +113,7 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def in_place_of_answer(self) -> str:
-        """The line that was printed where an answer was expected, as a clause.
-
-        Empty if there was none.
-        """
+        """The line printed where an answer was expected, as a clause; empty if there was none."""
         if self.line_excerpt is None or self.reason not in TOLERABLE:
             return ""
         return f"the last line it printed is not an answer: {self.line_excerpt} ({self.message})"
@@ -147,7 +141,7 @@ class EventReceived(msgspec.Struct, frozen=True, gc=False):
     """An event of an open request.
 
     `line` is the module's own line, with the fields that `event` has no place for, but without
-    those that clients do not get (`extended_event`). `readdress` passes it on; None stands for the
+    those that clients do not get (`host_events`). `readdress` passes it on; None stands for the
     encoding of `event`.
     """
 
@@ -171,20 +165,14 @@ class Answered(msgspec.Struct, frozen=True, gc=False):
 
 
 class Unanswered(msgspec.Struct, frozen=True):
-    """The process has ended without a last word on an open request.
-
-    `error` is the last error that the module reported, if any.
-    """
+    """The process ended without a last word on an open request; `error` is the last reported."""
 
     request_id: str
     error: Failure | None = None
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A request is open that was not `ask`ed.
-
-    A request of the handshake, or one that `sent` read again.
-    """
+    """A request is open that was not `ask`ed: the handshake's, or one that `sent` read again."""
 
     request: Request
 
@@ -307,10 +295,7 @@ class Stray(msgspec.Struct, frozen=True):
 
     @property
     def warning(self) -> str:
-        """The words and the line, for `status` and the log.
-
-        Empty if the line's request was given up.
-        """
+        """The words and the line for `status` and the log; empty if its request was given up."""
         words = self.in_place_of_answer
         return f"{words}: {self.excerpt}" if words else ""
 
@@ -426,7 +411,6 @@ class Connection:
         return NOTHING
 
     def time_passed(self, wait: Wait) -> Events:
-        """Take note that `wait` has expired."""
         del wait
         return NOTHING
 

@@ -1,7 +1,7 @@
 """The six events of Spec 001 section 4, decoded and validated in one pass.
 
 `decode_event` is the fast path: one typed parse, no intermediate dictionary. It refuses a line with
-fields that Spec 001 does not name, which `extended_event` takes, and with them those of so many
+fields that Spec 001 does not name, which `host_events` takes, and with them those of so many
 values that they are better left bytes (`json_line.is_dense`). Only when that refuses it too does
 `read_event` go through it again, slowly, to name what is wrong. A test holds them, and
 `schemas/narratoria-event.v0.json`, to the same verdict on any input.
@@ -46,7 +46,7 @@ class _Envelope(
     forbid_unknown_fields=True,
     gc=False,
 ):
-    """Spec 001 section 3; unknown fields (section 8) are left to `extended_event`."""
+    """Spec 001 section 3; unknown fields (section 8) are left to `host_events`."""
 
     version: Literal["0"]
     request_id: str | UnsetType = msgspec.field(default=UNSET, name="requestId")

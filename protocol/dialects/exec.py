@@ -94,7 +94,6 @@ class UnfitArgError(Exception):
 
 
 def read_template(text: str, names: Collection[str]) -> Template:
-    """Read a template for an op whose inputs have these names."""
     parts: list[str | Hole] = []
     literal, at = "", 0
     for found in _TOKEN.finditer(text):
@@ -307,7 +306,6 @@ class ExecConnection(Connection):
         return received
 
     def receive_eof(self) -> Events:
-        """Make the result of the output."""
         if self._state is not _State.OPEN:
             return NOTHING
         received: list[Received] = []

@@ -53,9 +53,9 @@ from protocol.events import (
     UiEvent,
     read_event,
 )
-from protocol.extended_event import decode_extended
 from protocol.framing import Outgoing
 from protocol.host_call import FEATURE, BadCall, encode_result, read_host_call
+from protocol.host_events import decode_extended
 from protocol.json_line import (
     LONE_SURROGATES,
     Fault,
@@ -112,15 +112,12 @@ class ModuleStep:
         self._declines = False
 
     def lose(self) -> None:
-        """Record that the next line could answer any request."""
         self.lost, self.mark = True, ""
 
     def begin_mark(self, mark: str) -> None:
-        """Record that the mark was sent."""
         self.lost, self.mark = False, mark
 
     def described(self, outcome: Outcome) -> None:
-        """Record the module's usual answer to `describe`."""
         if isinstance(outcome, Success):
             self._described = outcome.result
         self._declines = isinstance(outcome, Failure) and outcome.code == Code.UNSUPPORTED_OP
@@ -239,7 +236,6 @@ class Lines:
     def receive_document(
         self, line: bytes, document: dict[str, Any], received: list[Received]
     ) -> None:
-        """Take a line whose object has been read."""
         said = document.get("requestId")
         named = said if isinstance(said, str) else None
         if "type" in document:
@@ -326,7 +322,6 @@ class Lines:
         return Fault(Reason.UNKNOWN_TYPE, words, excerpt(line))
 
     def _refuse(self, named: object, call_id: str | None, failure: Failure) -> None:
-        """Answer a call with a failure, if it has an id."""
         request_id = named if isinstance(named, str) else None
         if call_id is not None and (refusal := encode_result(request_id, call_id, failure)):
             self._outgoing.add(refusal)

@@ -37,9 +37,9 @@ from protocol.connection import (
 from protocol.descriptor.model import Descriptor, InputForm, StdoutPolicy
 from protocol.errors import Reason
 from protocol.events import Asset, Done, ErrorEvent, Event, read_event
-from protocol.extended_event import decode_either
 from protocol.frames import RequestFrame, encode_line
 from protocol.framing import LineSplitter, Outgoing, Overlong, Written
+from protocol.host_events import decode_either
 from protocol.json_line import (
     LONE_SURROGATES,
     Fault,

@@ -163,7 +163,6 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def plan(current: Mapping[str, Running], reading: Reading) -> Plan:
-    """Compare the running modules with a reading."""
     known = {name: one.newest for name, one in current.items()}
     found = usable(known, reading)
     wanted = {one.name: one for one in found.descriptors}

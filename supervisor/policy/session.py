@@ -71,6 +71,8 @@ PLAN = Fields(
     },
     required=("goal", "inputs"),
 )
+"""Plan Schema v1 (`schemas/plan.v1.json`): what a session is for. Other fields may stand beside the
+two and are kept as they are."""
 
 
 def plan_problems(value: Any, at: str = "") -> list[Problem]:

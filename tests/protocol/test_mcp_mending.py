@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from protocol.dialects.mcp.calls import plain_base64
 from protocol.dialects.mcp.catalogue import DEPTH
-from protocol.dialects.mcp.content import plain_base64
 from protocol.frames import encode_line, one_line
 from protocol.mcp_server.mending import (
     PROMPT,

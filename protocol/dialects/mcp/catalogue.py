@@ -145,8 +145,6 @@ ACCEPTED = {op: plain_acceptance(one.args) for op, one in OPS.items()}
 
 
 class _Listing:
-    """A list that is being fetched."""
-
     def __init__(self) -> None:
         self.entries: dict[str, dict[str, Any]] = {}
         self.tools: dict[str, dict[str, Any]] = {}
@@ -201,7 +199,6 @@ class ServerLists:
             self.complaints.append(f"{field} of its capabilities, {words}: the rest is left out")
 
     def begin(self, name: str) -> None:
-        """Ask for a list's first page."""
         self._coming[name] = _Listing()
 
     def is_coming(self, name: str) -> bool:

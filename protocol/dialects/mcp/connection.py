@@ -52,7 +52,7 @@ from protocol.connection import (
 from protocol.descriptor.model import Descriptor, StdoutPolicy
 from protocol.dialects.mcp.calls import Calls
 from protocol.dialects.mcp.catalogue import ACCEPTED, CALL, CHANGED, OPS, SUBSCRIBE, UNSUBSCRIBE
-from protocol.dialects.mcp.greeting import DISCOVER, META
+from protocol.dialects.mcp.greeting import DISCOVER, META, REQUEST_ID, Speaker
 from protocol.dialects.mcp.inquiries import client_capabilities, client_result, host_call
 from protocol.dialects.mcp.introduction import Introduction
 from protocol.dialects.mcp.listening import LISTEN, Listening
@@ -79,7 +79,6 @@ from protocol.dialects.mcp.rpc import (
     meant_id,
     read_message,
 )
-from protocol.dialects.mcp.speaker import REQUEST_ID, Speaker
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import Log
 from protocol.frames import DEPTH, encode
@@ -151,14 +150,15 @@ class McpConnection(LineConnection):
                 looked: list[Received] = []
                 self._introduction.look_again(request, looked)
                 return looked
-            return _answer_at_once(request, Success(catalogue.description(self._descriptor)))
+            description = Success(catalogue.description(self._descriptor))
+            return [Answered(request.request_id, description)]
         if request.operation is Operation.HEALTH:
             # 2026-07-28 has no ping.
             method, params = (DISCOVER if self._speaker.is_modern else PING), {}
         elif catalogue is not None and (op := catalogue.op_of_server(request.op)) is not None:
             if not ACCEPTED[request.op](request.args):
                 words = f"the args of {request.op} are not what MCP has it take, or too many"
-                return _answer_at_once(request, Failure.because(Reason.INVALID_ARGS, words))
+                return [Answered(request.request_id, Failure.because(Reason.INVALID_ARGS, words))]
             method, params = op.method, request.args
             if request.op in (SUBSCRIBE, UNSUBSCRIBE) and self._speaker.is_modern:
                 received: list[Received] = []
@@ -241,9 +241,8 @@ class McpConnection(LineConnection):
         if isinstance(rpc_id, int):
             self._speaker.last_id = max(self._speaker.last_id, rpc_id)
         else:
-            self._calls.gave_up = (
-                True  # a transcript of before: ids are words, and were not counted
-            )
+            # A transcript of before: ids are words, and were not counted.
+            self._calls.gave_up = True
         meta = params.get("_meta")
         meta = meta if isinstance(meta, dict) else {}
         request_id = meta.get(REQUEST_ID, meta.get("progressToken"))
@@ -409,7 +408,6 @@ class McpConnection(LineConnection):
             self._receive_mistake(RpcMistake(fault, waiting[0]), received)
 
     def _receive_odd(self, line: bytes, fault: Fault, received: list[Received]) -> None:
-        """Take a line that is no message as it stands."""
         if self._pieces and not line.startswith(b"{"):
             self._collect(line, received)
             return
@@ -546,12 +544,7 @@ _LEVELS = {
 """The levels of MCP, which are those of syslog, as those of Spec 001."""
 
 
-def _answer_at_once(request: Request, outcome: Outcome) -> Events:
-    return [Answered(request.request_id, outcome)]
-
-
 def _request_of(request_id: str, method: str, params: dict[str, Any]) -> Request:
-    """Return the request that a line was written for."""
     if method in (PING, DISCOVER):
         return Request(request_id, Operation.HEALTH)
     op, args = _OP_OF.get(method, method), params

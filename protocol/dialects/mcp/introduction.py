@@ -34,10 +34,10 @@ from protocol.dialects.mcp.greeting import (
     Agreed,
     Greeting,
     GreetingStep,
+    Speaker,
 )
 from protocol.dialects.mcp.listening import Listening
 from protocol.dialects.mcp.rpc import RpcError, RpcId, refused
-from protocol.dialects.mcp.speaker import Speaker
 from protocol.errors import Success
 from protocol.events import Log
 from protocol.json_line import Fault
@@ -79,10 +79,7 @@ class Introduction:
         self._follow(self._greeting.begin(), received)
 
     def exited(self) -> StartAgain | None:
-        """Take the end of the process.
-
-        Returns `StartAgain` if it came before the greeting was over.
-        """
+        """Return `StartAgain` if the process ended before the greeting was over."""
         greeting, self._greeting = self._greeting, None
         self._asked, self.waits, self._lookups = {}, (), []
         return None if greeting is None else greeting.exited()
@@ -115,7 +112,6 @@ class Introduction:
         return list(self._asked)
 
     def takes(self, rpc_id: RpcId | None) -> bool:
-        """Tell whether the id is that of an open question."""
         return rpc_id in self._asked
 
     def answered(
@@ -147,10 +143,7 @@ class Introduction:
         return True
 
     def look_again(self, request: Request, received: list[Received]) -> None:
-        """Answer with the description once no list of tools is being fetched.
-
-        Fetches it anew if old.
-        """
+        """Answer with the description once the list of tools is fetched, anew if it is old."""
         catalogue = self.catalogue
         assert catalogue is not None  # noqa: S101 - it is ready
         self._lookups.append(request.request_id)

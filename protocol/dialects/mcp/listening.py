@@ -16,9 +16,8 @@ from typing import Any
 
 from protocol.connection import Answered, ModuleLog, Received, Request, Unanswered
 from protocol.dialects.mcp.catalogue import EXTRAS, SUBSCRIBE
-from protocol.dialects.mcp.greeting import META
+from protocol.dialects.mcp.greeting import META, Speaker
 from protocol.dialects.mcp.rpc import RpcError, RpcId, meant_id
-from protocol.dialects.mcp.speaker import Speaker
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import Log
 from protocol.problem import quoted
@@ -84,7 +83,6 @@ class Listening:
         return bool(self._open)
 
     def takes(self, rpc_id: RpcId | None) -> bool:
-        """Tell whether the id is that of an open `subscriptions/listen`."""
         return rpc_id in self._open
 
     def is_of(self, params: dict[str, Any]) -> bool:
