@@ -52,10 +52,9 @@ from protocol.connection import (
 from protocol.descriptor.model import Descriptor, StdoutPolicy
 from protocol.dialects.mcp.calls import Calls
 from protocol.dialects.mcp.catalogue import ACCEPTED, CALL, CHANGED, OPS, SUBSCRIBE, UNSUBSCRIBE
-from protocol.dialects.mcp.greeting import DISCOVER, META, REQUEST_ID, Speaker
+from protocol.dialects.mcp.greeting import DISCOVER, LISTEN, META, REQUEST_ID, Speaker
 from protocol.dialects.mcp.inquiries import client_capabilities, client_result, host_call
-from protocol.dialects.mcp.introduction import Introduction
-from protocol.dialects.mcp.listening import LISTEN, Listening
+from protocol.dialects.mcp.introduction import Introduction, Listening
 from protocol.dialects.mcp.odd_lines import (
     BATCH,
     BATCHES,

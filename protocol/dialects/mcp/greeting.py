@@ -39,6 +39,7 @@ LEGACY = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 
 DISCOVER = "server/discover"
 INITIALIZE = "initialize"
+LISTEN = "subscriptions/listen"
 
 DISCOVER_S = 1.0
 """A server of the older era may ignore an unknown method. Node and Python start up in less than
