@@ -47,7 +47,7 @@ from protocol.errors import Failure, Outcome, Reason
 from protocol.events import CallEvent, Log
 from protocol.framing import LineSplitter, Outgoing, Written
 from protocol.host_call import Chunk, HostCall
-from protocol.json_line import Fault, excerpt
+from protocol.json_line import Fault, excerpt, overlong_fault
 from protocol.problem import printable
 from protocol.replies import Operation
 from protocol.weight import LONG_BYTES, collector_paused
@@ -425,7 +425,11 @@ class Connection:
 
 
 class LineConnection(Connection):
-    """A dialect whose process prints lines; a subclass makes events of them in `_receive_data`."""
+    """A dialect whose process prints lines.
+
+    A subclass takes them in `_receive_line`, and those that were too long to be held in `_reject`;
+    or all of them in `_receive_data`.
+    """
 
     _splitter: LineSplitter
 
@@ -440,4 +444,16 @@ class LineConnection(Connection):
         return self._receive_data(data)
 
     def _receive_data(self, data: bytes) -> Events:
+        received: list[Received] = []
+        for line in self._splitter.feed(data):
+            if isinstance(line, bytes):
+                self._receive_line(line, received)
+            else:
+                self._reject(overlong_fault(line), received)
+        return received
+
+    def _receive_line(self, line: bytes, received: list[Received]) -> None:
+        raise NotImplementedError
+
+    def _reject(self, fault: Fault, received: list[Received]) -> None:
         raise NotImplementedError

@@ -50,6 +50,7 @@ from protocol.events import (
     ErrorEvent,
     Event,
     Log,
+    Progress,
     UiEvent,
     read_event,
 )
@@ -150,6 +151,17 @@ class OpenRequest(msgspec.Struct, gc=False):
     last_error: ErrorEvent | None = None
     assets: set[str] | None = None
     """The ids of its assets so far."""
+
+    def take(self, event: Progress, told: bytes | None) -> EventReceived | Warned:
+        """Take an event that does not end the request; `told` is the line to pass on."""
+        if isinstance(event, ErrorEvent):
+            self.last_error = event  # 4.5: it does not terminate the invocation by itself.
+        elif isinstance(event, Asset):
+            self.assets = self.assets or set()
+            notice = asset_refusal(event, self.assets)
+            if notice is not None:
+                return Warned(self.request_id, notice)
+        return EventReceived(self.request_id, event, told)
 
 
 class _Envelope(msgspec.Struct):
@@ -349,36 +361,14 @@ class Lines:
             return
         if named is None and not isinstance(event, Log):
             self.omits_ids = True
-        self._receive_of(request, event, line, told, received)
-
-    def _receive_of(
-        self,
-        request: OpenRequest,
-        event: Event,
-        line: bytes,
-        told: bytes | None,
-        received: list[Received],
-    ) -> None:
-        match event:
-            case Done():
-                outcome = read_done(request.operation, event, request.last_error, excerpt(line))
-                if isinstance(outcome, Fault):
-                    self.reject(outcome, request.request_id, received, owned=True)
-                else:
-                    named = None if event.request_id is UNSET else event.request_id
-                    self._answer(request, named, outcome, received)
-                return
-            case ErrorEvent():
-                request.last_error = event
-            case Asset():
-                request.assets = request.assets or set()
-                notice = asset_refusal(event, request.assets)
-                if notice is not None:
-                    received.append(Warned(request.request_id, notice))
-                    return
-            case _:
-                pass
-        received.append(EventReceived(request.request_id, event, told))
+        if not isinstance(event, Done):
+            received.append(request.take(event, told))
+            return
+        outcome = read_done(request.operation, event, request.last_error, excerpt(line))
+        if isinstance(outcome, Fault):
+            self.reject(outcome, request.request_id, received, owned=True)
+        else:
+            self._answer(request, named, outcome, received)
 
     def _receive_update(self, event: UiEvent, line: bytes, received: list[Received]) -> None:
         match event.payload:

@@ -186,15 +186,6 @@ class McpConnection(LineConnection):
 
     # What the process does.
 
-    def _receive_data(self, data: bytes) -> Events:
-        received: list[Received] = []
-        for line in self._splitter.feed(data):
-            if isinstance(line, bytes):
-                self._receive_line(line, received)
-            else:
-                self._lose(overlong_fault(line), received)
-        return received
-
     def receive_eof(self) -> Events:
         """Accept a last line without a newline if it is a whole object (docs/protocol.md)."""
         line = self._splitter.finish()
@@ -208,7 +199,7 @@ class McpConnection(LineConnection):
         elif isinstance(line, bytes):
             self._receive_line(line, received)
         elif line is not None:
-            self._lose(overlong_fault(line), received)
+            self._reject(overlong_fault(line), received)
         return received
 
     def process_exited(self, code: int | None) -> Events:
@@ -423,7 +414,7 @@ class McpConnection(LineConnection):
             self._receive_mistake(RpcMistake(replace(fault, message=words)), received)
         elif len(value) > BATCH:
             words = f"the line is a batch of more than {BATCH} messages; send them in several lines"
-            self._lose(replace(fault, message=words), received)
+            self._reject(replace(fault, message=words), received)
         else:
             agreed = self._speaker.agreed
             has_batches = agreed is not None and agreed.revision == BATCHES
@@ -510,7 +501,7 @@ class McpConnection(LineConnection):
         else:
             received.append(Quarantined(fault) if only is None else Warned(only, Notice.of(fault)))
 
-    def _lose(self, fault: Fault, received: list[Received]) -> None:
+    def _reject(self, fault: Fault, received: list[Received]) -> None:
         """Take a line that could not be read, which most probably was an answer."""
         only = self._calls.only
         if only is None:
