@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -96,12 +97,7 @@ def _message(payload: Payload, *, last: bool) -> dict[str, Any]:
     }
 
 
-def _part(payload: Payload) -> dict[str, Any]:
-    return _message(payload, last=False)
-
-
-def _whole(payload: Payload) -> dict[str, Any]:
-    return _message(payload, last=True)
+_part, _whole = partial(_message, last=False), partial(_message, last=True)
 
 
 def _call(payload: Payload) -> dict[str, Any]:
@@ -210,10 +206,7 @@ _LINES: Final[Mapping[EventType, str]] = {
 
 
 def to_line(event: UnifiedEvent, vocabulary: Vocabulary = Vocabulary.DOCUMENTED) -> bytes:
-    """Return an event as a line of NDJSON.
-
-    The documented form is the data of a server-sent event.
-    """
+    """Return an event as a line of NDJSON; the documented form is a server-sent event's data."""
     if vocabulary is Vocabulary.DOCUMENTED:
         return _encode(event) + b"\n"
     word = _LINES.get(event.type, str(event.type))

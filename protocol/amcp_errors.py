@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -12,62 +12,41 @@ from protocol.errors import Code, Failure, Reason
 
 
 class ErrorCode(StrEnum):
-    BAD_REQUEST = "BAD_REQUEST"
-    VALIDATION_ERROR = "VALIDATION_ERROR"
-    INVALID_JSON = "INVALID_JSON"
-    UNAUTHORIZED = "UNAUTHORIZED"
-    FORBIDDEN = "FORBIDDEN"
-    INVALID_TOKEN = "INVALID_TOKEN"  # noqa: S105 - a code
-    INVALID_API_KEY = "INVALID_API_KEY"
-    NOT_FOUND = "NOT_FOUND"
-    SESSION_NOT_FOUND = "SESSION_NOT_FOUND"
-    TOOL_NOT_FOUND = "TOOL_NOT_FOUND"
-    AGENT_NOT_FOUND = "AGENT_NOT_FOUND"
-    CONFLICT = "CONFLICT"
-    SESSION_BUSY = "SESSION_BUSY"
-    ALREADY_EXISTS = "ALREADY_EXISTS"
-    RATE_LIMITED = "RATE_LIMITED"
-    INTERNAL_ERROR = "INTERNAL_ERROR"
-    LLM_ERROR = "LLM_ERROR"
-    TOOL_ERROR = "TOOL_ERROR"
-    MCP_ERROR = "MCP_ERROR"
-    TIMEOUT = "TIMEOUT"
-    CONNECTION_CLOSED = "CONNECTION_CLOSED"
-    CONNECTION_FAILED = "CONNECTION_FAILED"
-    PROTOCOL_ERROR = "PROTOCOL_ERROR"
-    UNSUPPORTED_ACTION = "UNSUPPORTED_ACTION"
-    INVALID_MESSAGE = "INVALID_MESSAGE"
-    CANCELLED = "CANCELLED"
+    """The codes, each with its HTTP status."""
 
+    status: int
 
-HTTP_STATUS: Final[Mapping[ErrorCode, int]] = {
-    ErrorCode.BAD_REQUEST: 400,
-    ErrorCode.VALIDATION_ERROR: 400,
-    ErrorCode.INVALID_JSON: 400,
-    ErrorCode.UNAUTHORIZED: 401,
-    ErrorCode.FORBIDDEN: 403,
-    ErrorCode.INVALID_TOKEN: 401,
-    ErrorCode.INVALID_API_KEY: 401,
-    ErrorCode.NOT_FOUND: 404,
-    ErrorCode.SESSION_NOT_FOUND: 404,
-    ErrorCode.TOOL_NOT_FOUND: 404,
-    ErrorCode.AGENT_NOT_FOUND: 404,
-    ErrorCode.CONFLICT: 409,
-    ErrorCode.SESSION_BUSY: 409,
-    ErrorCode.ALREADY_EXISTS: 409,
-    ErrorCode.RATE_LIMITED: 429,
-    ErrorCode.INTERNAL_ERROR: 500,
-    ErrorCode.LLM_ERROR: 500,
-    ErrorCode.TOOL_ERROR: 500,
-    ErrorCode.MCP_ERROR: 500,
-    ErrorCode.TIMEOUT: 504,
-    ErrorCode.CONNECTION_CLOSED: 500,
-    ErrorCode.CONNECTION_FAILED: 500,
-    ErrorCode.PROTOCOL_ERROR: 400,
-    ErrorCode.UNSUPPORTED_ACTION: 400,
-    ErrorCode.INVALID_MESSAGE: 400,
-    ErrorCode.CANCELLED: 499,
-}
+    def __new__(cls, word: str, status: int) -> Self:
+        made = str.__new__(cls, word)
+        made._value_, made.status = word, status
+        return made
+
+    BAD_REQUEST = "BAD_REQUEST", 400
+    VALIDATION_ERROR = "VALIDATION_ERROR", 400
+    INVALID_JSON = "INVALID_JSON", 400
+    UNAUTHORIZED = "UNAUTHORIZED", 401
+    FORBIDDEN = "FORBIDDEN", 403
+    INVALID_TOKEN = "INVALID_TOKEN", 401
+    INVALID_API_KEY = "INVALID_API_KEY", 401
+    NOT_FOUND = "NOT_FOUND", 404
+    SESSION_NOT_FOUND = "SESSION_NOT_FOUND", 404
+    TOOL_NOT_FOUND = "TOOL_NOT_FOUND", 404
+    AGENT_NOT_FOUND = "AGENT_NOT_FOUND", 404
+    CONFLICT = "CONFLICT", 409
+    SESSION_BUSY = "SESSION_BUSY", 409
+    ALREADY_EXISTS = "ALREADY_EXISTS", 409
+    RATE_LIMITED = "RATE_LIMITED", 429
+    INTERNAL_ERROR = "INTERNAL_ERROR", 500
+    LLM_ERROR = "LLM_ERROR", 500
+    TOOL_ERROR = "TOOL_ERROR", 500
+    MCP_ERROR = "MCP_ERROR", 500
+    TIMEOUT = "TIMEOUT", 504
+    CONNECTION_CLOSED = "CONNECTION_CLOSED", 500
+    CONNECTION_FAILED = "CONNECTION_FAILED", 500
+    PROTOCOL_ERROR = "PROTOCOL_ERROR", 400
+    UNSUPPORTED_ACTION = "UNSUPPORTED_ACTION", 400
+    INVALID_MESSAGE = "INVALID_MESSAGE", 400
+    CANCELLED = "CANCELLED", 499
 
 
 class AmcpError(msgspec.Struct, frozen=True):
@@ -77,7 +56,7 @@ class AmcpError(msgspec.Struct, frozen=True):
 
     @property
     def status(self) -> int:
-        return HTTP_STATUS[self.code]
+        return self.code.status
 
     def body(self) -> dict[str, Any]:
         """Return the body of an HTTP response; empty details are left out."""

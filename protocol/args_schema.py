@@ -16,10 +16,10 @@ from protocol.plain_args import (
     Accepts,
     NotPlainError,
     has_few_parts,
+    is_plain,
     nothing,
     plain_acceptance,
 )
-from protocol.plain_schema import is_plain
 from protocol.problem import Problem, step
 
 
@@ -34,7 +34,7 @@ class ArgsValidator:
 
     The schemas in `inputs` (one per op) must have passed `ops_problems`, or `op_schemas` if they
     are not `vouched` for. Args that are not accepted may still be valid, or too large to check here
-    (`most_values`): `args_problem` decides, in another process, since nothing bounds its time.
+    (`most_values`): `schema_check` decides, in another process, since nothing bounds its time.
     """
 
     def __init__(

@@ -45,11 +45,12 @@ import msgspec
 
 from protocol.errors import Failure, Outcome, Reason
 from protocol.events import CallEvent, Log
-from protocol.framing import Outgoing, Written
+from protocol.framing import LineSplitter, Outgoing, Written
 from protocol.host_call import Chunk, HostCall
-from protocol.json_line import Fault
+from protocol.json_line import Fault, excerpt, overlong_fault
 from protocol.problem import printable
 from protocol.replies import Operation
+from protocol.weight import LONG_BYTES, collector_paused
 
 # docs/protocol.md: what a tolerant module may print where it is not taken for an answer. A line of
 # another version, of an unknown type, too long or cut off is a fault under either policy.
@@ -91,10 +92,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
 
 class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A line or value that the host did not accept and carried on without.
-
-    An entry of `warnings`.
-    """
+    """A line or value that was not accepted and was carried on without; an entry of `warnings`."""
 
     reason: str
     message: str
@@ -115,10 +113,7 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def in_place_of_answer(self) -> str:
-        """The line that was printed where an answer was expected, as a clause.
-
-        Empty if there was none.
-        """
+        """The line printed where an answer was expected, as a clause; empty if there was none."""
         if self.line_excerpt is None or self.reason not in TOLERABLE:
             return ""
         return f"the last line it printed is not an answer: {self.line_excerpt} ({self.message})"
@@ -146,7 +141,7 @@ class EventReceived(msgspec.Struct, frozen=True, gc=False):
     """An event of an open request.
 
     `line` is the module's own line, with the fields that `event` has no place for, but without
-    those that clients do not get (`extended_event`). `readdress` passes it on; None stands for the
+    those that clients do not get (`host_events`). `readdress` passes it on; None stands for the
     encoding of `event`.
     """
 
@@ -170,20 +165,14 @@ class Answered(msgspec.Struct, frozen=True, gc=False):
 
 
 class Unanswered(msgspec.Struct, frozen=True):
-    """The process has ended without a last word on an open request.
-
-    `error` is the last error that the module reported, if any.
-    """
+    """The process ended without a last word on an open request; `error` is the last reported."""
 
     request_id: str
     error: Failure | None = None
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A request is open that was not `ask`ed.
-
-    A request of the handshake, or one that `sent` read again.
-    """
+    """A request is open that was not `ask`ed: the handshake's, or one that `sent` read again."""
 
     request: Request
 
@@ -306,10 +295,7 @@ class Stray(msgspec.Struct, frozen=True):
 
     @property
     def warning(self) -> str:
-        """The words and the line, for `status` and the log.
-
-        Empty if the line's request was given up.
-        """
+        """The words and the line for `status` and the log; empty if its request was given up."""
         words = self.in_place_of_answer
         return f"{words}: {self.excerpt}" if words else ""
 
@@ -425,7 +411,6 @@ class Connection:
         return NOTHING
 
     def time_passed(self, wait: Wait) -> Events:
-        """Take note that `wait` has expired."""
         del wait
         return NOTHING
 
@@ -437,3 +422,38 @@ class Connection:
         """
         del line
         return NOTHING
+
+
+class LineConnection(Connection):
+    """A dialect whose process prints lines.
+
+    A subclass takes them in `_receive_line`, and those that were too long to be held in `_reject`;
+    or all of them in `_receive_data`.
+    """
+
+    _splitter: LineSplitter
+
+    @property
+    def unfinished_line(self) -> str | None:
+        return excerpt(self._splitter.pending) if self._splitter.pending else None
+
+    def receive_data(self, data: bytes) -> Events:
+        if self._splitter.pending_bytes + len(data) > LONG_BYTES:
+            with collector_paused():
+                return self._receive_data(data)
+        return self._receive_data(data)
+
+    def _receive_data(self, data: bytes) -> Events:
+        received: list[Received] = []
+        for line in self._splitter.feed(data):
+            if isinstance(line, bytes):
+                self._receive_line(line, received)
+            else:
+                self._reject(overlong_fault(line), received)
+        return received
+
+    def _receive_line(self, line: bytes, received: list[Received]) -> None:
+        raise NotImplementedError
+
+    def _reject(self, fault: Fault, received: list[Received]) -> None:
+        raise NotImplementedError

@@ -2,8 +2,7 @@
 
 `Code` is the reserved vocabulary of Error Schema v1 (plus `cancelled`, which is ours); a module
 may report any other code and it passes through untouched. `Reason` says which of the host's own
-findings led to the code. Each reason belongs to one code: `CODE_OF` is that table, and the only
-place that knows it.
+findings led to the code: each belongs to one, in this place only.
 
 `details` keeps the host's evidence apart from a module's words: `origin` says whose error it is,
 and all else there is the host's own, but for `reported`. That has the words of a module, which may
@@ -13,7 +12,7 @@ be another host's, whole and once.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, final
+from typing import Any, Self, final
 
 import msgspec
 
@@ -35,151 +34,94 @@ class Origin(StrEnum):
 
 
 class Reason(StrEnum):
-    """The host's findings: `details.reason` of every error that the host makes."""
+    """The host's findings, `details.reason` of every error that the host makes; and their codes."""
 
-    DEADLINE = "deadline"
-    SILENCE = "silence"
-    EXIT_DEADLINE = "exit_deadline"
-    START_DEADLINE = "start_deadline"
+    code: Code
 
-    MEMORY_LIMIT = "memory_limit"
-    CGROUP_OOM = "cgroup_oom"
+    # Of a word alone, the call looks up the member.
+    def __new__(cls, word: str, code: Code = Code.INTERNAL) -> Self:
+        made = str.__new__(cls, word)
+        made._value_, made.code = word, code
+        return made
 
-    SPAWN_FAILED = "spawn_failed"
-    EXITED = "exited"
-    SIGNALED = "signaled"
-    NOT_READY = "not_ready"
-    FAILED = "failed"
-    QUEUE_FULL = "queue_full"
-    STOPPING = "stopping"
-    BROKEN_PIPE = "broken_pipe"
-    SLOW_READER = "slow_reader"
-    REFUSED = "refused"
-    NO_CONNECTION = "no_connection"
-    TLS = "tls"
-    RESET = "reset"
-    CUT_STREAM = "cut_stream"
-    BAD_HTTP = "bad_http"
-    BAD_STATUS = "bad_status"
-    REDIRECTED = "redirected"
-    WRONG_TYPE = "wrong_type"
-    DAEMON_RESTART = "daemon_restart"
+    DEADLINE = "deadline", Code.TIMEOUT
+    SILENCE = "silence", Code.TIMEOUT
+    EXIT_DEADLINE = "exit_deadline", Code.TIMEOUT
+    START_DEADLINE = "start_deadline", Code.TIMEOUT
+
+    MEMORY_LIMIT = "memory_limit", Code.OOM
+    CGROUP_OOM = "cgroup_oom", Code.OOM
+
+    SPAWN_FAILED = "spawn_failed", Code.UNREACHABLE
+    # A persistent instance that dies is unreachable; a per-invocation process that exits badly is
+    # a protocol-level failure (Spec 001 5.3). `policy.verdict` says `internal` there.
+    EXITED = "exited", Code.UNREACHABLE
+    SIGNALED = "signaled", Code.UNREACHABLE
+    NOT_READY = "not_ready", Code.UNREACHABLE
+    FAILED = "failed", Code.UNREACHABLE
+    QUEUE_FULL = "queue_full", Code.UNREACHABLE
+    STOPPING = "stopping", Code.UNREACHABLE
+    BROKEN_PIPE = "broken_pipe", Code.UNREACHABLE
+    SLOW_READER = "slow_reader", Code.UNREACHABLE
+    REFUSED = "refused", Code.UNREACHABLE
+    NO_CONNECTION = "no_connection", Code.UNREACHABLE
+    TLS = "tls", Code.UNREACHABLE
+    RESET = "reset", Code.UNREACHABLE
+    CUT_STREAM = "cut_stream", Code.UNREACHABLE
+    BAD_HTTP = "bad_http", Code.UNREACHABLE
+    BAD_STATUS = "bad_status", Code.UNREACHABLE
+    REDIRECTED = "redirected", Code.UNREACHABLE
+    WRONG_TYPE = "wrong_type", Code.UNREACHABLE
+    DAEMON_RESTART = "daemon_restart", Code.UNREACHABLE
     """The daemon itself ended while the request was in flight; only its journal says so."""
 
-    UNKNOWN_MODULE = "unknown_module"
-    MISSING_OP = "missing_op"
-    INVALID_ARGS = "invalid_args"
-    MALFORMED_REQUEST = "malformed_request"
-    REENTRANT_CALL = "reentrant_call"
-    UNKNOWN_SESSION = "unknown_session"
-    SESSION_ENDED = "session_ended"
-    SESSION_EXISTS = "session_exists"
-    SESSION_BUSY = "session_busy"
+    UNKNOWN_MODULE = "unknown_module", Code.BAD_REQUEST
+    MISSING_OP = "missing_op", Code.BAD_REQUEST
+    INVALID_ARGS = "invalid_args", Code.BAD_REQUEST
+    MALFORMED_REQUEST = "malformed_request", Code.BAD_REQUEST
+    REENTRANT_CALL = "reentrant_call", Code.BAD_REQUEST
+    UNKNOWN_SESSION = "unknown_session", Code.BAD_REQUEST
+    SESSION_ENDED = "session_ended", Code.BAD_REQUEST
+    SESSION_EXISTS = "session_exists", Code.BAD_REQUEST
+    SESSION_BUSY = "session_busy", Code.BAD_REQUEST
     """The session has a prompt already, and the caller would not wait."""
-    NO_AGENT = "no_agent"
+    NO_AGENT = "no_agent", Code.BAD_REQUEST
     """The session names no module for its prompts, and no other one is the obvious choice."""
-    REVISION_CONFLICT = "revision_conflict"
-    LIMIT_REACHED = "limit_reached"
-    UNKNOWN_ASSET = "unknown_asset"
-    ASSET_CHANGED = "asset_changed"
-    BEYOND_END = "beyond_end"
-    UNKNOWN_APPROVAL = "unknown_approval"
+    REVISION_CONFLICT = "revision_conflict", Code.BAD_REQUEST
+    LIMIT_REACHED = "limit_reached", Code.BAD_REQUEST
+    UNKNOWN_ASSET = "unknown_asset", Code.BAD_REQUEST
+    ASSET_CHANGED = "asset_changed", Code.BAD_REQUEST
+    BEYOND_END = "beyond_end", Code.BAD_REQUEST
+    UNKNOWN_APPROVAL = "unknown_approval", Code.BAD_REQUEST
 
-    CAPABILITY = "capability"
-    HOOK = "hook"
-    SCOPE = "scope"
+    CAPABILITY = "capability", Code.FORBIDDEN
+    HOOK = "hook", Code.FORBIDDEN
+    SCOPE = "scope", Code.FORBIDDEN
 
-    MISSING_DONE = "missing_done"
-    UNKNOWN_TYPE = "unknown_type"
-    BAD_VERSION = "bad_version"
-    MALFORMED_JSON = "malformed_json"
-    NOT_OBJECT = "not_object"
-    INVALID_UTF8 = "invalid_utf8"
-    INVALID_EVENT = "invalid_event"
-    TRUNCATED_LINE = "truncated_line"
-    LINE_TOO_LONG = "line_too_long"
-    UNREADABLE_OUTPUT = "unreadable_output"
+    MISSING_DONE = "missing_done", Code.INTERNAL
+    UNKNOWN_TYPE = "unknown_type", Code.INTERNAL
+    BAD_VERSION = "bad_version", Code.INTERNAL
+    MALFORMED_JSON = "malformed_json", Code.INTERNAL
+    NOT_OBJECT = "not_object", Code.INTERNAL
+    INVALID_UTF8 = "invalid_utf8", Code.INTERNAL
+    INVALID_EVENT = "invalid_event", Code.INTERNAL
+    TRUNCATED_LINE = "truncated_line", Code.INTERNAL
+    LINE_TOO_LONG = "line_too_long", Code.INTERNAL
+    UNREADABLE_OUTPUT = "unreadable_output", Code.INTERNAL
     """The output of a command does not match its descriptor."""
-    REPORTED = "reported"
+    REPORTED = "reported", Code.INTERNAL
 
-    STORAGE = "storage"
+    STORAGE = "storage", Code.INTERNAL
     """The state that the answer would acknowledge cannot be stored: a full disk, a read-only data
     directory."""
 
-    UNKNOWN_OP = "unknown_op"
+    UNKNOWN_OP = "unknown_op", Code.UNSUPPORTED_OP
 
-    CLIENT = "client"
-    DISCONNECT = "disconnect"
-    SHUTDOWN = "shutdown"
-    PARENT_ENDED = "parent_ended"
+    CLIENT = "client", Code.CANCELLED
+    DISCONNECT = "disconnect", Code.CANCELLED
+    SHUTDOWN = "shutdown", Code.CANCELLED
+    PARENT_ENDED = "parent_ended", Code.CANCELLED
     """The request was made on behalf of a request that has ended."""
-
-
-CODE_OF: dict[Reason, Code] = {
-    Reason.DEADLINE: Code.TIMEOUT,
-    Reason.SILENCE: Code.TIMEOUT,
-    Reason.EXIT_DEADLINE: Code.TIMEOUT,
-    Reason.START_DEADLINE: Code.TIMEOUT,
-    Reason.MEMORY_LIMIT: Code.OOM,
-    Reason.CGROUP_OOM: Code.OOM,
-    Reason.SPAWN_FAILED: Code.UNREACHABLE,
-    # A persistent instance that dies is unreachable; a per-invocation process that exits badly is
-    # a protocol-level failure (Spec 001 5.3). `policy.verdict` says `internal` there.
-    Reason.EXITED: Code.UNREACHABLE,
-    Reason.SIGNALED: Code.UNREACHABLE,
-    Reason.NOT_READY: Code.UNREACHABLE,
-    Reason.FAILED: Code.UNREACHABLE,
-    Reason.QUEUE_FULL: Code.UNREACHABLE,
-    Reason.STOPPING: Code.UNREACHABLE,
-    Reason.BROKEN_PIPE: Code.UNREACHABLE,
-    Reason.SLOW_READER: Code.UNREACHABLE,
-    Reason.REFUSED: Code.UNREACHABLE,
-    Reason.NO_CONNECTION: Code.UNREACHABLE,
-    Reason.TLS: Code.UNREACHABLE,
-    Reason.RESET: Code.UNREACHABLE,
-    Reason.CUT_STREAM: Code.UNREACHABLE,
-    Reason.BAD_HTTP: Code.UNREACHABLE,
-    Reason.BAD_STATUS: Code.UNREACHABLE,
-    Reason.REDIRECTED: Code.UNREACHABLE,
-    Reason.WRONG_TYPE: Code.UNREACHABLE,
-    Reason.DAEMON_RESTART: Code.UNREACHABLE,
-    Reason.UNKNOWN_MODULE: Code.BAD_REQUEST,
-    Reason.MISSING_OP: Code.BAD_REQUEST,
-    Reason.INVALID_ARGS: Code.BAD_REQUEST,
-    Reason.MALFORMED_REQUEST: Code.BAD_REQUEST,
-    Reason.REENTRANT_CALL: Code.BAD_REQUEST,
-    Reason.UNKNOWN_SESSION: Code.BAD_REQUEST,
-    Reason.SESSION_ENDED: Code.BAD_REQUEST,
-    Reason.SESSION_EXISTS: Code.BAD_REQUEST,
-    Reason.SESSION_BUSY: Code.BAD_REQUEST,
-    Reason.NO_AGENT: Code.BAD_REQUEST,
-    Reason.REVISION_CONFLICT: Code.BAD_REQUEST,
-    Reason.LIMIT_REACHED: Code.BAD_REQUEST,
-    Reason.UNKNOWN_ASSET: Code.BAD_REQUEST,
-    Reason.ASSET_CHANGED: Code.BAD_REQUEST,
-    Reason.BEYOND_END: Code.BAD_REQUEST,
-    Reason.UNKNOWN_APPROVAL: Code.BAD_REQUEST,
-    Reason.CAPABILITY: Code.FORBIDDEN,
-    Reason.HOOK: Code.FORBIDDEN,
-    Reason.SCOPE: Code.FORBIDDEN,
-    Reason.STORAGE: Code.INTERNAL,
-    Reason.MISSING_DONE: Code.INTERNAL,
-    Reason.UNKNOWN_TYPE: Code.INTERNAL,
-    Reason.BAD_VERSION: Code.INTERNAL,
-    Reason.MALFORMED_JSON: Code.INTERNAL,
-    Reason.NOT_OBJECT: Code.INTERNAL,
-    Reason.INVALID_UTF8: Code.INTERNAL,
-    Reason.INVALID_EVENT: Code.INTERNAL,
-    Reason.TRUNCATED_LINE: Code.INTERNAL,
-    Reason.LINE_TOO_LONG: Code.INTERNAL,
-    Reason.UNREADABLE_OUTPUT: Code.INTERNAL,
-    Reason.REPORTED: Code.INTERNAL,
-    Reason.UNKNOWN_OP: Code.UNSUPPORTED_OP,
-    Reason.CLIENT: Code.CANCELLED,
-    Reason.DISCONNECT: Code.CANCELLED,
-    Reason.SHUTDOWN: Code.CANCELLED,
-    Reason.PARENT_ENDED: Code.CANCELLED,
-}
 
 
 class Pieces(msgspec.Struct, frozen=True):
@@ -240,7 +182,7 @@ class Failure(msgspec.Struct, frozen=True):
         """
         details: dict[str, Any] = {"origin": _HOST, "reason": str(reason)}
         details.update((key, value) for key, value in evidence.items() if value is not None)
-        return cls(CODE_OF[reason], message, details)
+        return cls(reason.code, message, details)
 
     @classmethod
     def reported(

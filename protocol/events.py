@@ -1,7 +1,7 @@
 """The six events of Spec 001 section 4, decoded and validated in one pass.
 
 `decode_event` is the fast path: one typed parse, no intermediate dictionary. It refuses a line with
-fields that Spec 001 does not name, which `extended_event` takes, and with them those of so many
+fields that Spec 001 does not name, which `host_events` takes, and with them those of so many
 values that they are better left bytes (`json_line.is_dense`). Only when that refuses it too does
 `read_event` go through it again, slowly, to name what is wrong. A test holds them, and
 `schemas/narratoria-event.v0.json`, to the same verdict on any input.
@@ -15,9 +15,9 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from protocol.errors import Reason
-from protocol.event_fields import wrong_field
 from protocol.json_line import Fault, excerpt
-from protocol.problem import did_you_mean, kind
+from protocol.problem import Problem, did_you_mean, kind
+from protocol.shape import ANY_TEXT, Choice, Fields, Rule, Scalar, text
 
 VERSION = "0"
 
@@ -46,7 +46,7 @@ class _Envelope(
     forbid_unknown_fields=True,
     gc=False,
 ):
-    """Spec 001 section 3; unknown fields (section 8) are left to `extended_event`."""
+    """Spec 001 section 3; unknown fields (section 8) are left to `host_events`."""
 
     version: Literal["0"]
     request_id: str | UnsetType = msgspec.field(default=UNSET, name="requestId")
@@ -197,6 +197,52 @@ def read_event(line: bytes, document: dict[str, Any]) -> Event | Fault:
     try:
         event: Event = msgspec.convert({key: ours[key] for key in known if key in ours}, Event)
     except msgspec.ValidationError as error:
-        words = wrong_field(name, ours) or str(error)
+        words = _wrong_field(name, ours) or str(error)
         return Fault(Reason.INVALID_EVENT, f"bad {name} event: {words}", excerpt(line))
     return event
+
+
+# The fields of each type again, for words about a wrong one.
+
+_ANY_OBJECT = Fields({})
+_OF_ENVELOPE: dict[str, Rule] = {
+    "requestId": text("a string, that of the request", empty=True),
+    "timestamp": ANY_TEXT,
+}
+
+
+def _event(*optional: str, **fields: Rule) -> Fields:
+    required = tuple(name for name in fields if name not in optional)
+    return Fields({**fields, **_OF_ENVELOPE}, required=required)
+
+
+_FIELDS = {
+    "log": _event(
+        "fields",
+        level=Choice(("debug", "info", "warn", "error")),
+        message=ANY_TEXT,
+        fields=_ANY_OBJECT,
+    ),
+    "state_patch": _event(patch=_ANY_OBJECT),
+    "asset": _event(
+        "metadata",
+        assetId=ANY_TEXT,
+        kind=ANY_TEXT,
+        mediaType=ANY_TEXT,
+        path=ANY_TEXT,
+        metadata=_ANY_OBJECT,
+    ),
+    "ui_event": _event("payload", event=ANY_TEXT, payload=_ANY_OBJECT),
+    "error": _event("details", errorCode=ANY_TEXT, errorMessage=ANY_TEXT, details=_ANY_OBJECT),
+    "done": _event("summary", ok=Scalar("true or false", (bool,)), summary=ANY_TEXT),
+}
+
+
+def _wrong_field(type_: str, fields: dict[str, Any]) -> str | None:
+    """Say what is wrong with the first wrong field; `fields` has those that are not absent."""
+    found: list[Problem] = []
+    _FIELDS[type_](fields, "", found)
+    if not found:
+        return None
+    first = min(found)
+    return f'"{first.pointer.removeprefix("/")}" {first.message}'

@@ -68,7 +68,11 @@ def decode_request(line: bytes) -> RequestFrame | Fault:
     if not (line.isascii() or is_utf8(line)):
         return Fault(Reason.INVALID_UTF8, "the line is not UTF-8", excerpt(line))
     try:
-        frame = _decode_long(line) if len(line) > LONG_BYTES else _DECODER.decode(line)
+        if len(line) > LONG_BYTES:
+            with collector_paused():
+                frame = _DECODER.decode(line)
+        else:
+            frame = _DECODER.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         document = read_object(line)
         if isinstance(document, Fault):
@@ -78,11 +82,6 @@ def decode_request(line: bytes) -> RequestFrame | Fault:
         words = f"the request is nested more than {DEPTH} levels deep"
         return Fault(Reason.MALFORMED_REQUEST, words, excerpt(line))
     return frame
-
-
-def _decode_long(line: bytes) -> RequestFrame:
-    with collector_paused():
-        return _DECODER.decode(line)
 
 
 def named_in(line: bytes) -> str | None:

@@ -21,7 +21,7 @@ from protocol.shape import ANY, Array, Choice, Fields, Map, Scalar, seconds, tex
 UNKNOWN_LOOKED_AT = 16
 """How many unknown fields are compared with the known ones: each takes a fraction of a ms."""
 
-_CUTOFF = 0.8  # as in `protocol.near_misses`: an unknown field may be nobody's slip
+_CUTOFF = 0.8  # as in `protocol.descriptor.rules`: an unknown field may be nobody's slip
 
 
 class Action(StrEnum):

@@ -122,7 +122,8 @@ def module_event_problem(fields: Mapping[str, Any]) -> str | None:
         near = did_you_mean(name, known) or f"; there are {', '.join(known)}"
         return f'"event" is {described(name)}, which is not in the taxonomy{near}'
     status = fields.get("status")
-    if status is not None and not _is_status(status):
+    is_word = isinstance(status, str) and _STATUS.fullmatch(status) is not None
+    if status is not None and not (is_word and len(status) <= STATUS_CHARS):
         return (
             f'"status" is {described(status)}, it must be a word such as "ok" of at most'
             f" {STATUS_CHARS} letters, digits and _.-"
@@ -134,14 +135,6 @@ def module_event_problem(fields: Mapping[str, Any]) -> str | None:
 def is_own_family(family: str) -> bool:
     """Tell whether names that begin with `family` and a ":" may be a module's own."""
     return family.lower() not in (*HOST_OWNED, *SHARED)
-
-
-def _is_status(value: object) -> bool:
-    return (
-        isinstance(value, str)
-        and len(value) <= STATUS_CHARS
-        and _STATUS.fullmatch(value) is not None
-    )
 
 
 def lint(document: Mapping[str, Any]) -> list[str]:

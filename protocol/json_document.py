@@ -13,7 +13,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from protocol.problem import Problem, kind, printable, quoted, step
 
@@ -36,10 +36,6 @@ _CUT_REST = re.compile(
 )
 
 
-class _FlawedError(Exception):
-    """The document needs the slow reading, which locates the flaw."""
-
-
 class _Repeated(dict[str, Any]):
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
@@ -47,11 +43,10 @@ class _Repeated(dict[str, Any]):
         self.keys_repeated = {key for key, count in counts.items() if count > 1}
 
 
-class _Unusable:
+class _Unusable(NamedTuple):
     """Stands in for an unusable value; `why` is a problem's message."""
 
-    def __init__(self, why: str) -> None:
-        self.why = why
+    why: str
 
 
 def read_document(data: bytes) -> dict[str, Any] | list[Problem]:
@@ -132,71 +127,37 @@ def _words(said: str, rest: str, before: str) -> str:
     return said[0].lower() + said[1:]
 
 
-def _integer(text: str) -> int:
-    value = int(text) if len(text) <= _INT_CHARS else _INT_RANGE.stop
-    if value not in _INT_RANGE:
-        raise _FlawedError
-    return value
-
-
-def _float(text: str) -> float:
-    value = float(text)
-    if math.isinf(value):
-        raise _FlawedError
-    return value
-
-
-def _constant(_name: str) -> Any:
-    raise _FlawedError
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(pairs)
-    if len(value) != len(pairs):
-        raise _FlawedError
-    return value
-
-
-def _kept_integer(text: str) -> int | _Unusable:
-    try:
-        return _integer(text)
-    except _FlawedError:
-        return _Unusable("is an integer that does not fit in 64 bits")
-
-
-def _kept_float(text: str) -> float | _Unusable:
-    try:
-        return _float(text)
-    except _FlawedError:
-        return _Unusable("is a number too large for a double")
-
-
-def _kept_constant(name: str) -> _Unusable:
-    return _Unusable(f"is {name}, which JSON does not have")
-
-
-def _kept_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(pairs)
-    return value if len(value) == len(pairs) else _Repeated(pairs)
-
-
-_STRICT = json.JSONDecoder(
-    parse_int=_integer, parse_float=_float, parse_constant=_constant, object_pairs_hook=_object
-)
-_KEEPING = json.JSONDecoder(
-    parse_int=_kept_integer,
-    parse_float=_kept_float,
-    parse_constant=_kept_constant,
-    object_pairs_hook=_kept_object,
-)
-
-
 def _parse(text: str) -> tuple[Any, bool]:
-    """Return the value, and whether it is known to have a flaw."""
-    try:
-        return _STRICT.decode(text), False
-    except _FlawedError:
-        return _KEEPING.decode(text), True
+    """Return the value, and whether `_Unusable` and `_Repeated` stand for flaws in it."""
+    flaws: list[str] = []
+
+    def unusable(why: str) -> _Unusable:
+        flaws.append(why)
+        return _Unusable(why)
+
+    def integer(digits: str) -> int | _Unusable:
+        value = int(digits) if len(digits) <= _INT_CHARS else _INT_RANGE.stop
+        fits = value in _INT_RANGE
+        return value if fits else unusable("is an integer that does not fit in 64 bits")
+
+    def number(digits: str) -> float | _Unusable:
+        value = float(digits)
+        return unusable("is a number too large for a double") if math.isinf(value) else value
+
+    def constant(name: str) -> _Unusable:
+        return unusable(f"is {name}, which JSON does not have")
+
+    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        value = dict(pairs)
+        if len(value) == len(pairs):
+            return value
+        flaws.append("a key that stands there twice")
+        return _Repeated(pairs)
+
+    decoder = json.JSONDecoder(
+        parse_int=integer, parse_float=number, parse_constant=constant, object_pairs_hook=members
+    )
+    return decoder.decode(text), bool(flaws)
 
 
 def _is_suspect(text: str) -> bool:
@@ -238,3 +199,25 @@ def _key_flaws(at: str, value: dict[str, Any] | list[Any]) -> Iterator[Problem]:
             if _SURROGATE.search(key):
                 words = "has a key with half of a surrogate pair, which is not a character"
                 yield Problem(at, words)
+
+
+_STRING = rb'"(?:[^"\\\n]|\\.)*+"'
+_COMMENT = re.compile(_STRING + rb"|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMMA = re.compile(_STRING + rb"|,(?=\s*+[}\]])")
+
+
+def plain_json(data: bytes) -> bytes:
+    """Return plain JSON of one with comments and trailing commas, as editors write their settings.
+
+    Comments and commas become blanks, so that lines and columns stay the same. A comment without an
+    end is left, for the reader to report.
+    """
+    return _COMMA.sub(_blank, _COMMENT.sub(_blank, data))
+
+
+def _blank(found: re.Match[bytes]) -> bytes:
+    text = found[0]
+    if text.startswith(b'"'):
+        return text
+    # One for each character, not byte: columns count those.
+    return re.sub(r"\S", " ", text.decode(errors="replace")).encode()

@@ -1,7 +1,7 @@
 r"""Put a client's request id into a module's line, and leave the rest of the line as it is.
 
 The line has been validated: it is one JSON object in UTF-8, an event whose top-level names are
-those of Spec 001, or were looked through (`extended_event`). Its spelling is not known, so
+those of Spec 001, or were looked through (`host_events`). Its spelling is not known, so
 a place for the id counts only where the bytes prove it:
 
 - the text `requestId` stands in the line once, and no escape spells a letter of it, so there is no
@@ -131,10 +131,6 @@ class Readdresser:
         if self._request_id is None:
             return _encode(fields) + b"\n"
         return _encode({"requestId": self._request_id, **fields}) + b"\n"
-
-
-def readdress(line: bytes, request_id: str | None) -> bytes | None:
-    return Readdresser(request_id).readdress(line)
 
 
 def _spells_key(line: bytes, begin: int, end: int) -> bool:

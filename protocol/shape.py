@@ -26,8 +26,6 @@ _JSON = {
 
 
 class Rule:
-    """A rule for a value."""
-
     want: str
     """Completes the sentence "must be ..."."""
     schema: dict[str, Any]
@@ -76,21 +74,19 @@ class Choice(Rule):
             found.append(Problem(at, f"is {quoted(value)}, must be {self.want}{hint}"))
 
 
-class NumberOrWord(Rule):
+class NumberOrWord(Choice):
     """An integer from 0 to `most`, or one of a few words."""
 
     def __init__(self, want: str, most: int, words: tuple[str, ...]) -> None:
+        super().__init__(words)
         self.want = want
         self._most = most
-        self._words = words
         number = {"type": "integer", "minimum": 0, "maximum": most}
         self.schema = {"anyOf": [number, {"enum": list(words)}]}
 
     def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
         if isinstance(value, str):
-            if value not in self._words:
-                hint = did_you_mean(value, self._words)
-                found.append(Problem(at, f"is {quoted(value)}, must be {self.want}{hint}"))
+            super().__call__(value, at, found)
         elif type(value) not in {int, float}:
             found.append(Problem(at, f"is {kind(value)}, must be {self.want}"))
         elif not 0 <= value <= self._most or value != int(value):

@@ -116,7 +116,7 @@ class ExecOutput(StrEnum):
 
 
 class ExecOp(msgspec.Struct, frozen=True, kw_only=True):
-    """An op of a command line tool; `args` and `stdin` are templates (`dialects.exec_template`).
+    """An op of a command line tool; `args` and `stdin` are templates (`dialects.exec`).
 
     `ok_codes` are exit codes that are as good as 0, `options` lets values be options, and
     `media_type` is that of an output of `bytes`.

@@ -1,7 +1,8 @@
 """The rules of a descriptor that concern more than one of its fields.
 
 Each is a generator over a document whose fields may still have any type: the shape is checked
-elsewhere, and fields of a wrong shape are skipped here.
+elsewhere, and fields of a wrong shape are skipped here. At the end are the warnings for a person
+about a valid descriptor (`near_misses`), which are never a reason to refuse it.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ import msgspec
 
 from protocol.args_schema import ops_problems
 from protocol.descriptor.model import HOOK_OP, InputForm, Instances, Kind, Lifecycle, Transport
-from protocol.descriptor.shape import DESCRIPTOR, TRANSPORT, URL
+from protocol.descriptor.shape import DESCRIPTOR, HOOK, SUPERVISION, TRANSPORT, URL
 from protocol.dialects import DIALECTS
-from protocol.dialects.exec_template import input_names, no_holes
-from protocol.problem import Problem, described, did_you_mean, quoted, step
+from protocol.dialects.exec import input_names, no_holes, read_template
+from protocol.frames import encode
+from protocol.problem import Problem, described, did_you_mean, nearest, quoted, step
+from protocol.shape import Fields
 
 DEFAULT_PROTOCOL = Transport().protocol
 _DEFAULT_INSTANCES = Instances()
@@ -42,10 +45,9 @@ def problems(document: dict[str, Any]) -> list[Problem]:
     if isinstance(supervision, dict):
         found += _dependencies(document.get("name"), supervision.get("depends_on"))
         found += _restart_rules(supervision)
-        found += _instances(supervision.get("instances"))
+        found += _instances(transport, supervision.get("instances"))
         if isinstance(transport, dict):
             found += _warm(transport, supervision.get("warm"))
-            found += _instances_per_invocation(transport, supervision.get("instances"))
     for field in ("inputs", "outputs"):
         if isinstance(document.get(field), dict):
             found += ops_problems(document[field], f"/{field}")
@@ -254,7 +256,7 @@ def _warm(transport: dict[str, Any], warm: Any) -> Iterator[Problem]:
     yield Problem("/supervision/warm", f"is {warm}, must be 0: {why}")
 
 
-def _instances(instances: Any) -> Iterator[Problem]:
+def _instances(transport: Any, instances: Any) -> Iterator[Problem]:
     if not isinstance(instances, dict):
         return
     least = instances.get("min", _DEFAULT_INSTANCES.min)
@@ -264,10 +266,7 @@ def _instances(instances: Any) -> Iterator[Problem]:
         yield Problem(
             "/supervision/instances/min", f"is {least}, must be at most max, {most}{default}"
         )
-
-
-def _instances_per_invocation(transport: dict[str, Any], instances: Any) -> Iterator[Problem]:
-    if _lifecycle(transport) == Lifecycle.PER_INVOCATION:
+    if isinstance(transport, dict) and _lifecycle(transport) == Lifecycle.PER_INVOCATION:
         why = "a module that runs a process per invocation has as many as its concurrency says"
         yield from _default_instances(instances, why)
 
@@ -280,3 +279,65 @@ def _default_instances(instances: Any, why: str) -> Iterator[Problem]:
                 f"/supervision/instances/{field}",
                 f"is {described(value)}, must be {described(defaults[field])}: {why}",
             )
+
+
+# Nearer than in `supervision`, where an unknown key is wrong anyway: "comment" is no "command".
+_CUTOFF = 0.8
+
+_HOMES = (("", DESCRIPTOR), ("/transport", TRANSPORT), ("/supervision", SUPERVISION))
+_HOMES_OF_HOOKS = (*_HOMES, ("/hook", HOOK))
+
+
+def near_misses(document: dict[str, Any]) -> list[Problem]:
+    """Return warnings for ignored fields that were probably meant, sorted by pointer.
+
+    Unknown fields are tolerated at the top level of a descriptor and in `transport`.
+    """
+    homes = _HOMES_OF_HOOKS if document.get("kind") == Kind.HOOK else _HOMES
+    found = list(_misses(document, "", DESCRIPTOR, homes))
+    transport = document.get("transport")
+    if isinstance(transport, dict):
+        found += _misses(transport, "/transport", TRANSPORT, homes)
+        if transport.get("protocol") == "exec":
+            ops, inputs = transport["exec"]["ops"], document.get("inputs", {})
+            found += _doubtful_templates(ops, inputs)
+    return sorted(found)
+
+
+def _doubtful_templates(ops: dict[str, Any], inputs: dict[str, Any]) -> Iterator[Problem]:
+    """Warn of a word that looks like a hole, and of a boolean as an argument by itself."""
+    for op, said in ops.items():
+        of_op = step("/transport/exec/ops", op)
+        schema = inputs.get(op) or {}
+        names = input_names(schema)
+        for one in no_holes(said, names):
+            name = one.written.strip("{?}").removesuffix(":json")
+            add = encode({op: {"properties": {name: {}}}}).decode()
+            words = f"{one.written} is passed as it stands: {step('/inputs', op)} has no {name}"
+            words += f'; add "inputs": {add}, or write {{{one.written}}} for the text'
+            yield Problem(of_op + one.pointer, words)
+        for at, text in enumerate(said.get("args", ())):
+            only = read_template(text, names).only
+            of = None if only is None else schema["properties"][only.name]
+            if only is not None and isinstance(of, dict) and of.get("type") == "boolean":
+                words = f'passes the word "true" or "false"; for a flag, let {only.name} be '
+                words += 'the flag itself: {"enum": ["--FLAG"]}, with "options": true in the op'
+                yield Problem(f"{of_op}/args/{at}", words)
+
+
+def _misses(
+    value: dict[str, Any], at: str, known: Fields, homes: tuple[tuple[str, Fields], ...]
+) -> Iterator[Problem]:
+    absent = [field for field in known.fields if field not in value]
+    for key in value:
+        if key in known.fields:
+            continue
+        home = next((home for home, fields in homes if key in fields.fields), None)
+        meant = nearest(key, absent, _CUTOFF)
+        if home is not None:
+            hint = f"did you mean '{step(home, key)}'?"
+        elif meant is not None:
+            hint = f"did you mean '{meant}'?"
+        else:
+            continue
+        yield Problem(step(at, key), f"unknown field, ignored; {hint}")

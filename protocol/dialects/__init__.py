@@ -10,8 +10,8 @@ import msgspec
 from protocol.connection import Connection, Memory, NewId, Request
 from protocol.descriptor.model import Descriptor, Lifecycle, Restart, StdoutPolicy, Timeouts
 from protocol.dialects.exec import ExecConnection
+from protocol.dialects.mcp.calls import span_attributes
 from protocol.dialects.mcp.connection import McpConnection
-from protocol.dialects.mcp.spans import span_attributes
 from protocol.dialects.module import ModuleConnection
 from protocol.dialects.narratoria import NarratoriaConnection
 from protocol.errors import Outcome

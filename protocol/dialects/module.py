@@ -1,7 +1,8 @@
 """Dialect `module`: Module Protocol v1 over STDIO, with Spec 001 event streams (docs/protocol.md).
 
-This file has the requests to a process, and the two forms of nearly all lines, plain events and
-plain replies. The meaning of other lines, and the request of each line, is in `module_lines`.
+This file has the start of a process, the requests to it, and the two forms of nearly all lines,
+plain events and plain replies. The meaning of other lines, and the request of each line, is in
+`module_lines`.
 """
 
 from __future__ import annotations
@@ -12,40 +13,37 @@ from protocol.connection import (
     NOTHING,
     Answered,
     Asked,
-    Connection,
     EventReceived,
     Events,
     Flow,
     HostCalled,
+    LineConnection,
     LocalError,
     Memory,
     NewId,
+    Notice,
     OutOfStep,
     Quarantined,
+    Ready,
     Received,
     Request,
+    StartFailed,
+    Stray,
     Unanswered,
     Violated,
     Wait,
+    Warned,
 )
-from protocol.descriptor.model import Descriptor, Lifecycle
-from protocol.dialects.module_lines import DECODE_ERRORS, Lines, OpenRequest
-from protocol.dialects.module_start import Handshake, Step
-from protocol.dialects.module_step import SYNC
-from protocol.errors import Outcome
-from protocol.events import (
-    Log,
-    StatePatch,
-    UiEvent,
-    decode_event,
-)
+from protocol.descriptor.model import Descriptor, Lifecycle, Timeouts
+from protocol.dialects.module_lines import DECODE_ERRORS, SYNC, Lines, OpenRequest
+from protocol.errors import Failure, Outcome
+from protocol.events import Log, StatePatch, UiEvent, decode_event
 from protocol.frames import RequestFrame, decode_request, encode, encode_line
 from protocol.framing import LineSplitter, Outgoing, Written
 from protocol.host_call import Chunk, encode_result
 from protocol.json_line import (
     SMALL_BYTES,
     Fault,
-    excerpt,
     is_dense,
     is_utf8,
     overlong_fault,
@@ -53,12 +51,7 @@ from protocol.json_line import (
     skimmed,
     truncated_fault,
 )
-from protocol.replies import (
-    Operation,
-    decode_invoke_reply,
-    plain_outcome,
-    read_error,
-)
+from protocol.replies import Operation, decode_invoke_reply, plain_outcome, read_error
 from protocol.weight import LONG_BYTES, collector_paused
 
 _INVOKE = Operation.INVOKE
@@ -77,7 +70,114 @@ def _invoke_frame(tool: str) -> bytes:
     return shown.replace(b'""', b"%b", 1).replace(b'"input":{}', b'"input":%b')
 
 
-class ModuleConnection(Connection):
+FIRST_RETRY_S = 0.02
+LAST_RETRY_S = 0.5
+"""The longest pause between two `health` questions to a module that is not well yet."""
+
+
+Step = Request | Ready | StartFailed | None
+"""The next question, or how the start ended; None: wait."""
+
+
+class Handshake:
+    r"""The start of a module: `health` until it is well, then `describe`.
+
+        health --ok--> describe --ok--> Ready
+          |  |            \--describe_s, or an error--> StartFailed
+          |  \--not well yet--> a pause, then health again
+          \--start_s, or a wrong answer--> StartFailed
+
+    Each question is a request like any other, and reported as one (`Asked`).
+    """
+
+    def __init__(self, timeouts: Timeouts, new_id: NewId) -> None:
+        self.waits: tuple[Wait, ...] = ()
+        self.request = Request("", Operation.HEALTH)
+        self.instead = ""
+        """The line that the module printed in place of an answer, as a clause; empty if none."""
+        self._timeouts = timeouts
+        self._new_id = new_id
+        self._well_by = Wait(timeouts.start_s, "an answer to health")
+        self._pause: Wait | None = None
+        self._pause_s = FIRST_RETRY_S
+        self._said: Failure | None = None
+        self._asked: set[str] = set()
+
+    def ask_health(self) -> Request:
+        self.waits = (self._well_by,)
+        return self._ask(Operation.HEALTH)
+
+    def _ask(self, operation: Operation) -> Request:
+        self.request = Request(self._new_id(), operation)
+        self._asked.add(self.request.request_id)
+        return self.request
+
+    def heard(self, item: Received) -> Step:
+        """Take an item that is no answer.
+
+        A line with an unknown id cannot be a late answer, and no other answer will come.
+        """
+        match item:
+            case Warned(notice=notice):
+                self.instead = notice.in_place_of_answer or self.instead
+            case Quarantined(fault=fault):
+                self.instead = Notice.of(fault).in_place_of_answer or self.instead
+            case Stray(named=named) if named is not None and named not in self._asked:
+                reason = f"bad_{self.request.operation}"
+                words = f"did not answer {self.request.operation}: {item.in_place_of_answer}"
+                return self._failed(reason, words)
+            case Stray():
+                self.instead = item.in_place_of_answer or self.instead
+            case _:
+                self.instead = self.instead or "what it printed was not an answer"
+        return None
+
+    def answered(self, answered: Answered) -> Step:
+        self.instead = ""
+        outcome, fault = answered.outcome, answered.fault
+        shown = "" if fault is None else f": {fault.excerpt}"
+        if self.request.operation is Operation.DESCRIBE:
+            if isinstance(outcome, Failure):
+                words = f"did not describe itself: {outcome.message}{shown}"
+                return self._failed("bad_describe", words)
+            self.waits = ()
+            return Ready(outcome.result, "answered health and describe")
+        if not isinstance(outcome, Failure):
+            self._said = None
+            self.waits = (Wait(self._timeouts.describe_s, "an answer to describe"),)
+            return self._ask(Operation.DESCRIBE)
+        if fault is not None:
+            # A line that is no answer; asking again would bring the same.
+            return self._failed("bad_health", f"answered health wrongly: {outcome.message}{shown}")
+        self._said = outcome
+        self._pause = Wait(self._pause_s, "a better health")
+        self._pause_s = min(self._pause_s * 2, LAST_RETRY_S)
+        self.waits = (self._well_by, self._pause)
+        return None
+
+    def time_passed(self, wait: Wait, unfinished_line: str | None) -> Step:
+        if wait is self._pause:
+            return self.ask_health()
+        if wait is self._well_by:
+            words = f"was not healthy within {wait.seconds:g} s"
+            return self._failed("start_deadline", *self._why(words, "start_s", unfinished_line))
+        words = f"did not describe itself: it gave no answer to describe in {wait.seconds:g} s"
+        return self._failed("bad_describe", *self._why(words, "describe_s", unfinished_line))
+
+    def _failed(self, reason: str, words: str, bound: str = "") -> StartFailed:
+        self.waits = ()
+        return StartFailed(reason, words, bound)
+
+    def _why(self, words: str, bound: str, unfinished_line: str | None) -> tuple[str, str]:
+        if self._said is not None:
+            return f"{words}; it said: {self._said.message}", bound
+        if unfinished_line is not None:
+            why = f"it printed a line without a newline at its end: {unfinished_line}"
+            return f"{words}; {why}", ""
+        return (f"{words}; {self.instead}", "") if self.instead else (words, bound)
+
+
+class ModuleConnection(LineConnection):
     """One process that answers `health`, `describe` and `invoke`, any number of times."""
 
     waits: tuple[Wait, ...] = ()
@@ -95,10 +195,6 @@ class ModuleConnection(Connection):
         self._streaming = False
         self._handshake: Handshake | None = None
         self._frame = _invoke_frame(descriptor.name)
-
-    @property
-    def unfinished_line(self) -> str | None:
-        return excerpt(self._splitter.pending) if self._splitter.pending else None
 
     # What the host wants.
 

@@ -14,23 +14,25 @@ While one request is open, and the module was not seen to echo ids, it is that o
 fails it if it is meant as one (`is_meant_as_answer`): as it stands there, no other answer may come.
 Any other line is noise, which a tolerant module may print: it is set aside. A line that might stand
 for one of several answers fails all of them. When the module echoes no ids, nobody can tell whether
-a line that failed a request stood in its answer's place or before it; `module_step` finds out.
+a line that failed a request stood in its answer's place or before it; `ModuleStep` finds out.
 """
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
-from protocol.assets import AssetRules
+from protocol.assets import asset_refusal
 from protocol.connection import (
     TOLERABLE,
     Answered,
     Described,
     EventReceived,
+    HostCalled,
     ModuleLog,
     Notice,
     Quarantined,
@@ -40,10 +42,7 @@ from protocol.connection import (
     Warned,
 )
 from protocol.descriptor.model import Descriptor, Lifecycle, StdoutPolicy
-from protocol.dialects.host_call_lines import Refused, received_call, unannounced
-from protocol.dialects.line_owner import is_meant_as_answer, unreadable_answer
-from protocol.dialects.module_step import ModuleStep
-from protocol.errors import Failure, Outcome, Reason, Success
+from protocol.errors import Code, Failure, Outcome, Reason, Success
 from protocol.events import (
     RESOURCE_UPDATED,
     Asset,
@@ -51,23 +50,27 @@ from protocol.events import (
     ErrorEvent,
     Event,
     Log,
+    Progress,
     UiEvent,
     read_event,
 )
-from protocol.extended_event import decode_extended
 from protocol.framing import Outgoing
-from protocol.host_call import FEATURE, encode_result, read_host_call
+from protocol.host_call import FEATURE, BadCall, encode_result, read_host_call
+from protocol.host_events import decode_extended
 from protocol.json_line import (
     LONE_SURROGATES,
     Fault,
     excerpt,
     is_utf8,
+    is_utf16,
     read_object,
     shown_id,
     split_members,
     without_lone_surrogates,
 )
 from protocol.replies import (
+    EXPECTED,
+    DescribeReply,
     Operation,
     completed,
     read_done,
@@ -84,11 +87,81 @@ GIVEN_UP_KEPT = 16
 """Late lines of this many requests, those given up last, are recognised."""
 
 
+SYNC = ".sync"
+"""The suffix of the id of the `describe` that marks where the stream is in step again."""
+
+
+class ModuleStep:
+    """Whether lines without an id can be paired with requests, and how the pairing is regained.
+
+        kept --a line that may stand in an answer's place--> lost
+        lost --before the next request a `describe` is sent--> syncing
+        syncing --its answer--> kept
+
+    The mark is a `describe` and not a `health`: `status` is a common field of results, and the late
+    answer of the failed request would be taken for it. Its answer is a description in full, or the
+    module's earlier answer to `describe`; a module that declined to describe itself declines again.
+    """
+
+    def __init__(self, tool: str) -> None:
+        self.lost = False
+        self.mark = ""
+        """The id of the expected mark; until it comes, a line without an id belongs to no request.
+        """
+        self._tool = tool
+        self._described: Any = None
+        self._declines = False
+
+    def lose(self) -> None:
+        self.lost, self.mark = True, ""
+
+    def begin_mark(self, mark: str) -> None:
+        self.lost, self.mark = False, mark
+
+    def described(self, outcome: Outcome) -> None:
+        if isinstance(outcome, Success):
+            self._described = outcome.result
+        self._declines = isinstance(outcome, Failure) and outcome.code == Code.UNSUPPORTED_OP
+
+    def passes(self, named: str | None, answer: Outcome | Fault) -> bool:
+        """Tell whether this answers the mark; then the stream is in step."""
+        if named not in (None, self.mark) or not self._is_description(answer):
+            return False
+        self.mark = ""
+        return True
+
+    def _is_description(self, answer: Outcome | Fault) -> bool:
+        match answer:
+            case Failure(code=code):
+                return self._declines and code == Code.UNSUPPORTED_OP
+            case Success(result=result) if result == self._described:
+                return True
+            case Success(result=result):
+                try:
+                    return msgspec.convert(result, DescribeReply).name == self._tool
+                except msgspec.ValidationError:
+                    return False
+            case _:
+                return False
+
+
 class OpenRequest(msgspec.Struct, gc=False):
     request_id: str
     operation: Operation
     last_error: ErrorEvent | None = None
-    assets: AssetRules | None = None
+    assets: set[str] | None = None
+    """The ids of its assets so far."""
+
+    def take(self, event: Progress, told: bytes | None) -> EventReceived | Warned:
+        """Take an event that does not end the request; `told` is the line to pass on."""
+        if isinstance(event, ErrorEvent):
+            self.last_error = event  # 4.5: it does not terminate the invocation by itself.
+        elif isinstance(event, Asset):
+            self.assets = self.assets or set()
+            notice = asset_refusal(event, self.assets)
+            if notice is not None:
+                return Warned(self.request_id, notice)
+        return EventReceived(self.request_id, event, told)
 
 
 class _Envelope(msgspec.Struct):
@@ -175,7 +248,6 @@ class Lines:
     def receive_document(
         self, line: bytes, document: dict[str, Any], received: list[Received]
     ) -> None:
-        """Take a line whose object has been read."""
         said = document.get("requestId")
         named = said if isinstance(said, str) else None
         if "type" in document:
@@ -185,8 +257,7 @@ class Lines:
                     if FEATURE in self.features:
                         self._receive_host_call(line, document, received)
                         return
-                    event = unannounced(line, reads_results=not self._closes_stdin)
-                    self._refuse_unannounced(document, event)
+                    event = self._refuse_unannounced(line, document)
                 self.reject(event, named, received, owned=True)
             else:
                 self.receive_event(event, line, None, received)
@@ -226,30 +297,45 @@ class Lines:
             request = self.find(None) if len(self.open) == 1 else None
         else:
             request = self.open.get(named) if isinstance(named, str) else None
-        call = received_call(line, document, request, len(self.open))
-        if not isinstance(call, Refused):
-            received.append(call)
+        call = read_host_call(document)
+        if isinstance(call, BadCall):
+            if call.call_id is None:
+                notice = Notice("bad_host_call", call.message, excerpt(line))
+                answer = Warned(request.request_id, notice) if request else Stray(excerpt(line))
+                received.append(answer)
+                return
+            words = call.message
+        elif request is None:
+            words = _no_request(named, len(self.open))
+        elif request.operation is not Operation.INVOKE:
+            words = "a module can call the host while it serves an invoke, not a "
+            words += request.operation
+        else:
+            received.append(HostCalled(request.request_id, call, len(line)))
             return
-        failure = Failure.because(Reason.MALFORMED_REQUEST, call.message)
-        refusal = encode_result(call.request_id, call.call_id, failure)
-        if refusal is not None:
-            self._outgoing.add(refusal)
-        if call.stray:
+        failure = Failure.because(Reason.MALFORMED_REQUEST, words)
+        self._refuse(named if request is None else request.request_id, call.call_id, failure)
+        if request is None:
             received.append(Stray(excerpt(line)))
 
-    def _refuse_unannounced(self, document: dict[str, Any], fault: Fault) -> None:
-        """Answer a call of a module that did not announce the feature.
+    def _refuse_unannounced(self, line: bytes, document: dict[str, Any]) -> Fault:
+        """Refuse a call of a module that announced none, or could read no result.
 
-        The call has failed its request; the module still reads for a result, and would take the
-        next request for it.
+        The call fails its request; a module that still reads for a result gets an answer, since it
+        would take the next request for it.
         """
-        call, named = read_host_call(document), document.get("requestId")
-        if call.call_id is None or self._closes_stdin:
-            return
-        failure = Failure.because(Reason.UNKNOWN_TYPE, fault.message)
+        words = f'the module\'s answer to describe does not say "features": ["{FEATURE}"]'
+        if self._closes_stdin:
+            words = 'only a module with transport.lifecycle "persistent" can call the host'
+        words = f"{FEATURE!r} is not an event type here: {words}"
+        if not self._closes_stdin:
+            failure = Failure.because(Reason.UNKNOWN_TYPE, words)
+            self._refuse(document.get("requestId"), read_host_call(document).call_id, failure)
+        return Fault(Reason.UNKNOWN_TYPE, words, excerpt(line))
+
+    def _refuse(self, named: object, call_id: str | None, failure: Failure) -> None:
         request_id = named if isinstance(named, str) else None
-        refusal = encode_result(request_id, call.call_id, failure)
-        if refusal is not None:
+        if call_id is not None and (refusal := encode_result(request_id, call_id, failure)):
             self._outgoing.add(refusal)
 
     def receive_event(
@@ -275,36 +361,14 @@ class Lines:
             return
         if named is None and not isinstance(event, Log):
             self.omits_ids = True
-        self._receive_of(request, event, line, told, received)
-
-    def _receive_of(
-        self,
-        request: OpenRequest,
-        event: Event,
-        line: bytes,
-        told: bytes | None,
-        received: list[Received],
-    ) -> None:
-        match event:
-            case Done():
-                outcome = read_done(request.operation, event, request.last_error, excerpt(line))
-                if isinstance(outcome, Fault):
-                    self.reject(outcome, request.request_id, received, owned=True)
-                else:
-                    named = None if event.request_id is UNSET else event.request_id
-                    self._answer(request, named, outcome, received)
-                return
-            case ErrorEvent():
-                request.last_error = event
-            case Asset():
-                request.assets = request.assets or AssetRules()
-                notice = request.assets.refusal(event)
-                if notice is not None:
-                    received.append(Warned(request.request_id, notice))
-                    return
-            case _:
-                pass
-        received.append(EventReceived(request.request_id, event, told))
+        if not isinstance(event, Done):
+            received.append(request.take(event, told))
+            return
+        outcome = read_done(request.operation, event, request.last_error, excerpt(line))
+        if isinstance(outcome, Fault):
+            self.reject(outcome, request.request_id, received, owned=True)
+        else:
+            self._answer(request, named, outcome, received)
 
     def _receive_update(self, event: UiEvent, line: bytes, received: list[Received]) -> None:
         match event.payload:
@@ -381,3 +445,49 @@ class Lines:
 def _warn(request: OpenRequest, words: str | None, shown: str, received: list[Received]) -> None:
     if words is not None:
         received.append(Warned(request.request_id, Notice("unknown_field", words, shown)))
+
+
+_KEYS = frozenset({"ok", "result", "error", "status", "type"})
+
+_MARK = re.compile(rb"\xef\xbb\xbf|\xff\xfe|\xfe\xff")
+_BEGINS_JSON = re.compile(rb'\{\s*(?:\Z|")')
+_BEGINS_SHOWN = re.compile(rb"\{\s*'?(?:ok|result|error|status|type|requestId)'?\s*:")
+"""How Python and JavaScript print an object for people."""
+
+
+def is_meant_as_answer(
+    line: bytes | dict[str, Any], operation: Operation = Operation.INVOKE
+) -> bool:
+    """Tell whether a wrong or unreadable line is meant as an answer; else it is a program's output.
+
+    It is if it is an empty object, or has one of the keys that answers have, or cannot be read and
+    begins as such an object would; so does a `{` alone, with which JSON over several lines begins.
+    A banner, or a program's own log in JSON, answers no request. A `describe` may be meant by its
+    `name`, too.
+    """
+    if isinstance(line, bytes):
+        line = _MARK.sub(b"", line, count=1) if _MARK.match(line) else line
+        if is_utf16(line):
+            line = line.replace(b"\0", b"")
+        return bool(_BEGINS_JSON.match(line) or _BEGINS_SHOWN.match(line))
+    if not line or not _KEYS.isdisjoint(line):
+        return True
+    return operation is Operation.DESCRIBE and "name" in line
+
+
+def unreadable_answer(line: bytes, fault: Fault, operation: Operation) -> Fault:
+    """Return the fault of a line that is meant as an answer, with what would be right."""
+    hint = ""
+    if _BEGINS_SHOWN.match(line):
+        hint = " (an object as the language shows it? JSON.stringify and json.dumps make JSON)"
+    words = f"bad reply to {operation}: {fault.message}{hint}; expected {EXPECTED[operation]}"
+    return msgspec.structs.replace(fault, message=words)
+
+
+def _no_request(named: object, count: int) -> str:
+    if named is None:
+        state = "none is open" if count == 0 else f"{count} are open"
+        return f'the call names no "requestId", and {state}'
+    if not isinstance(named, str):
+        return '"requestId" of the call must be a string'
+    return f"the request {named!r:.80} of the call is not open"

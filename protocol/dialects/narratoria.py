@@ -14,15 +14,13 @@ from enum import Enum, auto
 
 import msgspec
 
-from protocol.assets import AssetRules
 from protocol.connection import (
     NOTHING,
     TOLERABLE,
     Answered,
     Asked,
-    Connection,
-    EventReceived,
     Events,
+    LineConnection,
     LocalError,
     Memory,
     NewId,
@@ -35,11 +33,12 @@ from protocol.connection import (
     Warned,
 )
 from protocol.descriptor.model import Descriptor, InputForm, StdoutPolicy
+from protocol.dialects.module_lines import OpenRequest
 from protocol.errors import Reason
-from protocol.events import Asset, Done, ErrorEvent, Event, read_event
-from protocol.extended_event import decode_either
+from protocol.events import Done, Event, read_event
 from protocol.frames import RequestFrame, encode_line
 from protocol.framing import LineSplitter, Outgoing, Overlong, Written
+from protocol.host_events import decode_either
 from protocol.json_line import (
     LONE_SURROGATES,
     Fault,
@@ -51,7 +50,6 @@ from protocol.json_line import (
     without_lone_surrogates,
 )
 from protocol.replies import Operation, read_done
-from protocol.weight import LONG_BYTES, collector_paused
 
 
 class _State(Enum):
@@ -62,7 +60,7 @@ class _State(Enum):
     ABANDONED = auto()
 
 
-class NarratoriaConnection(Connection):
+class NarratoriaConnection(LineConnection):
     closes_stdin = True
 
     def __init__(self, descriptor: Descriptor, new_id: NewId, memory: Memory) -> None:
@@ -73,13 +71,7 @@ class NarratoriaConnection(Connection):
         self.outgoing = Outgoing()
         self._splitter = LineSplitter(descriptor.supervision.limits.line_bytes)
         self._state = _State.IDLE
-        self._request_id = ""
-        self._last_error: ErrorEvent | None = None
-        self._assets = AssetRules()
-
-    @property
-    def unfinished_line(self) -> str | None:
-        return excerpt(self._splitter.pending) if self._splitter.pending else None
+        self._request = OpenRequest("", Operation.INVOKE)
 
     def ask(self, request: Request) -> Events:
         """Queue the one line of input (Spec 001 section 6), or the args themselves when flat."""
@@ -98,7 +90,7 @@ class NarratoriaConnection(Connection):
     def cancel(self, request_id: str, written: Written) -> Events:
         """Ignore all further output: section 10 leaves the rest to the process's end."""
         del written
-        if request_id == self._request_id:
+        if request_id == self._request.request_id:
             self._state = _State.ABANDONED
         return NOTHING
 
@@ -115,22 +107,7 @@ class NarratoriaConnection(Connection):
 
     def _open(self, request_id: str) -> None:
         self._state = _State.OPEN
-        self._request_id = request_id
-
-    def receive_data(self, data: bytes) -> Events:
-        if self._splitter.pending_bytes + len(data) > LONG_BYTES:
-            with collector_paused():
-                return self._receive_data(data)
-        return self._receive_data(data)
-
-    def _receive_data(self, data: bytes) -> list[Received]:
-        received: list[Received] = []
-        for line in self._splitter.feed(data):
-            if isinstance(line, Overlong):
-                self._reject(overlong_fault(line), received)
-            else:
-                self._receive_line(line, received)
-        return received
+        self._request = OpenRequest(request_id, Operation.INVOKE)
 
     def receive_eof(self) -> Events:
         """Accept a last line without a newline if it is a whole object (docs/protocol.md)."""
@@ -149,7 +126,7 @@ class NarratoriaConnection(Connection):
         del code
         unanswered = self._state in (_State.OPEN, _State.BROKEN)
         self._state = _State.ABANDONED
-        return [Unanswered(self._request_id)] if unanswered else NOTHING
+        return [Unanswered(self._request.request_id)] if unanswered else NOTHING
 
     def _receive_line(self, line: bytes, received: list[Received]) -> None:
         if self._state is not _State.OPEN:
@@ -168,7 +145,7 @@ class NarratoriaConnection(Connection):
             document = read_object(line)
             if isinstance(document, Fault) and (mended := without_lone_surrogates(line)):
                 notice = Notice(*LONE_SURROGATES, excerpt(line))
-                received.append(Warned(self._request_id, notice))
+                received.append(Warned(self._request.request_id, notice))
                 self._receive_line(mended, received)
                 return
             read = document if isinstance(document, Fault) else read_event(line, document)
@@ -181,25 +158,15 @@ class NarratoriaConnection(Connection):
         self, event: Event, line: bytes, told: bytes | None, received: list[Received]
     ) -> None:
         """Take an event; `told` is the line to pass on."""
-        match event:
-            case Done():
-                outcome = read_done(Operation.INVOKE, event, self._last_error, excerpt(line))
-                if isinstance(outcome, Fault):
-                    self._reject(outcome, received)
-                    return
-                self._state = _State.FINISHED
-                received.append(Answered(self._request_id, outcome))
-                return
-            case ErrorEvent():
-                self._last_error = event  # 4.5: it does not terminate the invocation by itself.
-            case Asset():
-                notice = self._assets.refusal(event)
-                if notice is not None:
-                    received.append(Warned(self._request_id, notice))
-                    return
-            case _:
-                pass
-        received.append(EventReceived(self._request_id, event, told))
+        if not isinstance(event, Done):
+            received.append(self._request.take(event, told))
+            return
+        outcome = read_done(Operation.INVOKE, event, self._request.last_error, excerpt(line))
+        if isinstance(outcome, Fault):
+            self._reject(outcome, received)
+        else:
+            self._state = _State.FINISHED
+            received.append(Answered(self._request.request_id, outcome))
 
     def _reject(self, fault: Fault, received: list[Received]) -> None:
         if self._state is _State.FINISHED:
@@ -207,7 +174,7 @@ class NarratoriaConnection(Connection):
         elif self._state is _State.OPEN:
             # An object that is wrong was meant as an event: it ends the processing in any case.
             if fault.reason in TOLERABLE - {Reason.INVALID_EVENT} and not self._strict:
-                received.append(Warned(self._request_id, Notice.of(fault)))
+                received.append(Warned(self._request.request_id, Notice.of(fault)))
             else:
                 self._state = _State.BROKEN
-                received.append(Violated(self._request_id, fault))
+                received.append(Violated(self._request.request_id, fault))

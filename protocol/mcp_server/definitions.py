@@ -34,7 +34,8 @@ def tools_of(said: Mapping[str, Any], summary: str | None) -> Iterator[Tool]:
     """Yield the tools of a module's description `said`; `summary` is its descriptor's."""
     inputs, outputs = _object(said, "inputs"), _object(said, "outputs")
     defined = {one["name"]: one for one in _entries(said, "tools", "name")}
-    own = frozenset(OPS) if _is_more_than_tools(said) else frozenset()
+    is_more = any(name in said for name in ("mcp", PROMPTS, RESOURCES, TEMPLATES))
+    own = frozenset(OPS) if is_more else frozenset()
     for op in dict.fromkeys([*defined, *inputs]):
         if op in defined:
             definition = defined[op]
@@ -44,10 +45,6 @@ def tools_of(said: Mapping[str, Any], summary: str | None) -> Iterator[Tool]:
         elif op not in own:
             made = _made(op, inputs[op], outputs.get(op), summary)
             yield Tool(op, strict_definition(made, TOOL))
-
-
-def _is_more_than_tools(said: Mapping[str, Any]) -> bool:
-    return "mcp" in said or any(name in said for name in (PROMPTS, RESOURCES, TEMPLATES))
 
 
 def _described(definition: dict[str, Any], op: str, summary: str | None) -> dict[str, Any]:

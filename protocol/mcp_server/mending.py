@@ -21,8 +21,9 @@ from urllib.parse import unquote
 import msgspec
 from msgspec import UNSET
 
+from protocol.dialects.mcp.greeting import MODERN
 from protocol.frames import encode
-from protocol.plain_schema import TYPES
+from protocol.plain_args import TYPES
 from protocol.problem import described, literal, quoted
 
 MEMBERS: dict[Any, dict[str, tuple[JsonType, bool]]] = {}
@@ -298,9 +299,9 @@ def strict_definition(entry: dict[str, Any], kind: JsonType) -> dict[str, Any]:
     return found
 
 
-def older_definition(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return a definition of the newest revision in the form of older ones."""
-    found: dict[str, Any] = mended(entry, _OLDER_TOOL)
+def definition_for(revision: str, entry: dict[str, Any]) -> dict[str, Any]:
+    """Return a definition of the newest revision in the form of another one."""
+    found: dict[str, Any] = entry if revision == MODERN else mended(entry, _OLDER_TOOL)
     return found
 
 
@@ -343,3 +344,42 @@ def strict_result(method: str, result: Mapping[str, Any], uri: object = "") -> M
         return result
     found: dict[str, Any] = _mended_inside(result, kind, str(uri or ""))
     return found
+
+
+# Answers in older revisions: content without a form there becomes words, or is left out.
+# Structured content and output schemas that are of no object, and true and false as schemas of a
+# property, came with 2026-07-28.
+
+_SINCE = {"audio": "2025-03-26", "resource_link": "2025-06-18"}
+
+OLDEST_WITH_ALL = max(_SINCE.values())
+
+
+def result_for(revision: str, result: Mapping[str, Any]) -> Mapping[str, Any]:
+    if revision == MODERN:
+        return result
+    if not isinstance(result.get("structuredContent", {}), dict):
+        result = {key: value for key, value in result.items() if key != "structuredContent"}
+    if revision >= OLDEST_WITH_ALL:
+        return result
+    content, messages = result.get("content"), result.get("messages")
+    if isinstance(content, list):
+        result = {**result, "content": [_block_for(revision, one) for one in content]}
+    if isinstance(messages, list):
+        result = {**result, "messages": [_message_for(revision, one) for one in messages]}
+    return result
+
+
+def _message_for(revision: str, message: Any) -> Any:
+    if not isinstance(message, dict):
+        return message
+    return {**message, "content": _block_for(revision, message.get("content"))}
+
+
+def _block_for(revision: str, block: Any) -> Any:
+    kind = block.get("type") if isinstance(block, dict) else None
+    if kind not in _SINCE or revision >= _SINCE[kind]:
+        return block
+    named = block.get("uri") or block.get("mimeType") or "of no type"
+    words = f"({kind}: {named}; the revision {revision} of MCP has no form for it)"
+    return {"type": "text", "text": words}

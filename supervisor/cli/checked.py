@@ -11,8 +11,8 @@ import msgspec
 
 from protocol.descriptor.loading import DescriptorError
 from protocol.descriptor.model import Descriptor
+from protocol.descriptor.rules import near_misses
 from protocol.json_document import read_document
-from protocol.near_misses import near_misses
 from protocol.problem import Problem
 from supervisor.policy.capabilities import unknown_capability
 from supervisor.policy.hook_findings import hook_findings

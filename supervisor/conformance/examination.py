@@ -218,7 +218,7 @@ class Examination:
 
     def judge_result(self, op: str, outcome: Outcome, outputs: Any, trial: Watched | None) -> None:
         """Check a result against the schema of its op, and a gate's against HookResult."""
-        from protocol.args_problem import CompiledSchema  # noqa: PLC0415 - 30 ms, for few
+        from protocol.schema_check import CompiledSchema  # noqa: PLC0415 - 30 ms, for few
 
         if op == HOOK_OP and "hook result" in self._suite and not isinstance(outcome, Failure):
             read = read_hook_result(outcome.result)

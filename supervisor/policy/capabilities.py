@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import assert_never
 from urllib.parse import unquote
 
 import msgspec
@@ -82,7 +81,7 @@ class Glob(msgspec.Struct, frozen=True):
             return False
         at = len(self.head)
         if not self.has_wildcard:
-            return _level_ends(capability, at)
+            return at == len(capability) or capability[at] in _LEVELS
         # The leftmost place of each part is enough: it leaves the most for the rest. Not a regular
         # expression, since the names in a capability are the module's and may be made to be slow.
         for part in self.inner:
@@ -132,10 +131,6 @@ def unknown_capability(entry: str, *, misspelt: bool = False) -> str | None:
     return f"{quoted(entry)} is an unknown capability, for which nothing is granted; {hint}"
 
 
-def _level_ends(capability: str, at: int) -> bool:
-    return at == len(capability) or capability[at] in _LEVELS
-
-
 class Mode(StrEnum):
     """The decision on a capability that no entry covers."""
 
@@ -148,6 +143,13 @@ class Verdict(StrEnum):
     ALLOWED = "allowed"
     DENIED = "denied"
     ASK = "ask"
+
+
+_VERDICTS = {
+    Mode.STRICT: Verdict.DENIED,
+    Mode.PROMPT: Verdict.ASK,
+    Mode.PERMISSIVE: Verdict.ALLOWED,
+}
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -230,7 +232,7 @@ def decide(policy: Policy, module: str, declared: Iterable[str], capability: str
     rule = Rule(
         source=RulePlace.MODE, module=scope, entry=mode, file=policy.source, key=rules.mode_key
     )
-    return Decision(_verdict_of(mode), module, capability, rule)
+    return Decision(_VERDICTS[mode], module, capability, rule)
 
 
 def remedy(policy: Policy, decision: Decision, descriptor: str) -> str | None:
@@ -251,15 +253,3 @@ def remedy(policy: Policy, decision: Decision, descriptor: str) -> str | None:
         return f"put `allow = [{quoted(capability)}]` in a file, then `stdiod up DIR --policy FILE`"
     where = f"`allow` of `[modules.{quoted(module)}]` in {policy.source}"
     return f"add {quoted(capability)} to {where}, then `stdiod reload`"
-
-
-def _verdict_of(mode: Mode) -> Verdict:
-    match mode:
-        case Mode.STRICT:
-            return Verdict.DENIED
-        case Mode.PROMPT:
-            return Verdict.ASK
-        case Mode.PERMISSIVE:
-            return Verdict.ALLOWED
-        case _:
-            assert_never(mode)

@@ -14,12 +14,11 @@ and nowhere else:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from protocol.descriptor.model import Descriptor
-from supervisor.policy.dependencies import circles, in_order, unmet
 
 Modules = Mapping[str, Descriptor]
 Refuse = Callable[[str, str], None]
@@ -131,14 +130,14 @@ def _refused(
     ):
         pass
     for one in chosen.values():
-        why = unmet(one.supervision.depends_on, chosen, dropped)
+        why = unmet(one, chosen, dropped)
         if why is not None:
             refused.setdefault(one.source, kept(why))
     return refused
 
 
 def _refuse_circles(current: Modules, chosen: Modules, refuse: Refuse) -> bool:
-    found = circles(_needs(chosen))
+    found = circles(chosen)
     new = [name for name in found if chosen[name] is not current.get(name)]
     for name in new:
         refuse(name, found[name])
@@ -148,19 +147,14 @@ def _refuse_circles(current: Modules, chosen: Modules, refuse: Refuse) -> bool:
 def _refuse_unmet(
     current: Modules, chosen: Modules, dropped: Container[str], refuse: Refuse
 ) -> bool:
-    wanted = _needs(chosen)
     refused = False
     # In the order of dependencies, so that one round covers whole chains.
-    for name in in_order(wanted):
-        why = unmet(wanted[name], chosen, dropped)
+    for name in in_order(chosen):
+        why = unmet(chosen[name], chosen, dropped)
         if why is not None and chosen[name] is not current.get(name):
             refuse(name, why)
             refused = True
     return refused
-
-
-def _needs(modules: Modules) -> dict[str, tuple[str, ...]]:
-    return {name: one.supervision.depends_on for name, one in modules.items()}
 
 
 def _claims(
@@ -204,3 +198,81 @@ def _completed(one: Quarantined, in_use: set[str]) -> Quarantined:
 def why_bad(descriptor: Descriptor, bad: Mapping[str, str]) -> str | None:
     """Return why the file of a descriptor, or everything of its owner, is not used."""
     return bad.get(descriptor.source, bad.get(descriptor.owner))
+
+
+CIRCLE_NAMED = 10
+"""How many modules of a dependency circle are named; ten thousand could form one."""
+
+
+def in_order(modules: Modules) -> list[str]:
+    """Return the names, each after its dependencies; those in or behind a circle are left out.
+
+    Names that are ready at the same time keep their order.
+    """
+    wanted = _needs(modules)
+    missing = {
+        name: len({one for one in needed if one in wanted}) for name, needed in wanted.items()
+    }
+    dependants: dict[str, list[str]] = {}
+    for name, needed in wanted.items():
+        for one in dict.fromkeys(needed):
+            dependants.setdefault(one, []).append(name)
+    order = [name for name, count in missing.items() if count == 0]
+    for name in order:  # grows while it is walked: Kahn's algorithm
+        for dependant in dependants.get(name, ()):
+            missing[dependant] -= 1
+            if missing[dependant] == 0:
+                order.append(dependant)
+    return order
+
+
+def _needs(modules: Modules) -> dict[str, tuple[str, ...]]:
+    return {name: one.supervision.depends_on for name, one in modules.items()}
+
+
+def circles(modules: Modules) -> dict[str, str]:
+    """Return the modules that depend on themselves in the end, with the circle in words."""
+    reasons: dict[str, str] = {}
+    for circle in _circles(_needs(modules)):
+        for at, name in enumerate(circle):
+            reasons.setdefault(name, f"depends_on goes in a circle: {_named(circle, at)}")
+    return reasons
+
+
+def unmet(module: Descriptor, there: Container[str], dropped: Container[str]) -> str | None:
+    """Say which dependency of a module is missing, or None if all are there.
+
+    Those in `dropped` have a descriptor that cannot be used.
+    """
+    for one in module.supervision.depends_on:
+        if one not in there:
+            why = "which is quarantined" if one in dropped else "and there is no such module"
+            return f"depends_on names {one!r}, {why}"
+    return None
+
+
+def _circles(wanted: Mapping[str, tuple[str, ...]]) -> Iterator[list[str]]:
+    """Find circles, at least one through each group of modules that depend on each other."""
+    # Depth first, without recursion: ten thousand descriptors may form one chain.
+    done: set[str] = set()
+    for root in wanted:
+        if root in done:
+            continue
+        path, branches = {root: 0}, [iter(wanted[root])]
+        while branches:
+            following = next(branches[-1], None)
+            if following is None:
+                branches.pop()
+                done.add(path.popitem()[0])
+            elif following in path:
+                yield list(path)[path[following] :]
+            elif following in wanted and following not in done:
+                path[following] = len(path)
+                branches.append(iter(wanted[following]))
+
+
+def _named(circle: Sequence[str], at: int) -> str:
+    names = [circle[(at + step) % len(circle)] for step in range(min(len(circle), CIRCLE_NAMED))]
+    if len(circle) > CIRCLE_NAMED:
+        names.append(f"... ({len(circle)} modules)")
+    return " -> ".join([*names, circle[at]])

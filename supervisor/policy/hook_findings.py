@@ -14,7 +14,7 @@ from protocol.journal_event import HOST_OWNED, REGISTRY, SHARED
 from protocol.problem import Problem, did_you_mean, nearest, quoted
 
 _FAMILIES = (*HOST_OWNED, *SHARED)
-_CUTOFF = 0.8  # as in `protocol.near_misses`: "mine:step" is a name that a module may use
+_CUTOFF = 0.8  # as in `protocol.descriptor.rules`: "mine:step" is a name that a module may use
 _WILD = re.compile(r"[*?\[]")
 _NO_SECTION = (
     'is missing: without it a hook is told of nothing and asked about nothing; add "hook": '

@@ -75,7 +75,8 @@ class Principal(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         everything = any(covers_all(glob) for glob in self.modules)
-        said = {"name": _unicode(self.name), "face": self.face}
+        # A user's name need not be Unicode, and JSON has to hold it.
+        said = {"name": self.name.encode(errors="replace").decode(), "face": self.face}
         msgspec.structs.force_setattr(self, "is_full", everything and self.scopes == ALL_SCOPES)
         msgspec.structs.force_setattr(self, "by", msgspec.Raw(msgspec.json.encode(said)))
         msgspec.structs.force_setattr(self, "globs", _globs(self.modules))
@@ -167,11 +168,6 @@ def _common(ours: tuple[str, ...], theirs: tuple[str, ...]) -> tuple[str, ...]:
         else:
             found |= dict.fromkeys(mine for mine in ours if covers(one, mine))
     return tuple(found)
-
-
-def _unicode(name: str) -> str:
-    """Return a name that JSON can hold: a user's need not be Unicode."""
-    return name.encode(errors="replace").decode()
 
 
 SUPERVISOR = Principal("supervisor", "daemon")

@@ -20,7 +20,8 @@ import msgspec
 
 from protocol.errors import Code, Failure, Outcome, Reason
 from protocol.merge_patch import encoded_bytes, has_more_members
-from protocol.plan import plan_problems
+from protocol.problem import Problem
+from protocol.shape import ANY, Fields, Map, text
 from protocol.weight import is_deeper
 
 _UNPRINTABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
@@ -61,6 +62,23 @@ class SessionLimits(msgspec.Struct, frozen=True, kw_only=True):
     plan_bytes: int = 64 << 10
     history: int = 100
     """Invocations remembered per session; the journal has them all."""
+
+
+PLAN = Fields(
+    {
+        "goal": text("a string that says what is to be reached", empty=True),
+        "inputs": Map("an object, such as {}", ANY, ANY),
+    },
+    required=("goal", "inputs"),
+)
+"""Plan Schema v1 (`schemas/plan.v1.json`): what a session is for. Other fields may stand beside the
+two and are kept as they are."""
+
+
+def plan_problems(value: Any, at: str = "") -> list[Problem]:
+    found: list[Problem] = []
+    PLAN(value, at, found)
+    return sorted(found)
 
 
 BOUNDS = SessionLimits()

@@ -20,14 +20,18 @@ import trio
 
 from protocol.descriptor.model import Descriptor
 from protocol.errors import Outcome
-from protocol.transcriber import Gap, Heard, Piece, Transcriber, outcome_document
 from protocol.transcript import (
     Entry,
     EntrySource,
+    Gap,
     Happened,
     Header,
+    Heard,
+    Piece,
+    Transcriber,
     descriptor_document,
     encode_record,
+    outcome_document,
 )
 from protocol.version import VERSION
 from supervisor.runtime.held_bytes import TRANSCRIPTS, Account
@@ -143,7 +147,8 @@ class Recording(Tap):
 
     def _put(self, heard: Piece | Entry, size: int) -> None:
         with self._lock:
-            if self._waiting + size <= WAITING_BYTES and self._fits(size):
+            has_room = self._account is None or self._account.fits(size)
+            if self._waiting + size <= WAITING_BYTES and has_room:
                 self._heard += [*self._take_gaps(), (heard, size)]
                 self._hold(size)
             else:
@@ -154,9 +159,6 @@ class Recording(Tap):
         """Forget what was not taken; nothing is taken or recorded after it."""
         self._heard = []
         self._hold(-self._waiting)
-
-    def _fits(self, size: int) -> bool:
-        return self._account is None or self._account.fits(size)
 
     def _hold(self, more: int) -> None:
         self._waiting += more
@@ -179,9 +181,7 @@ class Recording(Tap):
         before = self._gaps.get((instance, source))
         if before is not None:
             size, lines = size + before.size, lines + before.lines
-        self._gaps[instance, source] = Gap(
-            heard.at_s, instance, source, size, lines, mid_line=mid_line
-        )
+        self._gaps[instance, source] = Gap(heard.at_s, instance, source, size, lines, mid_line)
 
 
 CLOSE_S = 10.0

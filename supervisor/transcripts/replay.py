@@ -47,8 +47,7 @@ from protocol.dialects import DIALECTS
 from protocol.errors import Outcome, Success
 from protocol.framing import Written
 from protocol.json_line import Fault
-from protocol.transcriber import outcome_document
-from protocol.transcript import Entry, EntrySource, Happened, Transcript
+from protocol.transcript import Entry, EntrySource, Happened, Transcript, outcome_document
 from supervisor.policy.verdict import Breach, Exit, Said, on_death, on_invocation
 from supervisor.transcripts.compare import BY_HOST, reason_of, same
 

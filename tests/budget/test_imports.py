@@ -34,7 +34,6 @@ STATUS = VERSION | {
     "protocol.frames",
     "protocol.framing",
     "protocol.json_line",
-    "protocol.malformed_json",
     "protocol.weight",
     "protocol.problem",
     "supervisor.cli.client",

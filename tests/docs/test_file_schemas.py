@@ -12,8 +12,8 @@ import pytest
 
 import schemas
 from protocol.descriptor.loading import parse_descriptor
+from protocol.descriptor.rules import near_misses
 from protocol.json_document import read_document
-from protocol.near_misses import near_misses
 from protocol.transcript import read_transcript
 from scripts import file_schemas
 from supervisor.daemon.config_file import ConfigError, parse_config

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from protocol.descriptor.model import Supervision
-from protocol.errors import CODE_OF, Reason
+from protocol.errors import Reason
 from supervisor.cli import exit_status
 from supervisor.cli.command_line import VERBS, stdiod
 from supervisor.cli.top import view
@@ -26,7 +26,7 @@ EVERYWHERE = {"--socket", "--help"}
 
 def test_every_reason_has_a_row_with_its_code_and_there_is_no_other_row() -> None:
     table = {str(code(row[0])): code(row[1]) for row in rows(DOCUMENT, "Reason")}
-    assert table == {str(reason): str(of) for reason, of in CODE_OF.items()}
+    assert table == {str(reason): str(reason.code) for reason in Reason}
     assert set(table) == {str(reason) for reason in Reason}
 
 

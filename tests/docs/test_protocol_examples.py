@@ -30,10 +30,10 @@ from protocol.connection import (
     Warned,
 )
 from protocol.descriptor.model import Limits
-from protocol.errors import CODE_OF, Code, Outcome, Reason, Success
+from protocol.errors import Code, Outcome, Reason, Success
 from protocol.events import TYPES
+from protocol.host_call import PiCode, pi_code
 from protocol.journal_event import HOST_OWNED
-from protocol.pi_codes import PiCode, pi_code
 from protocol.replies import Operation
 from supervisor.faces.conversation import Conversation
 from supervisor.kernel.host_calls.methods import METHODS
@@ -259,9 +259,7 @@ def test_the_verdicts_name_codes_and_reasons_that_exist_and_belong_together() ->
             continue
         for name in reasons.split(", "):
             reason = Reason(name.strip("`"))
-            expected = (
-                Code.INTERNAL if reason in (Reason.EXITED, Reason.SIGNALED) else CODE_OF[reason]
-            )
+            expected = Code.INTERNAL if reason in (Reason.EXITED, Reason.SIGNALED) else reason.code
             assert code == f"`{expected}`", what
 
 

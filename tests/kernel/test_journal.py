@@ -14,7 +14,7 @@ import msgspec
 import pytest
 import trio
 
-from protocol.errors import CODE_OF, Code, Failure, Reason
+from protocol.errors import Code, Failure, Reason
 from supervisor.kernel import journal as journal_module
 from supervisor.kernel.journal import FILE, Journal, remembering
 from supervisor.kernel.recorder import Restored
@@ -224,7 +224,7 @@ async def test_what_was_in_flight_when_the_daemon_died_is_closed_by_the_next_one
     assert first["data"] == {"op": "think", "parent_span_id": "a-0"}
     assert first["request_id"] == "r7"
     assert first["duration_ms"] >= 5000
-    assert first["error"]["code"] == CODE_OF[Reason.DAEMON_RESTART]
+    assert first["error"]["code"] == Reason.DAEMON_RESTART.code
     assert first["error"]["details"] == {"origin": "host", "reason": "daemon_restart"}
     assert first["by"] == {"name": "ada", "face": "test"}
     assert second["duration_ms"] == 0  # the clock was set back

@@ -16,9 +16,8 @@ from protocol.descriptor.model import (
     Supervision,
     Transport,
 )
-from supervisor.policy.effective import Change, changes
 from supervisor.policy.findings import KEPT, Quarantined, Reading, kept, version_of
-from supervisor.policy.reload_plan import Plan, Running, plan
+from supervisor.policy.reload_plan import Change, Plan, Running, changes, plan
 
 
 def descriptor(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import CODE_OF, Code, Failure, Reason, Success
+from protocol.errors import Code, Failure, Reason, Success
 from supervisor.policy.session import (
     BOUNDS,
     SessionLimits,
@@ -43,7 +43,7 @@ def test_the_status_is_the_first_that_applies(ended: bool, in_flight: int, last:
 
 @pytest.mark.parametrize("reason", list(Reason))
 def test_what_the_last_outcome_was_is_what_a_session_is_when_idle(reason: Reason) -> None:
-    cancelled = CODE_OF[reason] is Code.CANCELLED
+    cancelled = reason.code is Code.CANCELLED
     expected = Status.CANCELLED if cancelled else Status.ERROR
     assert status_after(Failure.because(reason, "x")) is expected
     assert status_after(Success(1)) is Status.IDLE

@@ -7,7 +7,7 @@ from functools import partial
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import CODE_OF, Failure, Reason
+from protocol.errors import Failure, Reason
 from supervisor.policy.tally import MODULE_ERROR, OK, OTHER, OUTCOMES, SERIES, Tally, outcome_of
 
 OPS = st.sampled_from(["add", "list", OTHER]) | st.text(max_size=3)
@@ -54,7 +54,7 @@ def test_an_op_that_is_described_later_is_counted_under_its_name_from_then_on() 
 
 
 def test_an_outcome_is_a_code_of_the_host_or_an_error_of_the_module_whatever_it_called_it() -> None:
-    for reason in CODE_OF:
+    for reason in Reason:
         assert outcome_of(Failure.because(reason, "no")) in OUTCOMES
     assert outcome_of(Failure.because(Reason.MISSING_DONE, "no")) == "internal"
     assert outcome_of(Failure.reported("timeout", "no")) == MODULE_ERROR

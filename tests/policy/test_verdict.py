@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import CODE_OF, Code, Failure, Outcome, Reason, Success
+from protocol.errors import Code, Failure, Outcome, Reason, Success
 from protocol.json_line import Fault
 from supervisor.policy.verdict import (
     Breach,
@@ -167,7 +167,7 @@ def test_what_the_host_stopped_it_for_comes_before_a_limit_that_it_passed_while_
     reason: Reason, breach: Breach
 ) -> None:
     failure = failed(Said(), Exit(signal=9, breach=breach), Stopped(reason, "words"))
-    assert (failure.code, failure.details["reason"]) == (CODE_OF[reason], reason)
+    assert (failure.code, failure.details["reason"]) == (reason.code, reason)
 
 
 @pytest.mark.parametrize("end", [WELL, Exit(exit_code=1), Exit(signal=15)])
@@ -195,7 +195,7 @@ def test_what_the_host_stopped_it_for_is_the_verdict_before_all_else(
     reason: Reason, end: Exit, said: Said
 ) -> None:
     failure = failed(said, end, Stopped(reason, "words"))
-    assert (failure.code, failure.message) == (CODE_OF[reason], "words")
+    assert (failure.code, failure.message) == (reason.code, "words")
     assert failure.details["reason"] == reason
 
 

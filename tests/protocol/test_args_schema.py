@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
-from protocol.args_problem import CompiledSchema
 from protocol.args_schema import ArgsValidator, op_schemas, ops_problems
 from protocol.bounded_pattern import bounded
-from protocol.plain_args import MOST_PATTERNS, MOST_STEPS, MOST_VALUES
-from protocol.plain_schema import TYPES, is_plain
+from protocol.plain_args import MOST_PATTERNS, MOST_STEPS, MOST_VALUES, TYPES, is_plain
+from protocol.schema_check import CompiledSchema
 
 ROLL = {
     "type": "object",

@@ -22,7 +22,7 @@ from protocol.events import (
     decode_event,
     read_event,
 )
-from protocol.extended_event import decode_either
+from protocol.host_events import decode_either
 from protocol.json_line import Fault, read_object
 from protocol.replies import Operation, read_done
 

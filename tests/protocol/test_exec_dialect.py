@@ -20,11 +20,17 @@ from protocol.connection import (
     Warned,
 )
 from protocol.descriptor.loading import DescriptorError, parse_descriptor
-from protocol.dialects.exec import ExecConnection
-from protocol.dialects.exec_template import ARGUMENT_BYTES, UnfitArgError, arguments, read, stdin
+from protocol.descriptor.rules import near_misses
+from protocol.dialects.exec import (
+    ARGUMENT_BYTES,
+    ExecConnection,
+    UnfitArgError,
+    arguments,
+    read_template,
+    stdin,
+)
 from protocol.errors import Failure, Reason, Success
 from protocol.events import AssetBytes, Log
-from protocol.near_misses import near_misses
 from protocol.replies import Operation
 from protocol.weight import MOST_VALUES
 from tests.protocol.wire import Cuts, cuts, invoke, pieces
@@ -38,7 +44,7 @@ whatever = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
 
 
 def filled(template: str, *, options: bool = True, **args: Any) -> tuple[str, ...]:
-    return arguments(read(template, {*args, "n", "a", "b"}), args, options=options)
+    return arguments(read_template(template, {*args, "n", "a", "b"}), args, options=options)
 
 
 def connection(op: dict[str, Any], *inputs: str, line_bytes: int = 1 << 20) -> ExecConnection:
@@ -76,7 +82,7 @@ def test_a_value_stands_there_as_it_is_and_nothing_else_is_made_of_it(value: Any
     shown = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     if "\0" not in shown:
         assert filled("<{a}>{{a}}", a=value) == (f"<{shown}>{{a}}",)
-        assert stdin(read("{a}{a?}", {"a"}), {"a": value}) == (shown + shown).encode()
+        assert stdin(read_template("{a}{a?}", {"a"}), {"a": value}) == (shown + shown).encode()
 
 
 @given(one=whatever, other=whatever)
@@ -88,7 +94,7 @@ def test_what_was_filled_in_is_not_looked_at_again(one: str, other: str) -> None
 def test_a_text_without_inputs_loses_only_doubled_braces(text: str) -> None:
     plain = text.replace("{{", "{").replace("}}", "}")
     if "{{" not in text and "}}" not in text:
-        assert arguments(read(text, ()), {}, options=True) == (plain,)
+        assert arguments(read_template(text, ()), {}, options=True) == (plain,)
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,9 @@ from protocol.host_call import (
     Chunk,
     HostCall,
     encode_result,
+    pi_error,
     read_host_call,
 )
-from protocol.pi_codes import pi_error
 from tests.protocol.wire import (
     Cuts,
     announce,

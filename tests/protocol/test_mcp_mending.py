@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from protocol.dialects.mcp.calls import plain_base64
 from protocol.dialects.mcp.catalogue import DEPTH
-from protocol.dialects.mcp.content import plain_base64
 from protocol.frames import encode_line, one_line
 from protocol.mcp_server.mending import (
     PROMPT,
@@ -15,12 +15,13 @@ from protocol.mcp_server.mending import (
     TEMPLATE,
     TOOL,
     changes,
+    definition_for,
     mended,
     output_fault,
+    result_for,
     strict_definition,
     strict_result,
 )
-from protocol.mcp_server.older import definition_for
 
 OLDER = "2025-11-25"
 OBJECT: dict[str, Any] = {"type": "object"}
@@ -305,3 +306,38 @@ def test_contents_have_an_absolute_uri_if_there_is_one(own: Any, asked: str, sho
         first, second = strict_result("resources/read", result, asked)["contents"]
         kept = {name: one for name, one in more.items() if one is not None}
         assert (first, second) == ({"uri": shown, **kept}, {"uri": "x:y", "text": "t"})
+
+
+@pytest.mark.parametrize(
+    ("revision", "kinds"),
+    [
+        ("2024-11-05", ["text", "text", "text"]),
+        ("2025-03-26", ["text", "audio", "text"]),
+        ("2025-06-18", ["text", "audio", "resource_link"]),
+        ("2025-11-25", ["text", "audio", "resource_link"]),
+        ("2026-07-28", ["text", "audio", "resource_link"]),
+    ],
+)
+def test_content_that_a_revision_does_not_have_is_named(revision: str, kinds: list[str]) -> None:
+    sound = {"type": "audio", "mimeType": "audio/wav", "data": ""}
+    link = {**LINK, "name": "n"}
+    blocks = [TEXT, sound, link]
+    told = result_for(revision, {"content": blocks})["content"]
+    assert [one["type"] for one in told] == kinds
+    words = " ".join(one.get("text", "") for one in told)
+    assert ("audio/wav" in words, "a:b" in words) == ("audio" not in kinds, link not in told)
+    messages = [{"role": "user", "content": one} for one in blocks]
+    got = result_for(revision, {"messages": messages})["messages"]
+    assert [one["content"]["type"] for one in got] == kinds
+    assert result_for(revision, {"messages": ["odd", 1]}) == {"messages": ["odd", 1]}
+
+
+def test_structure_is_of_an_object_before_the_newest_revision() -> None:
+    result: dict[str, Any] = {"content": [TEXT], "structuredContent": [1]}
+    assert result_for("2026-07-28", result) is result
+    assert result_for("2025-11-25", result) == {"content": [TEXT]}
+    tool = {"name": "t", "outputSchema": {"type": "array"}}
+    assert definition_for("2026-07-28", tool) is tool
+    assert definition_for("2025-11-25", tool) == {"name": "t"}
+    good = {"name": "t", "outputSchema": {"type": "object"}}
+    assert definition_for("2025-11-25", good) is good

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from protocol.dialects.mcp.content import failure_of
+from protocol.dialects.mcp.calls import failure_of
 from protocol.dialects.mcp.rpc import RpcError
 from protocol.errors import Code, Failure, Reason, Success
 from protocol.events import Asset

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from protocol.connection import Request
-from protocol.dialects.mcp.spans import span_attributes
+from protocol.dialects.mcp.calls import span_attributes
 from protocol.errors import Code, Failure, Outcome, Success
 from protocol.replies import Operation
 from protocol.trace_context import EXAMPLE

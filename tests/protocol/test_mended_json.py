@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protocol.dialects.mcp.odd_lines import mended
 from protocol.json_line import MENDED_BYTES, Fault, read_object
-from protocol.mended_json import mended
 
 HALF, BYTES = "half characters as \\ufffd", "bytes that are no UTF-8 as Windows-1252"
 CONTROL, NAN = "control characters as they stand there", "NaN and Infinity as null"

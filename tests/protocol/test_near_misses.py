@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import given, settings
 
-from protocol.near_misses import near_misses
+from protocol.descriptor.rules import near_misses
 from tests.protocol.descriptor_documents import COMPLETE, changed, spoilt_documents
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.errors import Code, Failure, Reason
-from protocol.pi_codes import PiCode, code_of, failure_of, pi_code, pi_error
+from protocol.host_call import PiCode, code_of, failure_of, pi_code, pi_error
 
 TO_PI = [
     ("timeout", "timeout"),

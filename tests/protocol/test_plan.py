@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.plan import plan_problems
+from supervisor.policy.session import plan_problems
 from tests.schemas.local_registry import validator
 
 JSON = st.recursive(

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.events import Asset, Event, Log, StatePatch, UiEvent, decode_event
-from protocol.extended_event import decode_either, decode_extended
-from protocol.host_events import HOST_FIELDS
-from protocol.readdress import Readdresser, readdress
+from protocol.host_events import HOST_FIELDS, decode_either, decode_extended
+from protocol.readdress import Readdresser
 from tests.deep_size import deep_size
 from tests.protocol.spelling import lines
 
@@ -80,7 +79,7 @@ def with_id(document: dict[str, Any], request_id: str | None) -> dict[str, Any]:
 
 def passed_on(line: bytes, told: bytes, request_id: str | None) -> dict[str, Any]:
     """Give a line the client's id; returns what it says, having looked at how."""
-    sent = readdress(told, request_id)
+    sent = Readdresser(request_id).readdress(told)
     assert sent is not None
     assert sent.startswith(b"{")
     assert sent.endswith(b"}\n")
@@ -212,7 +211,7 @@ CHUNK = b'"version":"0","type":"ui_event"'
 def test_the_bytes_of_a_usual_line_are_the_modules_own(line: bytes, sent: bytes) -> None:
     line, sent = line % CHUNK, sent % CHUNK
     decode_event(line)
-    assert readdress(line, "c") == sent + b"\n"
+    assert Readdresser("c").readdress(line) == sent + b"\n"
 
 
 @pytest.mark.parametrize(
@@ -225,7 +224,7 @@ def test_the_bytes_of_a_usual_line_are_the_modules_own(line: bytes, sent: bytes)
     ],
 )
 def test_a_client_without_an_id_gets_none(line: bytes, sent: bytes) -> None:
-    assert readdress(line % CHUNK, None) == sent % CHUNK + b"\n"
+    assert Readdresser(None).readdress(line % CHUNK) == sent % CHUNK + b"\n"
 
 
 @pytest.mark.parametrize(
@@ -252,7 +251,7 @@ def test_no_other_requests_id_gets_to_a_client(fields: bytes, request_id: str | 
     line = b"{%b,%b}" % (CHUNK, fields)
     _, told = decode_either(line)
     passed_on(line, told, request_id)
-    sent = readdress(told, request_id)
+    sent = Readdresser(request_id).readdress(told)
     assert sent is not None
     folded = [value for name, value in pairs(sent) if name.casefold() == "requestid"]
     assert folded == ([] if request_id is None else [request_id])
@@ -274,7 +273,7 @@ def test_a_parser_to_which_the_first_key_counts_is_told_of_no_other_event(
 ) -> None:
     line = line.replace(b'"x"', b'"%b"' % (b"x" * pad))
     event, told = decode_either(line)
-    sent = readdress(told, "c")
+    sent = Readdresser("c").readdress(told)
     assert sent is not None
     names = [name for name, _ in pairs(sent)]
     assert sorted(names) == sorted(set(names))

@@ -13,8 +13,14 @@ from protocol.connection import Answered, EventReceived, Received, Request, Warn
 from protocol.errors import Failure, Reason, Success
 from protocol.framing import Overlong
 from protocol.replies import Operation
-from protocol.server_sent_events import EventDataSplitter
-from protocol.service_answer import JSON, NDJSON, SSE, ServiceAnswer, request_body
+from protocol.service_answer import (
+    JSON,
+    NDJSON,
+    SSE,
+    EventDataSplitter,
+    ServiceAnswer,
+    request_body,
+)
 from tests.deep_size import deep_size
 from tests.factories import descriptor
 

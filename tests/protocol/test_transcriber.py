@@ -6,14 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.errors import Failure, Reason, Success
-from protocol.transcriber import Gap, Piece, Transcriber, outcome_document
 from protocol.transcript import (
     EXCERPT_BYTES,
     KEPT_LINE_BYTES,
     Entry,
     EntrySource,
+    Gap,
     Happened,
+    Piece,
+    Transcriber,
     encode_record,
+    outcome_document,
     read_transcript,
 )
 from tests.protocol.test_transcript import HEADER, lines

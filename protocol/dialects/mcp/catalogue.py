@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from protocol.descriptor.model import Descriptor
-from protocol.dialects.mcp.greeting import MODERN, Agreed
+from protocol.dialects.mcp.greeting import Agreed
 from protocol.frames import encode
 from protocol.mcp_server.mending import (
     PROMPT,
@@ -22,7 +22,7 @@ from protocol.mcp_server.mending import (
     TEMPLATE,
     TOOL,
     changes,
-    older_definition,
+    definition_for,
     strict_definition,
 )
 from protocol.plain_args import plain_acceptance
@@ -145,8 +145,6 @@ ACCEPTED = {op: plain_acceptance(one.args) for op, one in OPS.items()}
 
 
 class _Listing:
-    """A list that is being fetched."""
-
     def __init__(self) -> None:
         self.entries: dict[str, dict[str, Any]] = {}
         self.tools: dict[str, dict[str, Any]] = {}
@@ -201,7 +199,6 @@ class ServerLists:
             self.complaints.append(f"{field} of its capabilities, {words}: the rest is left out")
 
     def begin(self, name: str) -> None:
-        """Ask for a list's first page."""
         self._coming[name] = _Listing()
 
     def is_coming(self, name: str) -> bool:
@@ -282,7 +279,7 @@ class ServerLists:
     def _look_for_odd_fields(self, name: str, listing: _Listing, entry: dict[str, Any]) -> None:
         named = entry[LISTS[name].named_by]
         newest = strict_definition(entry, LISTS[name].of)
-        found = newest if self.agreed.revision == MODERN else older_definition(newest)
+        found = definition_for(self.agreed.revision, newest)
         if name == TOOLS:
             listing.tools[named] = found
         if newest is not entry or len(found) < len(entry):

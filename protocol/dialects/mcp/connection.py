@@ -29,10 +29,10 @@ from protocol.connection import (
     NOTHING,
     Answered,
     Asked,
-    Connection,
     EventReceived,
     Events,
     HostCalled,
+    LineConnection,
     LocalError,
     Memory,
     ModuleLog,
@@ -52,10 +52,9 @@ from protocol.connection import (
 from protocol.descriptor.model import Descriptor, StdoutPolicy
 from protocol.dialects.mcp.calls import Calls
 from protocol.dialects.mcp.catalogue import ACCEPTED, CALL, CHANGED, OPS, SUBSCRIBE, UNSUBSCRIBE
-from protocol.dialects.mcp.greeting import DISCOVER, META
+from protocol.dialects.mcp.greeting import DISCOVER, LISTEN, META, REQUEST_ID, Speaker
 from protocol.dialects.mcp.inquiries import client_capabilities, client_result, host_call
-from protocol.dialects.mcp.introduction import Introduction
-from protocol.dialects.mcp.listening import LISTEN, Listening
+from protocol.dialects.mcp.introduction import Introduction, Listening
 from protocol.dialects.mcp.odd_lines import (
     BATCH,
     BATCHES,
@@ -79,7 +78,6 @@ from protocol.dialects.mcp.rpc import (
     meant_id,
     read_message,
 )
-from protocol.dialects.mcp.speaker import REQUEST_ID, Speaker
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import Log
 from protocol.frames import DEPTH, encode
@@ -88,7 +86,7 @@ from protocol.host_call import Chunk
 from protocol.json_line import Fault, excerpt, overlong_fault, read_object, truncated_fault
 from protocol.problem import literal
 from protocol.replies import Operation
-from protocol.weight import LONG_BYTES, collector_paused, is_deeper
+from protocol.weight import is_deeper
 
 PING = "ping"
 
@@ -105,7 +103,7 @@ OPEN_INQUIRIES = 1024
 """Requests of the server that wait for an answer; a further one is refused."""
 
 
-class McpConnection(Connection):
+class McpConnection(LineConnection):
     def __init__(self, descriptor: Descriptor, new_id: NewId, memory: Memory) -> None:
         client = client_capabilities(descriptor)
         del new_id
@@ -131,10 +129,6 @@ class McpConnection(Connection):
         waits, left = self._introduction.waits, self._introduction.left
         return (*waits, *left) if left else waits
 
-    @property
-    def unfinished_line(self) -> str | None:
-        return excerpt(self._splitter.pending) if self._splitter.pending else None
-
     # What the host wants.
 
     def start(self) -> Events:
@@ -155,14 +149,15 @@ class McpConnection(Connection):
                 looked: list[Received] = []
                 self._introduction.look_again(request, looked)
                 return looked
-            return _answer_at_once(request, Success(catalogue.description(self._descriptor)))
+            description = Success(catalogue.description(self._descriptor))
+            return [Answered(request.request_id, description)]
         if request.operation is Operation.HEALTH:
             # 2026-07-28 has no ping.
             method, params = (DISCOVER if self._speaker.is_modern else PING), {}
         elif catalogue is not None and (op := catalogue.op_of_server(request.op)) is not None:
             if not ACCEPTED[request.op](request.args):
                 words = f"the args of {request.op} are not what MCP has it take, or too many"
-                return _answer_at_once(request, Failure.because(Reason.INVALID_ARGS, words))
+                return [Answered(request.request_id, Failure.because(Reason.INVALID_ARGS, words))]
             method, params = op.method, request.args
             if request.op in (SUBSCRIBE, UNSUBSCRIBE) and self._speaker.is_modern:
                 received: list[Received] = []
@@ -191,21 +186,6 @@ class McpConnection(Connection):
 
     # What the process does.
 
-    def receive_data(self, data: bytes) -> Events:
-        if self._splitter.pending_bytes + len(data) > LONG_BYTES:
-            with collector_paused():
-                return self._receive_data(data)
-        return self._receive_data(data)
-
-    def _receive_data(self, data: bytes) -> Events:
-        received: list[Received] = []
-        for line in self._splitter.feed(data):
-            if isinstance(line, bytes):
-                self._receive_line(line, received)
-            else:
-                self._lose(overlong_fault(line), received)
-        return received
-
     def receive_eof(self) -> Events:
         """Accept a last line without a newline if it is a whole object (docs/protocol.md)."""
         line = self._splitter.finish()
@@ -219,7 +199,7 @@ class McpConnection(Connection):
         elif isinstance(line, bytes):
             self._receive_line(line, received)
         elif line is not None:
-            self._lose(overlong_fault(line), received)
+            self._reject(overlong_fault(line), received)
         return received
 
     def process_exited(self, code: int | None) -> Events:
@@ -251,9 +231,8 @@ class McpConnection(Connection):
         if isinstance(rpc_id, int):
             self._speaker.last_id = max(self._speaker.last_id, rpc_id)
         else:
-            self._calls.gave_up = (
-                True  # a transcript of before: ids are words, and were not counted
-            )
+            # A transcript of before: ids are words, and were not counted.
+            self._calls.gave_up = True
         meta = params.get("_meta")
         meta = meta if isinstance(meta, dict) else {}
         request_id = meta.get(REQUEST_ID, meta.get("progressToken"))
@@ -419,7 +398,6 @@ class McpConnection(Connection):
             self._receive_mistake(RpcMistake(fault, waiting[0]), received)
 
     def _receive_odd(self, line: bytes, fault: Fault, received: list[Received]) -> None:
-        """Take a line that is no message as it stands."""
         if self._pieces and not line.startswith(b"{"):
             self._collect(line, received)
             return
@@ -436,7 +414,7 @@ class McpConnection(Connection):
             self._receive_mistake(RpcMistake(replace(fault, message=words)), received)
         elif len(value) > BATCH:
             words = f"the line is a batch of more than {BATCH} messages; send them in several lines"
-            self._lose(replace(fault, message=words), received)
+            self._reject(replace(fault, message=words), received)
         else:
             agreed = self._speaker.agreed
             has_batches = agreed is not None and agreed.revision == BATCHES
@@ -523,7 +501,7 @@ class McpConnection(Connection):
         else:
             received.append(Quarantined(fault) if only is None else Warned(only, Notice.of(fault)))
 
-    def _lose(self, fault: Fault, received: list[Received]) -> None:
+    def _reject(self, fault: Fault, received: list[Received]) -> None:
         """Take a line that could not be read, which most probably was an answer."""
         only = self._calls.only
         if only is None:
@@ -556,12 +534,7 @@ _LEVELS = {
 """The levels of MCP, which are those of syslog, as those of Spec 001."""
 
 
-def _answer_at_once(request: Request, outcome: Outcome) -> Events:
-    return [Answered(request.request_id, outcome)]
-
-
 def _request_of(request_id: str, method: str, params: dict[str, Any]) -> Request:
-    """Return the request that a line was written for."""
     if method in (PING, DISCOVER):
         return Request(request_id, Operation.HEALTH)
     op, args = _OP_OF.get(method, method), params

@@ -1,4 +1,6 @@
-r"""The negotiation with a server: its era and revision; one handshake per process.
+r"""The negotiation with a server: its era and revision; and the writer of lines in their form.
+
+There is one handshake per process:
 
     server/discover --supports the newer revision--> modern
       |  \--supports older ones only, another error, 1 s of silence--> initialize
@@ -22,9 +24,12 @@ from typing import Any
 
 import msgspec
 
-from protocol.connection import Memory, StartAgain, StartFailed, Wait
+from protocol.connection import Memory, Request, StartAgain, StartFailed, Wait
 from protocol.descriptor.model import Descriptor, EraPin
-from protocol.dialects.mcp.rpc import RpcError
+from protocol.dialects.mcp.rpc import RpcError, RpcId, answer_line, request_line
+from protocol.errors import Outcome
+from protocol.frames import encode_line
+from protocol.framing import Outgoing
 from protocol.problem import quoted
 from protocol.version import VERSION
 
@@ -34,6 +39,7 @@ LEGACY = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 
 DISCOVER = "server/discover"
 INITIALIZE = "initialize"
+LISTEN = "subscriptions/listen"
 
 DISCOVER_S = 1.0
 """A server of the older era may ignore an unknown method. Node and Python start up in less than
@@ -201,12 +207,71 @@ class Greeting:
         )
 
 
-def modern_meta(client_capabilities: dict[str, Any]) -> dict[str, Any]:
-    return {
-        f"{META}protocolVersion": MODERN,
-        f"{META}clientInfo": CLIENT,
-        f"{META}clientCapabilities": client_capabilities,
-    }
+REQUEST_ID = "stdiod/requestId"
+"""The host's id of a request, in its `_meta`: transcripts are read by it."""
+
+LOG_LEVEL = "info"
+"""The level asked of a server of the newer era; one of the older era chooses itself."""
+
+
+class Speaker:
+    """The writer of lines to one process, in the form of the agreed revision.
+
+    Ids are numbers, counted from 1: many servers read them into an integer, and those that cannot
+    read an id answer 0.
+    """
+
+    def __init__(self, client: dict[str, Any]) -> None:
+        """`client` is the client capabilities."""
+        self.outgoing = Outgoing()
+        self.agreed: Agreed | None = None
+        self.last_id = 0
+        self._client = client
+
+    @property
+    def is_modern(self) -> bool:
+        return self.agreed is not None and self.agreed.era is Era.MODERN
+
+    def ask_own(self, method: str, params: dict[str, Any]) -> int:
+        """Ask a question of the connection's own; returns its id."""
+        self.last_id += 1
+        self.outgoing.add(request_line(self.last_id, method, self._with_meta(method, params, {})))
+        return self.last_id
+
+    def ask(self, request: Request, method: str, params: dict[str, Any]) -> int:
+        """Write a request of the host.
+
+        Returns the id of the line, which is the token of its progress. Raises one of `UNENCODABLE`,
+        and then writes nothing.
+        """
+        rpc_id = self.last_id + 1
+        meta: dict[str, Any] = {"progressToken": rpc_id, REQUEST_ID: request.request_id}
+        if request.traceparent is not None:
+            meta["traceparent"] = request.traceparent
+        line = request_line(rpc_id, method, self._with_meta(method, params, meta))
+        self.outgoing.add(line, request.request_id)
+        self.last_id = rpc_id
+        return rpc_id
+
+    def notify(self, method: str, params: dict[str, Any]) -> None:
+        self.outgoing.add(encode_line({"jsonrpc": "2.0", "method": method, "params": params}))
+
+    def answer(self, rpc_id: RpcId, outcome: Outcome) -> None:
+        self.outgoing.add(answer_line(rpc_id, outcome))
+
+    def _with_meta(
+        self, method: str, params: dict[str, Any], meta: dict[str, Any]
+    ) -> dict[str, Any]:
+        if self.is_modern or (self.agreed is None and method != INITIALIZE):
+            meta = {
+                **meta,
+                f"{META}protocolVersion": MODERN,
+                f"{META}clientInfo": CLIENT,
+                f"{META}clientCapabilities": self._client,
+            }
+            if self.agreed is not None and "logging" in self.agreed.capabilities:
+                meta[f"{META}logLevel"] = LOG_LEVEL
+        return {**params, "_meta": meta} if meta else params
 
 
 def _object(holder: dict[str, Any], field: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Read lines of servers that are not quite JSON-RPC but have one clear meaning.
 
-    no JSON, but readable (`mended_json`), or JSON after other words  -> what it says
+    no JSON, but readable (`mended`), or JSON after other words  -> what it says
     an array, or several objects                                      -> each of them
     an object that is no message                                      -> the message that is meant
     neither, but it shows whose answer it is                          -> that request fails
@@ -11,7 +11,10 @@ or has a method of MCP; programs log in JSON, too.
 
 from __future__ import annotations
 
+import json
+import math
 import re
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -26,8 +29,14 @@ from protocol.dialects.mcp.rpc import (
     message_of,
 )
 from protocol.errors import Reason
-from protocol.json_line import LONE_SURROGATES, MENDED_BYTES, Fault
-from protocol.mended_json import SURROGATES, mended
+from protocol.json_line import (
+    LONE_SURROGATES,
+    MENDED_BYTES,
+    Fault,
+    is_utf8,
+    is_utf16,
+    without_lone_surrogates,
+)
 from protocol.problem import literal
 
 BATCH = 1000
@@ -36,6 +45,7 @@ BATCH = 1000
 BATCHES = "2025-03-26"
 """The revision that has batches."""
 
+SURROGATES = "half characters as \\ufffd"
 BEFORE = "what stands before it left out"
 SEVERAL = "each of its objects by itself"
 
@@ -59,6 +69,9 @@ _TAIL = re.compile(
 _TAIL_BYTES = 200
 _SEAM = re.compile(rb"(?<=\})\s*(?=\{)")
 _MESSAGE = re.compile(rb'\{\s*"(?:jsonrpc|id|result|error|method)"\s*:')
+
+_CP1252 = {0xDC00 + byte: bytes([byte]).decode("cp1252", "replace") for byte in range(128, 256)}
+"""The Windows-1252 character of each byte that is not UTF-8, by its surrogate escape."""
 
 
 def is_header(line: bytes) -> bool:
@@ -93,6 +106,46 @@ def reread(line: bytes, fault: Fault) -> tuple[Any, list[str]] | None:
         return (msgspec.json.decode(line[begins.start() :]), [BEFORE]) if begins else None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+
+
+def mended(line: bytes) -> tuple[Any, list[str]] | None:
+    """Return the value of a line that is no JSON, and its repairs; None if it is not clear.
+
+    `json` reads what msgspec does not: NaN, Infinity, and control characters that stand in a string
+    as they are.
+    """
+    if len(line) > MENDED_BYTES or is_utf16(line):
+        return None
+    repairs: list[str] = []
+    whole = without_lone_surrogates(line)
+    if whole is not None:
+        repairs.append(SURROGATES)
+    text = (whole or line).decode(errors="surrogateescape")
+    if not is_utf8(line):
+        repairs.append("bytes that are no UTF-8 as Windows-1252")
+        text = text.translate(_CP1252)
+    constants: list[str] = []
+    read = partial(json.loads, text, parse_constant=constants.append, parse_float=_finite)
+    try:
+        try:
+            value = read()
+        except json.JSONDecodeError as error:
+            if "control character" not in error.msg:
+                raise
+            value = read(strict=False)
+            repairs.append("control characters as they stand there")
+    except (ValueError, RecursionError):
+        return None
+    if constants:
+        repairs.append("NaN and Infinity as null")
+    return value, repairs
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError("a number that no double holds")
+    return number
 
 
 def notice_of(fault: Fault, repairs: list[str]) -> Notice:

@@ -147,10 +147,6 @@ def request_line(rpc_id: int, method: str, params: dict[str, Any]) -> bytes:
     return encode_line({"jsonrpc": "2.0", "id": rpc_id, "method": method, "params": params})
 
 
-def notification_line(method: str, params: dict[str, Any]) -> bytes:
-    return encode_line({"jsonrpc": "2.0", "method": method, "params": params})
-
-
 def answer_line(rpc_id: RpcId, outcome: Outcome) -> bytes:
     """Encode the answer to a request of the server; an unencodable result becomes an error."""
     answer: dict[str, Any] = {"jsonrpc": "2.0", "id": rpc_id}

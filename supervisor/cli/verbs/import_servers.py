@@ -92,8 +92,7 @@ def import_servers(*, file: Path, into: Path, force: bool, dry_run: bool, as_jso
 
 
 def _document(file: Path) -> Any:
-    from protocol.json_document import read_document
-    from protocol.jsonc import plain_json
+    from protocol.json_document import plain_json, read_document
     from supervisor.runtime.files.whole_file import UnreadableError, read_whole
 
     try:

@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from protocol.plan import plan_problems
 from supervisor.cli.args_document import read_args
 from supervisor.cli.client import DaemonClient, NoAnswerError, given_args
 from supervisor.cli.exit_status import NO, NoDaemonError, NoError
@@ -17,6 +16,7 @@ from supervisor.cli.options import SECONDS, TEXT, Subverbs, example, with_json, 
 from supervisor.cli.results import own_result
 from supervisor.cli.terminal import one_line
 from supervisor.cli.verbs.invoke import Shown, ask_daemon
+from supervisor.policy.session import plan_problems
 
 END_S = 10.0
 """How long the end of the session may take; its entries are kept either way."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from protocol.amcp_errors import HTTP_STATUS, error_of
+from protocol.amcp_errors import error_of
 from protocol.errors import Code, Failure, Origin, Reason, Success
 from protocol.events import Log, Progress, built
 from protocol.frames import encode
@@ -73,7 +73,7 @@ def tell_failure(failure: Failure, status: int | None = None) -> Told:
         body = error_body(error)
     except UNENCODABLE:  # a path that is no UTF-8, say
         body = error_body(msgspec.structs.replace(error, details={}))
-    return Told(status or HTTP_STATUS[error.code], body, headers)
+    return Told(status or error.status, body, headers)
 
 
 def tell_response(response: Response) -> Told:
@@ -140,7 +140,7 @@ def tell_prompt(response: Response) -> Told:
         answer = {"session_id": response.session_id, "status": "complete", **outcome.result}
         return Told(200, encoded({**answer, "response": answer["content"]}), [JSON])
     code = error_of(outcome).code
-    return tell_failure(outcome, status_of(outcome) if HTTP_STATUS[code] >= 500 else None)  # noqa: PLR2004
+    return tell_failure(outcome, status_of(outcome) if code.status >= 500 else None)  # noqa: PLR2004
 
 
 class Answer(Client):

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
-from protocol.amcp_errors import HTTP_STATUS, AmcpError, ErrorCode
+from protocol.amcp_errors import AmcpError, ErrorCode
 from protocol.trace_context import is_traceparent
 from supervisor.kernel.metrics import Form
 from supervisor.policy.http_exposure import is_loopback
@@ -62,7 +62,7 @@ class Refusal(Exception):  # noqa: N818 - an answer, not a mistake
     ) -> None:
         super().__init__(words)
         self.error = AmcpError(code, words, details)
-        self.status = status or HTTP_STATUS[code]
+        self.status = status or code.status
         self.headers = list(headers)
 
 

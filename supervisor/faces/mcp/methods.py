@@ -25,8 +25,8 @@ from protocol.host_call import UNENCODABLE
 from protocol.host_events import RegisteredAsset
 from protocol.mcp_server.client import REVISIONS
 from protocol.mcp_server.headers import param_problem
+from protocol.mcp_server.mending import definition_for
 from protocol.mcp_server.names import Op
-from protocol.mcp_server.older import definition_for
 from protocol.mcp_server.results import (
     ASSET_SCHEME,
     contents,

@@ -22,8 +22,7 @@ from protocol.host_call import UNENCODABLE
 from protocol.host_events import RegisteredAsset
 from protocol.mcp_server.client import MISSING_CAPABILITY, McpClient
 from protocol.mcp_server.lines import error_document
-from protocol.mcp_server.mending import strict_result
-from protocol.mcp_server.older import result_for
+from protocol.mcp_server.mending import result_for, strict_result
 from protocol.mcp_server.results import (
     EmbeddedAsset,
     embedded,

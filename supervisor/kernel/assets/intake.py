@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from protocol.assets import AssetRules
+from protocol.assets import asset_refusal
 from protocol.connection import Notice
 from protocol.events import Asset, AssetBytes, CallEvent, Progress
 from supervisor.kernel.assets.checks import Looked
@@ -73,7 +73,7 @@ class AssetIntake:
         """The files that come in pieces and are not whole, by the module's id."""
         self._handed_over: dict[Spool, _Pending] = {}
         self._refused: dict[str, Notice] = {}
-        self._rules = AssetRules()
+        self._asset_ids: set[str] = set()
 
     @property
     def congestion(self) -> Congestion:
@@ -148,7 +148,7 @@ class AssetIntake:
         asset_id = spool.first.asset_id
         if asset_id in self._refused:
             return self._refused[asset_id]
-        refusal = self._rules.refusal(spool.asset(""))
+        refusal = asset_refusal(spool.asset(""), self._asset_ids)
         most = SPOOLS_WHOLE if spool.first.last else SPOOLS_OPEN
         if refusal is None and len(self._spools) >= most:
             words = f"{most} others are being handed over, which is the most there may be"

@@ -22,10 +22,9 @@ from typing import Any
 
 import msgspec
 
-from protocol.args_problem import CompiledSchema
 from protocol.args_schema import ArgsValidator, OpSchema
 from protocol.problem import Problem
-from protocol.schema_check import schema_problems
+from protocol.schema_check import CompiledSchema, schema_problems
 from supervisor.runtime.checking.contract import CPU_S, MEMORY_BYTES, SCHEMA_CPU_S, SIZES
 
 KEPT = 64

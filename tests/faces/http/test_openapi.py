@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from protocol.errors import CODE_OF, Code, Failure
+from protocol.errors import Code, Failure, Reason
 from supervisor.faces.http.exchange import status_of
 from supervisor.faces.http.openapi import document
 from supervisor.faces.http.openapi_schemas import CASES, HERE
@@ -102,9 +102,9 @@ def test_the_page_has_the_status_of_each_code() -> None:
     said = {
         code: status for status, words in table.items() for code in re.findall(r"`(\w+)`", words)
     }
-    for reason, code in CODE_OF.items():
+    for reason in Reason:
         status = status_of(Failure.because(reason, ""))
-        assert status in (said[code], said.get(reason), 404)
+        assert status in (said[reason.code], said.get(reason), 404)
     assert set(said) == {"ok", "queue_full", "stopping"} | {str(one) for one in Code}
 
 
