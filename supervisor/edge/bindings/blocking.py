@@ -1,0 +1,196 @@
+"""The client of the control socket with a blocking caller: no event loop, few imports.
+
+The socket does not block. What a request does not fit in it is written while its caller waits for
+events, so a daemon that has us read before it reads is no deadlock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import struct
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from protocol.client import (
+    Answer,
+    ClientEvent,
+    ConnectionEnd,
+    ConnectionEndedError,
+    EndCause,
+    LineRefusal,
+    RequestEvent,
+    SocketClient,
+)
+
+CONNECT_S = 5.0
+"""How long a busy daemon may take to accept a client."""
+
+WRITE_S = 30.0
+"""How long the daemon may take none of what is to be written."""
+
+READ_BYTES = 1 << 16
+
+_TIMEVAL = struct.Struct("ll")
+_CONNECT_TIME, _NO_BOUND = _TIMEVAL.pack(int(CONNECT_S), 0), _TIMEVAL.pack(0, 0)
+
+
+OnEvent = Callable[[RequestEvent], None]
+
+
+class NoAnswerError(Exception):
+    """The caller's timeout has passed."""
+
+
+def connect(path: Path) -> socket.socket:
+    """Return a connected socket; raises `OSError`, after CONNECT_S `BlockingIOError`."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        # Not by `settimeout`: then connect(2) would not wait at all for a daemon that is busy.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _CONNECT_TIME)
+        connection.connect(str(path))
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _NO_BOUND)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+class BlockingClient:
+    """One connection. `client` takes requests, answers and cancels; `pump` does the I/O."""
+
+    def __init__(self, connection: socket.socket, write_s: float = WRITE_S) -> None:
+        """Take a connected socket; `write_s` is how long the daemon may read nothing."""
+        connection.settimeout(0)
+        self.client = SocketClient()
+        self._socket = connection
+        self._events: deque[ClientEvent] = deque()
+        self._write_s = write_s
+        self._taken_at = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def detach(self) -> socket.socket:
+        """Return the socket, which blocks; the client cannot be used afterwards."""
+        self._socket.settimeout(None)
+        return socket.socket(fileno=self._socket.detach())
+
+    def failed(self, end: ConnectionEnd) -> Exception:
+        """Return the exception for requests that the connection's end leaves without an answer."""
+        return ConnectionEndedError(end, was_written=bool(end.written))
+
+    def request(
+        self,
+        tool: str,
+        operation: str,
+        given: dict[str, Any],
+        on_event: OnEvent | None = None,
+        timeout_s: float | None = None,
+    ) -> Answer:
+        """Send a request and wait for its end; raises `NoAnswerError`, and as `failed` says."""
+        told = None if on_event is None else lambda _, event: on_event(event)
+        numbers = {self.send(tool, operation, given): 0}
+        _, answer = next(self._answers(numbers, told, timeout_s))
+        return answer
+
+    def together(
+        self,
+        requests: Sequence[tuple[str, str, dict[str, Any]]],
+        on_event: Callable[[int, RequestEvent], None] | None = None,
+    ) -> Iterator[tuple[int, Answer]]:
+        """Send requests at once; yields each answer as it comes, with its number.
+
+        Raises as `failed` says.
+        """
+        numbers = {self.send(*one): number for number, one in enumerate(requests)}
+        return self._answers(numbers, on_event, None)
+
+    def _answers(
+        self,
+        numbers: dict[str, int],
+        on_event: Callable[[int, RequestEvent], None] | None,
+        timeout_s: float | None,
+    ) -> Iterator[tuple[int, Answer]]:
+        for event in self.events(timeout_s) if numbers else ():
+            match event:
+                case Answer(request_id) if request_id in numbers:
+                    yield numbers.pop(request_id), event
+                case LineRefusal(line):
+                    # The daemon names no request: the first is as good as any.
+                    request_id = next(iter(numbers))
+                    yield numbers.pop(request_id), Answer(request_id, line, ok=False)
+                case RequestEvent(request_id) if on_event and request_id in numbers:
+                    on_event(numbers[request_id], event)
+            if not numbers:
+                return
+        if (end := self.client.ended) is not None:
+            raise self.failed(end)
+
+    def send(self, tool: str, operation: str, given: dict[str, Any]) -> str:
+        """Send a request, as far as the daemon takes it at once; returns its id."""
+        if self.client.ended is not None:
+            raise self.failed(self.client.ended)
+        request_id = self.client.request(tool, operation, given)
+        self._write()
+        return request_id
+
+    def events(self, timeout_s: float | None = None) -> Iterator[ClientEvent]:
+        """Yield the events of all requests until the daemon closes the connection.
+
+        Raises `NoAnswerError` after the timeout, and as `failed` says for another end.
+        """
+        ends_at = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            while self._events:
+                yield self._events.popleft()
+            if (end := self.client.ended) is not None:
+                if end.cause is EndCause.CLOSED:
+                    return
+                raise self.failed(end)
+            left_s = None if ends_at is None else ends_at - time.monotonic()
+            if left_s is not None and left_s <= 0:
+                raise NoAnswerError
+            self._events += self.pump(left_s)
+
+    def pump(self, timeout_s: float | None) -> list[ClientEvent]:
+        """Write and read what is possible within a time; returns the events of what was read."""
+        self._write()
+        asked = select.POLLIN
+        if self.client.wants_to_send:
+            asked |= select.POLLOUT
+            left_s = self._taken_at + self._write_s - time.monotonic()
+            if left_s <= 0:
+                return self.client.end(EndCause.UNREAD)
+            timeout_s = left_s if timeout_s is None else min(left_s, timeout_s)
+        poll = select.poll()
+        poll.register(self._socket, asked)
+        if not poll.poll(None if timeout_s is None else timeout_s * 1000):
+            return []
+        try:
+            data = self._socket.recv(READ_BYTES)
+        except BlockingIOError:
+            return []
+        except ConnectionError:
+            data = b""
+        return self.client.receive_data(data) if data else self.client.receive_eof()
+
+    def _write(self) -> None:
+        while data := self.client.data_to_send():
+            sent = 0
+            with contextlib.suppress(OSError):  # full, or closed: its last lines may still be read
+                sent = self._socket.send(data)
+                self._taken_at = time.monotonic()
+            self.client.unsent(len(data) - sent)
+            if sent < len(data):
+                return
