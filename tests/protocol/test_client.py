@@ -369,7 +369,7 @@ def test_a_request_that_is_cancelled_at_any_moment_has_no_event_afterwards(
                 if isinstance(event, Answer):
                     answered.add(event.request_id)
                     del left[event.request_id]
-        if doomed and data.draw(now):
+        if data.draw(now) and doomed:
             of = doomed.pop()
             client.cancel(of)
             left.pop(of, None)

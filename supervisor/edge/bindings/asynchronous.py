@@ -51,12 +51,15 @@ class RequestStream:
         self._client = client
         self._events: deque[RequestEvent | Question | Answer] = deque()
         self._news = asyncio.Event()
-        self._answered = False
+        self._over = False
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._over = True
+        self._events.clear()
+        self.unread_bytes = 0
         self._client.leave(self)
 
     def __aiter__(self) -> Self:
@@ -64,7 +67,7 @@ class RequestStream:
 
     async def __anext__(self) -> RequestEvent | Question | Answer:
         """Raises `ConnectionEndedError` if the connection ended before the answer."""
-        if self._answered:
+        if self._over:
             raise StopAsyncIteration
         while not self._events:
             if (end := self._client.client.ended) is not None:
@@ -74,7 +77,7 @@ class RequestStream:
         event = self._events.popleft()
         self.unread_bytes -= len(event.line)
         self._client.taken_from(self)
-        self._answered = isinstance(event, Answer)
+        self._over = isinstance(event, Answer)
         return event
 
     async def answer(self) -> Answer:
@@ -165,11 +168,10 @@ class AsyncClient:
         self._write_soon()
 
     def leave(self, stream: RequestStream) -> None:
-        """Cancel a request if it is open, and forget what was not taken of it."""
+        """Cancel the request of a stream that nobody reads any more, if it is open."""
         self._streams.pop(stream.request_id, None)
         self.client.cancel(stream.request_id)
         self._write_soon()
-        stream.unread_bytes = 0
         self.taken_from(stream)
 
     def taken_from(self, stream: RequestStream) -> None:

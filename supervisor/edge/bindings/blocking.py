@@ -153,7 +153,9 @@ class BlockingClient:
         ends_at = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             while self._events:
-                yield self._events.popleft()
+                event = self._events.popleft()
+                if not isinstance(event, ConnectionEnd):
+                    yield event
             if (end := self.client.ended) is not None:
                 if end.cause is EndCause.CLOSED:
                     return
