@@ -88,7 +88,7 @@ class Answer(msgspec.Struct, frozen=True, dict=True):
 
 
 @final
-class Question(msgspec.Struct, frozen=True):
+class ClientQuestion(msgspec.Struct, frozen=True):
     """The daemon asks the client on behalf of a request whose line had `asks`; see `answer`."""
 
     request_id: str
@@ -126,7 +126,7 @@ class ConnectionEnd(msgspec.Struct, frozen=True):
     """The beginning of the line that ended it."""
 
 
-ClientEvent = RequestEvent | Answer | Question | LineRefusal | ConnectionEnd
+ClientEvent = RequestEvent | Answer | ClientQuestion | LineRefusal | ConnectionEnd
 
 
 class ConnectionEndedError(Exception):
@@ -184,7 +184,7 @@ class SocketClient:
         self._open[request_id] = None
         return request_id
 
-    def answer(self, question: Question, outcome: Outcome) -> None:
+    def answer(self, question: ClientQuestion, outcome: Outcome) -> None:
         """Answer a question; dropped if its request has ended meanwhile."""
         self._answer_call(question.request_id, question.call.call_id, outcome)
 
@@ -261,10 +261,10 @@ class SocketClient:
             case _:
                 return RequestEvent(head.request_id, line)
 
-    def _question(self, request_id: str, line: bytes) -> Question | None:
+    def _question(self, request_id: str, line: bytes) -> ClientQuestion | None:
         call = read_host_call(_DOCUMENT(line))
         if isinstance(call, HostCall):
-            return Question(request_id, call, line)
+            return ClientQuestion(request_id, call, line)
         if call.call_id is not None:
             failure = Failure.because(Reason.MALFORMED_REQUEST, call.message)
             self._answer_call(request_id, call.call_id, failure)

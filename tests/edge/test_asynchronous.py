@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from protocol.client import Answer, ConnectionEndedError, EndCause, Question, RequestEvent
+from protocol.client import Answer, ConnectionEndedError, EndCause, ClientQuestion, RequestEvent
 from protocol.errors import Success
 from protocol.frames import encode_line
 from supervisor.edge.bindings.asynchronous import UNREAD_BYTES, AsyncClient
@@ -294,7 +294,7 @@ def test_a_question_comes_in_its_stream_and_is_answered() -> None:
             payload = {"call_id": "q", "method": "user.ask", "params": {"message": "Sure?"}}
             theirs.sendall(of("c1", {"type": "host_call", "payload": payload}))
             question = await anext(stream)
-            assert isinstance(question, Question)
+            assert isinstance(question, ClientQuestion)
             await client.answer(question, Success({"action": "decline"}))
             (line,) = await lines_of(theirs, 1)
             assert b'"output":{"action":"decline"}' in line

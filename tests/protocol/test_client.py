@@ -19,7 +19,7 @@ from protocol.client import (
     ConnectionEndedError,
     EndCause,
     LineRefusal,
-    Question,
+    ClientQuestion,
     Redial,
     RequestEvent,
     SocketClient,
@@ -200,7 +200,7 @@ def test_a_question_is_answered_with_its_two_ids() -> None:
     client = asking("a", "b")
     asked = host_call("c1", call_id="q1", method="user.ask", params={"message": "Sure?"})
     (question,) = client.receive_data(asked)
-    assert isinstance(question, Question)
+    assert isinstance(question, ClientQuestion)
     assert (question.request_id, question.call.method) == ("c1", "user.ask")
     assert question.call.params == {"message": "Sure?"}
     client.answer(question, Success({"action": "accept"}))
@@ -216,7 +216,7 @@ def test_an_answer_to_a_question_whose_request_has_ended_is_dropped() -> None:
     client = asking("a")
     asked = host_call("c1", call_id="q1", method="user.ask", params={})
     question, _ = client.receive_data(asked + done("c1", ok=True))
-    assert isinstance(question, Question)
+    assert isinstance(question, ClientQuestion)
     client.answer(question, Success({}))
     assert not client.wants_to_send
 
@@ -330,7 +330,7 @@ def converse(
                 for event in client.receive_data(part):
                     assert not isinstance(event, LineRefusal | ConnectionEnd)
                     seen[event.request_id].append(event)
-                    if isinstance(event, Question):
+                    if isinstance(event, ClientQuestion):
                         client.answer(event, Success({"roots": [event.request_id]}))
     return seen
 
@@ -344,7 +344,7 @@ def test_however_both_streams_are_cut_each_request_has_its_events_and_one_answer
         *before, last = events
         assert isinstance(last, Answer)
         assert last.result == ({"roots": [of]} if asks else of)
-        kinds = [RequestEvent] * number + [Question] * asks
+        kinds = [RequestEvent] * number + [ClientQuestion] * asks
         assert [type(event) for event in before] == kinds
         told = [event.document["message"] for event in before if isinstance(event, RequestEvent)]
         assert told == [str(one) for one in range(number)]

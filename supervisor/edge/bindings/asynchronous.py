@@ -25,7 +25,7 @@ from protocol.client import (
     ConnectionEndedError,
     EndCause,
     LineRefusal,
-    Question,
+    ClientQuestion,
     RequestEvent,
     SocketClient,
 )
@@ -49,7 +49,7 @@ class RequestStream:
         self.request_id = request_id
         self.unread_bytes = 0
         self._client = client
-        self._events: deque[RequestEvent | Question | Answer] = deque()
+        self._events: deque[RequestEvent | ClientQuestion | Answer] = deque()
         self._news = asyncio.Event()
         self._over = False
 
@@ -65,7 +65,7 @@ class RequestStream:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> RequestEvent | Question | Answer:
+    async def __anext__(self) -> RequestEvent | ClientQuestion | Answer:
         """Raises `ConnectionEndedError` if the connection ended before the answer."""
         if self._over:
             raise StopAsyncIteration
@@ -86,7 +86,7 @@ class RequestStream:
             pass
         return event
 
-    def put(self, event: RequestEvent | Question | Answer) -> None:
+    def put(self, event: RequestEvent | ClientQuestion | Answer) -> None:
         self._events.append(event)
         self.unread_bytes += len(event.line)
         self._news.set()
@@ -161,7 +161,7 @@ class AsyncClient:
         self._write_soon()
         return stream
 
-    async def answer(self, question: Question, outcome: Outcome) -> None:
+    async def answer(self, question: ClientQuestion, outcome: Outcome) -> None:
         """Answer a question once the socket has room."""
         await self._has_room.wait()
         self.client.answer(question, outcome)
