@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from protocol.client import Answer, ConnectionEndedError, EndCause, ClientQuestion, RequestEvent
+from protocol.client import Answer, ClientQuestion, ConnectionEndedError, EndCause, RequestEvent
 from protocol.errors import Success
 from protocol.frames import encode_line
 from supervisor.edge.bindings.asynchronous import UNREAD_BYTES, AsyncClient

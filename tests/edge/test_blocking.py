@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -186,6 +188,15 @@ def test_a_daemon_that_writes_before_it_reads_is_no_deadlock() -> None:
         assert client.request("m", "invoke", {"text": "x" * size}, seen.append, 60).result == "read"
         thread.join()
     assert len(seen) == len(events)
+
+
+def test_it_imports_nothing_that_a_small_program_would_not_have() -> None:
+    program = "import sys, supervisor.edge.bindings.blocking; print(*sys.modules)"
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    heavy = {"asyncio", "jsonschema", "logging", "pathlib", "subprocess", "threading", "trio"}
+    assert not heavy & set(ended.stdout.split())
 
 
 def test_a_detached_socket_blocks_and_is_the_callers() -> None:

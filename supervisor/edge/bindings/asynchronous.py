@@ -21,11 +21,11 @@ from protocol.client import (
     LINE_BYTES,
     Answer,
     ClientEvent,
+    ClientQuestion,
     ConnectionEnd,
     ConnectionEndedError,
     EndCause,
     LineRefusal,
-    ClientQuestion,
     RequestEvent,
     SocketClient,
 )

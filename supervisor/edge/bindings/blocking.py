@@ -13,8 +13,7 @@ import struct
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from protocol.client import (
     Answer,
@@ -26,6 +25,9 @@ from protocol.client import (
     RequestEvent,
     SocketClient,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 CONNECT_S = 5.0
 """How long a busy daemon may take to accept a client."""
