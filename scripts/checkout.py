@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -102,3 +104,14 @@ def has_tmpdir(process: psutil.Process, folder: Path) -> bool:
 def with_tmpdir(folder: Path) -> list[psutil.Process]:
     """Return all processes that have inherited a TMPDIR."""
     return [process for process in psutil.process_iter() if has_tmpdir(process, folder)]
+
+
+def wait_gone(folder: Path, within_s: float, *, kill: bool = False) -> list[psutil.Process]:
+    """Wait until no process has inherited a TMPDIR; return those that stay, none if all is well."""
+    ends_at = time.monotonic() + within_s
+    while (left := with_tmpdir(folder)) and time.monotonic() < ends_at:
+        for process in left if kill else ():
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        time.sleep(0.02)
+    return left
