@@ -42,9 +42,9 @@ class Stdiod:
         # An installed package has its bytecode; without it each command compiles all it imports.
         self.environment.pop("PYTHONDONTWRITEBYTECODE", None)
 
-    def run(self, *arguments: str) -> str:
+    def run(self, *arguments: str, stdin: str = "") -> str:
         """Run a verb and return what it printed; raises `RuntimeError` with what it said."""
-        done = self._run(*arguments)
+        done = self._run(*arguments, stdin=stdin)
         if done.returncode:
             verb = shlex.join(("stdiod", *arguments))
             raise RuntimeError(f"`{verb}` ended with {done.returncode}: {done.stderr.strip()}")
@@ -58,11 +58,11 @@ class Stdiod:
         """Stop the daemon, if it runs."""
         self._run("down")
 
-    def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def _run(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [*STDIOD, *arguments],
             env=self.environment,
-            stdin=subprocess.DEVNULL,
+            input=stdin,
             capture_output=True,
             text=True,
             check=False,
