@@ -328,14 +328,13 @@ async def _suspend(soak: Soak) -> None:
     """Suspend the daemon while requests with time enough are in flight."""
     client, call = soak.any_client(), {"fault": "event+event"}
     first = await client.send(CALM, "go", {"word": "first"}, ANSWERED_WITHIN_S)
-    await first.done.wait()
+    await first.ended()
     unhurried = [await client.send(CALM, "go", call, UNHURRIED_S) for _ in range(UNHURRIED)]
     await soak.daemon.suspend(SUSPENDED_S)
     for request in unhurried:
-        await request.done.wait()
-        if request.answer is not None:
+        if answer := await request.ended():
             soak.report.unhurried += 1
-            if outcome(request.answer) == "timeout/deadline":
+            if outcome(answer) == "timeout/deadline":
                 soak.report.late.append(request.words)
 
 
@@ -407,7 +406,7 @@ async def soaked(folder: Path, report: Report, options: argparse.Namespace) -> N
                 and not interrupted.is_set()
             ):
                 await soak.act()
-                report.seconds = round(time.monotonic() - began_at, 3)
+                report.seconds = time.monotonic() - began_at
                 show(
                     f"{report.seconds:.0f} s, {report.actions.total()} actions, "
                     f"{report.asked} requests, {len(report.lost)} lost, {report.daemons} daemons"
@@ -416,6 +415,7 @@ async def soaked(folder: Path, report: Report, options: argparse.Namespace) -> N
             nursery.cancel_scope.cancel()
     finally:
         show("")
+        report.seconds = round(time.monotonic() - began_at, 3)
         for process in with_tmpdir(scratch):
             process.kill()
 

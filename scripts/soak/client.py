@@ -131,16 +131,22 @@ def _shown(value: Any) -> str:
 
 
 class RefusedError(Exception):
-    """The daemon refused an op of its own, or hung up before its answer came."""
+    """The daemon refused an op of its own, or did not answer it."""
 
 
 @dataclass
 class Request:
-    """A request that waits for its answer; `answer` stays None if it can have none any more."""
+    """A request that waits for its answer."""
 
     words: str
     done: trio.Event = field(default_factory=trio.Event)
     answer: dict[str, Any] | None = None
+
+    async def ended(self) -> dict[str, Any] | None:
+        """Return its answer; None if it has none in time, or can have none any more."""
+        with trio.move_on_after(ANSWERED_WITHIN_S):
+            await self.done.wait()
+        return self.answer
 
 
 class Client:
@@ -185,12 +191,11 @@ class Client:
 
     async def ask(self, op: str, **args: Any) -> dict[str, Any]:
         """Run one of the daemon's own ops and return its result; raises `RefusedError`."""
-        with trio.fail_after(ANSWERED_WITHIN_S):
-            request = await self.send("supervisor", op, args)
-            await request.done.wait()
-        if request.answer is None or not request.answer["ok"]:
-            raise RefusedError(op, request.answer)
-        result: dict[str, Any] = request.answer["result"]
+        request = await self.send("supervisor", op, args)
+        answer = await request.ended()
+        if answer is None or not answer["ok"]:
+            raise RefusedError(op, answer)
+        result: dict[str, Any] = answer["result"]
         return result
 
     async def read(self) -> None:
