@@ -24,14 +24,13 @@ from protocol.events import Asset, AssetBytes, CallEvent, ErrorEvent, Progress, 
 from protocol.response import Response
 from supervisor.kernel.hooks.approvals import with_questions
 from supervisor.kernel.invoke_record import NOTHING, record_response
-from supervisor.kernel.long_way import LongWay
+from supervisor.kernel.long_way import LongWay, Parents
 from supervisor.kernel.parties import Client, Origin
 from supervisor.kernel.request_checks import without_unseen
 from supervisor.kernel.sessions.session import Session
 from supervisor.kernel.spans import Spans
 from supervisor.kernel.store.settings import Span
 from supervisor.kernel.taking_effect import Effects, take_effect
-from supervisor.kernel.wait_graph import Parents
 from supervisor.policy.principals import Principal
 from supervisor.policy.tally import OK, outcome_of
 from supervisor.policy.verdict import Stopped

@@ -34,19 +34,14 @@ from supervisor.kernel.assets.registry import Assets
 from supervisor.kernel.assets.store import AssetOptions, AssetStore
 from supervisor.kernel.catalogue import Catalogue
 from supervisor.kernel.chronicle import Chronicle
-from supervisor.kernel.descriptions import RememberedDescriptions
+from supervisor.kernel.descriptions import KeptNotes, RememberedDescriptions
 from supervisor.kernel.durability import FLUSH_S, Durability
-from supervisor.kernel.grants.grants import ApprovalAsker, Grants
+from supervisor.kernel.grants.grants import Answers, ApprovalAsker, Grants
 from supervisor.kernel.grants.operator_policy import OperatorPolicy
-from supervisor.kernel.grants.remembered import Answers
 from supervisor.kernel.hooks.approvals import Approvals
-from supervisor.kernel.hooks.gates import Gates
-from supervisor.kernel.hooks.observing import Observing
-from supervisor.kernel.hooks.registry import Hooks
-from supervisor.kernel.notes import KeptNotes
+from supervisor.kernel.hooks.registry import Gates, Hooks
 from supervisor.kernel.operations import Operations
 from supervisor.kernel.operations.op import Parts
-from supervisor.kernel.page_codes import PageCodes
 from supervisor.kernel.parties import Client, Handle, Lineage, Party, RefusedError
 from supervisor.kernel.recorder import Recorder, Restored
 from supervisor.kernel.reloads import Reloads
@@ -56,7 +51,7 @@ from supervisor.kernel.sessions.registry import Sessions
 from supervisor.kernel.status import DaemonFacts
 from supervisor.kernel.store.settings import JournalOptions
 from supervisor.kernel.taking_effect import Effects
-from supervisor.kernel.tokens import Tokens
+from supervisor.kernel.tokens import PageCodes, Tokens
 from supervisor.kernel.ui_events import UiBounds, UiEvents
 from supervisor.policy.findings import Found
 from supervisor.policy.lifecycle import State
@@ -322,8 +317,9 @@ class Kernel:
                     approvals=self.approvals,
                     grants=self.grants,
                 )
-                observing = Observing(host, self.fleet, effects, requests.invoke, nursery)
-                hooks = Hooks(recorder, observing, gates)
+                hooks = Hooks(
+                    host, self.fleet, effects, gates, invoke=requests.invoke, nursery=nursery
+                )
                 updates = ResourceUpdates(self.catalogue, requests.invoke)
                 host.observer = Chronicle(
                     recorder, hooks, effects.descriptions, self.catalogue, updates

@@ -16,11 +16,10 @@ from protocol.connection import Notice
 from protocol.errors import Failure, Reason, Success
 from protocol.replies import Operation
 from supervisor.kernel.begin_order import BeginOrder, order_of
-from supervisor.kernel.operations import Operations
+from supervisor.kernel.operations import ALL_MODULES, SCOPES, WHOLE_MODULE, Operations
 from supervisor.kernel.operations.connection import NARROW
 from supervisor.kernel.operations.op import Begun, OwnRequest
-from supervisor.kernel.operations.scopes import ALL_MODULES, SCOPES, WHOLE_MODULE
-from supervisor.kernel.parties import Client, Handle, Invoke, Party, RefusedError
+from supervisor.kernel.parties import Client, Handle, Invoke, Party, or_refused, refuse_if
 from supervisor.kernel.prompts import PROMPT, Prompt, Prompts
 from supervisor.kernel.request_checks import (
     Doubt,
@@ -163,8 +162,7 @@ class OwnRequests:
         # Of these all that is valid is accepted at once.
         if refusal is None and op in ("invoke", PROMPT):
             refusal = Failure.because(Reason.INVALID_ARGS, "the args are not valid")
-        if refusal is not None:
-            raise RefusedError(refusal)
+        refuse_if(refusal)
         begun = self._begin_op(op, args, request)
         return begun if isinstance(begun, dict) else await begun
 
@@ -208,10 +206,7 @@ async def answer_of(module: Module, operation: Operation) -> dict[str, Any]:
     In a description, `inputs` and `outputs` of its descriptor replace its own: its ops and args are
     held to those.
     """
-    outcome = await module.ask(operation)
-    if isinstance(outcome, Failure):
-        raise RefusedError(outcome)
-    answer: dict[str, Any] = outcome.result
+    answer: dict[str, Any] = or_refused(await module.ask(operation)).result
     if operation is Operation.HEALTH:
         return answer
     declared = {"inputs": module.descriptor.inputs, "outputs": module.descriptor.outputs}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import msgspec
 import trio
 
-from protocol.errors import Failure, Outcome
+from protocol.errors import Failure, Outcome, Reason
 from protocol.events import Progress
 from protocol.response import Response
 from supervisor.policy.mcp_views import View
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 
 NOBODY: frozenset[str] = frozenset()
+
+T = TypeVar("T")
 
 
 class Lineage:
@@ -252,3 +254,20 @@ class RefusedError(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
         self.failure = failure
+
+    @classmethod
+    def because(cls, reason: Reason, words: str, **evidence: Any) -> Self:
+        return cls(Failure.because(reason, words, **evidence))
+
+
+def or_refused(found: T | Failure) -> T:
+    """Return what was found; raises `RefusedError` if that is a failure."""
+    if isinstance(found, Failure):
+        raise RefusedError(found)
+    return found
+
+
+def refuse_if(refusal: Failure | None) -> None:
+    """Raise `RefusedError` if there is a refusal."""
+    if refusal is not None:
+        raise RefusedError(refusal)

@@ -17,7 +17,7 @@ import structlog
 import trio
 
 from protocol.descriptor.model import Descriptor
-from protocol.errors import Failure, Reason
+from protocol.errors import Reason
 from supervisor.kernel.grants.operator_policy import OperatorPolicy
 from supervisor.kernel.parties import RefusedError
 from supervisor.policy.findings import Found, Quarantined
@@ -249,7 +249,7 @@ class Reloads:
 
     def _refuse_at_the_end(self) -> None:
         if self._host.shutting_down:
-            raise RefusedError(Failure.because(Reason.SHUTDOWN, "the daemon is stopping"))
+            raise RefusedError.because(Reason.SHUTDOWN, "the daemon is stopping")
 
 
 def _shown(found: Plan) -> dict[str, Any]:

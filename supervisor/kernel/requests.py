@@ -26,15 +26,14 @@ from protocol.response import Response
 from supervisor.kernel.begin_order import BeginOrder, order_of
 from supervisor.kernel.grants.grants import Grants
 from supervisor.kernel.hooks.approvals import Approvals
-from supervisor.kernel.hooks.asking import Guarding
-from supervisor.kernel.hooks.gates import Gates
 from supervisor.kernel.hooks.guard import Guards
-from supervisor.kernel.host_calls.docket import Docket
+from supervisor.kernel.hooks.registry import Gates
+from supervisor.kernel.host_calls.docket import CallsOfModules, Docket
 from supervisor.kernel.host_calls.method import Host as HostOfCalls
-from supervisor.kernel.host_calls.of_modules import CallsOfModules
 from supervisor.kernel.invocation import Invocation, Setting
 from supervisor.kernel.invoke_record import record_response
-from supervisor.kernel.operations.scopes import SCOPES
+from supervisor.kernel.long_way import Parents
+from supervisor.kernel.operations import SCOPES
 from supervisor.kernel.own_request import OwnRequests
 from supervisor.kernel.parties import NOBODY, Client, Handle, Party
 from supervisor.kernel.request_checks import (
@@ -50,7 +49,6 @@ from supervisor.kernel.sessions.session import Session
 from supervisor.kernel.spans import Spans
 from supervisor.kernel.store.settings import IN_FLIGHT, Span
 from supervisor.kernel.taking_effect import Effects
-from supervisor.kernel.wait_graph import Parents
 from supervisor.policy.principals import Principal
 from supervisor.runtime.held_bytes import Account
 from supervisor.runtime.supervision.call import NOBODY as NOBODY_YET
@@ -80,8 +78,9 @@ class Requests:
         `nursery` is for the daemon's own ops, the asking of gates, and for calls of modules to the
         host.
         """
-        guarding = Guarding(host, gates, approvals, nursery, self.invoke)
-        self.guards = Guards(guarding, effects.lineage)
+        self.guards = Guards(
+            host, gates, approvals, effects.lineage, nursery=nursery, invoke=self.invoke
+        )
         self.lineage = effects.lineage
         self.checks = host.checks
         self._host = host

@@ -12,10 +12,9 @@ from protocol.events import CallEvent, Progress, StatePatch, StatePatched, UiEve
 from supervisor.kernel.assets.intake import AssetIntake
 from supervisor.kernel.assets.registry import KIND as ASSET
 from supervisor.kernel.assets.registry import Assets
-from supervisor.kernel.descriptions import RememberedDescriptions
+from supervisor.kernel.descriptions import KeptNotes, RememberedDescriptions
 from supervisor.kernel.durability import Durability
-from supervisor.kernel.grants.remembered import Answers
-from supervisor.kernel.notes import KeptNotes
+from supervisor.kernel.grants.grants import Answers
 from supervisor.kernel.parties import Lineage, Origin
 from supervisor.kernel.recorder import Recorder, Restored
 from supervisor.kernel.sessions.registry import Sessions

@@ -16,13 +16,11 @@ from protocol.descriptor.model import Descriptor
 from protocol.errors import Failure, Success
 from protocol.events import Log
 from protocol.host_call import HostCall
-from supervisor.kernel.descriptions import RememberedDescriptions
+from supervisor.kernel.descriptions import KeptNotes, RememberedDescriptions
 from supervisor.kernel.durability import Durability
-from supervisor.kernel.grants.grants import Grant
-from supervisor.kernel.grants.remembered import Answers
+from supervisor.kernel.grants.grants import Answers, Grant
 from supervisor.kernel.hooks.approvals import Approvals
-from supervisor.kernel.hooks.gates import Gates
-from supervisor.kernel.notes import KeptNotes
+from supervisor.kernel.hooks.registry import Gates
 from supervisor.kernel.operations.op import OwnRequest
 from supervisor.kernel.parties import Lineage, Origin
 from supervisor.kernel.recorder import Recorder

@@ -11,9 +11,8 @@ import pytest
 import trio
 
 from protocol.descriptor.model import Descriptor
-from supervisor.kernel.grants.grants import Answer, ApprovalAsker, GrantQuestion
+from supervisor.kernel.grants.grants import Answer, ApprovalAsker, GrantQuestion, program_digest
 from supervisor.kernel.grants.operator_policy import OperatorPolicy, read_policy
-from supervisor.kernel.grants.remembered import program_digest
 from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.store.settings import JournalOptions
 from supervisor.policy.policy_file import PolicyError

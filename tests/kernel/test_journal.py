@@ -16,6 +16,7 @@ import trio
 
 from protocol.errors import CODE_OF, Code, Failure, Reason
 from supervisor.kernel import journal as journal_module
+from supervisor.kernel.event_feed import Filter, Reader
 from supervisor.kernel.journal import FILE, Journal, remembering
 from supervisor.kernel.recorder import Restored
 from supervisor.kernel.store import database as database_module
@@ -27,7 +28,6 @@ from supervisor.kernel.store.batch import (
     insert_entries,
     store_documents,
 )
-from supervisor.kernel.store.reader import Filter, Reader
 from supervisor.kernel.store.settings import (
     IN_FLIGHT,
     OPEN_QUESTION,

@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 import trio
 
-from protocol.errors import Failure, Reason
+from protocol.errors import Reason
 from protocol.hook_result import ApprovalDefault
 from protocol.host_events import ApprovalUiEvent
-from supervisor.kernel.parties import Origin, RefusedError
+from supervisor.kernel.parties import Origin, RefusedError, refuse_if
 from supervisor.kernel.recorder import Recorder
 from supervisor.kernel.request_checks import scope_refusal
 from supervisor.kernel.store.settings import NAME_CHARS, OPEN_QUESTION, DocumentKey, OpenQuestion
@@ -214,21 +214,17 @@ class Approvals:
                 f"no question {id_!r:.80} waits; it may have been answered, its time may be over,"
                 " or its request has ended"
             )
-            raise RefusedError(Failure.because(Reason.UNKNOWN_APPROVAL, words))
+            raise RefusedError.because(Reason.UNKNOWN_APPROVAL, words)
         options = options_of(one.question.options)
         allowed = allows(answer, options)
         if allowed is None:
             words = f"{answer!r:.80} is not an answer to {id_}; there are {', '.join(options)}"
-            failure = Failure.because(Reason.INVALID_ARGS, words, pointer="/answer")
-            raise RefusedError(failure)
+            raise RefusedError.because(Reason.INVALID_ARGS, words, pointer="/answer")
         if one.question.asked_by == POLICY:
-            refusal = scope_refusal(principal, Scope.ADMIN, f"answer {answer!r:.80} to {id_}")
-            if refusal is not None:
-                raise RefusedError(refusal)
+            refuse_if(scope_refusal(principal, Scope.ADMIN, f"answer {answer!r:.80} to {id_}"))
         found = _filled(one.question.form, content, allowed=allowed)
         if isinstance(found, str):
-            failure = Failure.because(Reason.INVALID_ARGS, f"{id_}: {found}", pointer="/content")
-            raise RefusedError(failure)
+            raise RefusedError.because(Reason.INVALID_ARGS, f"{id_}: {found}", pointer="/content")
         one.decided_by = principal.by
         one.decision = Decision(allowed, answer, "client", found)
         one.answered.set()

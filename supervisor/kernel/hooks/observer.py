@@ -8,21 +8,23 @@ crashes the hook.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
 import trio
 
-from protocol.descriptor.model import Descriptor, Drop, Hook, Start
+from protocol.descriptor.model import HOOK_OP, Descriptor, Drop, Hook, Start
 from protocol.frames import DEPTH
 from protocol.response import Response
 from protocol.weight import is_deeper
-from supervisor.kernel.parties import OutcomeOnly
+from supervisor.kernel.parties import Invoke, OutcomeOnly
 from supervisor.kernel.recorder import Recorder
 from supervisor.policy.lifecycle import SERVES, State
-from supervisor.runtime.held_bytes import ANSWERS, Account, HeldBytes
-from supervisor.runtime.supervision.deadlines import Deadlines, Timer
+from supervisor.policy.principals import SUPERVISOR
+from supervisor.runtime.held_bytes import ANSWERS, Account
+from supervisor.runtime.supervision.deadlines import Timer
+from supervisor.runtime.supervision.fleet import Fleet
+from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.module import Module
 
 QUEUE_BYTES = 16 << 20
@@ -106,35 +108,32 @@ REPORT_S = 10.0
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
-Deliver = Callable[[str, dict[str, Any], OutcomeOnly, frozenset[str]], None]
-"""Calls a hook: its name, the args, the client, the hooks behind the event."""
-
 
 class Observer:
     """A hook that observes, while it is mounted."""
 
     def __init__(
         self,
-        module: Callable[[], Module | None],
-        deliver: Deliver,
+        host: Host,
+        fleet: Fleet,
         recorder: Recorder,
-        deadlines: Deadlines,
+        invoke: Invoke,
         *,
-        ledger: HeldBytes,
         descriptor: Descriptor,
         hook: Hook,
     ) -> None:
         self.name = descriptor.name
-        self.queue = EventQueue(hook.queue, hook.drop, Account(ledger, f"hook {descriptor.name}"))
+        account = Account(host.ledger, f"hook {descriptor.name}")
+        self.queue = EventQueue(hook.queue, hook.drop, account)
         self.in_flight = 0
         self.delivered = 0
         self.failed = 0
         self.hook = hook
         self._room = _room(descriptor, hook)
-        self._module = module
-        self._deliver = deliver
+        self._host = host
+        self._fleet = fleet
         self._recorder = recorder
-        self._deadlines = deadlines
+        self._invoke = invoke
         self._reported = 0
         self._report: Timer | None = None
         self._look = trio.Event()
@@ -189,8 +188,8 @@ class Observer:
     def _give_one(self) -> bool:
         if not self.queue or self.in_flight >= self._room:
             return False
-        module = self._module()
-        if module is None or not _takes_events(module):
+        module = self._fleet.modules.get(self.name)
+        if module is None or not self._takes_events(module):
             return False
         one = self.queue.take()
         args = {"event": one.event, "data": _decode(one.body)}
@@ -198,8 +197,24 @@ class Observer:
             self.failed += 1  # it could not be written to the hook
             return True
         self.in_flight += 1
-        self._deliver(module.name, args, OutcomeOnly(self._ended), one.behind)
+        content = {"op": HOOK_OP, "args": args}
+        client, behind = OutcomeOnly(self._ended), one.behind | {self.name}
+        self._invoke(SUPERVISOR, self.name, content, client, behind=behind, recorded=False)
         return True
+
+    def _takes_events(self, module: Module) -> bool:
+        """Return whether it serves now; a lazy module may start for an event."""
+        if module.state in SERVES:
+            return module.is_ready()
+        return (
+            not self._host.shutting_down
+            and module.state is State.DOWN
+            and module.descriptor.supervision.start is Start.LAZY
+            and not module.stopped_by_command
+            and not module.barred
+            and not module.waits_for
+            and module.queued == 0
+        )
 
     def _ended(self, response: Response) -> None:
         self.in_flight -= 1
@@ -212,7 +227,7 @@ class Observer:
     def _tell_of_drops(self) -> None:
         if self._report is None and self.queue.dropped > self._reported:
             self._record_drops()
-            self._report = self._deadlines.after(REPORT_S, self._report_again)
+            self._report = self._host.deadlines.after(REPORT_S, self._report_again)
 
     def _report_again(self) -> None:
         self._report = None
@@ -230,18 +245,3 @@ def _room(descriptor: Descriptor, hook: Hook) -> int:
     """Return how many events the hook may have at once; a gate's calls need room beside them."""
     concurrency = descriptor.supervision.concurrency
     return concurrency - 1 if hook.gate and concurrency > 1 else concurrency
-
-
-def _takes_events(module: Module) -> bool:
-    """Return whether it serves now; a lazy module may start for an event."""
-    if module.state in SERVES:
-        return module.is_ready()
-    supervision = module.descriptor.supervision
-    return (
-        module.state is State.DOWN
-        and supervision.start is Start.LAZY
-        and not module.stopped_by_command
-        and not module.barred
-        and not module.waits_for
-        and module.queued == 0
-    )

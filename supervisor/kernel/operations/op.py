@@ -19,7 +19,6 @@ from supervisor.kernel.catalogue import Catalogue
 from supervisor.kernel.grants.grants import Grants
 from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.hooks.registry import Hooks
-from supervisor.kernel.page_codes import PageCodes
 from supervisor.kernel.parties import Client, OutcomeOnly, Party, RefusedError
 from supervisor.kernel.prompts import Prompts
 from supervisor.kernel.reloads import Reloads
@@ -27,6 +26,7 @@ from supervisor.kernel.request_checks import unknown_module, without_unseen
 from supervisor.kernel.resource_updates import ResourceUpdates
 from supervisor.kernel.status import DaemonFacts, module_status
 from supervisor.kernel.taking_effect import Effects
+from supervisor.kernel.tokens import PageCodes
 from supervisor.policy.hook_findings import hook_findings
 from supervisor.policy.mcp_views import McpOptions
 from supervisor.policy.principals import Principal

@@ -39,14 +39,16 @@ from supervisor.kernel.store.batch import (
     store_documents,
 )
 from supervisor.kernel.store.database import (
+    FAILURES,
     Aside,
     Database,
     how_to_read,
+    in_words,
+    is_damage,
     open_database,
     set_aside,
     transaction,
 )
-from supervisor.kernel.store.faults import FAILURES, in_words, is_damage
 from supervisor.kernel.store.restored import restore
 from supervisor.kernel.store.retention import Clocks, Retention
 from supervisor.kernel.store.settings import UNENDED, DocumentKey, Limits, Span
