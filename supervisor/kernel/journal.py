@@ -32,7 +32,6 @@ from supervisor.kernel.recorder import (
     Restored,
     Unended,
     encoded,
-    overheard,
 )
 from supervisor.kernel.store.batch import Entry
 from supervisor.kernel.store.retention import Clocks
@@ -112,7 +111,7 @@ class Journal(Recorder):
         if in_place_of is not None:
             self._unended.pop(in_place_of, None)
         if self._listener is not None:
-            self._listener(overheard(entry, written.body))
+            self._listener(entry, written.body)
 
     def keep(self, kind: str, name: str, document: Content | None, revision: int = 0) -> None:
         self._writer.keep((kind, name), revision, document)
@@ -282,7 +281,7 @@ class Journal(Recorder):
             self._unreported = 0
             log.warning("entries of the journal were dropped", count=count)
             if self._listener is not None:
-                self._listener(overheard(event, written.body))
+                self._listener(event, written.body)
             self._tell_of_loss()
             self._lost = False
 

@@ -36,7 +36,7 @@ from supervisor.kernel.catalogue import Catalogue
 from supervisor.kernel.chronicle import Chronicle
 from supervisor.kernel.descriptions import KeptNotes, RememberedDescriptions
 from supervisor.kernel.durability import FLUSH_S, Durability
-from supervisor.kernel.grants.grants import Answers, ApprovalAsker, Grants
+from supervisor.kernel.grants.grants import Answers, Grants
 from supervisor.kernel.grants.operator_policy import OperatorPolicy
 from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.hooks.registry import Gates, Hooks
@@ -304,7 +304,7 @@ class Kernel:
                     recorder,
                     effects.answers,
                     self._environment,
-                    ApprovalAsker(self.approvals),
+                    self.approvals,
                     blocking=self._blocking,
                 )
                 gates = Gates()

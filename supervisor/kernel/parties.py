@@ -67,6 +67,15 @@ class Origin(msgspec.Struct, frozen=True):
     by: msgspec.Raw | None = None
     """The principal, for the journal (`policy.principals.Principal.by`)."""
 
+    def recorded(self) -> dict[str, Any]:
+        """Return what an entry of the journal says of it beside the module (`Recorder.record`)."""
+        return {
+            "session_id": self.session_id,
+            "request_id": self.request_id,
+            "span_id": self.span_id,
+            "by": self.by,
+        }
+
     def document(self) -> dict[str, str]:
         """Return what subscribers see of it."""
         named = ("module", "op", "request_id", "session_id", "span_id")

@@ -241,6 +241,6 @@ async def pipeline(
         )
         requests.own.operations = operations
         world = World(requests, module, told, approvals)
-        recorder.overhear(lambda one: world.entries.append(json.loads(one.body)))
+        recorder.overhear(lambda _, body: world.entries.append(json.loads(body)))
         yield world
         nursery.cancel_scope.cancel()

@@ -179,10 +179,7 @@ class Assets:
             "artifact:write",
             module=record.module,
             data=_facts(record),
-            session_id=record.session_id,
-            request_id=record.request_id,
-            span_id=record.span_id,
-            by=origin.by,
+            **origin.recorded(),
         )
         if record.sha256 is None and record.problem is None:
             self._nursery.start_soon(self._read, record)
@@ -259,9 +256,7 @@ class Assets:
             status="ok" if failure is None else "error",
             data=_facts(record),
             error=error,
-            session_id=reader.session_id,
-            request_id=reader.request_id,
-            by=reader.by,
+            **reader.recorded(),
         )
 
     # Its life.

@@ -22,7 +22,7 @@ from protocol.descriptor.model import Descriptor
 from protocol.frames import encode
 from protocol.host_events import ApprovalUiEvent
 from supervisor.kernel.grants.operator_policy import OperatorPolicy
-from supervisor.kernel.hooks import approvals
+from supervisor.kernel.hooks.approvals import POLICY, Approvals, Question
 from supervisor.kernel.parties import Origin
 from supervisor.kernel.recorder import Recorder, Restored
 from supervisor.policy.approval import ALLOW, DENY, is_lasting
@@ -113,22 +113,6 @@ def program_digest(
     return hashlib.sha256(encode((descriptor.transport.command, digests))).hexdigest()
 
 
-class GrantQuestion(msgspec.Struct, frozen=True):
-    """The question to a person: whether a module may do something, and for which request."""
-
-    module: str
-    capability: str
-    origin: Origin
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """The answer; `words` say who answered, or why nobody did."""
-
-    allowed: bool
-    words: str
-    remember: bool = False
-
-
 OPTIONS = (ALLOW, f"{ALLOW} always", DENY, f"{DENY} always")
 """Those that say `always` are remembered, for the program as it is now."""
 
@@ -137,29 +121,6 @@ _WHY = {
     "too_many": "too many questions wait already",
     "withdrawn": "the question was withdrawn",
 }
-
-
-class ApprovalAsker:
-    """Asks people whether a module may do something; any client can answer."""
-
-    def __init__(self, open_questions: approvals.Approvals) -> None:
-        self._approvals = open_questions
-
-    async def ask(self, question: GrantQuestion, tell: Callable[[ApprovalUiEvent], None]) -> Answer:
-        """Return the answer, within a bound of its own; without one it is no.
-
-        `tell` takes the events about the question for the client that began the request.
-        """
-        asked = approvals.Question.about(
-            question.origin,
-            prompt=f"May {question.module} use {question.capability}?",
-            asked_by=approvals.POLICY,
-            options=OPTIONS,
-        )
-        decision = await self._approvals.ask(asked, tell)
-        words = _WHY.get(decision.by, f"a person answered {decision.answer}")
-        remember = decision.by == "client" and is_lasting(decision.answer)
-        return Answer(decision.allowed, words, remember)
 
 
 class Grant(msgspec.Struct, frozen=True):
@@ -183,13 +144,13 @@ class Grants:
         recorder: Recorder,
         answers: Answers,
         environment: Mapping[str, str],
-        asker: ApprovalAsker,
+        approvals: Approvals,
         *,
         blocking: BlockingWork,
     ) -> None:
         self.operator = operator
         self.answers = answers
-        self.asker = asker
+        self.approvals = approvals
         self._recorder = recorder
         self._environment = environment
         self._files = FileDigests()
@@ -208,6 +169,7 @@ class Grants:
     ) -> Grant:
         """Return a person's answer, now or remembered, where the policy says to ask.
 
+        Any client can answer, within a bound of the question's own; without an answer it is no.
         `tell` takes the events about a question for the client that began the request.
         """
         module, capability = decision.module, decision.capability
@@ -219,10 +181,17 @@ class Grants:
             if known is not None and known.program == program:
                 word = "allowed" if known.allowed else "denied"
                 return Grant(decision, known.allowed, f"{word} by an answer that was remembered")
-            answer = await self.asker.ask(GrantQuestion(module, capability, origin), tell)
-            if answer.remember:
-                self.answers.add(module, capability, program, allowed=answer.allowed)
-            return Grant(decision, answer.allowed, answer.words)
+            question = Question(
+                prompt=f"May {module} use {capability}?",
+                asked_by=POLICY,
+                origin=origin,
+                options=OPTIONS,
+            )
+            found = await self.approvals.ask(question, tell)
+            if found.by == "client" and is_lasting(found.answer):
+                self.answers.add(module, capability, program, allowed=found.allowed)
+            words = _WHY.get(found.by, f"a person answered {found.answer}")
+            return Grant(decision, found.allowed, words)
 
     async def program(self, descriptor: Descriptor) -> str:
         digest = partial(program_digest, descriptor, self._environment, self._files)
@@ -242,10 +211,7 @@ class Grants:
             module=grant.decision.module,
             status=str(Verdict.ALLOWED if grant.allowed else Verdict.DENIED),
             data=data,
-            session_id=origin.session_id,
-            request_id=origin.request_id,
-            span_id=origin.span_id,
-            by=origin.by,
+            **origin.recorded(),
         )
 
 

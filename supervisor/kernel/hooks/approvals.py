@@ -42,15 +42,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     prompt: str
     asked_by: str
-    module: str
-    op: str
-    request_id: str | None
-    session_id: str | None = None
-    span_id: str | None = None
-    owner: str | None = None
-    """The owner of the request, and so of the question (`parties.Origin.owner`)."""
-    by: msgspec.Raw | None = None
-    """The principal of that request, for the journal."""
+    origin: Origin
+    """The request; its owner is the question's."""
     options: tuple[str, ...] = ()
     """The options in words; `allow` and `deny` are always understood too."""
     timeout_s: float = 300.0
@@ -60,20 +53,6 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     """The form to fill in to allow it (`policy.form`)."""
     call_id: str | None = None
     """The module's own id of the question."""
-
-    @classmethod
-    def about(cls, origin: Origin, **said: Any) -> Question:
-        """Return a question about the request of an origin; `said` has the other fields."""
-        return cls(
-            module=origin.module,
-            op=origin.op,
-            request_id=origin.request_id,
-            session_id=origin.session_id,
-            span_id=origin.span_id,
-            owner=origin.owner,
-            by=origin.by,
-            **said,
-        )
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -105,17 +84,17 @@ class _Open:
 
     def document(self) -> dict[str, Any]:
         """Return the question as clients see it; `left_s` is until the default applies."""
-        question = self.question
+        question, origin = self.question, self.question.origin
         left_s = question.timeout_s - (trio.current_time() - self.asked_at)
         return {
             "id": self.id,
             "prompt": question.prompt[:PROMPT_CHARS],
             "options": list(options_of(question.options)),
             "asked_by": question.asked_by,
-            "module": question.module,
-            "op": question.op[:NAME_CHARS],
-            "request_id": question.request_id,
-            "session_id": question.session_id,
+            "module": origin.module,
+            "op": origin.op[:NAME_CHARS],
+            "request_id": origin.request_id,
+            "session_id": origin.session_id,
             "timeout_s": question.timeout_s,
             "left_s": round(max(0.0, left_s), 3),
             "default": str(question.default),
@@ -179,7 +158,7 @@ class Approvals:
         self._open[one.id] = one
         document = one.document()
         key = self._keep(one.id, question)
-        self._record("approval:request", question, None, document, by=question.by)
+        self._record("approval:request", question, None, document, by=question.origin.by)
         self._publish(question, Change(document))
         tell(_event(REQUEST, one.id, document))
         try:
@@ -194,7 +173,7 @@ class Approvals:
             decision = one.decision or WITHDRAWN
             said = {"id": one.id, "answer": decision.answer, "by": decision.by}
             status = "allowed" if decision.allowed else "denied"
-            by = one.decided_by or question.by
+            by = one.decided_by or question.origin.by
             self._record("approval:decision", question, status, said, by=by, in_place_of=key)
             self._publish(question, Change(document, decision))
             tell(_event(DECISION, one.id, {**said, "allowed": decision.allowed}))
@@ -267,14 +246,10 @@ class Approvals:
 
     def _keep(self, id_: str, question: Question) -> DocumentKey:
         key = (OPEN_QUESTION, self._recorder.new_span())
-        session_id = question.session_id and question.session_id[:NAME_CHARS]
+        origin = question.origin
+        session_id = origin.session_id and origin.session_id[:NAME_CHARS]
         kept = OpenQuestion(
-            id_,
-            question.module,
-            question.request_id,
-            session_id,
-            question.span_id,
-            question.by,
+            id_, origin.module, origin.request_id, session_id, origin.span_id, origin.by
         )
         self._recorder.span_began(key, kept)
         return key
@@ -289,14 +264,15 @@ class Approvals:
         by: msgspec.Raw | None,
         in_place_of: DocumentKey | None = None,
     ) -> None:
+        origin = question.origin
         self._recorder.record(
             event,
-            module=question.module,
+            module=origin.module,
             status=status,
             data=data,
-            session_id=question.session_id and question.session_id[:NAME_CHARS],
-            request_id=question.request_id,
-            span_id=question.span_id,
+            session_id=origin.session_id and origin.session_id[:NAME_CHARS],
+            request_id=origin.request_id,
+            span_id=origin.span_id,
             by=by,
             in_place_of=in_place_of,
         )
@@ -315,7 +291,8 @@ def _filled(
 
 
 def _may_see(principal: Principal, question: Question) -> bool:
-    return principal.owns(question.owner) and principal.covers(question.module, question.op)
+    origin = question.origin
+    return principal.owns(origin.owner) and principal.covers(origin.module, origin.op)
 
 
 def _event(name: str, id_: str, payload: dict[str, Any]) -> ApprovalUiEvent:

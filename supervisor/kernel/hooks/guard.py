@@ -299,8 +299,8 @@ class Guard:
 
     async def _ask_person(self, asked: GateResult) -> Decision:
         invocation, result = self._invocation, asked.result
-        question = Question.about(
-            invocation.origin,
+        question = Question(
+            origin=invocation.origin,
             prompt=result.approval_prompt or result.reason or f"Allow {invocation.what}?",
             asked_by=f"hook {asked.name}",
             options=result.approval_options or (),

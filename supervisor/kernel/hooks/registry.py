@@ -15,9 +15,9 @@ import msgspec
 import trio
 
 from protocol.descriptor.model import Descriptor, Gate, Hook, Kind
+from protocol.journal_event import JournalEvent
 from supervisor.kernel.hooks.observer import Observer, Waiting
 from supervisor.kernel.parties import Invoke
-from supervisor.kernel.recorder import Overheard
 from supervisor.kernel.taking_effect import Effects
 from supervisor.policy.hook_chain import Link
 from supervisor.runtime.supervision.fleet import Fleet
@@ -196,7 +196,7 @@ class Hooks:
         # Without observers, an entry costs no more than a look at this.
         self._recorder.overhear(self._overhear if self._observers else None)
 
-    def _overhear(self, entry: Overheard) -> None:
+    def _overhear(self, entry: JournalEvent, body: bytes) -> None:
         event = entry.event
         wanted = self._wanted.get(event)
         if wanted is None:
@@ -204,7 +204,7 @@ class Hooks:
         if not wanted:
             return
         behind = self._lineage.of(entry.request_id)
-        waiting = Waiting(event, entry.body, behind)
+        waiting = Waiting(event, body, behind)
         for observer in wanted:
             if observer.name != entry.module and observer.name not in behind:
                 observer.put(waiting)

@@ -96,10 +96,7 @@ class EventEmit(Method):
             module=origin.module,
             status=params.get("status"),
             data=data,
-            session_id=origin.session_id,
-            request_id=origin.request_id,
-            span_id=origin.span_id,
-            by=origin.by,
+            **origin.recorded(),
         )
         call.answer({})
 

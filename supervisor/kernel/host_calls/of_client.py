@@ -115,8 +115,8 @@ class UserAsk(Method):
     async def _ask(self, call: OpenCall, host: Host) -> None:
         with call.scope:
             origin = call.caller.origin
-            question = Question.about(
-                origin,
+            question = Question(
+                origin=origin,
                 prompt=call.params["message"],
                 asked_by=f"module {origin.module}",
                 form=call.params.get("form"),
