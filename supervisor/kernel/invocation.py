@@ -85,7 +85,6 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
     """The bound where events renew `timeout_s`, which counts from `begun_at`; None: nothing does,
     and `timeout_s` counts from `accepted_at`."""
     session: Session | None = None
-    """The session that its request names."""
     parent: Invocation | None = None
     """The invocation on whose behalf it is made: its end is the end of this one."""
     traceparent: str | None = None
@@ -328,7 +327,6 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
 
     @property
     def session_id(self) -> str | None:
-        """The session that the request names."""
         return self.request.session_id
 
     @property

@@ -216,7 +216,6 @@ class Journal(Recorder):
         self._commits.unpark_all()
 
     def take_closed(self) -> None:
-        """Note that nothing is written any more."""
         self._over = True
         self._opened.set()
         self._closed.set()
@@ -225,7 +224,6 @@ class Journal(Recorder):
     # Life.
 
     async def begin(self) -> None:
-        """Open the file, within a bound."""
         self._writer.start()
         with trio.move_on_after(OPEN_S) as scope:
             await self._opened.wait()

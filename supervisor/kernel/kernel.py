@@ -499,8 +499,6 @@ class Kernel:
 
 
 class _OneResponse(Client):
-    """The client of `Kernel.ask`."""
-
     def __init__(self, on_event: Callable[[Progress], None] | None) -> None:
         self.response: Response | None = None
         self.answered = trio.Event()

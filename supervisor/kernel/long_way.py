@@ -114,8 +114,6 @@ class Parents:
 
 
 class LongWay:
-    """The state of one invocation that is not plain."""
-
     __slots__ = (
         "_calls",
         "_children",
@@ -133,7 +131,6 @@ class LongWay:
         self.intake: AssetIntake | None = None
         """The intake of its assets, from the first one on."""
         self.errors = 0
-        """The count of its `error` events."""
         self._children: set[Invocation] = set()
         self._calls: Docket | None = None
         self._guard: Guard | None = None
@@ -247,7 +244,6 @@ class LongWay:
 
     @property
     def questions(self) -> list[str]:
-        """The ids of the open questions to people about it, or about its descendants."""
         found = [one for child in self._children for one in child.questions]
         if self._calls is not None:
             found += self._calls.questions
@@ -256,7 +252,6 @@ class LongWay:
         return found
 
     def attributes(self, outcome: Outcome) -> Mapping[str, str]:
-        """Return the attributes of its module's dialect for the journal."""
         module, request = self._invocation.module, self._invocation.request
         if module.span_attributes is None or request.traceparent is None:
             return NOTHING
@@ -284,7 +279,6 @@ class LongWay:
         effects.durability.confirm(lambda failure: one.finish(acknowledged(response, failure)))
 
     def adopt(self, child: Invocation) -> None:
-        """Add an invocation made on behalf of this one."""
         self._children.add(child)
         self._invocation.setting.parents.add(self._invocation)
 

@@ -17,15 +17,11 @@ from supervisor.policy.lifecycle import State
 
 
 class Form(StrEnum):
-    """The text formats of metrics."""
-
     PROMETHEUS = "prometheus"
     OPENMETRICS = "openmetrics"
 
 
 class Kind(StrEnum):
-    """Prometheus' kinds: counter, gauge, histogram, info."""
-
     COUNTER = "counter"
     GAUGE = "gauge"
     HISTOGRAM = "histogram"

@@ -42,7 +42,6 @@ class Lineage:
             self._behind[request_id] = hooks
 
     def of(self, request_id: str | None) -> frozenset[str]:
-        """Return the hooks on whose behalf a request is made."""
         return NOBODY if request_id is None else self._behind.get(request_id, NOBODY)
 
     def end(self, request_id: str) -> None:
@@ -150,7 +149,6 @@ class Client:
         return Congestion.NONE
 
     def may_be_asked(self, method: str) -> bool:
-        """Whether the client can answer a host method."""
         del method
         return False
 

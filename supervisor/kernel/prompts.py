@@ -131,8 +131,6 @@ PREVIEW_CHARS = 100
 
 
 class Priority(IntEnum):
-    """How urgent a prompt is."""
-
     LOW = 0
     NORMAL = 1
     HIGH = 2

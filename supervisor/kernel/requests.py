@@ -110,7 +110,6 @@ class Requests:
             refused=Counter(),
         )
         self.own = OwnRequests(fleet, effects, host.checks, self.invoke, nursery)
-        """Requests that the daemon serves itself."""
 
     def begin(
         self,

@@ -38,8 +38,6 @@ Updated = Callable[[str], None]
 
 
 class ResourceFollower(msgspec.Struct, eq=False):
-    """A principal that follows a resource."""
-
     module: str
     uri: str
     principal: Principal
@@ -47,8 +45,6 @@ class ResourceFollower(msgspec.Struct, eq=False):
 
 
 class ResourceUpdates:
-    """The followers of resources, in one daemon."""
-
     def __init__(self, catalogue: Catalogue, invoke: Invoke) -> None:
         self._catalogue = catalogue
         self._invoke = invoke

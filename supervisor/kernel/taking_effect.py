@@ -120,5 +120,4 @@ class InTurn(Listener):
         self._listener.answered(outcome, call)
 
     def congested(self) -> Congestion:
-        """Whether too much waits, here or for the client."""
         return max(self._intake.congestion, self._listener.congested())

@@ -41,7 +41,6 @@ from supervisor.policy.rate import Bucket
 from supervisor.runtime.supervision.deadlines import Deadlines, Timer
 
 KIND = "token"
-"""The kind of the documents."""
 
 TOKENS = 1000
 """The most tokens; expired ones make room."""

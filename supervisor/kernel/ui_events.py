@@ -166,7 +166,6 @@ class _Names:
         self._lengths += Counter()  # without those of which there are none
 
     def wanted_by(self, name: str) -> set[Subscription]:
-        """Return the subscribers to a name."""
         found = set(self._names.get(name, _NOBODY))
         for length in self._lengths:
             found |= self._beginnings.get(name[:length], _NOBODY)
@@ -191,8 +190,6 @@ class _Kept(NamedTuple):
 
 
 class UiBounds(msgspec.Struct, frozen=True, kw_only=True):
-    """The bounds on subscriptions, and on the bytes kept for them."""
-
     events: int = 10_000
     bytes: int = 32 << 20
     """Bytes kept for all subscribers; beyond either, slow subscribers fall behind the oldest."""

@@ -40,8 +40,6 @@ class _Pending:
 
 
 class AssetIntake:
-    """The events of one invocation that wait for its assets."""
-
     def __init__(
         self,
         assets: Assets,

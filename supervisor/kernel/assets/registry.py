@@ -121,7 +121,6 @@ METADATA_BYTES = 64 << 10
 """The longest metadata of an asset, as JSON."""
 
 KIND = "asset"
-"""Of the recorder's documents."""
 
 SHORTEST_PREFIX = 4
 CHANGED_WORDS = "it changed while it was read, so it has no digest"

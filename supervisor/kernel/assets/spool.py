@@ -90,7 +90,6 @@ class Spool:
         self._more.set()
 
     def notice(self, reason: str, words: str) -> Notice:
-        """Return the warning that says why the file is no asset."""
         return Notice(reason, f"asset {self.first.asset_id!r:.80}: {words}")
 
     async def run(self) -> None:

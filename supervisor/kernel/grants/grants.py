@@ -34,7 +34,6 @@ from supervisor.runtime.process.environment import UnsetVariableError, resolved
 from supervisor.runtime.process.program import SpawnError, find_program
 
 KIND = "grant"
-"""The kind of the documents."""
 
 ANSWERS_KEPT = 10_000
 """The oldest are forgotten beyond that; the question is asked again then."""
@@ -132,7 +131,6 @@ class Grant(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """Return the rule, and the answer if there was one."""
         rule = str(self.decision.rule)
         return rule if self.answered is None else f"{rule}; {self.answered}"
 

@@ -72,8 +72,6 @@ WITHDRAWN = Decision(allowed=False, answer="deny", by="withdrawn")
 
 
 class _Open:
-    """A question that waits."""
-
     def __init__(self, id_: str, question: Question) -> None:
         self.id = id_
         self.question = question
@@ -115,7 +113,6 @@ class Following:
     """The changes that one follower has not taken yet."""
 
     def __init__(self, principal: Principal) -> None:
-        """Follow the changes that the principal may see."""
         self.lost = 0
         self.principal = principal
         self.send, self._receive = trio.open_memory_channel[Change](FOLLOWED)
@@ -128,7 +125,6 @@ class Following:
             self.lost += 1
 
     async def next(self) -> Change:
-        """Wait for the next change."""
         change = await self._receive.receive()
         lost, self.lost = self.lost, 0
         return msgspec.structs.replace(change, lost=lost) if lost else change

@@ -54,11 +54,9 @@ class EventQueue:
 
     @property
     def held_bytes(self) -> int:
-        """The bytes of the events that wait."""
         return self._account.total
 
     def bound(self, limit: int, drop: Drop) -> None:
-        """Change the limit and the policy for dropping."""
         self._limit, self._drop = limit, drop
         self._shrink()
 
@@ -148,7 +146,6 @@ class Observer:
         self.look()
 
     def put(self, one: Waiting) -> None:
-        """Queue an event for the hook, unless the queue drops it."""
         self.queue.put(one)
         self._tell_of_drops()
         self.look()
@@ -158,7 +155,6 @@ class Observer:
         self._look.set()
 
     async def run(self) -> None:
-        """Give events until `end`."""
         with self._scope:
             while True:
                 self._look = trio.Event()

@@ -89,7 +89,6 @@ class Docket:
         return [one.question for one in self._open.values() if one.question is not None]
 
     def end(self, stopped: Stopped) -> None:
-        """End all calls: the request has ended."""
         for call in tuple(self._open.values()):
             call.end(stopped)
 

@@ -44,7 +44,6 @@ def askable(call: OpenCall, method: str) -> Client | None:
 
 
 async def ask_client(call: OpenCall, client: Client, method: str) -> None:
-    """Let a client answer a call."""
     found: list[Outcome] = []
     done = trio.Event()
 

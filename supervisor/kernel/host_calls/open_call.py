@@ -56,7 +56,6 @@ class OpenCall:
         self.scope = trio.CancelScope()
         """The scope of the task that serves it, if there is one."""
         self.streams = False
-        """Whether its answer comes in chunks."""
         self.done = False
         self._dialogue = dialogue
         self._docket = docket
@@ -89,13 +88,11 @@ class OpenCall:
         return self._dialogue.instance
 
     def limit(self, deadlines: Deadlines) -> None:
-        """Apply the call's own timeout."""
         timeout_ms = self.asked.call.timeout_ms
         if timeout_ms is not None:
             self._timer = deadlines.after(timeout_ms / 1000, self._expired)
 
     def begin_stream(self) -> None:
-        """Answer in chunks from now on."""
         self.streams = True
         self._dialogue.begin_stream(self)
 
@@ -110,7 +107,6 @@ class OpenCall:
         return Congestion.FULL if self._dialogue.full else Congestion.SLOW
 
     def chunk(self, output: Any) -> None:
-        """Send a part of the answer."""
         if self.done or self._dialogue.full:
             return
         self._dialogue.answer(self.asked, Success(output), Chunk(self._chunks, is_last=False))

@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from supervisor.kernel.invocation import Invocation
 
 KIND = "session"
-"""The kind of the documents."""
 
 T = TypeVar("T")
 
@@ -110,7 +109,6 @@ class Sessions:
         return session
 
     def find_live(self, session_id: object, principal: Principal) -> Session | Failure:
-        """Return a live session, or the failure."""
         session = self.find(session_id, principal)
         if isinstance(session, Failure):
             return session
@@ -231,7 +229,6 @@ class Sessions:
         return session, len(open_now)
 
     def give_roles(self, session: Session, roles: Roles) -> None:
-        """Store the roles of a session."""
         session.kept.roles = roles
         self._save(session)
 

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from supervisor.kernel.invocation import Invocation
 
 PAST = "past"
-"""The kind of the documents."""
 
 
 class Past(msgspec.Struct, frozen=True):

@@ -45,7 +45,6 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def size_bytes(self) -> int:
-        """Its cost while it waits."""
         return ENTRY_BYTES + len(self.body)
 
 

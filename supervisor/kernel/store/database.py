@@ -59,7 +59,6 @@ def is_damage(error: Exception) -> bool:
 
 
 def in_words(error: Exception) -> str:
-    """Return the words for a failure."""
     if isinstance(error, OSError) and error.errno is not None:
         return os.strerror(error.errno)
     if isinstance(error, UnicodeDecodeError):

@@ -170,7 +170,6 @@ class Writer:
 
     @property
     def waiting_bytes(self) -> int:
-        """The bytes that wait for the disk."""
         return self._added_bytes - self._written_bytes
 
     def add(self, entry: Entry | Span) -> bool:
