@@ -249,7 +249,7 @@ class EventFeed:
         await emit(_heading(told.journal, first, told.last_seq, int(cursor)))
         limit = args.get("limit")
         if limit is not None:
-            emit = _Limited(emit, int(limit))
+            emit = _limited(emit, int(limit))
         try:
             return await self._send_entries(args, wanted, int(cursor), told, emit)
         except _Enough:
@@ -359,18 +359,17 @@ class _Enough(Exception):  # noqa: N818 - not an error
     """The requested number of entries was sent."""
 
 
-class _Limited:
-    """Sends a number of entries and no more."""
+def _limited(emit: Emit, left: int) -> Emit:
+    """Return a function that sends a number of entries and no more."""
 
-    def __init__(self, emit: Emit, limit: int) -> None:
-        self._emit = emit
-        self._left = limit
-
-    async def __call__(self, event: Progress | None) -> None:
-        if event is not None and not self._left:
+    async def send(event: Progress | None) -> None:
+        nonlocal left
+        if event is not None and not left:
             raise _Enough
-        await self._emit(event)
-        self._left -= event is not None
+        await emit(event)
+        left -= event is not None
+
+    return send
 
 
 def _names(pattern: str | None) -> tuple[str, ...] | None:

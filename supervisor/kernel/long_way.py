@@ -16,13 +16,12 @@ from protocol import trace_context
 from protocol.connection import HostCalled
 from protocol.errors import Failure, Outcome, Reason
 from protocol.events import Asset, AssetBytes, ErrorEvent
-from supervisor.kernel.assets.intake import AssetIntake
+from supervisor.kernel.assets.intake import AssetIntake, InTurn
 from supervisor.kernel.begin_order import BeginOrder, Held
 from supervisor.kernel.durability import acknowledged
 from supervisor.kernel.invoke_record import ERRORS_RECORDED, NOTHING, record_error
 from supervisor.kernel.request_checks import Doubt
 from supervisor.kernel.spans import ended_span
-from supervisor.kernel.taking_effect import InTurn
 from supervisor.policy.verdict import Stopped
 from supervisor.policy.waits import Waits, circle
 from supervisor.runtime.files.program_files import module_folder

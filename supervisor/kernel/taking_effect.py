@@ -6,10 +6,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from protocol.connection import HostCalled, Notice
-from protocol.errors import Outcome
-from protocol.events import CallEvent, Progress, StatePatch, StatePatched, UiEvent, built
-from supervisor.kernel.assets.intake import AssetIntake
+from protocol.connection import Notice
+from protocol.events import Progress, StatePatch, StatePatched, UiEvent, built
 from supervisor.kernel.assets.registry import KIND as ASSET
 from supervisor.kernel.assets.registry import Assets
 from supervisor.kernel.descriptions import KeptNotes, RememberedDescriptions
@@ -21,8 +19,6 @@ from supervisor.kernel.sessions.registry import Sessions
 from supervisor.kernel.sessions.session import Session
 from supervisor.kernel.tokens import Tokens
 from supervisor.kernel.ui_events import UiEvents
-from supervisor.runtime.process.dialogue import Dialogue
-from supervisor.runtime.supervision.call import Call, Congestion, Listener
 
 
 class Effects(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,25 +95,3 @@ def _patched(
         patch=patch,
         revision=session.kept.revision,
     )
-
-
-class InTurn(Listener):
-    """The listener of a call that has assets: its events wait for those."""
-
-    def __init__(self, listener: Listener, intake: AssetIntake) -> None:
-        self._listener = listener
-        self._intake = intake
-
-    def event(self, event: CallEvent, call: Call, line: bytes | None) -> None:
-        del call
-        self._intake.put(event, line)
-
-    def host_call(self, asked: HostCalled, dialogue: Dialogue, call: Call) -> None:
-        """Serve the call at once: it waits for no asset."""
-        self._listener.host_call(asked, dialogue, call)
-
-    def answered(self, outcome: Outcome, call: Call) -> None:
-        self._listener.answered(outcome, call)
-
-    def congested(self) -> Congestion:
-        return max(self._intake.congestion, self._listener.congested())

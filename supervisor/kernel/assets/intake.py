@@ -12,14 +12,16 @@ from collections import deque
 from collections.abc import Callable
 
 from protocol.assets import AssetRules
-from protocol.connection import Notice
+from protocol.connection import HostCalled, Notice
+from protocol.errors import Outcome
 from protocol.events import Asset, AssetBytes, CallEvent, Progress
 from supervisor.kernel.assets.checks import Looked
 from supervisor.kernel.assets.registry import Assets
 from supervisor.kernel.assets.spool import SPOOLS_OPEN, SPOOLS_WHOLE, Spool
 from supervisor.kernel.parties import Origin
 from supervisor.runtime.held_bytes import ASSETS, Account
-from supervisor.runtime.supervision.call import OVERRUN_BYTES, Congestion
+from supervisor.runtime.process.dialogue import Dialogue
+from supervisor.runtime.supervision.call import OVERRUN_BYTES, Call, Congestion, Listener
 
 WAITING_EVENTS = 16
 WAITING_BYTES = 1 << 20
@@ -219,3 +221,25 @@ class AssetIntake:
         if record is not None:
             self.registered += 1
         self._pass_on(asset, line if asset == pending.asset else None)
+
+
+class InTurn(Listener):
+    """The listener of a call that has assets: its events wait for those."""
+
+    def __init__(self, listener: Listener, intake: AssetIntake) -> None:
+        self._listener = listener
+        self._intake = intake
+
+    def event(self, event: CallEvent, call: Call, line: bytes | None) -> None:
+        del call
+        self._intake.put(event, line)
+
+    def host_call(self, asked: HostCalled, dialogue: Dialogue, call: Call) -> None:
+        """Serve the call at once: it waits for no asset."""
+        self._listener.host_call(asked, dialogue, call)
+
+    def answered(self, outcome: Outcome, call: Call) -> None:
+        self._listener.answered(outcome, call)
+
+    def congested(self) -> Congestion:
+        return max(self._intake.congestion, self._listener.congested())

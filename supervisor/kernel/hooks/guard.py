@@ -243,18 +243,11 @@ class Guard:
         if is_deeper(args["data"], DEPTH):
             words = f"the data of its question nests more than {DEPTH} levels deep"
             return Failure.because(Reason.MALFORMED_REQUEST, words)
-        responses: list[Response] = []
-        ended = trio.Event()
-
-        def finished(response: Response) -> None:
-            responses.append(response)
-            ended.set()
-
+        finished, responses = trio.open_memory_channel[Response](1)
         content = {"op": HOOK_OP, "args": args, "timeout_s": hook.timeout_s}
-        client = OutcomeOnly(finished)
+        client = OutcomeOnly(finished.send_nowait)
         self._guards.invoke(SUPERVISOR, name, content, client, parent=self._invocation)
-        await ended.wait()
-        return responses[0].outcome
+        return (await responses.receive()).outcome
 
     async def _problem(self, name: str, gate: Gate, data: Any) -> str | None:
         """Return why `data` cannot replace the subject."""

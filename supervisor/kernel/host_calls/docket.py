@@ -20,9 +20,8 @@ from protocol.errors import Failure, Reason
 from protocol.events import Progress
 from supervisor.kernel.begin_order import BeginOrder
 from supervisor.kernel.grants.grants import CAPABILITY_CHARS, Grant
-from supervisor.kernel.host_calls.method import Host, Method, check_params
+from supervisor.kernel.host_calls.method import Host, Method, OpenCall, check_params
 from supervisor.kernel.host_calls.methods import method_named
-from supervisor.kernel.host_calls.open_call import OpenCall
 from supervisor.kernel.parties import Caller, Origin, RefusedError
 from supervisor.policy.capabilities import (
     LOG,

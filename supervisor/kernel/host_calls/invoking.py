@@ -21,8 +21,7 @@ from protocol.host_call import UNENCODABLE
 from protocol.host_events import HostUiEvent
 from protocol.problem import shortened
 from protocol.response import Response
-from supervisor.kernel.host_calls.method import Host, Method, invalid
-from supervisor.kernel.host_calls.open_call import OpenCall
+from supervisor.kernel.host_calls.method import Host, Method, OpenCall, invalid
 from supervisor.kernel.parties import NOBODY, Caller, Client, RefusedError
 from supervisor.policy.capabilities import INVOKE, invoke_capability
 from supervisor.runtime.supervision.call import Congestion

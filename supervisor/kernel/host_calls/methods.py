@@ -12,9 +12,8 @@ from protocol.events import Log
 from protocol.journal_event import module_event_problem
 from protocol.problem import described, did_you_mean
 from supervisor.kernel.host_calls.invoking import ModuleInvoke
-from supervisor.kernel.host_calls.method import Host, Method, invalid
+from supervisor.kernel.host_calls.method import Host, Method, OpenCall, invalid
 from supervisor.kernel.host_calls.of_client import ModelSample, RootsList, UserAsk
-from supervisor.kernel.host_calls.open_call import OpenCall
 from supervisor.kernel.parties import RefusedError, or_refused, refuse_if
 from supervisor.kernel.sessions.session import Session
 from supervisor.policy.capabilities import (

@@ -23,8 +23,7 @@ from protocol.problem import described, quoted
 from protocol.response import Response
 from supervisor.kernel.hooks.approvals import Decision, Question
 from supervisor.kernel.host_calls.invoking import begin_child
-from supervisor.kernel.host_calls.method import Host, Method, invalid
-from supervisor.kernel.host_calls.open_call import OpenCall
+from supervisor.kernel.host_calls.method import Host, Method, OpenCall, invalid
 from supervisor.kernel.parties import Client, RefusedError
 from supervisor.policy.capabilities import ROOTS, SAMPLE, USER_ASK, Verdict, sample_capability
 from supervisor.policy.form import form_problem
@@ -44,20 +43,14 @@ def askable(call: OpenCall, method: str) -> Client | None:
 
 
 async def ask_client(call: OpenCall, client: Client, method: str) -> None:
-    found: list[Outcome] = []
-    done = trio.Event()
-
-    def answered(outcome: Outcome) -> None:
-        found.append(outcome)
-        done.set()
-
+    answered, answers = trio.open_memory_channel[Outcome](1)
     with call.scope:
-        withdraw = client.ask(call.call_id, method, call.params, answered)
+        withdraw = client.ask(call.call_id, method, call.params, answered.send_nowait)
         try:
-            await done.wait()
+            outcome = await answers.receive()
         finally:
             withdraw()
-        _pass_on_answer(call, found[0])
+        _pass_on_answer(call, outcome)
 
 
 def _pass_on_answer(call: OpenCall, outcome: Outcome) -> None:
