@@ -348,10 +348,6 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
         )
 
     @property
-    def has_outcome(self) -> bool:
-        return self.settled
-
-    @property
     def is_waiting(self) -> bool:
         """Whether its module has not begun with it yet."""
         return self.server is None and not self.settled
@@ -398,5 +394,5 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
     def tell_first(self, event: Progress) -> None:
         """Send an event to the client of the first one; nothing is sent after the response."""
         first = self.first
-        if not first.has_outcome:
+        if not first.settled:
             first.tell(event)

@@ -42,7 +42,7 @@ from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.hooks.registry import Gates, Hooks
 from supervisor.kernel.operations import Operations
 from supervisor.kernel.operations.op import Parts
-from supervisor.kernel.parties import Client, Handle, Lineage, Party, RefusedError
+from supervisor.kernel.parties import Begin, Client, Lineage, Party, RefusedError
 from supervisor.kernel.recorder import Recorder, Restored
 from supervisor.kernel.reloads import Reloads
 from supervisor.kernel.requests import Requests
@@ -111,6 +111,7 @@ class Kernel:
 
     fleet: Fleet
     requests: Requests
+    begin: Begin
     sessions: Sessions
     tokens: Tokens
     page_codes: PageCodes
@@ -308,7 +309,7 @@ class Kernel:
                     blocking=self._blocking,
                 )
                 gates = Gates()
-                requests = self.requests = Requests(
+                requests = Requests(
                     host,
                     self.fleet,
                     effects,
@@ -317,6 +318,7 @@ class Kernel:
                     approvals=self.approvals,
                     grants=self.grants,
                 )
+                self.requests, self.begin = requests, requests.begin
                 hooks = Hooks(
                     host, self.fleet, effects, gates, invoke=requests.invoke, nursery=nursery
                 )
@@ -364,21 +366,6 @@ class Kernel:
                 nursery.cancel_scope.cancel()
         finally:
             log_files.close()
-
-    def begin(
-        self,
-        party: Party,
-        tool: str | None,
-        operation: str | None,
-        content: dict[str, Any],
-        client: Client,
-    ) -> Handle | None:
-        """Begin a request as a face does; events and the response go to `client`.
-
-        `tool`, `operation` and `content` are the frame's (docs/protocol.md). None is returned if it
-        has ended with that: the client has its response.
-        """
-        return self.requests.begin(party, tool, operation, content, client)
 
     async def ask(
         self,

@@ -7,7 +7,7 @@ for an invocation without it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -109,18 +109,18 @@ class Parents:
     def _holders(self, module: Module) -> list[Invocation]:
         """Return the invocations that hold a module's capacity; others there end by themselves."""
         of_module = self._by_module.get(module.name, {})
-        return [one for one in of_module.values() if not (one.is_waiting or one.has_outcome)]
+        return [one for one in of_module.values() if not (one.is_waiting or one.settled)]
 
 
 class LongWay:
     __slots__ = (
         "_calls",
-        "_children",
         "_family",
         "_guard",
         "_held",
         "_invocation",
         "_silence",
+        "children",
         "errors",
         "intake",
     )
@@ -130,7 +130,7 @@ class LongWay:
         self.intake: AssetIntake | None = None
         """The intake of its assets, from the first one on."""
         self.errors = 0
-        self._children: set[Invocation] = set()
+        self.children: set[Invocation] = set()
         self._calls: Docket | None = None
         self._guard: Guard | None = None
         self._family: LongWay | None = None
@@ -185,7 +185,15 @@ class LongWay:
     def take_in(self, asset: Asset | AssetBytes, line: bytes | None) -> None:
         """Take in its first asset; from then on `InTurn` takes its events."""
         one = self._invocation
-        self.intake = self._begin_intake()
+        self.intake = AssetIntake(
+            one.setting.effects.assets,
+            one.origin,
+            module_folder(one.module.descriptor),
+            one.account,
+            pass_on=one.pass_on,
+            warn=one.warn,
+            resume=one.nudge,
+        )
         one.listener = InTurn(one, self.intake)
         self.intake.put(asset, line)
 
@@ -238,12 +246,8 @@ class LongWay:
     # What is known of it.
 
     @property
-    def children(self) -> Iterable[Invocation]:
-        return self._children
-
-    @property
     def questions(self) -> list[str]:
-        found = [one for child in self._children for one in child.questions]
+        found = [one for child in self.children for one in child.questions]
         if self._calls is not None:
             found += self._calls.questions
         if self._guard is not None and self._guard.question is not None:
@@ -278,35 +282,23 @@ class LongWay:
         effects.durability.confirm(lambda failure: one.finish(acknowledged(response, failure)))
 
     def adopt(self, child: Invocation) -> None:
-        self._children.add(child)
+        self.children.add(child)
         self._invocation.setting.parents.add(self._invocation)
 
     def let_go(self, child: Invocation) -> None:
-        self._children.discard(child)
-        if not self._children:
+        self.children.discard(child)
+        if not self.children:
             self._invocation.setting.parents.discard(self._invocation)
 
     def _end_what_it_caused(self) -> None:
-        if self._calls is None and not self._children:
+        if self._calls is None and not self.children:
             return
         words = f"{self._invocation.what}, on whose behalf it was made, has ended"
         stopped = Stopped(Reason.PARENT_ENDED, words)
         if self._calls is not None:
             self._calls.end(stopped)
-        for child in tuple(self._children):
+        for child in tuple(self.children):
             child.cancel(stopped)
-
-    def _begin_intake(self) -> AssetIntake:
-        one = self._invocation
-        return AssetIntake(
-            one.setting.effects.assets,
-            one.origin,
-            module_folder(one.module.descriptor),
-            one.account,
-            pass_on=one.pass_on,
-            warn=one.warn,
-            resume=one.nudge,
-        )
 
     def _look_later(self, delay_s: float, silence_s: float) -> None:
         one = self._invocation

@@ -369,10 +369,11 @@ class Prompts:
         if lane is None:
             lane = self._lanes[session.id] = Lane(session)
         prompt.lane = lane
+        dots = "..." if len(prompt.content) > PREVIEW_CHARS else ""
         prompt.tell(
             EventType.PROMPT_RECEIVED,
             message_id=prompt.message_id,
-            content_preview=_preview(prompt.content),
+            content_preview=prompt.content[:PREVIEW_CHARS] + dots,
             content_length=len(prompt.content),
             priority=prompt.priority.name.lower(),
         )
@@ -474,7 +475,3 @@ class Prompts:
             return None
         words = f"{QUEUED} prompts wait in the session {session_id!r} already"
         return Failure.because(Reason.QUEUE_FULL, words, session_id=session_id)
-
-
-def _preview(content: str) -> str:
-    return content if len(content) <= PREVIEW_CHARS else f"{content[:PREVIEW_CHARS]}..."

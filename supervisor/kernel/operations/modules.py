@@ -276,12 +276,13 @@ class ModuleOps(OpGroup):
 
     async def _until_ready(self, module: Module, principal: Principal) -> Any:
         await self._until_ended(module)
-        verdict = await self._parts.fleet.wait_until(lambda: self._start_verdict(module), of=module)
-        or_refused(verdict)
+        fleet = self._parts.fleet
+        or_refused(
+            await fleet.wait_until(
+                lambda: module.is_ready() or module.asleep or fleet.verdict(module), of=module
+            )
+        )
         return self._parts.status_of(module, principal)
-
-    def _start_verdict(self, module: Module) -> Failure | bool | None:
-        return True if module.is_ready() or module.asleep else self._parts.fleet.verdict(module)
 
     def _settled(self, module: Module, goal: str) -> bool | None:
         """Return whether a module has reached the goal, or cannot; None if it still may."""

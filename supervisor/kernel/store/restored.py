@@ -7,6 +7,7 @@ their entry here: the one place that knows that they were not answered.
 from __future__ import annotations
 
 import itertools
+from typing import TypeVar
 
 import msgspec
 
@@ -23,6 +24,8 @@ from supervisor.kernel.store.settings import (
     InFlight,
     OpenQuestion,
 )
+
+T = TypeVar("T")
 
 
 def restore(database: Database, life: str, now: float) -> tuple[Restored, set[DocumentKey]]:
@@ -74,10 +77,12 @@ def _close(
     life: str,
     now: float,
 ) -> list[CutShort]:
-    open_ones = [(one.name, _in_flight(one, now)) for one in in_flight]
+    invocation = InFlight(now, "unknown", "unknown", "unknown")
+    question = OpenQuestion("unknown", "unknown", "unknown")
+    open_ones = [(one.name, _decoded(one, invocation)) for one in in_flight]
     # No digit of those ids that this life gives by and by (`Journal.new_span`) is an "r".
     ids = (f"{life}-r{number:x}" for number in itertools.count(1))
-    entries = [_undecided(_question(one), next(ids), now) for one in questions]
+    entries = [_undecided(_decoded(one, question), next(ids), now) for one in questions]
     entries += [_closing(span_id, was, next(ids), now) for span_id, was in open_ones]
     with transaction(database.connection):
         insert_entries(database.connection, entries, database.last_seq)
@@ -93,11 +98,11 @@ def _close(
     ]
 
 
-def _in_flight(leftover: RestoredDocument, now: float) -> InFlight:
+def _decoded(leftover: RestoredDocument, unknown: T) -> T:
     try:
-        return msgspec.json.decode(leftover.body, type=InFlight)
+        return msgspec.json.decode(leftover.body, type=type(unknown))
     except msgspec.DecodeError:  # of another version: that it ended is known all the same
-        return InFlight(now, "unknown", "unknown", "unknown")
+        return unknown
 
 
 def _duration_ms(was: InFlight, now: float) -> int:
@@ -127,13 +132,6 @@ def _closing(span_id: str, was: InFlight, entry_id: str, now: float) -> Entry:
         by=was.by,
     )
     return _entry(event)
-
-
-def _question(leftover: RestoredDocument) -> OpenQuestion:
-    try:
-        return msgspec.json.decode(leftover.body, type=OpenQuestion)
-    except msgspec.DecodeError:  # as above
-        return OpenQuestion("unknown", "unknown", "unknown")
 
 
 def _undecided(was: OpenQuestion, entry_id: str, now: float) -> Entry:
