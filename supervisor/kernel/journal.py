@@ -33,8 +33,8 @@ from supervisor.kernel.recorder import (
     Unended,
     encoded,
 )
-from supervisor.kernel.store.batch import Entry
 from supervisor.kernel.store.retention import Clocks
+from supervisor.kernel.store.rows import Entry
 from supervisor.kernel.store.settings import DocumentKey, JournalOptions, Span
 from supervisor.kernel.store.writer import Relay, Told, Writer, WriterOptions
 from supervisor.runtime.blocking import BlockingWork

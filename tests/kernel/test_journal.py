@@ -21,7 +21,7 @@ from supervisor.kernel.journal import FILE, Journal, remembering
 from supervisor.kernel.recorder import Restored
 from supervisor.kernel.store import database as database_module
 from supervisor.kernel.store import writer as writer_module
-from supervisor.kernel.store.batch import (
+from supervisor.kernel.store.rows import (
     CHUNKS,
     ENTRY_BYTES,
     Batch,

@@ -31,13 +31,6 @@ import structlog
 import trio
 
 from supervisor.kernel.recorder import Content, Restored, Unended
-from supervisor.kernel.store.batch import (
-    Batch,
-    Entry,
-    insert_entries,
-    remember_stored,
-    store_documents,
-)
 from supervisor.kernel.store.database import (
     FAILURES,
     Aside,
@@ -49,8 +42,15 @@ from supervisor.kernel.store.database import (
     set_aside,
     transaction,
 )
-from supervisor.kernel.store.restored import restore
 from supervisor.kernel.store.retention import Clocks, Retention
+from supervisor.kernel.store.rows import (
+    Batch,
+    Entry,
+    insert_entries,
+    remember_stored,
+    restore,
+    store_documents,
+)
 from supervisor.kernel.store.settings import UNENDED, DocumentKey, Limits, Span
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.files.directory import shown
