@@ -17,11 +17,22 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from protocol.connection import HostCalled
+from protocol.connection import HostCalled, Notice
 from protocol.dialects import DIALECTS
 from protocol.errors import Failure, Outcome, Reason
-from protocol.events import Asset, AssetBytes, CallEvent, ErrorEvent, Progress, StatePatch, UiEvent
+from protocol.events import (
+    Asset,
+    AssetBytes,
+    CallEvent,
+    ErrorEvent,
+    Progress,
+    StatePatch,
+    StatePatched,
+    UiEvent,
+    built,
+)
 from protocol.response import Response
+from supervisor.kernel.effects import Effects
 from supervisor.kernel.hooks.approvals import with_questions
 from supervisor.kernel.invoke_record import NOTHING, record_response
 from supervisor.kernel.long_way import LongWay, Parents
@@ -30,7 +41,6 @@ from supervisor.kernel.request_checks import without_unseen
 from supervisor.kernel.sessions.session import Session
 from supervisor.kernel.spans import Spans
 from supervisor.kernel.store.settings import Span
-from supervisor.kernel.taking_effect import Effects, take_effect
 from supervisor.policy.principals import Principal
 from supervisor.policy.tally import OK, outcome_of
 from supervisor.policy.verdict import Stopped
@@ -167,9 +177,28 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
         effects = self.setting.effects
         if type(event) is ErrorEvent and self.recorded:
             self.take_long_way().record_error(event)
-        told = take_effect(event, self.session, effects, self.origin, self.warn)
+        told: Progress | None = event
+        match event:
+            case UiEvent() if not effects.ui.is_plain(event):
+                told = effects.ui.pass_on(event, self.origin)
+            case StatePatch() if self.session is not None:
+                told = self._patched(event, self.session)
         if told is not None:
             self.client.event(told, line if told is event else None)
+
+    def _patched(self, event: StatePatch, session: Session) -> StatePatched | None:
+        """Merge a patch into the session's state; None if it is refused."""
+        patch = built(event.patch)
+        refusal = self.setting.effects.sessions.patch(session, patch, self.origin)
+        if refusal is not None:
+            self.warn(Notice("patch_refused", refusal.message))
+            return None
+        return StatePatched(
+            version=event.version,
+            timestamp=event.timestamp,
+            patch=patch,
+            revision=session.kept.revision,
+        )
 
     def host_call(self, asked: HostCalled, dialogue: Dialogue, call: Call) -> None:
         del call

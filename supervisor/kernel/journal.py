@@ -82,7 +82,8 @@ class Journal(Recorder):
         self._over = False
         self._flushes: dict[int, tuple[float, Kept]] = {}
         self._flush_asked = trio.Event()
-        self._on_loss: list[Callable[[], None]] = []
+        self.on_loss: Callable[[], None] = lambda: None
+        """Called when documents were lost: all are then kept anew."""
         self._commits = trio.lowlevel.ParkingLot()
         self._opened = trio.Event()
         self._closed = trio.Event()
@@ -182,10 +183,6 @@ class Journal(Recorder):
         restored, self._restored = self._restored, Restored()
         return restored
 
-    def on_loss(self, again: Callable[[], None]) -> None:
-        """Call `again` when documents were lost: it then keeps all of its own anew."""
-        self._on_loss.append(again)
-
     async def wait_beyond(self, seq: int) -> None:
         """Return when an entry after `seq` is committed."""
         while self.told.last_seq <= seq:
@@ -212,7 +209,7 @@ class Journal(Recorder):
             self._end_flushes(None, lambda ticket, _asked_at: ticket <= told.ticket)
             self._report_drops()
         if renewed:
-            self._tell_of_loss()
+            self.on_loss()
         self._commits.unpark_all()
 
     def take_closed(self) -> None:
@@ -280,12 +277,8 @@ class Journal(Recorder):
             log.warning("entries of the journal were dropped", count=count)
             if self._listener is not None:
                 self._listener(event, written.body)
-            self._tell_of_loss()
+            self.on_loss()
             self._lost = False
-
-    def _tell_of_loss(self) -> None:
-        for again in self._on_loss:
-            again()
 
 
 @asynccontextmanager

@@ -36,6 +36,7 @@ from supervisor.kernel.catalogue import Catalogue
 from supervisor.kernel.chronicle import Chronicle
 from supervisor.kernel.descriptions import KeptNotes, RememberedDescriptions
 from supervisor.kernel.durability import FLUSH_S, Durability
+from supervisor.kernel.effects import Effects
 from supervisor.kernel.grants.grants import Answers, Grants
 from supervisor.kernel.grants.operator_policy import OperatorPolicy
 from supervisor.kernel.hooks.approvals import Approvals
@@ -50,7 +51,6 @@ from supervisor.kernel.resource_updates import ResourceUpdates
 from supervisor.kernel.sessions.registry import Sessions
 from supervisor.kernel.status import DaemonFacts
 from supervisor.kernel.store.settings import JournalOptions
-from supervisor.kernel.taking_effect import Effects
 from supervisor.kernel.tokens import PageCodes, Tokens
 from supervisor.kernel.ui_events import UiBounds, UiEvents
 from supervisor.policy.findings import Found
@@ -507,7 +507,7 @@ async def _take_over(effects: Effects, journal: Journal | None, restored: Restor
         await effects.restore(restored, complete=True)
         return
     await effects.restore(journal.take_restored(), complete=journal.is_complete)
-    journal.on_loss(effects.keep_all)
+    journal.on_loss = effects.keep_all
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ from protocol import trace_context
 from protocol.connection import HostCalled
 from protocol.errors import Failure, Outcome, Reason
 from protocol.events import Asset, AssetBytes, ErrorEvent
-from supervisor.kernel.assets.intake import AssetIntake, InTurn
+from supervisor.kernel.assets.intake import AssetIntake
 from supervisor.kernel.begin_order import BeginOrder, Held
 from supervisor.kernel.durability import acknowledged
 from supervisor.kernel.invoke_record import ERRORS_RECORDED, NOTHING, record_error
@@ -24,7 +24,6 @@ from supervisor.kernel.request_checks import Doubt
 from supervisor.kernel.spans import ended_span
 from supervisor.policy.verdict import Stopped
 from supervisor.policy.waits import Waits, circle
-from supervisor.runtime.files.program_files import module_folder
 from supervisor.runtime.process.dialogue import Dialogue
 from supervisor.runtime.supervision.deadlines import Timer
 from supervisor.runtime.supervision.module import Module
@@ -183,19 +182,10 @@ class LongWay:
     # What comes of it.
 
     def take_in(self, asset: Asset | AssetBytes, line: bytes | None) -> None:
-        """Take in its first asset; from then on `InTurn` takes its events."""
+        """Take in its first asset; from then on the intake takes its events."""
         one = self._invocation
-        self.intake = AssetIntake(
-            one.setting.effects.assets,
-            one.origin,
-            module_folder(one.module.descriptor),
-            one.account,
-            pass_on=one.pass_on,
-            warn=one.warn,
-            resume=one.nudge,
-        )
-        one.listener = InTurn(one, self.intake)
-        self.intake.put(asset, line)
+        one.listener = self.intake = AssetIntake(one)
+        self.intake.event(asset, one, line)
 
     def record_error(self, event: ErrorEvent) -> None:
         """Record an `error` event, except in a flood of them."""

@@ -29,6 +29,7 @@ from protocol.problem import named
 from protocol.replies import Operation
 from protocol.response import Response
 from supervisor.kernel.begin_order import BeginOrder, order_of
+from supervisor.kernel.effects import Effects
 from supervisor.kernel.grants.grants import Grants
 from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.hooks.guard import Guards
@@ -56,7 +57,6 @@ from supervisor.kernel.request_checks import (
 from supervisor.kernel.sessions.session import Session
 from supervisor.kernel.spans import Spans
 from supervisor.kernel.store.settings import IN_FLIGHT, Span
-from supervisor.kernel.taking_effect import Effects
 from supervisor.policy.principals import Principal, Scope
 from supervisor.runtime.checking.checks import Checks
 from supervisor.runtime.held_bytes import Account

@@ -18,6 +18,7 @@ from protocol.events import Log
 from protocol.host_call import HostCall
 from supervisor.kernel.descriptions import KeptNotes, RememberedDescriptions
 from supervisor.kernel.durability import Durability
+from supervisor.kernel.effects import Effects
 from supervisor.kernel.grants.grants import Answers, Grant
 from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.hooks.registry import Gates
@@ -26,7 +27,6 @@ from supervisor.kernel.parties import Lineage, Origin
 from supervisor.kernel.recorder import Recorder
 from supervisor.kernel.requests import Requests
 from supervisor.kernel.sessions.registry import Sessions
-from supervisor.kernel.taking_effect import Effects
 from supervisor.kernel.tokens import Tokens
 from supervisor.kernel.ui_events import UiEvents
 from supervisor.policy.capabilities import Decision, Rule, RulePlace, Verdict

@@ -22,9 +22,9 @@ from protocol.frames import DEPTH
 from protocol.journal_event import JournalEvent
 from protocol.response import Response
 from protocol.weight import is_deeper
+from supervisor.kernel.effects import Effects
 from supervisor.kernel.parties import Invoke, OutcomeOnly
 from supervisor.kernel.recorder import Recorder
-from supervisor.kernel.taking_effect import Effects
 from supervisor.policy.hook_chain import Link
 from supervisor.policy.lifecycle import SERVES, State
 from supervisor.policy.principals import SUPERVISOR

@@ -19,11 +19,11 @@ from protocol.host_call import Chunk
 from protocol.host_events import ApprovalUiEvent
 from protocol.problem import described, did_you_mean
 from supervisor.kernel.begin_order import BeginOrder
+from supervisor.kernel.effects import Effects
 from supervisor.kernel.grants.grants import Grants
 from supervisor.kernel.hooks.approvals import REQUEST, Approvals, with_questions
 from supervisor.kernel.invocation import Invocation
 from supervisor.kernel.parties import Caller, Invoke, RefusedError
-from supervisor.kernel.taking_effect import Effects
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.checking.checks import Checks
 from supervisor.runtime.process.dialogue import Dialogue

@@ -1,29 +1,22 @@
-"""The effects of a module's event on its way to the client."""
+"""The services of one daemon that requests and their events use, restored and kept together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 
-from protocol.connection import Notice
-from protocol.events import Progress, StatePatch, StatePatched, UiEvent, built
 from supervisor.kernel.assets.registry import KIND as ASSET
 from supervisor.kernel.assets.registry import Assets
 from supervisor.kernel.descriptions import KeptNotes, RememberedDescriptions
 from supervisor.kernel.durability import Durability
 from supervisor.kernel.grants.grants import Answers
-from supervisor.kernel.parties import Lineage, Origin
+from supervisor.kernel.parties import Lineage
 from supervisor.kernel.recorder import Recorder, Restored
 from supervisor.kernel.sessions.registry import Sessions
-from supervisor.kernel.sessions.session import Session
 from supervisor.kernel.tokens import Tokens
 from supervisor.kernel.ui_events import UiEvents
 
 
 class Effects(msgspec.Struct, frozen=True, kw_only=True):
-    """The services of one daemon that events use: state, assets, UI events, the journal."""
-
     recorder: Recorder
     durability: Durability
     sessions: Sessions
@@ -58,40 +51,3 @@ class Effects(msgspec.Struct, frozen=True, kw_only=True):
         self.tokens.keep_all()
         self.descriptions.keep_all()
         self.notes.keep_all()
-
-
-def take_effect(
-    event: Progress,
-    session: Session | None,
-    effects: Effects,
-    origin: Origin,
-    warn: Callable[[Notice], None],
-) -> Progress | None:
-    """Apply an event; return the event for the client, None if it is refused."""
-    match event:
-        case UiEvent() if not effects.ui.is_plain(event):
-            return effects.ui.pass_on(event, origin)
-        case StatePatch() if session is not None:
-            return _patched(event, session, effects, origin, warn)
-    return event
-
-
-def _patched(
-    event: StatePatch,
-    session: Session,
-    effects: Effects,
-    origin: Origin,
-    warn: Callable[[Notice], None],
-) -> StatePatched | None:
-    """Merge a patch into the session's state; None if it is refused."""
-    patch = built(event.patch)
-    refusal = effects.sessions.patch(session, patch, origin)
-    if refusal is not None:
-        warn(Notice("patch_refused", refusal.message))
-        return None
-    return StatePatched(
-        version=event.version,
-        timestamp=event.timestamp,
-        patch=patch,
-        revision=session.kept.revision,
-    )
