@@ -31,7 +31,7 @@ class AssetOptions(msgspec.Struct, frozen=True):
     store_bytes: int = 1 << 30
     """How much the copies may take together."""
     fsync: bool = False
-    """Have copies outlive a loss of power too."""
+    """Sync copies to the disk, so that they outlive a loss of power too."""
 
 
 _FICLONE = 0x40049409

@@ -33,6 +33,10 @@ from supervisor.runtime.files.program_files import program_files
 from supervisor.runtime.process.environment import UnsetVariableError, resolved
 from supervisor.runtime.process.program import SpawnError, find_program
 
+CAPABILITY_CHARS = 300
+"""Of a capability in the journal: its scope is what the module wrote."""
+
+
 KIND = "grant"
 
 ANSWERS_KEPT = 10_000
@@ -211,7 +215,3 @@ class Grants:
             data=data,
             **origin.recorded(),
         )
-
-
-CAPABILITY_CHARS = 300
-"""Of a capability in the journal: its scope is what the module wrote."""
