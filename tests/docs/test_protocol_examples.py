@@ -38,8 +38,7 @@ from protocol.replies import Operation
 from supervisor.faces.conversation import Conversation
 from supervisor.kernel.host_calls.methods import METHODS
 from supervisor.kernel.kernel import Kernel
-from supervisor.kernel.operations import INPUTS
-from supervisor.kernel.operations.scopes import ALL_MODULES, SCOPES, WHOLE_MODULE
+from supervisor.kernel.operations import ALL_MODULES, INPUTS, SCOPES, WHOLE_MODULE
 from supervisor.kernel.parties import Party
 from supervisor.policy.lifecycle import SERVES
 from supervisor.policy.principals import Scope

@@ -23,7 +23,7 @@ from supervisor.kernel.assets import checks as asset_checks
 from supervisor.kernel.assets import intake as asset_intake
 from supervisor.kernel.assets import registry as assets
 from supervisor.kernel.assets.checks import Looked
-from supervisor.kernel.assets.record import is_supported
+from supervisor.kernel.assets.registry import is_supported
 from supervisor.kernel.assets.store import AssetOptions
 from supervisor.kernel.invocation import Invocation
 from supervisor.kernel.kernel import Kernel, Times

@@ -26,7 +26,7 @@ from supervisor.kernel import descriptions
 from supervisor.kernel.assets import intake as asset_intake
 from supervisor.kernel.assets.store import AssetOptions
 from supervisor.kernel.host_calls import docket
-from supervisor.kernel.host_calls.of_modules import CallsOfModules
+from supervisor.kernel.host_calls.docket import CallsOfModules
 from supervisor.kernel.kernel import Kernel
 from supervisor.policy.lifecycle import State
 from supervisor.policy.verdict import Stopped

@@ -11,10 +11,11 @@ import pytest
 import trio
 
 from protocol.descriptor.model import Descriptor
-from supervisor.kernel.grants.grants import Answer, ApprovalAsker, GrantQuestion
+from supervisor.kernel.grants.grants import program_digest
 from supervisor.kernel.grants.operator_policy import OperatorPolicy, read_policy
-from supervisor.kernel.grants.remembered import program_digest
+from supervisor.kernel.hooks.approvals import Approvals, Decision, Question
 from supervisor.kernel.kernel import Kernel
+from supervisor.kernel.recorder import Recorder
 from supervisor.kernel.store.settings import JournalOptions
 from supervisor.policy.policy_file import PolicyError
 from supervisor.runtime.files.file_digest import FileDigests
@@ -26,17 +27,18 @@ from tests.principals import ADA
 PROMPT = 'mode = "prompt"\n'
 
 
-class Person(ApprovalAsker):
+class Person(Approvals):
     """Answers each question, and keeps it."""
 
-    def __init__(self, *, allowed: bool = True, remember: bool = True) -> None:
-        self.asked: list[GrantQuestion] = []
-        self._answer = Answer(allowed, "a person said so", remember)
+    def __init__(self, answer: str = "allow always") -> None:
+        super().__init__(Recorder())
+        self.asked: list[Question] = []
+        self._decision = Decision(answer.startswith("allow"), answer, "client")
 
-    async def ask(self, question: GrantQuestion, tell: object) -> Answer:
+    async def ask(self, question: Question, tell: object = None) -> Decision:
         del tell
         self.asked.append(question)
-        return self._answer
+        return self._decision
 
 
 def own_program(folder: Path) -> tuple[Descriptor, Path]:
@@ -64,11 +66,11 @@ async def test_a_person_is_asked_once_about_a_program_and_again_when_it_changed(
     module, program = own_program(tmp_path)
     async with daemon_with(tmp_path, module, operator=allowing(tmp_path, PROMPT)) as daemon:
         person = Person()
-        daemon.grants.asker = person
+        daemon.grants.approvals = person
         for _ in range(2):
             assert not (await logged(daemon))["is_error"]
         [question] = person.asked
-        assert (question.module, question.capability) == ("a", "log")
+        assert question.prompt == "May a use log?"
         assert (question.origin.op, question.origin.module) == ("calls", "a")
         program.write_text(program.read_text() + "# changed\n")
         assert not (await logged(daemon))["is_error"]
@@ -79,16 +81,20 @@ async def test_a_person_is_asked_once_about_a_program_and_again_when_it_changed(
         assert len(person.asked) == 3
 
 
-@pytest.mark.parametrize("remember", [True, False])
-async def test_a_no_is_a_no_and_may_be_remembered_too(remember: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("answer", "asked"), [("deny always", 1), ("deny", 2)])
+async def test_a_no_is_a_no_and_may_be_remembered_too(
+    answer: str, asked: int, tmp_path: Path
+) -> None:
     module, _ = own_program(tmp_path)
     async with daemon_with(tmp_path, module, operator=allowing(tmp_path, PROMPT)) as daemon:
-        person = Person(allowed=False, remember=remember)
-        daemon.grants.asker = person
+        person = Person(answer)
+        daemon.grants.approvals = person
         for _ in range(2):
             problem = error(await logged(daemon), "denied", "forbidden")
-            assert "a person said so" in problem["message"] or "remembered" in problem["message"]
-        assert len(person.asked) == (1 if remember else 2)
+            assert (
+                "a person answered deny" in problem["message"] or "remembered" in problem["message"]
+            )
+        assert len(person.asked) == asked
 
 
 async def test_a_remembered_answer_outlives_the_daemon(tmp_path: Path) -> None:
@@ -100,7 +106,7 @@ async def test_a_remembered_answer_outlives_the_daemon(tmp_path: Path) -> None:
         async with daemon_with(
             tmp_path, module, operator=operator, memory=JournalOptions()
         ) as daemon:
-            daemon.grants.asker = person
+            daemon.grants.approvals = person
             assert not (await logged(daemon))["is_error"]
             found = await run_op(daemon, "policy.explain", wanted, nothing)
             assert found["verdict"] == "ask"
@@ -115,15 +121,14 @@ async def test_a_remembered_answer_outlives_the_daemon(tmp_path: Path) -> None:
 
 async def test_a_request_that_ends_does_not_wait_for_a_person(tmp_path: Path) -> None:
     class Slow(Person):
-        async def ask(self, question: GrantQuestion, tell: object) -> Answer:
-            self.asked.append(question)
+        async def ask(self, question: Question, tell: object = None) -> Decision:
             daemon.sessions.end(ADA, "s")
-            return await super().ask(question, tell)
+            return await super().ask(question)
 
     a = caller(tmp_path, "a")
     async with daemon_with(tmp_path, a, operator=allowing(tmp_path, PROMPT)) as daemon:
         daemon.sessions.new(ADA, "s")
-        daemon.grants.asker = Slow()
+        daemon.grants.approvals = Slow()
         with pytest.raises(AssertionError, match="was ended"):
             await results(daemon, payload("log", message="x"), session_id="s")
 

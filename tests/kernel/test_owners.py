@@ -15,7 +15,7 @@ import trio
 from protocol.events import Log
 from supervisor.kernel.begin_order import BeginOrder
 from supervisor.kernel.kernel import Kernel
-from supervisor.kernel.operations.scopes import SCOPES
+from supervisor.kernel.operations import SCOPES
 from supervisor.kernel.parties import Party
 from supervisor.kernel.store.settings import JournalOptions
 from supervisor.policy.lifecycle import State

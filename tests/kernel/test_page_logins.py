@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from supervisor.kernel.page_codes import CODE_S, CODES, PageCodes
 from supervisor.kernel.store.settings import JournalOptions
-from supervisor.kernel.tokens import PAGE_S, PAGES
+from supervisor.kernel.tokens import CODE_S, CODES, PAGE_S, PAGES, PageCodes
 from supervisor.policy.principals import ALL_SCOPES, Principal, Scope
 from tests.kernel.conftest import daemon_with
 from tests.kernel.remembering import Remembering

@@ -14,7 +14,7 @@ from protocol.host_events import ApprovalUiEvent
 from supervisor.kernel.hooks import approvals
 from supervisor.kernel.hooks.approvals import Approvals, Question
 from supervisor.kernel.kernel import Kernel
-from supervisor.kernel.parties import RefusedError
+from supervisor.kernel.parties import Origin, RefusedError
 from supervisor.kernel.recorder import Recorder
 from supervisor.kernel.store.settings import JournalOptions
 from supervisor.policy.verdict import Stopped
@@ -25,7 +25,7 @@ from tests.kernel.hooks.test_observing import begin, entries, unemitted
 from tests.principals import ADA
 
 QUICK = {"timeouts": {"stop_s": 0.05, "exit_s": 0.05}}
-QUESTION = Question(prompt="?", asked_by="policy", module="m", op="echo", request_id="r1")
+QUESTION = Question(prompt="?", asked_by="policy", origin=Origin("m", "echo", "r1"))
 
 
 def asking(folder: Path, event: str = "tool:pre", **fields: Any) -> Any:

@@ -12,7 +12,7 @@ import trio
 
 from protocol.descriptor.model import Descriptor
 from protocol.errors import Reason
-from supervisor.kernel.hooks import observer
+from supervisor.kernel.hooks import registry
 from supervisor.kernel.invocation import Invocation
 from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.store.settings import JournalOptions
@@ -172,7 +172,7 @@ async def test_while_a_hook_hangs_nobody_waits_and_the_oldest_are_dropped(tmp_pa
 async def test_drops_are_recorded_again_when_their_time_has_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(observer, "REPORT_S", 0.0)
+    monkeypatch.setattr(registry, "REPORT_S", 0.0)
     hooks = hook(tmp_path, answers={"*": "hang"}, observe=["module:invoke"], queue=1)
     async with daemon_with(tmp_path, actor(tmp_path), hooks, memory=JournalOptions()) as daemon:
         daemon.fleet.modules["h"].stop("the test")
