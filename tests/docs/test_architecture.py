@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from scripts import lifecycle_diagram
-from supervisor.kernel.parties import Client
+from supervisor.kernel.kernel import Client
 from supervisor.policy.lifecycle import TABLE
 from supervisor.runtime.supervision.call import Listener
 from supervisor.runtime.supervision.fleet import Fleet

@@ -37,10 +37,9 @@ from protocol.pi_codes import PiCode, pi_code
 from protocol.replies import Operation
 from supervisor.faces.conversation import Conversation
 from supervisor.kernel.host_calls.methods import METHODS
-from supervisor.kernel.kernel import Kernel
+from supervisor.kernel.kernel import Kernel, Party
 from supervisor.kernel.operations import INPUTS
 from supervisor.kernel.operations.scopes import ALL_MODULES, SCOPES, WHOLE_MODULE
-from supervisor.kernel.parties import Party
 from supervisor.policy.lifecycle import SERVES
 from supervisor.policy.principals import Scope
 from supervisor.policy.session import BOUNDS, Status

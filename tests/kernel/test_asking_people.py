@@ -11,13 +11,10 @@ from msgspec.structs import replace
 
 from protocol.descriptor.model import McpTransport
 from protocol.host_events import ApprovalUiEvent
-from supervisor.kernel.kernel import Kernel
-from supervisor.kernel.parties import RefusedError
-from tests.kernel.conftest import Asker, ask, daemon_with, run_op
-from tests.kernel.test_grants import nothing
-from tests.kernel.test_host_calls import allowing, caller, error, payload, results
-from tests.kernel.test_lineage import Noting
-from tests.kernel.test_policy_prompts import question, result
+from supervisor.kernel.kernel import JournalOptions, Kernel, RefusedError
+from tests.kernel.conftest import Asker, ask, daemon_with, nothing, run_op
+from tests.kernel.host_calls import allowing, caller, error, payload, question, result, results
+from tests.kernel.noted import noted
 from tests.principals import ADA
 
 FORM = {
@@ -53,10 +50,9 @@ async def approve(daemon: Kernel, **args: Any) -> dict[str, Any]:
 async def test_what_a_person_fills_in_gets_to_the_module_and_into_no_journal(
     args: dict[str, Any], output: Any, tmp_path: Path
 ) -> None:
-    recorder = Noting()
     module = caller(tmp_path, "a", capabilities=MAY)
     async with daemon_with(
-        tmp_path, module, operator=allowing(tmp_path), recorder=recorder
+        tmp_path, module, operator=allowing(tmp_path), memory=JournalOptions()
     ) as daemon:
         asker = begin(daemon, form=FORM)
         asked = await question(daemon)
@@ -70,7 +66,7 @@ async def test_what_a_person_fills_in_gets_to_the_module_and_into_no_journal(
         told = [one for one in asker.events if isinstance(one, ApprovalUiEvent)]
         assert [one.event for one in told] == ["approval.request", "approval.decision"]
         assert "Ada" not in str([one.payload for one in told])
-        kept = [one for one in recorder.entries if one["event"] == "approval:decision"]
+        kept = await noted(daemon, "approval:decision")
         assert len(kept) == 1
         assert "Ada" not in str(kept)
 

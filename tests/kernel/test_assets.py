@@ -24,9 +24,8 @@ from supervisor.kernel.assets import intake as asset_intake
 from supervisor.kernel.assets import registry as assets
 from supervisor.kernel.assets.checks import Looked
 from supervisor.kernel.assets.record import is_supported
-from supervisor.kernel.assets.store import AssetOptions
 from supervisor.kernel.invocation import Invocation
-from supervisor.kernel.kernel import Kernel, Times
+from supervisor.kernel.kernel import AssetOptions, Kernel, Times
 from supervisor.policy.verdict import Stopped
 from tests.factories import actor
 from tests.kernel.conftest import Asker, run_op

@@ -24,10 +24,9 @@ from protocol.replies import Operation
 from protocol.transcript import EntrySource
 from supervisor.kernel import descriptions
 from supervisor.kernel.assets import intake as asset_intake
-from supervisor.kernel.assets.store import AssetOptions
 from supervisor.kernel.host_calls import docket
 from supervisor.kernel.host_calls.of_modules import CallsOfModules
-from supervisor.kernel.kernel import Kernel
+from supervisor.kernel.kernel import AssetOptions, JournalOptions, Kernel
 from supervisor.policy.lifecycle import State
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.supervision import description as description_module
@@ -37,9 +36,9 @@ from tests.dialects import peers
 from tests.dialects.registry import speaking
 from tests.factories import actor
 from tests.kernel.conftest import Asker, ask, daemon_with, run_op
+from tests.kernel.host_calls import allowing, caller
+from tests.kernel.noted import invoked, noted
 from tests.kernel.remembering import Remembering
-from tests.kernel.test_host_calls import allowing, caller
-from tests.kernel.test_lineage import Noting
 
 pytestmark = pytest.mark.usefixtures("made_up_dialects")
 
@@ -93,17 +92,16 @@ async def calling(daemon: Kernel, method: str, count: int = 1, **params: Any) ->
 
 
 async def test_a_call_of_no_request_is_served_by_the_rules_for_all(tmp_path: Path) -> None:
-    recorder = Noting()
     made = speaking(tmp_path, "silent", capabilities=ALL)
     policy = allowing(tmp_path)
-    async with daemon_with(tmp_path, made, recorder=recorder, operator=policy) as daemon:
+    async with daemon_with(tmp_path, made, memory=JournalOptions(), operator=policy) as daemon:
         assert await calling(daemon, "log", message="hi") == {"c0": {}}
         assert await calling(daemon, "event.emit", event="mine:step") == {"c0": {}}
         refused = await calling(daemon, "session.read")
         assert refused == {"c0": {"code": "bad_request"}}
-        [entry] = [one for one in recorder.entries if one["event"] == "mine:step"]
+        [entry] = await noted(daemon, "mine:step")
         assert (entry["module"], entry["request_id"], entry["session_id"]) == ("dice", None, None)
-        decisions = [one for one in recorder.entries if one["event"] == "policy:decision"]
+        decisions = await noted(daemon, "policy:decision")
         assert [one["status"] for one in decisions] == ["allowed"] * 3
 
 
@@ -114,14 +112,15 @@ async def test_a_call_of_no_request_needs_the_capability_too(tmp_path: Path) -> 
 
 
 async def test_a_module_invokes_another_one_on_its_own_account(tmp_path: Path) -> None:
-    recorder = Noting()
     made, other = speaking(tmp_path, "silent", capabilities=ALL), caller(tmp_path, "b")
     policy = allowing(tmp_path)
-    async with daemon_with(tmp_path, made, other, recorder=recorder, operator=policy) as daemon:
+    async with daemon_with(
+        tmp_path, made, other, memory=JournalOptions(), operator=policy
+    ) as daemon:
         params: dict[str, Any] = {"module": "b", "op": "relay", "args": {"path": []}}
         said = await calling(daemon, "module.invoke", **params)
         assert said["c0"]["result"] == {"name": "b"}
-        assert json.loads(bytes(recorder.invoked("relay")["by"])) == {
+        assert (await invoked(daemon, "relay"))["by"] == {
             "name": "module:dice", "face": "module",
         }  # fmt: skip
 
@@ -129,10 +128,11 @@ async def test_a_module_invokes_another_one_on_its_own_account(tmp_path: Path) -
 async def test_what_a_module_began_on_its_own_account_ends_with_its_process(
     tmp_path: Path,
 ) -> None:
-    recorder = Noting()
     made, other = speaking(tmp_path, "silent", capabilities=ALL), caller(tmp_path, "b")
     policy = allowing(tmp_path)
-    async with daemon_with(tmp_path, made, other, recorder=recorder, operator=policy) as daemon:
+    async with daemon_with(
+        tmp_path, made, other, memory=JournalOptions(), operator=policy
+    ) as daemon:
         params = {"module": "b", "op": "hang"}
         args = {"calls": 1, "method": "module.invoke", "params": params}
         assert (await ask(daemon, "dice", "echo", args=args).document())["ok"]
@@ -142,7 +142,7 @@ async def test_what_a_module_began_on_its_own_account_ends_with_its_process(
         dice.stop("the test")
         await daemon.fleet.wait_until(lambda: dice.state is State.DOWN or None)
         assert not b.in_flight
-        entry = recorder.invoked("hang")
+        entry = await invoked(daemon, "hang")
         assert entry["error"]["details"]["reason"] == "parent_ended"
         calls: Any = daemon.fleet.modules["dice"].host.calls
         assert (calls._dockets, dice.account.total) == ({}, 0)

@@ -12,18 +12,15 @@ import trio
 
 from protocol.descriptor.model import Descriptor
 from supervisor.kernel.grants.grants import Answer, ApprovalAsker, GrantQuestion
-from supervisor.kernel.grants.operator_policy import OperatorPolicy, read_policy
+from supervisor.kernel.grants.operator_policy import read_policy
 from supervisor.kernel.grants.remembered import program_digest
-from supervisor.kernel.kernel import Kernel
-from supervisor.kernel.store.settings import JournalOptions
+from supervisor.kernel.kernel import JournalOptions, Kernel, OperatorPolicy
 from supervisor.policy.policy_file import PolicyError
 from supervisor.runtime.files.file_digest import FileDigests
 from tests.factories import PYTHON, descriptor
-from tests.kernel.conftest import daemon_with, run_op
-from tests.kernel.test_host_calls import CALLER, allowing, caller, error, payload, results
+from tests.kernel.conftest import daemon_with, nothing, run_op
+from tests.kernel.host_calls import CALLER, PROMPT, allowing, caller, error, payload, results
 from tests.principals import ADA
-
-PROMPT = 'mode = "prompt"\n'
 
 
 class Person(ApprovalAsker):
@@ -47,10 +44,6 @@ def own_program(folder: Path) -> tuple[Descriptor, Path]:
         folder, [*PYTHON, str(program), "a"], name="a", capabilities=["log", "session.read"]
     )
     return made, program
-
-
-async def nothing(event: object) -> None:
-    """Take what an op emits."""
 
 
 async def logged(daemon: Kernel) -> dict[str, Any]:

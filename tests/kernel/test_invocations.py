@@ -10,10 +10,11 @@ import pytest
 import trio
 
 from protocol.errors import Failure, Outcome, Reason, Success
+from supervisor.kernel.kernel import Congestion
 from supervisor.kernel.request_checks import MAX_TIMEOUT_S
 from supervisor.policy.lifecycle import State
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.supervision.call import Call, Congestion
+from supervisor.runtime.supervision.call import Call
 from tests.factories import actor, children, open_files, opened_since, script
 from tests.kernel.conftest import Asker, ask, daemon_with
 from tests.principals import ADA

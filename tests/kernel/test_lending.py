@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trio
 
-from supervisor.kernel.parties import RefusedError
+from supervisor.kernel.kernel import RefusedError
 from supervisor.kernel.status import module_status
 from supervisor.runtime.files.directory import DescriptorFiles
 from tests.factories import children, document, program, script

@@ -20,7 +20,7 @@ from protocol.events import Log, Progress
 from protocol.response import Response
 from supervisor.kernel import parties
 from supervisor.kernel.invocation import Invocation
-from supervisor.kernel.store.settings import JournalOptions
+from supervisor.kernel.kernel import JournalOptions
 from supervisor.policy.verdict import Stopped
 from tests import factories, journals
 from tests.budget.conftest import CALM

@@ -13,8 +13,7 @@ from protocol.descriptor.model import Lifecycle
 from protocol.errors import Reason
 from supervisor.policy.verdict import Stopped
 from tests.factories import GENEROUS_S, PYTHON, descriptor, pass_time
-from tests.kernel.conftest import Asker, ask, daemon_with, run_op
-from tests.kernel.test_grants import nothing
+from tests.kernel.conftest import Asker, ask, daemon_with, nothing, run_op
 from tests.principals import ADA
 
 AT_ONCE = 50

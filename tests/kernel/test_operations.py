@@ -11,16 +11,14 @@ import trio
 
 from protocol.errors import Failure, Pieces, Success
 from protocol.events import Log, Progress
-from supervisor.kernel.kernel import Bounds, Kernel
+from supervisor.kernel.kernel import Bounds, Congestion, HeldBounds, Kernel, Party, RefusedError
 from supervisor.kernel.operations import INPUTS, modules
 from supervisor.kernel.operations.modules import WAITED
-from supervisor.kernel.parties import Party, RefusedError
 from supervisor.policy.findings import Quarantined
 from supervisor.policy.lifecycle import State
 from supervisor.runtime.containment.ladder import RUNGS
 from supervisor.runtime.files.log_files import LogFiles
-from supervisor.runtime.held_bytes import Account, HeldBounds
-from supervisor.runtime.supervision.call import Congestion
+from supervisor.runtime.held_bytes import Account
 from tests.bounds import WAIT_S
 from tests.factories import actor, descriptor
 from tests.kernel import conftest

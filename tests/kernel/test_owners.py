@@ -14,19 +14,17 @@ import trio
 
 from protocol.events import Log
 from supervisor.kernel.begin_order import BeginOrder
-from supervisor.kernel.kernel import Kernel
+from supervisor.kernel.kernel import JournalOptions, Kernel, Party
 from supervisor.kernel.operations.scopes import SCOPES
-from supervisor.kernel.parties import Party
-from supervisor.kernel.store.settings import JournalOptions
 from supervisor.policy.lifecycle import State
 from supervisor.policy.principals import ALL_SCOPES, EVERYTHING, Principal, Scope
 from tests.factories import actor
 from tests.kernel.conftest import Asker, begin, daemon_with
 from tests.kernel.hooks.parties import hook
+from tests.kernel.host_calls import allowing, caller, payload
 from tests.kernel.memory import flushed
 from tests.kernel.remembering import Remembering
 from tests.kernel.test_begin_order import DOUBT, Looking
-from tests.kernel.test_host_calls import allowing, caller, payload
 from tests.principals import ADA
 
 USER = frozenset({Scope.READ, Scope.INVOKE})

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from supervisor.kernel.kernel import JournalOptions
 from supervisor.kernel.page_codes import CODE_S, CODES, PageCodes
-from supervisor.kernel.store.settings import JournalOptions
 from supervisor.kernel.tokens import PAGE_S, PAGES
 from supervisor.policy.principals import ALL_SCOPES, Principal, Scope
 from tests.kernel.conftest import daemon_with

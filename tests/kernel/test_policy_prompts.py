@@ -3,36 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-import trio
 
 from protocol.host_events import ApprovalUiEvent
 from supervisor.kernel.host_calls.docket import Docket
 from supervisor.kernel.kernel import Kernel
-from tests.kernel.conftest import Asker, ask, daemon_with, run_op
-from tests.kernel.test_grants import PROMPT, nothing
-from tests.kernel.test_host_calls import allowing, caller, error, payload
+from tests.kernel.conftest import Asker, ask, daemon_with, nothing, run_op
+from tests.kernel.host_calls import PROMPT, allowing, caller, error, payload, question, result
 from tests.principals import ADA
 
 
 def begin(daemon: Kernel) -> Asker:
     return ask(daemon, "a", "calls", args={"calls": [payload("log", message="x")], "lines": []})
-
-
-async def question(daemon: Kernel) -> dict[str, Any]:
-    while not (found := daemon.approvals.waiting(ADA)):
-        await trio.lowlevel.checkpoint()
-    [one] = found
-    return one
-
-
-async def result(asker: Asker) -> dict[str, Any]:
-    document = await asker.document()
-    [one] = document["result"]["results"]
-    found: dict[str, Any] = one
-    return found
 
 
 @pytest.mark.parametrize(

@@ -13,15 +13,14 @@ from protocol.errors import Reason
 from protocol.events import Progress, UiEvent
 from protocol.host_events import HostUiEvent, SeenUiEvent
 from supervisor.kernel import prompts
-from supervisor.kernel.kernel import Kernel
-from supervisor.kernel.parties import Party
+from supervisor.kernel.kernel import Kernel, Party
 from supervisor.kernel.ui_events import Subscription
 from supervisor.policy.principals import Principal, Scope
 from supervisor.policy.verdict import Stopped
 from tests.factories import PYTHON, actor, descriptor
 from tests.kernel.conftest import Asker, begin, daemon_with
+from tests.kernel.host_calls import allowing
 from tests.kernel.remembering import Remembering
-from tests.kernel.test_host_calls import allowing
 from tests.principals import ADA
 
 AGENT = str(Path(__file__).with_name("agent.py"))

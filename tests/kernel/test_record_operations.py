@@ -12,8 +12,7 @@ import trio
 
 from protocol.events import Log, Progress
 from protocol.transcript import Happened, Transcript, read_transcript
-from supervisor.kernel.kernel import Kernel
-from supervisor.kernel.parties import RefusedError
+from supervisor.kernel.kernel import Kernel, RefusedError
 from supervisor.policy.reload_plan import Plan
 from supervisor.transcripts import recording
 from tests.factories import actor, script

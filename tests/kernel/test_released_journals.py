@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from protocol.version import VERSION
-from supervisor.kernel.store.settings import JournalOptions
+from supervisor.kernel.kernel import JournalOptions
 from supervisor.policy.principals import Principal
 from tests.kernel.conftest import daemon_with
 from tests.kernel.test_owners import own

@@ -11,11 +11,9 @@ import pytest
 import trio.testing
 
 from protocol.errors import Reason
-from supervisor.kernel.kernel import Kernel
+from supervisor.kernel.kernel import JournalOptions, Kernel, Party
 from supervisor.kernel.operations import INPUTS
 from supervisor.kernel.operations.scopes import ALL_MODULES, SCOPES, WHOLE_MODULE
-from supervisor.kernel.parties import Party
-from supervisor.kernel.store.settings import JournalOptions
 from supervisor.policy.principals import (
     ALL_SCOPES,
     EVERYTHING,

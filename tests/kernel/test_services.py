@@ -13,11 +13,11 @@ import trio
 import trio.testing
 
 from protocol.errors import Reason
+from supervisor.kernel.kernel import Congestion
 from supervisor.kernel.status import module_status
 from supervisor.policy.lifecycle import State
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.supervision import service_client as client
-from supervisor.runtime.supervision.call import Congestion
 from supervisor.runtime.supervision.crash_record import LastExit
 from supervisor.runtime.supervision.module import Module
 from tests.faces.http.test_security import certificate

@@ -14,9 +14,8 @@ import trio
 from protocol.errors import Failure
 from protocol.events import Progress, StatePatch, StatePatched
 from supervisor.faces.module_wire import event_line
-from supervisor.kernel.kernel import Kernel, Times
+from supervisor.kernel.kernel import Kernel, RefusedError, Times
 from supervisor.kernel.operations.sessions import MAX_PAGE
-from supervisor.kernel.parties import RefusedError
 from supervisor.kernel.sessions.session import Session
 from supervisor.policy.findings import Found
 from tests.factories import actor, script

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 import trio.testing
 
-from supervisor.kernel.kernel import Kernel
-from supervisor.kernel.store.settings import JournalOptions
+from supervisor.kernel.kernel import JournalOptions, Kernel
 from supervisor.kernel.tokens import ENDED_A_TURN, TOKENS, Tokens
 from supervisor.policy.principals import ALL_SCOPES, EVERYTHING, GLOBS, Principal, Scope
 from supervisor.runtime.supervision.deadlines import Deadlines

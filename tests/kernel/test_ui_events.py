@@ -13,10 +13,11 @@ import trio.testing
 from protocol.events import Log, Progress, UiEvent
 from protocol.host_events import PlaceholderUiEvent, SeenUiEvent
 from supervisor.kernel import ui_events
-from supervisor.kernel.parties import Origin, RefusedError
-from supervisor.kernel.ui_events import Subscription, UiBounds, UiEvents
+from supervisor.kernel.kernel import HeldBounds, RefusedError, UiBounds
+from supervisor.kernel.parties import Origin
+from supervisor.kernel.ui_events import Subscription, UiEvents
 from supervisor.policy.principals import Principal, Scope
-from supervisor.runtime.held_bytes import HeldBounds, HeldBytes
+from supervisor.runtime.held_bytes import HeldBytes
 from tests.factories import actor
 from tests.kernel.conftest import Asker, daemon_with, run_op
 from tests.principals import ADA

@@ -13,10 +13,8 @@ from protocol.events import Log, Progress
 from protocol.host_events import ApprovalUiEvent
 from supervisor.kernel.hooks import approvals
 from supervisor.kernel.hooks.approvals import Approvals, Question
-from supervisor.kernel.kernel import Kernel
-from supervisor.kernel.parties import RefusedError
+from supervisor.kernel.kernel import JournalOptions, Kernel, RefusedError
 from supervisor.kernel.recorder import Recorder
-from supervisor.kernel.store.settings import JournalOptions
 from supervisor.policy.verdict import Stopped
 from tests.factories import actor
 from tests.kernel.conftest import Asker, ask, daemon_with, run_op

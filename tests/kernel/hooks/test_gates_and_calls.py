@@ -10,10 +10,9 @@ import trio
 
 from protocol.descriptor.model import Descriptor
 from tests.factories import PYTHON, actor, descriptor
-from tests.kernel.conftest import Asker, ask, daemon_with
+from tests.kernel.conftest import GONE, Asker, ask, daemon_with
 from tests.kernel.hooks.parties import denied, hook
-from tests.kernel.test_host_calls import allowing, caller, error, payload, results
-from tests.kernel.test_lineage import GONE
+from tests.kernel.host_calls import allowing, caller, error, payload, results
 from tests.principals import ADA
 
 CONSULTING = str(Path(__file__).parent / "consulting.py")

@@ -14,8 +14,7 @@ from protocol.descriptor.model import Descriptor
 from protocol.errors import Reason
 from supervisor.kernel.hooks import observer
 from supervisor.kernel.invocation import Invocation
-from supervisor.kernel.kernel import Kernel
-from supervisor.kernel.store.settings import JournalOptions
+from supervisor.kernel.kernel import JournalOptions, Kernel
 from supervisor.policy.findings import Reading
 from supervisor.policy.lifecycle import State
 from supervisor.policy.reload_plan import Running, plan
