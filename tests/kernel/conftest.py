@@ -153,3 +153,10 @@ def begun(daemon: Kernel, tool: str, op: str, **content: Any) -> tuple[Handle, A
 def ask(daemon: Kernel, tool: str, op: Any = "echo", **content: Any) -> Asker:
     content = {"op": op, **content} if op is not None else content
     return begin(daemon, tool, "invoke", content)
+
+
+async def own(daemon: Kernel, who: Principal, op: str, /, **args: Any) -> Any:
+    """Return the result of an op, or the words of its refusal."""
+    content = {"op": op, "args": args}
+    document = await begin(daemon, "supervisor", "invoke", content, who).document()
+    return document["result"] if document["ok"] else document["error"]["message"]

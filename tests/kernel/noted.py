@@ -17,7 +17,8 @@ async def noted(daemon: Kernel, name: str = "*") -> list[dict[str, Any]]:
 
     async def emit(event: Progress | None) -> None:
         assert isinstance(event, Log)
-        if event.fields is not None and "seq" in event.fields:
+        assert isinstance(event.fields, dict)
+        if "seq" in event.fields:
             entries.append(event.fields)
 
     await run_op(daemon, "events", {"since": 0}, emit)

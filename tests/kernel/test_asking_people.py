@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from protocol.descriptor.model import McpTransport
 from protocol.host_events import ApprovalUiEvent
-from supervisor.kernel.kernel import JournalOptions, Kernel, RefusedError
+from supervisor.kernel.kernel import JournalOptions, Kernel, Party, RefusedError
 from tests.kernel.conftest import Asker, ask, daemon_with, nothing, run_op
 from tests.kernel.host_calls import allowing, caller, error, payload, question, result, results
 from tests.kernel.noted import noted

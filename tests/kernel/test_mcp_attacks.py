@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from protocol.descriptor.model import Lifecycle
 from protocol.errors import Reason
+from supervisor.kernel.kernel import Party
 from supervisor.policy.verdict import Stopped
 from tests.factories import GENEROUS_S, PYTHON, descriptor, pass_time
 from tests.kernel.conftest import Asker, ask, daemon_with, nothing, run_op
@@ -84,7 +85,8 @@ async def test_of_a_thousand_calls_that_are_cancelled_no_answer_is_taken_for_ano
         for _ in range(1000 // AT_ONCE):
             askers = [Asker() for _ in range(AT_ONCE)]
             begun = [
-                daemon.requests.invoke(ADA, "server", {"op": "late"}, asker) for asker in askers
+                daemon.requests.invoke(ADA, "server", {"op": "late"}, asker)
+                for asker in askers
             ]
             for invocation, asker in zip(begun, askers, strict=True):
                 await asker.heard(1)  # so it has been written
@@ -93,7 +95,7 @@ async def test_of_a_thousand_calls_that_are_cancelled_no_answer_is_taken_for_ano
                 assert (await asker.document())["error"]["code"] == "cancelled"
             # Of one that nobody cancels the answer is its own, whichever come with it.
             kept = Asker()
-            invocation = daemon.requests.invoke(ADA, "server", {"op": "late"}, kept)
+            invocation = daemon.begin(Party(ADA), "server", "invoke", {"op": "late"}, kept)
             assert invocation is not None
             await kept.heard(1)
             assert (await ask(daemon, "server", "well").document())["ok"]

@@ -307,7 +307,7 @@ async def test_what_was_read_of_a_log_and_is_not_sent_is_held_for_who_asked(
         for asker in askers:
             asker.slow = Congestion.SLOW  # it reads nothing
             content = {"op": "logs", "args": {"module": "m", "lines": 10}}
-            handles.append(daemon.requests.begin(party, "supervisor", "invoke", content, asker))
+            handles.append(daemon.begin(party, "supervisor", "invoke", content, asker))
         with trio.fail_after(WAIT_S):
             while len(refused := [one for one in askers if one.responses]) < 3:
                 await trio.lowlevel.checkpoint()
@@ -370,7 +370,7 @@ async def test_what_is_written_of_offers_was_encoded_in_turns_and_is_the_same(
     ]
     async with daemon_with(tmp_path, *made) as daemon:
         asker, content = Asker(), {"op": "offers", "args": {}}
-        daemon.requests.begin(Party(ADA), "supervisor", "invoke", content, asker)
+        daemon.begin(Party(ADA), "supervisor", "invoke", content, asker)
         outcome = (await asker.response()).outcome
         looked_at = await run(daemon, "offers")
     assert isinstance(outcome, Success)
@@ -389,7 +389,7 @@ async def test_an_answer_that_is_longer_than_what_may_wait_for_a_client_is_refus
     made = [descriptor(tmp_path, ["true"], name=f"m{n}", supervision=lazy) for n in range(3)]
     async with daemon_with(tmp_path, *made) as daemon:
         asker, content = Asker(), {"op": "status", "args": {}}
-        daemon.requests.begin(Party(ADA), "supervisor", "invoke", content, asker)
+        daemon.begin(Party(ADA), "supervisor", "invoke", content, asker)
         outcome = (await asker.response()).outcome
     assert isinstance(outcome, Failure)
     assert outcome.details["reason"] == "queue_full"

@@ -19,7 +19,7 @@ from supervisor.kernel.operations.scopes import SCOPES
 from supervisor.policy.lifecycle import State
 from supervisor.policy.principals import ALL_SCOPES, EVERYTHING, Principal, Scope
 from tests.factories import actor
-from tests.kernel.conftest import Asker, begin, daemon_with
+from tests.kernel.conftest import Asker, begin, daemon_with, own
 from tests.kernel.hooks.parties import hook
 from tests.kernel.host_calls import allowing, caller, payload
 from tests.kernel.memory import flushed
@@ -32,13 +32,6 @@ MAX = Principal("max", "http", USER, ("kv", "a"))
 EVE = Principal("eve", "http", USER, EVERYTHING)
 BOSS = Principal("boss", "http", ALL_SCOPES, ("x*",))
 """An admin, but not of `kv`."""
-
-
-async def own(daemon: Kernel, who: Principal, op: str, /, **args: Any) -> Any:
-    """Return the result of an op, or the words of its refusal."""
-    content = {"op": op, "args": args}
-    document = await begin(daemon, "supervisor", "invoke", content, who).document()
-    return document["result"] if document["ok"] else document["error"]["message"]
 
 
 async def told(daemon: Kernel, who: Principal, op: str, **args: Any) -> list[dict[str, Any]]:
@@ -74,7 +67,7 @@ async def world(folder: Path, **options: Any) -> AsyncIterator[Kernel]:
 async def test_the_session_of_another_is_not_there(
     tmp_path: Path, op: str, more: dict[str, Any]
 ) -> None:
-    async with world(tmp_path, recorder=Remembering()) as daemon:
+    async with world(tmp_path, memory=JournalOptions()) as daemon:
         await own(daemon, EVE, "session.new", session_id="hers")
         found = await own(daemon, MAX, op, session_id="hers", **more)
         of_none = await own(daemon, MAX, op, session_id="nobodys", **more)
@@ -86,7 +79,7 @@ async def test_the_session_of_another_is_not_there(
 
 
 async def test_a_session_says_nothing_of_modules_that_may_not_be_seen(tmp_path: Path) -> None:
-    async with world(tmp_path, recorder=Remembering()) as daemon:
+    async with world(tmp_path, memory=JournalOptions()) as daemon:
         await own(daemon, ADA, "session.new", session_id="s")
         for module in ("kv", "x1"):
             content = {"op": "echo", "session_id": "s"}
@@ -104,7 +97,7 @@ async def test_sessions_are_listed_and_counted_for_their_owner(tmp_path: Path) -
     def ids(page: dict[str, Any]) -> list[str]:
         return [one["session_id"] for one in page["sessions"]]
 
-    async with world(tmp_path, recorder=Remembering()) as daemon:
+    async with world(tmp_path, memory=JournalOptions()) as daemon:
         for who, names in ((MAX, "ac"), (EVE, "b"), (MAX, "d")):
             for name in names:
                 await own(daemon, who, "session.new", session_id=name)
@@ -125,7 +118,7 @@ async def test_sessions_are_listed_and_counted_for_their_owner(tmp_path: Path) -
 
 
 async def test_whoever_forks_a_session_owns_the_fork(tmp_path: Path) -> None:
-    async with world(tmp_path, recorder=Remembering()) as daemon:
+    async with world(tmp_path, memory=JournalOptions()) as daemon:
         await own(daemon, MAX, "session.new", session_id="a")
         assert (await own(daemon, BOSS, "session.fork", session_id="a", new_id="b"))[
             "owner"
@@ -170,7 +163,7 @@ async def asset_of(
 
 
 async def test_assets_are_their_owners(tmp_path: Path) -> None:
-    async with world(tmp_path, recorder=Remembering()) as daemon:
+    async with world(tmp_path, memory=JournalOptions()) as daemon:
         his, hers = await asset_of(daemon, tmp_path, MAX), await asset_of(daemon, tmp_path, EVE)
         for who, seen, unseen in ((MAX, his, hers), (EVE, hers, his)):
             listed = (await own(daemon, who, "asset.list"))["assets"]
@@ -191,7 +184,7 @@ async def test_assets_are_their_owners(tmp_path: Path) -> None:
 
 
 async def test_what_comes_of_a_session_is_the_owners_of_the_session(tmp_path: Path) -> None:
-    async with world(tmp_path, recorder=Remembering()) as daemon:
+    async with world(tmp_path, memory=JournalOptions()) as daemon:
         await own(daemon, MAX, "session.new", session_id="s")
         asset = await asset_of(daemon, tmp_path, ADA, "s")
         shown = await own(daemon, MAX, "asset.show", asset=asset)
@@ -461,7 +454,9 @@ async def test_a_module_asks_as_whoever_asked_it(tmp_path: Path) -> None:
 async def test_a_module_serves_an_admin_in_the_session_of_another(tmp_path: Path) -> None:
     operator = allowing(tmp_path)
     parties = caller(tmp_path, "a"), caller(tmp_path, "b")
-    async with daemon_with(tmp_path, *parties, operator=operator, recorder=Remembering()) as daemon:
+    async with daemon_with(
+        tmp_path, *parties, operator=operator, memory=JournalOptions()
+    ) as daemon:
         await own(daemon, MAX, "session.new", session_id="s")
         calls = [
             payload("invoke", "1", module="b", op="echo", args={}, session_id="s"),
@@ -501,11 +496,11 @@ async def test_a_connection_is_narrowed_from_the_next_request_on(tmp_path: Path)
 
         async def asked(tool: str, operation: str, **content: Any) -> dict[str, Any]:
             asker = Asker()
-            daemon.requests.begin(party, tool, operation, content, asker)
+            daemon.begin(party, tool, operation, content, asker)
             return await asker.document()
 
         before = Asker()
-        daemon.requests.begin(party, "supervisor", "logs", {"module": "x1", "follow": True}, before)
+        daemon.begin(party, "supervisor", "logs", {"module": "x1", "follow": True}, before)
         narrowed = await asked(
             "supervisor", "narrow", scopes=["read", "invoke"], modules=["kv.echo"]
         )
@@ -534,7 +529,7 @@ async def test_a_bad_narrowing_changes_nothing(tmp_path: Path) -> None:
         party = Party(ADA)
         for args in ({"scopes": ["root"]}, {"modules": [""]}, {"modules": "kv"}, {"x": 1}):
             asker = Asker()
-            daemon.requests.begin(party, "supervisor", "narrow", args, asker)
+            daemon.begin(party, "supervisor", "narrow", args, asker)
             assert (await asker.document())["error"]["details"]["reason"] == "invalid_args"
         assert party.principal is ADA
 
@@ -565,7 +560,7 @@ async def test_a_narrowing_does_not_wait_for_args_that_are_looked_at(tmp_path: P
         async def said(op: str, **args: Any) -> dict[str, Any]:
             asker = Asker()
             content = {"op": op, "args": args}
-            daemon.requests.begin(party, "supervisor", "invoke", content, asker)
+            daemon.begin(party, "supervisor", "invoke", content, asker)
             return await asker.document()
 
         looking: Any = Looking()

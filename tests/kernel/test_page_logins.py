@@ -12,10 +12,9 @@ from supervisor.kernel.kernel import JournalOptions
 from supervisor.kernel.page_codes import CODE_S, CODES, PageCodes
 from supervisor.kernel.tokens import PAGE_S, PAGES
 from supervisor.policy.principals import ALL_SCOPES, Principal, Scope
-from tests.kernel.conftest import daemon_with
+from tests.kernel.conftest import daemon_with, own
 from tests.kernel.remembering import Remembering
-from tests.kernel.test_owners import own
-from tests.kernel.test_tokens import comes_in, made
+from tests.kernel.tokens import comes_in, made
 from tests.principals import ADA
 
 

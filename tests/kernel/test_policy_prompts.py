@@ -8,7 +8,7 @@ import pytest
 
 from protocol.host_events import ApprovalUiEvent
 from supervisor.kernel.host_calls.docket import Docket
-from supervisor.kernel.kernel import Kernel
+from supervisor.kernel.kernel import Kernel, Party
 from tests.kernel.conftest import Asker, ask, daemon_with, nothing, run_op
 from tests.kernel.host_calls import PROMPT, allowing, caller, error, payload, question, result
 from tests.principals import ADA

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from protocol.descriptor.model import Descriptor
 from protocol.errors import Reason
 from protocol.events import Progress, UiEvent
 from protocol.host_events import HostUiEvent, SeenUiEvent
@@ -17,24 +16,12 @@ from supervisor.kernel.kernel import Kernel, Party
 from supervisor.kernel.ui_events import Subscription
 from supervisor.policy.principals import Principal, Scope
 from supervisor.policy.verdict import Stopped
-from tests.factories import PYTHON, actor, descriptor
+from tests.factories import actor
+from tests.kernel.agents import agent, op
 from tests.kernel.conftest import Asker, begin, daemon_with
 from tests.kernel.host_calls import allowing
 from tests.kernel.remembering import Remembering
 from tests.principals import ADA
-
-AGENT = str(Path(__file__).with_name("agent.py"))
-
-
-def agent(folder: Path, name: str = "a", kind: str = "agent", **fields: Any) -> Descriptor:
-    command = [*PYTHON, AGENT, name, kind]
-    return descriptor(folder, command, name=name, kind=kind, **fields)
-
-
-async def op(daemon: Kernel, name: str, principal: Principal = ADA, **args: Any) -> Any:
-    asker = begin(daemon, "supervisor", "invoke", {"op": name, "args": args}, principal)
-    document = await asker.document()
-    return document.get("result") or document["error"]
 
 
 class Prompted(Asker):
@@ -44,7 +31,7 @@ class Prompted(Asker):
         super().__init__()
         given = {"session_id": "s", "content": content, **args}
         asked = {"op": "session.prompt", "args": given}
-        self.handle = daemon.requests.begin(Party(ADA), "supervisor", "invoke", asked, self)
+        self.handle = daemon.begin(Party(ADA), "supervisor", "invoke", asked, self)
 
     async def result(self) -> Any:
         return (await self.document())["result"]

@@ -24,9 +24,8 @@ from supervisor.policy.principals import (
 )
 from supervisor.policy.verdict import Stopped
 from tests.factories import actor, descriptor
-from tests.kernel.conftest import Asker, begin, daemon_with
+from tests.kernel.conftest import Asker, begin, daemon_with, own
 from tests.kernel.remembering import Remembering
-from tests.kernel.test_owners import own
 from tests.principals import ADA
 
 ARGS: dict[str, dict[str, Any]] = {
@@ -90,7 +89,7 @@ GONE = Stopped(Reason.CLIENT, "the client cancelled the request")
 async def reason(daemon: Kernel, who: Principal, tool: str, what: str, **content: Any) -> str:
     """Return why a request is refused, or what else became of it."""
     asker = Asker()
-    handle = daemon.requests.begin(Party(who), tool, what, content, asker)
+    handle = daemon.begin(Party(who), tool, what, content, asker)
     await trio.testing.wait_all_tasks_blocked()
     if handle is not None:
         handle.cancel(GONE)
@@ -193,7 +192,7 @@ async def test_of_a_module_that_is_covered_in_part_other_ops_are_forbidden(
         through = {"op": "invoke", "args": {"module": "m", "op": "whoami"}}
         assert await reason(daemon, who, "supervisor", "invoke", **through) == "scope"
         asker = Asker()
-        daemon.requests.begin(Party(who), "m", "invoke", {"op": "echo"}, asker)
+        daemon.begin(Party(who), "m", "invoke", {"op": "echo"}, asker)
         assert (await asker.response()).ok
 
 
@@ -207,7 +206,7 @@ async def test_what_one_may_not_see_is_answered_as_what_is_not_there(
         answers = []
         for operation, content in OF_MODULES.items():
             asker = Asker()
-            daemon.requests.begin(Party(who), tool, operation, content, asker)
+            daemon.begin(Party(who), tool, operation, content, asker)
             answers.append((await asker.document())["error"])
         said = {"origin": "host", "reason": "unknown_module", "module": tool}
         words = f"there is no module '{tool}'"
@@ -256,7 +255,7 @@ async def test_a_refusal_says_what_is_missing(tmp_path: Path) -> None:
     reader = Principal("ada", "test", frozenset({Scope.READ}), ("m.echo", "n"))
     async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
         asker = Asker()
-        daemon.requests.begin(Party(reader), "m", "invoke", {"op": "echo"}, asker)
+        daemon.begin(Party(reader), "m", "invoke", {"op": "echo"}, asker)
         error = (await asker.document())["error"]
         assert error == {
             "code": "forbidden",
@@ -264,7 +263,7 @@ async def test_a_refusal_says_what_is_missing(tmp_path: Path) -> None:
             "details": {"origin": "host", "reason": "scope", "scope": "invoke"},
         }
         asker = Asker()
-        daemon.requests.begin(Party(reader), "supervisor", "logs", {"module": "m"}, asker)
+        daemon.begin(Party(reader), "supervisor", "logs", {"module": "m"}, asker)
         error = (await asker.document())["error"]
         assert error == {
             "code": "forbidden",

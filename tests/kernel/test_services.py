@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 from protocol.errors import Reason
-from supervisor.kernel.kernel import Congestion
+from supervisor.kernel.kernel import Congestion, Party
 from supervisor.kernel.status import module_status
 from supervisor.policy.lifecycle import State
 from supervisor.policy.verdict import Stopped
@@ -159,7 +159,7 @@ async def test_a_cancel_ends_the_request_and_a_stop_waits_for_one_that_ends(
             module = daemon.fleet.modules["m"]
             services.scripts["m/invoke"] = hang
             asker = Asker()
-            handle = daemon.requests.invoke(ADA, "m", {"op": "o"}, asker)
+            handle = daemon.begin(Party(ADA), "m", "invoke", {"op": "o"}, asker)
             await services.until(lambda: len(services.invoked("m")) == 1)
             shown = module_status(module)
             assert (shown["url"], shown["in_flight"]) == (services.url("m"), 1)
@@ -202,7 +202,7 @@ async def test_a_client_that_does_not_read_leaves_its_own_answer_unread(tmp_path
         async with daemon_with(tmp_path, made) as daemon:
             slow = Asker()
             slow.slow = Congestion.SLOW
-            handle = daemon.requests.invoke(ADA, "m", {"op": "o"}, slow)
+            handle = daemon.begin(Party(ADA), "m", "invoke", {"op": "o"}, slow)
             await slow.heard(1)
             del services.scripts["m/invoke"]
             for _ in range(20):  # answered all the same, while the other does not get on

@@ -14,7 +14,7 @@ import trio
 from protocol.errors import Failure
 from protocol.events import Progress, StatePatch, StatePatched
 from supervisor.faces.module_wire import event_line
-from supervisor.kernel.kernel import Kernel, RefusedError, Times
+from supervisor.kernel.kernel import Kernel, Party, RefusedError, Times
 from supervisor.kernel.operations.sessions import MAX_PAGE
 from supervisor.kernel.sessions.session import Session
 from supervisor.policy.findings import Found
@@ -204,7 +204,7 @@ async def test_a_request_that_never_reaches_a_module_leaves_no_session_busy(
         daemon.fleet.modules["m"].stop("the test")  # so that a good one is refused too
         daemon.sessions.new(ADA, "s")
         asker = Asker()
-        daemon.requests.invoke(ADA, tool, {**content, "session_id": "s"}, asker)
+        daemon.begin(Party(ADA), tool, "invoke", {**content, "session_id": "s"}, asker)
         document = await asker.document()
         assert document["ok"] is False
         assert session(daemon).in_flight == {}

@@ -11,30 +11,15 @@ from typing import Any
 import pytest
 import trio.testing
 
-from supervisor.kernel.kernel import JournalOptions, Kernel
+from supervisor.kernel.kernel import JournalOptions
 from supervisor.kernel.tokens import ENDED_A_TURN, TOKENS, Tokens
 from supervisor.policy.principals import ALL_SCOPES, EVERYTHING, GLOBS, Principal, Scope
 from supervisor.runtime.supervision.deadlines import Deadlines
 from tests.factories import actor
-from tests.kernel.conftest import begin, daemon_with
+from tests.kernel.conftest import begin, daemon_with, own
 from tests.kernel.remembering import Remembering
-from tests.kernel.test_owners import own
+from tests.kernel.tokens import comes_in, made, nothing
 from tests.principals import ADA
-
-
-def nothing() -> None:
-    """Be told that a token is over."""
-
-
-def comes_in(daemon: Kernel, said: str) -> Principal | None:
-    login = daemon.tokens.login(said, "http", nothing)
-    return None if login is None else login.principal
-
-
-async def made(daemon: Kernel, who: Principal = ADA, **args: Any) -> dict[str, Any]:
-    found = await own(daemon, who, "token.new", **{"name": "ada", **args})
-    assert isinstance(found, dict), found
-    return found
 
 
 async def test_who_says_a_token_is_its_name_with_its_scopes_and_globs(tmp_path: Path) -> None:

@@ -13,13 +13,12 @@ from protocol.events import Log, Progress
 from protocol.host_events import ApprovalUiEvent
 from supervisor.kernel.hooks import approvals
 from supervisor.kernel.hooks.approvals import Approvals, Question
-from supervisor.kernel.kernel import JournalOptions, Kernel, RefusedError
+from supervisor.kernel.kernel import JournalOptions, Kernel, Party, RefusedError
 from supervisor.kernel.recorder import Recorder
 from supervisor.policy.verdict import Stopped
 from tests.factories import actor
 from tests.kernel.conftest import Asker, ask, daemon_with, run_op
-from tests.kernel.hooks.parties import denied, hook
-from tests.kernel.hooks.test_observing import begin, entries, unemitted
+from tests.kernel.hooks.parties import begin, denied, entries, hook, unemitted
 from tests.principals import ADA
 
 QUICK = {"timeouts": {"stop_s": 0.05, "exit_s": 0.05}}

@@ -14,8 +14,8 @@ from supervisor.kernel.kernel import Kernel
 from tests.conformance.test_hook_chains import CASES
 from tests.factories import GENEROUS_S, actor
 from tests.kernel.conftest import Asker, ask, daemon_with
-from tests.kernel.hooks.parties import denied, hook, seen, then
-from tests.kernel.hooks.test_observing import begin, reload
+from tests.kernel.hooks.parties import denied, hook, reload, seen, then
+from tests.kernel.hooks.test_observing import begin
 from tests.principals import ADA
 
 INPUTS = {"echo": {"type": "object", "properties": {"n": {"type": "integer"}}}}

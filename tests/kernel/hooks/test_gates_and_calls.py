@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from protocol.descriptor.model import Descriptor
+from supervisor.kernel.kernel import Party
 from tests.factories import PYTHON, actor, descriptor
 from tests.kernel.conftest import GONE, Asker, ask, daemon_with
 from tests.kernel.hooks.parties import denied, hook

@@ -13,8 +13,7 @@ from supervisor.kernel.kernel import Kernel
 from supervisor.policy.verdict import Stopped
 from tests.factories import actor
 from tests.kernel.conftest import Asker, ask, daemon_with
-from tests.kernel.hooks.parties import denied, hook, seen, then, waits
-from tests.kernel.hooks.test_observing import begin, reload
+from tests.kernel.hooks.parties import begin, denied, hook, reload, seen, then, waits
 
 GATES = ["tool:pre", "tool:post"]
 QUICK = {"stop_s": 0.05, "exit_s": 0.05}

@@ -10,26 +10,18 @@ import pytest
 import structlog.testing
 import trio
 
-from protocol.descriptor.model import Descriptor
 from protocol.errors import Reason
 from supervisor.kernel.hooks import observer
 from supervisor.kernel.invocation import Invocation
 from supervisor.kernel.kernel import JournalOptions, Kernel
-from supervisor.policy.findings import Reading
 from supervisor.policy.lifecycle import State
-from supervisor.policy.reload_plan import Running, plan
 from supervisor.policy.verdict import Stopped
-from tests import journals
 from tests.factories import actor
 from tests.kernel.conftest import Asker, ask, daemon_with, run_op
-from tests.kernel.hooks.parties import given, hook, seen
+from tests.kernel.hooks.parties import entries, given, hook, reload, seen, unemitted
 from tests.principals import ADA
 
 GONE = Stopped(Reason.CLIENT, "the client cancelled the request")
-
-
-async def unemitted(event: Any) -> None:
-    raise AssertionError(event)
 
 
 async def observed(daemon: Kernel, name: str = "h") -> dict[str, Any]:
@@ -45,12 +37,6 @@ async def until(daemon: Kernel, holds: Callable[[dict[str, Any]], bool]) -> dict
     return events
 
 
-def entries(folder: Path, event: str | None = None) -> list[dict[str, Any]]:
-    """Return what the journal of an ended daemon has."""
-    found = [entry for _, entry in journals.read(folder / "data" / "journal.db")]
-    return [one for one in found if event in (None, one["event"])]
-
-
 def begin(
     daemon: Kernel, tool: str, op: str, parent: Invocation | None = None, **bounds: float
 ) -> Any:
@@ -58,13 +44,6 @@ def begin(
     args = {"event": "mine", "data": {}} if op == "on_event" else {}
     content = {"op": op, "args": args, **bounds}
     return daemon.requests.invoke(ADA, tool, content, asker, parent=parent), asker
-
-
-async def reload(daemon: Kernel, *descriptors: Descriptor) -> None:
-    current = {name: Running(one.descriptor) for name, one in daemon.fleet.modules.items()}
-    await daemon.fleet.apply(plan(current, Reading(descriptors)))
-    successions = [one.succession for one in daemon.fleet.modules.values()]
-    await daemon.fleet.wait_until(lambda: not any(one.undecided for one in successions) or None)
 
 
 async def test_a_hook_is_given_the_whole_event_as_the_journal_has_it(tmp_path: Path) -> None:
