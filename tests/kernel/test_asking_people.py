@@ -6,16 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
 from msgspec.structs import replace
 
 from protocol.descriptor.model import McpTransport
 from protocol.host_events import ApprovalUiEvent
-from supervisor.kernel.kernel import JournalOptions, Kernel, Party, RefusedError
+from supervisor.kernel.kernel import JournalOptions, Kernel, RefusedError
 from tests.kernel.conftest import Asker, ask, daemon_with, nothing, run_op
 from tests.kernel.host_calls import allowing, caller, error, payload, question, result, results
 from tests.kernel.noted import noted
-from tests.principals import ADA
 
 FORM = {
     "type": "object",
@@ -90,21 +88,6 @@ async def test_an_answer_that_does_not_fit_its_question_leaves_it_open(
             await approve(daemon, **args)
         await approve(daemon, answer="deny")
         assert (await result(asker))["output"] == {"action": "decline"}
-
-
-async def test_a_question_dies_with_its_request_and_names_itself(tmp_path: Path) -> None:
-    module = caller(tmp_path, "a", capabilities=MAY)
-    async with daemon_with(tmp_path, module, operator=allowing(tmp_path)) as daemon:
-        asker = Asker()
-        calls = {"calls": [payload("user.ask", message="Who?")], "lines": []}
-        content = {"op": "calls", "args": calls, "timeout_s": 60}
-        submitted = daemon.requests.invoke(ADA, "a", content, asker)
-        assert submitted is not None
-        id_ = (await question(daemon))["id"]
-        submitted.expired()
-        assert f"`stdiod approve {id_}`" in (await asker.document())["error"]["message"]
-        while daemon.approvals.waiting(ADA):
-            await trio.lowlevel.checkpoint()
 
 
 async def test_a_daemon_that_stops_cancels_its_questions(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -9,12 +8,11 @@ import msgspec
 import pytest
 import trio
 
-from protocol.errors import Failure, Outcome, Reason, Success
+from protocol.errors import Reason
 from supervisor.kernel.kernel import Congestion, Party
 from supervisor.kernel.request_checks import MAX_TIMEOUT_S
 from supervisor.policy.lifecycle import State
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.supervision.call import Call
 from tests.factories import actor, children, open_files, opened_since, script
 from tests.kernel.conftest import Asker, ask, daemon_with
 from tests.principals import ADA
@@ -206,33 +204,6 @@ async def test_a_cancel_ends_a_request_in_flight_and_one_that_waits(tmp_path: Pa
             error = response.document()["error"]
             assert (error["code"], error["details"]["reason"]) == ("cancelled", "client")
         assert (await ask(daemon, "m").document())["ok"] is True
-
-
-SUCCESS, FAILURE = Success(1), Failure("internal", "no")
-ENDS = ("answer", "deadline", "cancel", "death")
-
-
-@pytest.mark.parametrize("order", list(itertools.permutations(ENDS)))
-async def test_whatever_comes_at_the_same_moment_there_is_one_response(
-    order: tuple[str, ...],
-) -> None:
-    told: list[Outcome] = []
-
-    class Listener:
-        def event(self, event: Any, call: Call, line: bytes | None) -> None: ...
-
-        def answered(self, outcome: Outcome, call: Call) -> None:
-            told.append(outcome)
-            assert not call.settle(FAILURE)  # even from within
-
-        def congested(self) -> Congestion:
-            return Congestion.NONE
-
-    call = Call(msgspec.UNSET, Listener())  # type: ignore[arg-type]
-    outcomes = {end: Failure.because(Reason.CLIENT, end) for end in order} | {"answer": SUCCESS}
-    accepted = [call.settle(outcomes[end]) for end in order]
-    assert accepted == [True, False, False, False]
-    assert told == [outcomes[order[0]]]
 
 
 async def test_a_real_answer_and_a_cancel_in_the_same_tick_give_one_response(

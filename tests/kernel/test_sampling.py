@@ -11,9 +11,8 @@ import trio
 
 from protocol.descriptor.model import Descriptor
 from supervisor.kernel.kernel import JournalOptions
-from supervisor.policy.principals import Principal, Scope
 from tests.factories import PYTHON, descriptor
-from tests.kernel.conftest import LATE, Asker, ask, begun, daemon_with
+from tests.kernel.conftest import LATE, ask, begun, daemon_with
 from tests.kernel.host_calls import allowing, caller, error, payload, results
 from tests.kernel.noted import invoked, noted
 from tests.kernel.test_mcp_servers import served
@@ -120,17 +119,6 @@ async def test_what_is_not_granted_is_asked_of_nobody(tmp_path: Path) -> None:
         assert daemon.fleet.modules["p"].tally.invocations == 0
         [decision] = await noted(daemon, "policy:decision")
     assert (decision["status"], decision["data"]["capability"]) == ("denied", "model.sample:p")
-
-
-async def test_who_may_not_use_the_provider_does_not_by_way_of_a_module(tmp_path: Path) -> None:
-    eve = Principal("eve", "socket", frozenset({Scope.INVOKE}), ("a",))
-    parties = (asking(tmp_path), provider(tmp_path, "p"))
-    async with daemon_with(tmp_path, *parties, operator=allowing(tmp_path)) as daemon:
-        asker = Asker()
-        args = {"calls": [sample()], "lines": []}
-        daemon.requests.invoke(eve, "a", {"op": "calls", "args": args}, asker)
-        [found] = (await asker.document())["result"]["results"]
-        error(found, "invalid_request", "bad_request")
 
 
 @pytest.mark.parametrize(
