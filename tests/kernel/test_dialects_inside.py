@@ -101,7 +101,8 @@ async def test_a_call_of_no_request_is_served_by_the_rules_for_all(tmp_path: Pat
         refused = await calling(daemon, "session.read")
         assert refused == {"c0": {"code": "bad_request"}}
         [entry] = await noted(daemon, "mine:step")
-        assert (entry["module"], entry["request_id"], entry["session_id"]) == ("dice", None, None)
+        assert entry["module"] == "dice"
+        assert not entry.keys() & {"request_id", "session_id"}
         decisions = await noted(daemon, "policy:decision")
         assert [one["status"] for one in decisions] == ["allowed"] * 3
 

@@ -11,6 +11,7 @@ import trio
 from protocol.events import Log, Progress
 from protocol.host_events import ApprovalUiEvent
 from supervisor.kernel.kernel import JournalOptions, Kernel, RefusedError
+from tests.bounds import WAIT_S
 from tests.factories import actor
 from tests.kernel.conftest import ask, daemon_with, run_op
 from tests.kernel.hooks.parties import denied, entries, hook, unemitted
@@ -129,7 +130,9 @@ async def test_a_follower_is_told_what_waits_what_comes_and_what_became_of_it(
             while len(told) < 4:
                 await trio.lowlevel.checkpoint()
             nursery.cancel_scope.cancel()
-        assert daemon.approvals.status(ADA) == {"waiting": 0, "followers": 0}
+        with trio.fail_after(WAIT_S):
+            while daemon.approvals.status(ADA) != {"waiting": 0, "followers": 0}:
+                await trio.lowlevel.checkpoint()
     assert ["decision" in one for one in told] == [False, True, False, True]
     assert [one["decision"]["allowed"] for one in told if "decision" in one] == [True, False]
 
