@@ -69,8 +69,9 @@ from supervisor.runtime.containment.file_limit import FileLimit
 from supervisor.runtime.containment.reaping import tracer_of
 from supervisor.runtime.containment.survivors import DataInUseError
 from supervisor.runtime.files.directory import shown
+from supervisor.runtime.files.lent_descriptors import LentDescriptors
 from supervisor.runtime.files.log_files import LogFiles
-from supervisor.runtime.files.source import Source
+from supervisor.runtime.files.source import Source, UnreadableSourceError
 from supervisor.runtime.files.sources import Sources
 from supervisor.runtime.held_bytes import FREE_BYTES, HeldBounds
 from supervisor.runtime.stalls import Stalls
@@ -92,11 +93,14 @@ __all__ = [
     "HeldBounds",
     "JournalOptions",
     "Kernel",
+    "LentDescriptors",  # modules that somebody lends a kernel for a while
     "OperatorPolicy",  # what modules may call the daemon for
     "Party",  # the principal of one connection, on whose behalf requests are made
     "RefusedError",  # an op's failure
+    "Sources",  # where descriptors are read from
     "Times",
     "UiBounds",
+    "UnreadableSourceError",  # raised by a source that cannot be read
 ]
 """What those who open a kernel and make requests need to speak to it."""
 
