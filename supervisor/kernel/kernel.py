@@ -43,7 +43,7 @@ from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.hooks.registry import Gates, Hooks
 from supervisor.kernel.operations import Operations
 from supervisor.kernel.operations.op import Parts
-from supervisor.kernel.parties import Begin, Client, Lineage, Party, RefusedError
+from supervisor.kernel.parties import Begin, Client, Handle, Lineage, Party, RefusedError
 from supervisor.kernel.recorder import Recorder, Restored
 from supervisor.kernel.reloads import Reloads
 from supervisor.kernel.requests import Requests
@@ -62,18 +62,42 @@ from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment.custody import holding
 from supervisor.runtime.containment.file_limit import FileLimit
 from supervisor.runtime.containment.reaping import tracer_of
+from supervisor.runtime.containment.survivors import DataInUseError
 from supervisor.runtime.files.directory import shown
+from supervisor.runtime.files.lent_descriptors import LentDescriptors
 from supervisor.runtime.files.log_files import LogFiles
-from supervisor.runtime.files.source import Source
+from supervisor.runtime.files.source import Source, UnreadableSourceError
 from supervisor.runtime.files.sources import Sources
 from supervisor.runtime.held_bytes import FREE_BYTES, HeldBounds
 from supervisor.runtime.stalls import Stalls
+from supervisor.runtime.supervision.call import Congestion
 from supervisor.runtime.supervision.fleet import Fleet
 from supervisor.runtime.supervision.host import Host
 
 if TYPE_CHECKING:
     from supervisor.kernel.event_feed import EventFeed
     from supervisor.kernel.journal import Journal
+
+__all__ = [
+    "AssetOptions",  # where assets are copied, and when
+    "Bounds",
+    "Client",  # what gets a request's events and its response
+    "Congestion",  # whether a client has room for events
+    "DataInUseError",
+    "Handle",  # an open request, for its client
+    "HeldBounds",
+    "JournalOptions",
+    "Kernel",
+    "LentDescriptors",  # modules that somebody lends a kernel for a while
+    "OperatorPolicy",  # what modules may call the daemon for
+    "Party",  # the principal of one connection, on whose behalf requests are made
+    "RefusedError",  # an op's failure
+    "Sources",  # where descriptors are read from
+    "Times",
+    "UiBounds",
+    "UnreadableSourceError",  # raised by a source that cannot be read
+]
+"""What those who open a kernel and make requests need to speak to it."""
 
 CALM_TASKS = 500
 """So many tasks, of clients and of the daemon, are collected as garbage without a delay for

@@ -13,10 +13,8 @@ import trio
 from protocol.errors import Failure
 from protocol.host_events import RegisteredAsset
 from supervisor.kernel.assets import checks as asset_checks
-from supervisor.kernel.assets.store import AssetOptions
-from supervisor.kernel.kernel import Kernel
-from supervisor.kernel.operations import assets as asset_ops
-from supervisor.kernel.parties import RefusedError
+from supervisor.kernel.kernel import AssetOptions, Kernel, RefusedError
+from supervisor.kernel.operations import assets as asset_reading
 from supervisor.policy.principals import Principal
 from tests.factories import actor, open_files
 from tests.kernel.conftest import begin, daemon_with, run_op
@@ -29,7 +27,7 @@ BOB = Principal("bob", "test")
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asset_ops, "READ_CHECK_S", LONG_S)
+    monkeypatch.setattr(asset_reading, "READ_CHECK_S", LONG_S)
 
 
 class World:
@@ -235,8 +233,8 @@ async def test_a_file_system_that_hangs_is_told_within_a_bound(
         release.wait(60)
 
     async with world(tmp_path) as it:
-        monkeypatch.setattr(asset_ops, "READ_CHECK_S", 0.05)
-        monkeypatch.setattr(asset_ops, "_read", hang)
+        monkeypatch.setattr(asset_reading, "READ_CHECK_S", 0.05)
+        monkeypatch.setattr(asset_reading, "_read", hang)
         try:
             reason, message = await it.refused("asset.read", asset=it.named)
         finally:

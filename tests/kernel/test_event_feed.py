@@ -17,9 +17,10 @@ import trio
 from protocol.events import Log, Progress
 from protocol.journal_event import REGISTRY
 from supervisor.kernel import event_feed
+from supervisor.kernel import event_feed as reader
 from supervisor.kernel.event_feed import EventFeed, entry_text
 from supervisor.kernel.journal import Journal
-from supervisor.kernel.parties import RefusedError
+from supervisor.kernel.kernel import RefusedError
 from supervisor.runtime.blocking import BlockingWork
 from tests.kernel.memory import flushed, journal
 
@@ -76,7 +77,7 @@ def note(kept: Journal, count: int = 1, event: str = "daemon:stop") -> None:
 async def test_the_last_entries_are_found_however_far_they_lie_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, span: int
 ) -> None:
-    monkeypatch.setattr(event_feed, "PAGE_SPAN", span)
+    monkeypatch.setattr(reader, "PAGE_SPAN", span)
     async with journal(tmp_path) as kept:
         for _ in range(5):
             note(kept, 9)
@@ -212,9 +213,9 @@ async def test_a_disk_that_does_not_answer_holds_up_no_reader_for_long_and_no_en
     monkeypatch.setattr(event_feed, "PAGE_S", 0.01)
     monkeypatch.setattr(event_feed, "ABANDON_AFTER_S", 0.01)
     answers = threading.Event()
-    first_seq = event_feed.Reader.first_seq
+    first_seq = reader.Reader.first_seq
 
-    def stuck(self: event_feed.Reader) -> int | None:
+    def stuck(self: reader.Reader) -> int | None:
         answers.wait()
         return first_seq(self)
 
@@ -224,7 +225,7 @@ async def test_a_disk_that_does_not_answer_holds_up_no_reader_for_long_and_no_en
         client, blocking = Sent(), BlockingWork()
         try:
             with contextlib.closing(EventFeed(kept, blocking)) as feed:
-                monkeypatch.setattr(event_feed.Reader, "first_seq", stuck)
+                monkeypatch.setattr(reader.Reader, "first_seq", stuck)
                 for _ in range(3):  # who comes later does not wait again
                     with pytest.raises(RefusedError, match="not read within"):
                         await feed.send({"since": 0}, client.emit, None)

@@ -10,11 +10,12 @@ import pytest
 import trio
 import trio.testing
 
-from supervisor.kernel.operations import modules
+from supervisor.kernel.kernel import HeldBounds
+from supervisor.kernel.operations import modules as followed_log
 from supervisor.kernel.operations.modules import FollowedLogs, Follower
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.files.module_log import ModuleLog
-from supervisor.runtime.held_bytes import HeldBounds, HeldBytes
+from supervisor.runtime.held_bytes import HeldBytes
 
 
 @pytest.fixture
@@ -54,11 +55,11 @@ async def test_each_gets_all_lines_from_when_it_came_at_its_own_pace(log: Module
 async def test_who_is_slow_is_told_how_much_was_left_out_and_nothing_grows(
     log: ModuleLog, monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:
-    cost = modules.LINE_COST_BYTES + 2
+    cost = followed_log.LINE_COST_BYTES + 2
     if bound == "lines":
-        monkeypatch.setattr(modules, "FOLLOWED_LINES", 3)
+        monkeypatch.setattr(followed_log, "FOLLOWED_LINES", 3)
     elif bound == "bytes":
-        monkeypatch.setattr(modules, "FOLLOWED_BYTES", 3 * cost)
+        monkeypatch.setattr(followed_log, "FOLLOWED_BYTES", 3 * cost)
     held = HeldBounds(all=0, least_free=3 * cost) if bound == "ledger" else HeldBounds()
     ledger = HeldBytes(held)
     logs = FollowedLogs(ledger)

@@ -18,6 +18,7 @@ from protocol.errors import Code, Failure, Reason
 from supervisor.kernel import journal as journal_module
 from supervisor.kernel.event_feed import Filter, Reader
 from supervisor.kernel.journal import FILE, Journal, remembering
+from supervisor.kernel.kernel import JournalOptions
 from supervisor.kernel.recorder import Restored
 from supervisor.kernel.store import database as database_module
 from supervisor.kernel.store import writer as writer_module
@@ -28,14 +29,7 @@ from supervisor.kernel.store.rows import (
     insert_entries,
     store_documents,
 )
-from supervisor.kernel.store.settings import (
-    IN_FLIGHT,
-    OPEN_QUESTION,
-    InFlight,
-    JournalOptions,
-    OpenQuestion,
-    Span,
-)
+from supervisor.kernel.store.settings import IN_FLIGHT, OPEN_QUESTION, InFlight, OpenQuestion, Span
 from supervisor.kernel.store.writer import QUEUE_BYTES, Writer
 from supervisor.runtime.blocking import BlockingWork
 from tests import journals

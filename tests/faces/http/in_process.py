@@ -15,7 +15,7 @@ from supervisor.faces.http.serving import Door, listening, serve
 from supervisor.kernel.kernel import Kernel
 from supervisor.policy.http_exposure import Exposure
 from tests.faces.http.client import Client
-from tests.kernel.test_tokens import made
+from tests.kernel.tokens import made
 
 
 class Served:

@@ -20,8 +20,7 @@ from tests.faces.http.client import Client, Reply
 from tests.faces.http.in_process import LOOPBACK, Served, served
 from tests.faces.http.test_security import certificate
 from tests.factories import actor
-from tests.kernel.conftest import daemon_with
-from tests.kernel.test_owners import own
+from tests.kernel.conftest import daemon_with, own
 from tests.principals import ADA
 from tests.system.descriptors import CALM
 

@@ -25,9 +25,8 @@ from tests.faces.conftest import ENDLESS
 from tests.faces.http.client import Client
 from tests.faces.http.in_process import LOOPBACK, served
 from tests.factories import actor
-from tests.kernel.conftest import daemon_with
-from tests.kernel.test_owners import own
-from tests.kernel.test_prompts import agent, op
+from tests.kernel.agents import agent, op
+from tests.kernel.conftest import daemon_with, own
 from tests.principals import ADA
 from tests.system.descriptors import CALM
 

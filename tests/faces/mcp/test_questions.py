@@ -17,7 +17,7 @@ from supervisor.policy.principals import Principal
 from tests.faces.mcp.clients import McpClient, modern
 from tests.faces.mcp.in_process import fixtures, in_flight, mcp_client
 from tests.kernel.conftest import daemon_with
-from tests.kernel.test_host_calls import allowing
+from tests.kernel.host_calls import allowing
 
 OWN = View("own", ("fixtures",), prefix=False)
 FORM = {"name": {"type": "string"}}
