@@ -10,7 +10,8 @@ import trio.testing
 from supervisor.faces import byte_stream
 from supervisor.faces.outbox import HIGH_BYTES
 from supervisor.policy.lifecycle import State
-from tests.faces.conftest import connected, request
+from tests.faces.in_process import connected
+from tests.faces.lines import request
 from tests.factories import actor, children, open_files, opened_since, script
 from tests.kernel.conftest import daemon_with
 

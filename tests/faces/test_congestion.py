@@ -17,7 +17,8 @@ from supervisor.faces.outbox import HIGH_BYTES
 from supervisor.kernel.kernel import Bounds, Kernel
 from supervisor.kernel.operations import op
 from supervisor.runtime.held_bytes import HeldBounds
-from tests.faces.conftest import congested, connected, noisy_calls, request
+from tests.faces.in_process import congested, connected, noisy_calls
+from tests.faces.lines import request
 from tests.factories import actor
 from tests.kernel.conftest import daemon_with
 

@@ -18,7 +18,7 @@ from supervisor.faces.control_socket import (
     serve,
 )
 from tests.bounds import WAIT_S
-from tests.faces.conftest import Client, request
+from tests.faces.lines import Client, request
 from tests.factories import actor, open_files, opened_since
 from tests.kernel.conftest import daemon_with
 

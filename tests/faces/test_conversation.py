@@ -11,7 +11,8 @@ from supervisor.faces import conversation, module_wire
 from supervisor.faces.module_wire import Exchange
 from supervisor.kernel.invocation import Invocation
 from tests.bounds import WAIT_S
-from tests.faces.conftest import connected, request
+from tests.faces.in_process import connected
+from tests.faces.lines import request
 from tests.factories import actor
 from tests.kernel.conftest import daemon_with
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from protocol.descriptor.model import Descriptor
-from tests.faces.conftest import Client, connected, request
+from tests.faces.in_process import connected
+from tests.faces.lines import Client, request
 from tests.factories import actor, script
 from tests.kernel.conftest import daemon_with
 

@@ -14,7 +14,8 @@ import trio.testing
 from supervisor.faces import byte_stream
 from supervisor.faces.control_socket import listening, serve
 from supervisor.faces.conversation import Conversation
-from tests.faces.conftest import Client, congested, connected, request
+from tests.faces.in_process import congested, connected
+from tests.faces.lines import Client, request
 from tests.factories import GENEROUS_S, actor
 from tests.kernel.conftest import daemon_with
 

@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from supervisor.faces import stdio
-from tests.faces.conftest import request
+from tests.faces.lines import request
 from tests.factories import actor
 from tests.kernel.conftest import daemon_with
 

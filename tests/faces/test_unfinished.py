@@ -11,7 +11,8 @@ from supervisor.kernel.parties import Party
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import Account, HeldBounds, HeldBytes
 from supervisor.runtime.turns import Turn
-from tests.faces.conftest import connected, request
+from tests.faces.in_process import connected
+from tests.faces.lines import request
 from tests.faces.test_conversation import error
 from tests.factories import actor
 from tests.kernel.conftest import daemon_with

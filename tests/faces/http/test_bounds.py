@@ -13,10 +13,10 @@ import trio.testing
 from supervisor.faces.http import connection as bounds
 from supervisor.faces.http import streams
 from supervisor.kernel.store.settings import JournalOptions
-from tests.faces.conftest import ENDLESS, noisy_calls
 from tests.faces.http.client import Client
 from tests.faces.http.in_process import served
 from tests.faces.http.test_bad_input import GET, POST
+from tests.faces.in_process import ENDLESS, noisy_calls
 from tests.factories import actor
 from tests.kernel.conftest import daemon_with
 from tests.system.descriptors import CALM

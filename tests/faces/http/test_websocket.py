@@ -21,9 +21,9 @@ from supervisor.faces.http.websocket import WebSocket
 from supervisor.kernel.kernel import Kernel
 from supervisor.runtime.supervision.deadlines import Bounded, Deadlines, Queue
 from supervisor.runtime.turns import Turn
-from tests.faces.conftest import ENDLESS
 from tests.faces.http.client import Client
 from tests.faces.http.in_process import LOOPBACK, served
+from tests.faces.in_process import ENDLESS
 from tests.factories import actor
 from tests.kernel.conftest import daemon_with
 from tests.kernel.test_owners import own
