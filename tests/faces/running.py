@@ -23,6 +23,10 @@ from tests.faces.mcp.clients import McpClient
 from tests.system.daemon import Daemon
 
 LOOPBACK = "127.0.0.1:0"
+UNREAD_BYTES = 1 << 20
+"""With so much unread, a client has its modules wait."""
+ENDLESS = {"count": 1_000_000, "pad": "x" * 1000}
+"""Has a module say more events than anybody waits for."""
 PERMISSIVE = 'mode = "permissive"\n'
 """A policy that grants a module what its descriptor asks for."""
 
@@ -87,6 +91,17 @@ class Running:
     async def has_in_flight(self, wanted: int, module: str = "m") -> None:
         """Wait until a module serves so many calls."""
         while self.daemon.status(module)["in_flight"] != wanted:
+            await trio.lowlevel.checkpoint()
+
+    @property
+    def held_bytes(self) -> int:
+        """What it holds for others in memory."""
+        held: int = self.daemon.op("status")["daemon"]["held_bytes"]["total"]
+        return held
+
+    async def holds_unread(self) -> None:
+        """Wait until as much waits for a client that does not read as may."""
+        while self.held_bytes < UNREAD_BYTES:
             await trio.lowlevel.checkpoint()
 
     async def is_alone(self) -> None:
