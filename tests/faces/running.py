@@ -21,6 +21,8 @@ from tests.faces import lines
 from tests.faces.http.client import Client
 from tests.faces.mcp.clients import McpClient
 from tests.system.daemon import Daemon
+from tests.system.descriptors import actor
+from tests.system.liveness import BOUND_S
 
 LOOPBACK = "127.0.0.1:0"
 UNREAD_BYTES = 1 << 20
@@ -104,6 +106,27 @@ class Running:
         while self.held_bytes < UNREAD_BYTES:
             await trio.lowlevel.checkpoint()
 
+    async def can_send_no_more(self, client: lines.Client, line: bytes) -> int:
+        """Have a client write a line over and over, until that is not read; returns its bytes."""
+        written = 0
+
+        async def pour() -> None:
+            nonlocal written
+            while True:
+                await client.send(line * 100)
+                written += 100 * len(line)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(pour)
+            before = -1
+            while written != before:
+                before = written
+                for _ in range(20):
+                    await trio.lowlevel.checkpoint()
+                    assert self.daemon.client.ask("supervisor", "health").ok
+            nursery.cancel_scope.cancel()
+        return written
+
     async def is_alone(self) -> None:
         """Wait until the fixture's own client is the only one."""
         while self.daemon.op("status")["daemon"]["connections"]["open"] > 1:
@@ -144,6 +167,20 @@ async def running(*modules: dict[str, Any], **options: Any) -> AsyncIterator[Run
     """Run a daemon as `started` does, beside other asynchronous contexts."""
     with started(*modules, **options) as daemon:
         yield daemon
+
+
+@asynccontextmanager
+async def flooded() -> AsyncIterator[tuple[Running, lines.Client]]:
+    """Have a client of lines with an open request `flood` whose answers it does not read.
+
+    Of two modules, `noisy` says them, and `quiet` does what its ops say.
+    """
+    patient = {"timeouts": {"exit_s": 0.1, "stop_s": BOUND_S}}
+    modules = actor(name="noisy"), actor(name="quiet", supervision=patient)
+    async with running(*modules) as daemon, daemon.lines() as client:
+        await client.send(lines.request("flood", "noisy", op="events", args=ENDLESS))
+        await daemon.holds_unread()
+        yield daemon, client
 
 
 def _view(name: str, view: Mapping[str, Any]) -> str:
