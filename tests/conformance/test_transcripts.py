@@ -14,25 +14,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol.transcript import Transcript, descriptor_of, read_transcript
+from protocol.transcript import Transcript, descriptor_of
 from supervisor.transcripts.replay import Replayed, replay_through_dialect
+from tests.conformance.recorded import FILES, SERVERS, read
 from tests.schemas.local_registry import validator
 
-FILES = sorted((Path(__file__).parent / "transcripts").glob("*.jsonl"))
 SHOWN = {"good", "error", "protocol_fault", "crash", "torch", "truncated_line"}
-SERVERS = {
-    f"mcp_server_{one}" for one in ("everything", "fetch", "filesystem", "git", "memory", "time")
-}
-"""Of others, in the versions of `scripts/foreign.py`, each called well and badly."""
-
 
 BY_HOST = {"deadline": 1}
 """How many requests the host ended for a reason of its own; all others are compared."""
-
-
-def read(path: Path) -> Transcript:
-    with path.open("rb") as lines:
-        return read_transcript(lines, path.name)
 
 
 def replayed(transcript: Transcript) -> Replayed:

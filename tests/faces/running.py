@@ -106,27 +106,6 @@ class Running:
         while self.held_bytes < UNREAD_BYTES:
             await trio.lowlevel.checkpoint()
 
-    async def can_send_no_more(self, client: lines.Client, line: bytes) -> int:
-        """Have a client write a line over and over, until that is not read; returns its bytes."""
-        written = 0
-
-        async def pour() -> None:
-            nonlocal written
-            while True:
-                await client.send(line * 100)
-                written += 100 * len(line)
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(pour)
-            before = -1
-            while written != before:
-                before = written
-                for _ in range(20):
-                    await trio.lowlevel.checkpoint()
-                    assert self.daemon.client.ask("supervisor", "health").ok
-            nursery.cancel_scope.cancel()
-        return written
-
     async def is_alone(self) -> None:
         """Wait until the fixture's own client is the only one."""
         while self.daemon.op("status")["daemon"]["connections"]["open"] > 1:
@@ -167,6 +146,28 @@ async def running(*modules: dict[str, Any], **options: Any) -> AsyncIterator[Run
     """Run a daemon as `started` does, beside other asynchronous contexts."""
     with started(*modules, **options) as daemon:
         yield daemon
+
+
+async def written_until_not_read(daemon: Running, client: lines.Client, line: bytes) -> int:
+    """Have a client write a line over and over, until that is not read; returns its bytes."""
+    written = 0
+
+    async def pour() -> None:
+        nonlocal written
+        while True:
+            await client.send(line * 100)
+            written += 100 * len(line)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(pour)
+        before = -1
+        while written != before:
+            before = written
+            for _ in range(20):
+                await trio.lowlevel.checkpoint()
+                assert daemon.daemon.client.ask("supervisor", "health").ok
+        nursery.cancel_scope.cancel()
+    return written
 
 
 @asynccontextmanager

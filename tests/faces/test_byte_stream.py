@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from tests.faces.lines import request
-from tests.faces.running import UNREAD_BYTES, Running, running
+from tests.faces.running import UNREAD_BYTES, Running, running, written_until_not_read
 from tests.system.descriptors import actor, script
 
 
@@ -56,7 +56,7 @@ async def test_a_client_that_reads_nothing_costs_bounded_memory_and_nobody_else(
 
 async def test_a_client_that_writes_and_never_reads_is_not_read_for_ever(shared: Running) -> None:
     async with shared.lines() as client:
-        assert await shared.can_send_no_more(client, b"not json\n") < 4 * UNREAD_BYTES
+        assert await written_until_not_read(shared, client, b"not json\n") < 4 * UNREAD_BYTES
 
 
 async def test_conversations_leave_no_process_and_no_descriptor() -> None:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from tests.faces.lines import request
-from tests.faces.running import UNREAD_BYTES, Running, flooded
+from tests.faces.running import UNREAD_BYTES, Running, flooded, written_until_not_read
 
 HELD_BYTES = 1 << 18
 """Of a client's requests that wait for their turn (docs/operating.md)."""
@@ -63,6 +63,6 @@ async def test_a_request_that_waits_can_be_cancelled_too() -> None:
 async def test_requests_of_a_client_that_does_not_read_are_not_read_for_ever() -> None:
     async with flooded() as (daemon, client):
         line = json.dumps(request(None, "quiet", op="echo")).encode() + b"\n"
-        written = await daemon.can_send_no_more(client, line)
+        written = await written_until_not_read(daemon, client, line)
         assert written < HELD_BYTES + UNREAD_BYTES
         assert served(daemon) == 0
