@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.bounds import WAIT_S
 from tests.faces.running import running
-from tests.system.daemon import command
-from tests.system.descriptors import write
-
-
-def refused(socket: Path, *options: str) -> str:
-    """Return what a daemon says that cannot start."""
-    write(socket.parent / "modules")
-    words = command(socket.parent / "modules", socket, socket.parent / "other", *options)
-    ended = subprocess.run(words, capture_output=True, text=True, timeout=WAIT_S, check=False)
-    assert ended.returncode != 0
-    return ended.stderr
+from tests.faces.starting import refusal
 
 
 @pytest.mark.parametrize(
@@ -35,12 +23,12 @@ def test_where_nothing_can_listen_is_said(
     address: str, cert: str | None, words: str, tmp_path: Path
 ) -> None:
     tls = ("--http-insecure",) if cert is None else ("--http-cert", cert, "--http-key", __file__)
-    assert words in refused(tmp_path / "socket", "--http", address, *tls)
+    assert words in refusal(tmp_path, tmp_path / "socket", "--http", address, *tls)
 
 
-async def test_two_daemons_do_not_share_a_socket() -> None:
+async def test_two_daemons_do_not_share_a_socket(tmp_path: Path) -> None:
     async with running() as first, first.unix() as client:
-        said = refused(first.daemon.folder / "another", "--http", "sock")
+        said = refusal(tmp_path, first.daemon.folder / "another", "--http", "sock")
         assert f"(pid {first.daemon.process.pid})" in said
         assert str(first.daemon.folder / "http.sock") in said
         assert (await client.ask("GET", "/api/v1/health")).status == 200
