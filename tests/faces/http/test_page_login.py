@@ -14,8 +14,6 @@ from typing import Any
 import pytest
 import trio
 
-from supervisor.faces.http.page_login import WRONG_PER_S
-from supervisor.kernel.tokens import PAGE_S
 from tests.bounds import WAIT_S
 from tests.faces.http.client import Client, Reply
 from tests.faces.http.test_security import certificate
@@ -24,6 +22,11 @@ from tests.system.daemon import Daemon
 from tests.system.descriptors import actor
 
 USER = pwd.getpwuid(os.geteuid()).pw_name
+WRONG_PER_S = 5.0
+"""The rate of wrong tokens and codes that are told so, as docs/http.md has it."""
+PAGE_S = 12 * 3600
+"""How long a login is good (docs/http.md)."""
+
 VISIT = [("Sec-Fetch-Mode", "navigate"), ("Sec-Fetch-Dest", "document")]
 
 
