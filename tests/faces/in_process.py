@@ -18,10 +18,10 @@ from supervisor.kernel.parties import Party
 from supervisor.policy.principals import Principal
 from tests import factories
 from tests.faces.lines import Client, request
+from tests.faces.running import ENDLESS
 from tests.kernel.conftest import daemon_with
 from tests.principals import ADA
 
-ENDLESS = {"count": 1_000_000, "pad": "x" * 1000}
 CALM = {"health": {"interval_s": 1000}, "timeouts": {"exit_s": 0.1, "stop_s": 0.1}}
 
 

@@ -22,7 +22,7 @@ from supervisor.runtime.supervision.deadlines import Bounded, Deadlines, Queue
 from supervisor.runtime.turns import Turn
 from tests.faces.http.in_process import served
 from tests.faces.http.test_websocket import HANDSHAKE, Socket, upgraded
-from tests.faces.in_process import ENDLESS
+from tests.faces.running import ENDLESS
 from tests.factories import actor
 from tests.kernel.conftest import daemon_with
 from tests.system.descriptors import CALM
