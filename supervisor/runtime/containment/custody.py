@@ -21,10 +21,9 @@ import structlog
 import trio
 
 from supervisor.runtime.blocking import BlockingWork
-from supervisor.runtime.containment import ground, hunt, last_sweep, procfs
+from supervisor.runtime.containment import ground, hunt, procfs
 from supervisor.runtime.containment.blanks import Blank, Blanks
-from supervisor.runtime.containment.cgroup2 import Cgroup, Cgroup2Rung
-from supervisor.runtime.containment.claim_keeper import ClaimKeeper
+from supervisor.runtime.containment.cgroup2 import Cgroup, Cgroup2Rung, Removals
 from supervisor.runtime.containment.contained import Containment
 from supervisor.runtime.containment.file_limit import FileLimit
 from supervisor.runtime.containment.ground import Ground
@@ -33,9 +32,9 @@ from supervisor.runtime.containment.ledger import DAEMON_VARIABLE, Leader
 from supervisor.runtime.containment.orphans import Led
 from supervisor.runtime.containment.procfs import Stat
 from supervisor.runtime.containment.reaping import tracer_of, why_held
-from supervisor.runtime.containment.removals import Removals
 from supervisor.runtime.containment.spawn_threads import Late, SpawnThreads, SpawnTooSlowError
 from supervisor.runtime.containment.strays import Strays, Survey
+from supervisor.runtime.containment.survivors import ClaimKeeper
 from supervisor.runtime.turns import THE_DAEMON, SharedTurn
 
 LOOKED_WITHIN_S = 5.0
@@ -396,7 +395,7 @@ class Custody:
             finally:
                 if self._blanks is not None:
                     await self._blanks.close()
-                if await last_sweep.leaves_nobody(self._ground, self.blocking):
+                if await ground.leaves_nobody(self._ground, self.blocking):
                     guardianship.close()
                 await guardianship.file.close()
                 nursery.cancel_scope.cancel()
