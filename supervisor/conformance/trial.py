@@ -55,6 +55,7 @@ from supervisor.runtime.process.effort import effort
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
 from supervisor.runtime.supervision.containers import Containers
 from supervisor.runtime.supervision.deadlines import Deadlines
+from supervisor.runtime.supervision.life import with_arguments
 from supervisor.runtime.taps import Tap, Taps
 
 PATIENCE = 2
@@ -207,11 +208,7 @@ class Trial(Receiver):
     async def spawn(self, *, single_use: bool = False) -> None:
         """Start the process, contained; raises `SpawnError`. `run` has to follow."""
         opening = self.dialogue.opening() if single_use else None
-        descriptor = self._descriptor
-        if self.connection.arguments:
-            command = (*descriptor.transport.command, *self.connection.arguments)
-            transport = msgspec.structs.replace(descriptor.transport, command=command)
-            descriptor = msgspec.structs.replace(descriptor, transport=transport)
+        descriptor = with_arguments(self._descriptor, self.connection.arguments)
         place, timeouts = self._place, descriptor.supervision.timeouts
         instance = self.dialogue.instance
         containers = Containers(place.custody, place.environment, place.log_files)

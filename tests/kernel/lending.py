@@ -16,8 +16,7 @@ from supervisor.kernel.kernel import Kernel
 from supervisor.policy.findings import Reading, usable
 from supervisor.policy.lifecycle import SERVES
 from supervisor.policy.reload_plan import Plan
-from supervisor.runtime.files.lent_descriptors import LentDescriptors
-from supervisor.runtime.files.source import UnreadableSourceError
+from supervisor.runtime.files.source import LentDescriptors, UnreadableSourceError
 from supervisor.runtime.files.sources import Sources
 from supervisor.runtime.files.watched_paths import Interests
 from tests.bounds import WAIT_S

@@ -27,8 +27,7 @@ from protocol.host_call import Chunk
 from protocol.transcript import EntrySource, Happened
 from supervisor.policy.verdict import Exit
 from supervisor.runtime.process.effort import Mark, cpu_clock, tree
-from supervisor.runtime.process.opening import Opening
-from supervisor.runtime.process.process import Process
+from supervisor.runtime.process.process import Opening, Process
 from supervisor.runtime.taps import Taps
 from supervisor.runtime.turns import SERVING
 

@@ -82,6 +82,7 @@ class Incarnation:
         self.instance = instance
         self.pid = dialogue.pid = process.pid
         self.containment = process.containment
+        self.unset_variables = process.unset_variables
         self._breach: Breach | None = None
         self.started_at = trio.current_time()
         self.stderr = Stderr(instance, module_log)
@@ -246,7 +247,7 @@ class Incarnation:
             breach=self._breach,
             stopped_by_host=self._stopping,
             traced_by=self._process.tracer,
-            remark="" if self._stopping else unset_remark(self._process.unset_variables),
+            remark="" if self._stopping else unset_remark(self.unset_variables),
         )
 
     async def _until_reaped(self, survivors: tuple[int, ...]) -> End:

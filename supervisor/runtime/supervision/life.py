@@ -1,7 +1,7 @@
 """What a worker holds: something that starts, serves calls, and is gone at the end.
 
 There are several kinds, such as a persistent process, and the readiness to run a process per
-invocation; the transport chooses (`lives`). A worker does not know which it has.
+invocation; the transport chooses (`worker.LIVES`). A worker does not know which it has.
 """
 
 from __future__ import annotations
@@ -27,13 +27,18 @@ from protocol.replies import Operation
 from supervisor.policy.lifecycle import State
 from supervisor.policy.verdict import Exit
 from supervisor.runtime.files.module_log import ModuleLog, log_text
-from supervisor.runtime.process.dialogue import Dialogue
+from supervisor.runtime.process.dialogue import Dialogue, Receiver
+from supervisor.runtime.process.incarnation import Incarnation
+from supervisor.runtime.process.process import Opening
 from supervisor.runtime.supervision.call import Call, Overheard
 from supervisor.runtime.supervision.description import Descriptions
 from supervisor.runtime.supervision.host import Host
-from supervisor.runtime.supervision.preparation import Preparation
-from supervisor.runtime.supervision.recollection import Recollection
+from supervisor.runtime.supervision.notes import Recollection
+from supervisor.runtime.supervision.prepare_once import Preparation
 from supervisor.runtime.taps import Taps
+
+TRACEPARENT = "TRACEPARENT"
+"""The variable in which a process has the trace context of its request, as of OpenTelemetry."""
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -177,6 +182,37 @@ class Setting(msgspec.Struct, frozen=True):
     def dialect(self) -> Dialect:
         return DIALECTS[self.descriptor.transport.protocol]
 
+    def begin_dialogue(self, instance: str, receiver: Receiver) -> Dialogue:
+        host = self.host
+        connection = self.dialect.connect(
+            self.descriptor, host.next_request_id, self.recollection.memory
+        )
+        return Dialogue(instance, connection, receiver, host.deadlines, self.taps)
+
+    async def incarnate(
+        self, dialogue: Dialogue, opening: Opening | None = None, traceparent: str | None = None
+    ) -> Incarnation:
+        """Start a process for a dialogue, which gave the `opening`; raises `SpawnError`.
+
+        The `traceparent` is that of its one request. Until it is run it is not read, nor seen to
+        end.
+        """
+        host, timeouts = self.host, self.descriptor.supervision.timeouts
+        descriptor = with_arguments(self.descriptor, dialogue.arguments)
+        variables = {} if traceparent is None else {TRACEPARENT: traceparent}
+        process = await host.containers.spawn(descriptor, dialogue.instance, opening, variables)
+        self.unset_variables[:] = process.unset_variables
+        return Incarnation(
+            dialogue.instance,
+            process,
+            dialogue,
+            self.log,
+            exit_s=timeouts.exit_s,
+            stop_s=timeouts.stop_s,
+            taps=self.taps,
+            parting=lambda: host.shutting_down,
+        )
+
     def overhear(self, instance: str, call: Call) -> None:
         """Tell the taps the outcome of a call that an instance is about to serve."""
         tap = self.taps.tap
@@ -201,3 +237,12 @@ class Setting(msgspec.Struct, frozen=True):
                 self.log.host_line(instance, notice.words)
             case ModuleLogEvent():
                 self.log.log_event(instance, log_text(item.event))
+
+
+def with_arguments(descriptor: Descriptor, arguments: tuple[str, ...]) -> Descriptor:
+    """Return a descriptor with arguments added to its command."""
+    if not arguments:
+        return descriptor
+    transport = descriptor.transport
+    transport = msgspec.structs.replace(transport, command=(*transport.command, *arguments))
+    return msgspec.structs.replace(descriptor, transport=transport)

@@ -27,8 +27,7 @@ from protocol.json_line import excerpt
 from protocol.problem import printable
 from protocol.service_answer import HIDDEN, JSON, MEDIA, NDJSON, SSE
 from protocol.version import VERSION
-from supervisor.runtime.process.environment import known_variables
-from supervisor.runtime.process.service_headers import header_secrets, service_headers
+from supervisor.runtime.process.environment import header_secrets, known_variables, service_headers
 
 KEPT_S = 4.0
 """How long an idle connection is used again. Servers part from theirs after 5 s and more, and a

@@ -23,7 +23,6 @@ from supervisor.runtime.files.file_digest import FileDigests
 from supervisor.runtime.process.dialogue import Receiver
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
 from supervisor.runtime.process.program import LoadedProgram, SpawnError, find_loaded
-from supervisor.runtime.supervision.beginning import begin_dialogue, incarnate
 from supervisor.runtime.supervision.call import Call
 from supervisor.runtime.supervision.life import HELD, Ended, Instance, Setting
 
@@ -44,7 +43,7 @@ class WarmProcess(Receiver):
     def __init__(self, loaded: LoadedProgram | None, setting: Setting) -> None:
         self.id = setting.next_instance()
         self.loaded = loaded
-        self._dialogue = begin_dialogue(setting, self.id, self)
+        self._dialogue = setting.begin_dialogue(self.id, self)
         self._setting = setting
         self._receiver: Receiver | None = None
         self._asked = trio.Event()
@@ -57,7 +56,7 @@ class WarmProcess(Receiver):
 
     async def spawn(self) -> None:
         """Start it; raises `SpawnError`. Call `run` then."""
-        self.incarnation = await incarnate(self._setting, self._dialogue)
+        self.incarnation = await self._setting.incarnate(self._dialogue)
 
     async def run(self) -> Exit:
         limits = self._setting.descriptor.supervision.limits
