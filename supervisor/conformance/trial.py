@@ -50,8 +50,7 @@ from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.files.module_log import ModuleLog
-from supervisor.runtime.process.dialogue import Dialogue, Receiver
-from supervisor.runtime.process.effort import effort
+from supervisor.runtime.process.dialogue import Dialogue, Receiver, effort
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
 from supervisor.runtime.supervision.containers import Containers
 from supervisor.runtime.supervision.deadlines import Deadlines
