@@ -165,7 +165,7 @@ class Custody:
 
         Raises `OSError` if it cannot be held as the rung promises; it still runs then.
         """
-        leader = self._told(pid, brand)
+        leader = self.take_helper(pid, brand)
         self._orphans.leads(Led(leader, instance, brand))
         try:
             containment = self._rung.contain(instance, leader, brand)
@@ -220,7 +220,7 @@ class Custody:
     def take_born(self, pid: int, name: str, brand: int, folder: str) -> Cgroup:
         """Take hold of a process that was born in a cgroup; raises `OSError`."""
         assert isinstance(self._rung, Cgroup2Rung)  # noqa: S101 - it made the folder
-        leader = self._told(pid, brand)  # it is no module's yet
+        leader = self.take_helper(pid, brand)  # it is no module's yet
         return self._rung.hold(folder, name, leader, brand)
 
     def employ(self, containment: Cgroup, instance: str) -> int:
@@ -235,10 +235,7 @@ class Custody:
         return since
 
     def take_helper(self, pid: int, brand: int) -> Stat:
-        """Note a process just spawned that is no module's; raises `OSError`."""
-        return self._told(pid, brand)
-
-    def _told(self, pid: int, brand: int) -> Stat:
+        """Note a process just spawned that leads no instance, or not yet; raises `OSError`."""
         found = procfs.stat(pid)
         if found is None:
             # Of a child that was not reaped, /proc always tells; unless it is not mounted.

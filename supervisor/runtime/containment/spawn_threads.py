@@ -26,6 +26,7 @@ from typing import Any, Generic, TypeVar
 
 import trio
 
+from supervisor.runtime.begun_thread import begun_thread
 from supervisor.runtime.blocking import BlockingWork
 
 AT_ONCE = 8
@@ -129,12 +130,9 @@ class SpawnThreads:
         return job.result()
 
     def _add_thread(self) -> None:
-        serve = partial(_serve, self._work)
-        try:
-            threading.Thread(target=serve, name="stdiod-spawn", daemon=True).start()
-        except RuntimeError:
+        if begun_thread(partial(_serve, self._work), "stdiod-spawn") is None:
             self._limiter.release()
-            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from None
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         self._threads += 1
 
     @contextlib.contextmanager

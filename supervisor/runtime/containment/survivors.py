@@ -87,7 +87,7 @@ class Claim:
         self._closing = threading.Lock()
         self._closed = False
         self._owned = contextlib.ExitStack()
-        self._owned.callback(self._unlock)
+        self._owned.callback(lambda: os.close(self._lock_fd))
 
     def author(self, daemon: str, brand: int) -> Author:
         """Make the mark of this run, and return the first line of its ledger."""
@@ -136,9 +136,6 @@ class Claim:
             if not former.closed:
                 _refuse_if_alive(former, self.data_dir)
             _clear_up(former, former.author)
-
-    def _unlock(self) -> None:
-        os.close(self._lock_fd)
 
     def close(self) -> None:
         """Let the next daemon in; a `retake` at the same time releases the lock, too."""

@@ -18,10 +18,9 @@ that can't be reaped, keep their place: starting another would make two.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Any
 
@@ -33,7 +32,7 @@ from protocol.transcript import EntrySource, Happened
 from supervisor.policy.verdict import Breach, Exit, unset_remark
 from supervisor.runtime.containment.reaping import REAP_AGAIN_S, End
 from supervisor.runtime.files.module_log import ModuleLog, Stderr
-from supervisor.runtime.process.dialogue import Dialogue
+from supervisor.runtime.process.dialogue import Dialogue, Receiver
 from supervisor.runtime.process.pipes import Pump
 from supervisor.runtime.process.process import Process
 from supervisor.runtime.taps import Taps
@@ -136,6 +135,11 @@ class Incarnation:
             "traced_by": None if tracer is None else msgspec.structs.asdict(tracer),
         }
 
+    def hand_over(self, receiver: Receiver) -> None:
+        """Tell another receiver, which decides from now on whether stdout is read."""
+        self.dialogue.receiver = receiver
+        self._stdout.is_full = receiver.congested
+
     def nudge(self) -> None:
         """Let a paused reader look again whether there is room."""
         self._stdout.nudge()
@@ -197,18 +201,12 @@ class Incarnation:
                 nursery.start_soon(self._write_stdin)
             if self._stopping:
                 nursery.start_soon(self._climb_down)
-            with self._climbable(nursery):
+            self._nursery = nursery  # `stop` starts the ladder there; most never need one
+            try:
                 await self._process.wait_exited()
+            finally:
+                self._nursery = None
             nursery.cancel_scope.cancel()
-
-    @contextlib.contextmanager
-    def _climbable(self, nursery: trio.Nursery) -> Iterator[None]:
-        """`stop` starts the ladder within the block; most processes never need one."""
-        self._nursery = nursery
-        try:
-            yield
-        finally:
-            self._nursery = None
 
     async def _finish(self) -> Exit:
         await self._process.kill()

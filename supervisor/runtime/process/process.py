@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -26,7 +25,14 @@ from supervisor.policy.verdict import Suspect, Tracer
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.contained import Containment, signal_group
 from supervisor.runtime.containment.custody import Custody
-from supervisor.runtime.containment.reaping import End, end_of_held, reap, reapable, tracer_of
+from supervisor.runtime.containment.reaping import (
+    End,
+    end_of_held,
+    has_ended,
+    reap,
+    reapable,
+    tracer_of,
+)
 from supervisor.runtime.turns import SharedTurn
 
 KILLS = 8
@@ -122,7 +128,7 @@ class Process:
     @property
     def exited(self) -> bool:
         """Whether the process has ended, reaped or not, as far as its pidfd tells."""
-        return self._let_go or _readable(self._pidfd)
+        return self._let_go or has_ended(self._pidfd)
 
     @property
     def is_dead(self) -> bool:
@@ -161,7 +167,7 @@ class Process:
         """Begin in the thread that spawns; then wait for a quick one to end."""
         self.begin()
         if self.stdin is None:
-            _readable(self._pidfd, QUICK_S)
+            has_ended(self._pidfd, QUICK_S)
 
     async def begin_on_loop(self) -> None:
         """As `begin_in_thread`, on the event loop; not cancelled."""
@@ -249,9 +255,3 @@ class Process:
         for descriptor in (self.stdout, self.stderr, self._pidfd):
             trio.lowlevel.notify_closing(descriptor)
             os.close(descriptor)
-
-
-def _readable(descriptor: int, within_s: float = 0.0) -> bool:
-    poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
-    return bool(poll.poll(within_s * 1000))

@@ -25,7 +25,7 @@ from protocol.dialects import DIALECTS, Dialect
 from protocol.errors import Outcome
 from protocol.replies import Operation
 from supervisor.policy.lifecycle import State
-from supervisor.policy.verdict import Exit
+from supervisor.policy.verdict import Breach, Exit, Suspect, last_words
 from supervisor.runtime.files.module_log import ModuleLog, log_text
 from supervisor.runtime.process.dialogue import Dialogue, Receiver
 from supervisor.runtime.process.incarnation import Incarnation
@@ -81,6 +81,49 @@ class Ended(msgspec.Struct, frozen=True):
             known = self.exit.evidence()
             evidence.update((key, value) for key, value in known.items() if value is not None)
         return evidence
+
+
+class LastExit(msgspec.Struct, frozen=True):
+    """What the module's last process died of, as `status` shows it; `ts` is Unix time (s)."""
+
+    reason: str
+    message: str
+    ts: float
+    exit_code: int | None = None
+    signal: int | None = None
+    stderr_tail: tuple[str, ...] = ()
+    survivors: tuple[int, ...] = ()
+    """The pids of processes of it that could not be killed."""
+    possible_survivors: tuple[Suspect, ...] = ()
+    """Processes that it may have left, or another module that still runs."""
+    stopped_by_host: bool = False
+    limit: Breach | None = None
+    """The limit it was ended for, with the figures, as in `details.limit` of a failure."""
+    rule: str | None = None
+    """The JSON pointer of the entry of `never_on` that keeps the module down."""
+
+    @property
+    def words(self) -> str:
+        """A clause that follows `it`, with what its stderr says of it."""
+        said = last_words(self.stderr_tail)
+        return f"{self.message}; its last line on stderr: {said}" if said else self.message
+
+    @classmethod
+    def of(cls, ended: Ended, ts: float, rule: str | None = None) -> LastExit:
+        exit_ = ended.exit or Exit()
+        return cls(
+            reason=ended.reason,
+            message=ended.message,
+            ts=ts,
+            exit_code=exit_.exit_code,
+            signal=exit_.signal,
+            stderr_tail=exit_.stderr_tail,
+            survivors=exit_.survivors,
+            possible_survivors=exit_.possible_survivors,
+            stopped_by_host=exit_.stopped_by_host,
+            limit=exit_.breach,
+            rule=rule,
+        )
 
 
 class Life:

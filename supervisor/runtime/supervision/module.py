@@ -29,10 +29,9 @@ from supervisor.runtime.held_bytes import Account
 from supervisor.runtime.process.environment import unset_variables
 from supervisor.runtime.supervision import workers
 from supervisor.runtime.supervision.call import Call, CallQueue
-from supervisor.runtime.supervision.crash_record import LastExit
 from supervisor.runtime.supervision.description import Descriptions, generation
 from supervisor.runtime.supervision.host import Host
-from supervisor.runtime.supervision.life import Counters, Instance, Setting
+from supervisor.runtime.supervision.life import Counters, Instance, LastExit, Setting
 from supervisor.runtime.supervision.news import (
     tell_of_description,
     tell_of_module,

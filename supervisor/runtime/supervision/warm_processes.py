@@ -45,14 +45,10 @@ class WarmProcess(Receiver):
         self.loaded = loaded
         self._dialogue = setting.begin_dialogue(self.id, self)
         self._setting = setting
-        self._receiver: Receiver | None = None
+        self.served = False
         self._asked = trio.Event()
         self._gone = trio.Event()
         self._exit = Exit()
-
-    @property
-    def served(self) -> bool:
-        return self._receiver is not None
 
     async def spawn(self) -> None:
         """Start it; raises `SpawnError`. Call `run` then."""
@@ -67,7 +63,8 @@ class WarmProcess(Receiver):
 
     async def serve(self, call: Call, receiver: Receiver) -> Exit:
         """Write the request; all that was and will be said goes to `receiver`. Return its end."""
-        self._receiver = receiver
+        self.served = True
+        self.incarnation.hand_over(receiver)
         self._dialogue.ask(call.request, busy=True)
         call.mark = self._dialogue.mark
         self._asked.set()
@@ -82,35 +79,11 @@ class WarmProcess(Receiver):
         state = HELD if self.incarnation.is_held else STATE
         return Instance(self.id, self.incarnation.pid, self.incarnation.uptime_s, 0, state)
 
-    # What the process says (dialogue.Receiver).
-
     def receive(self, events: Events) -> None:
-        """Pass it on; what came from a process that was never asked is kept in the log."""
-        if self._receiver is not None:
-            self._receiver.receive(events)
-            return
+        """Keep in the log what comes from a process that was never asked."""
         for item in events:
             if isinstance(item, Quarantined | Stray | ModuleLog | Warned | Violated):
                 self._setting.keep(self.id, item)
-
-    def congested(self) -> bool:
-        return self._receiver is not None and self._receiver.congested()
-
-    def drained(self) -> None:
-        if self._receiver is not None:
-            self._receiver.drained()
-
-    def stdout_closed(self) -> None:
-        if self._receiver is not None:
-            self._receiver.stdout_closed()
-
-    def stdin_broken(self) -> None:
-        if self._receiver is not None:
-            self._receiver.stdin_broken()
-
-    def held(self, end: Exit) -> None:
-        if self._receiver is not None:
-            self._receiver.held(end)
 
 
 class WarmProcesses:

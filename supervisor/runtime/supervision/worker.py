@@ -25,12 +25,12 @@ import msgspec
 import structlog
 import trio
 
-from protocol.descriptor.model import Lifecycle, Transport
+from protocol.descriptor.model import Lifecycle, Supervision, Transport
 from supervisor.policy.lifecycle import SERVES, Action, Input, State, move
 from supervisor.policy.pool import renewed_after_requests, renewed_at_age_s
-from supervisor.runtime.supervision.crash_record import CrashRecord, LastExit
+from supervisor.policy.restart import History, RestartDecision, after_end, healthy_long_enough
 from supervisor.runtime.supervision.deadlines import Timer
-from supervisor.runtime.supervision.life import Ended, Life, Setting
+from supervisor.runtime.supervision.life import Ended, LastExit, Life, Setting
 from supervisor.runtime.supervision.per_invocation import PerInvocationLife
 from supervisor.runtime.supervision.persistent import PersistentLife
 from supervisor.runtime.supervision.prepare_once import PREPARED, is_unprepared
@@ -120,6 +120,63 @@ class Service(msgspec.Struct):
         if self.served >= self.most:
             return f"has served {self.served} requests"
         return f"is {self.age_s:.3g} s old"
+
+
+class CrashRecord:
+    """The crashes in one place, and the good health that makes them forgotten.
+
+    It decides, when a process is gone, whether and when the next one comes.
+    """
+
+    def __init__(self, supervision: Supervision) -> None:
+        self._supervision = supervision
+        self._history = History()
+        self._healthy_since: float | None = None
+        self._was_ready = False
+
+    def forgive(self) -> None:
+        self._history = History()
+
+    def spawned(self) -> None:
+        """A new process is neither ready nor known to be healthy."""
+        self._was_ready = False
+        self._healthy_since = None
+
+    def ready(self) -> None:
+        self._was_ready = True
+        self._healthy_since = trio.current_time()
+
+    def probed(self, *, well: bool) -> None:
+        if not well:
+            self._forget_if_healthy()
+            self._healthy_since = None
+        elif self._healthy_since is None:
+            self._healthy_since = trio.current_time()
+
+    def ended(self, ended: Ended, *, replaced: bool, draw: float) -> RestartDecision:
+        """Decide what follows, as it was wanted; `draw` is random in [0, 1).
+
+        `replaced`: the host ended it, since it could no longer be spoken with.
+        """
+        self._forget_if_healthy()
+        decision = after_end(
+            self._supervision,
+            self._history,
+            abnormal=ended.abnormal or replaced,
+            was_ready=self._was_ready,
+            now=trio.current_time(),
+            draw=draw,
+            end=None if replaced else ended.exit,
+            idle=ended.idle and not replaced,
+        )
+        self._history = decision.history
+        return decision
+
+    def _forget_if_healthy(self) -> None:
+        if self._healthy_since is not None and healthy_long_enough(
+            self._supervision, trio.current_time() - self._healthy_since
+        ):
+            self._history = History()
 
 
 class Worker:
