@@ -87,16 +87,12 @@ class Place(NamedTuple):
 
 
 class Timing(Enum):
-    """Whether an answer came within its bound."""
-
     IN_TIME = auto()
     LATE = auto()
     NEVER = auto()
 
 
 class Reply(NamedTuple):
-    """An answer, if it came."""
-
     answered: Answered | None
     timing: Timing
     bound: str
@@ -224,7 +220,6 @@ class Trial(Receiver):
         self.exchange.stderr = self.incarnation.stderr.tail
 
     async def run(self) -> None:
-        """Serve the process to its end."""
         assert self.incarnation is not None  # noqa: S101 - it was spawned
         self.exit = await self.incarnation.run()
         self._tell()

@@ -209,7 +209,6 @@ class Blanks:
         return None
 
     def give_back(self, blank: Blank) -> None:
-        """Keep an unused blank for the next call."""
         if self._blank is None and not self._over.is_set():
             self._blank = blank
         else:

@@ -118,7 +118,6 @@ class Cgroup2Rung(Rung):
             _move(stray.pid, folder)
 
     def close(self) -> None:
-        """Remove the folder, if it is empty."""
         cgroup_folder.remove_tree(self.folder)
         if self._lock >= 0:
             os.close(self._lock)

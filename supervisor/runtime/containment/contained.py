@@ -113,8 +113,6 @@ class ProcessGroupRung(Rung):
 
 
 class ProcessGroup(Containment):
-    """The session of one leader."""
-
     def __init__(self, instance: str, leader: Stat, brand: int, daemon: str) -> None:
         super().__init__(instance, leader, brand)
         self._marks = (f"{DAEMON_VARIABLE}={daemon}", f"{INSTANCE_VARIABLE}={instance}")

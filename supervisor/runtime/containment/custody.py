@@ -56,8 +56,6 @@ log = structlog.get_logger()
 
 
 class Custody:
-    """How a daemon holds the processes of its modules."""
-
     def __init__(
         self,
         on: Ground,
@@ -132,7 +130,6 @@ class Custody:
 
     @property
     def data_dir_problem(self) -> str | None:
-        """What became of the data directory, if it was deleted."""
         return None if self._keeper is None else self._keeper.problem
 
     @property
@@ -214,7 +211,6 @@ class Custody:
         return popen, process
 
     def reaped_own(self, process: Stat) -> None:
-        """Forget a process of the daemon's own that is gone."""
         self._orphans.reaped(process)
 
     def take_born(self, pid: int, name: str, brand: int, folder: str) -> Cgroup:

@@ -115,7 +115,6 @@ class LedgerFile:
                 await self._blocking.run(_DOING, self._close, abandon_after_s=0)
 
     def let_go(self) -> None:
-        """Close the file, unless `close` has seen to it."""
         if not self._closing:
             self._close()
 

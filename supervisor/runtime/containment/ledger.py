@@ -69,8 +69,6 @@ class Author(NamedTuple):
 
 
 class Leader(NamedTuple):
-    """The first process of an instance."""
-
     pid: int
     start: int
     instance: str

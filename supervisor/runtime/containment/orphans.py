@@ -449,8 +449,6 @@ class SubreaperRung(Rung):
 
 
 class Subtree(Containment):
-    """What descends from one leader."""
-
     def __init__(self, instance: str, leader: Stat, brand: int, adopted: Orphans) -> None:
         super().__init__(instance, leader, brand)
         self._orphans = adopted
@@ -478,5 +476,4 @@ class Subtree(Containment):
         return [one for one in (*roots.values(), *found) if one.lives]
 
     def remember(self, processes: list[Stat]) -> None:
-        """Note that these are of this instance, in case they are adopted."""
         self._orphans.remember(processes, self.instance)

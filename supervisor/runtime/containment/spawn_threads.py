@@ -46,8 +46,6 @@ Work = Callable[[], None]
 
 
 class SpawnTooSlowError(Exception):
-    """It took longer than `SPAWN_S`."""
-
     def __init__(self, held_by: str | None = None) -> None:
         """`held_by` says what holds the process that was to become it, if anything does."""
         why = "a disk or a network file system that it is on, or that is searched for it, does not"

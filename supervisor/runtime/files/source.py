@@ -72,7 +72,6 @@ class LentDescriptors:
         self._documents = dict(documents)
 
     def read(self, interests: Interests) -> Reading:  # noqa: ARG002 - there is nothing to watch
-        """Parse what was put, unless that has been done."""
         parsed, reading = self._reading
         documents = self._documents  # which may be others, the next moment
         if documents is not parsed:

@@ -55,7 +55,6 @@ class Sources:
         self._sources = (*self._sources, source)
 
     def remove(self, source: Source) -> None:
-        """Read a source no longer, from the next reading on."""
         self._sources = tuple(one for one in self._sources if one is not source)
 
     @property

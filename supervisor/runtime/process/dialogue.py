@@ -282,7 +282,6 @@ class Dialogue:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """Arguments that are added to the command of its process."""
         return self._connection.arguments
 
     @property

@@ -125,7 +125,6 @@ class Incarnation:
         return trio.current_time() - self.started_at
 
     def evidence(self) -> dict[str, Any]:
-        """Return what is known about the process while it runs, for `details`."""
         tracer = self._process.tracer
         return {
             "instance": self.instance,

@@ -132,7 +132,6 @@ class Pump:
         self._room = trio.Event()
 
     def nudge(self) -> None:
-        """Look again whether the receiver has room."""
         self._room.set()
 
     async def run(

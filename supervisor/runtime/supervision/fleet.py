@@ -53,11 +53,9 @@ class Changes:
         self.tell_all()
 
     def tell_all(self) -> None:
-        """Wake those who wait for any change."""
         self._any.unpark_all()
 
     async def wait(self) -> None:
-        """Wait for any change."""
         await self._any.park()
 
     async def wait_of(self, name: str) -> None:
@@ -185,7 +183,6 @@ class Fleet:
             self._nursery.start_soon(self._release_in_turn, one, needed)
 
     def notify(self) -> None:
-        """Let those who wait look again."""
         self._changes.tell_all()
 
     async def wait_until(self, verdict: Callable[[], T | None], of: Module | None = None) -> T:

@@ -150,7 +150,6 @@ class Life:
         return False
 
     def can_take(self) -> bool:
-        """Whether one more call may be given to it now."""
         return False
 
     def take(self, call: Call) -> None:
@@ -161,7 +160,6 @@ class Life:
         raise NotImplementedError
 
     def hurry(self) -> None:
-        """Kill what there is."""
         self.end(abrupt=True)
 
     async def ask(self, operation: Operation, timeout_s: float) -> Outcome:
@@ -169,7 +167,6 @@ class Life:
         raise NotImplementedError
 
     def instances(self) -> list[Instance]:
-        """Return what runs at the moment."""
         return []
 
 

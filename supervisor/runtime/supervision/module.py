@@ -334,7 +334,6 @@ class Module:
             self.only = workers.only(self.workers)
 
     def add(self, cause: str, follows: Worker | None = None) -> None:
-        """Start a further worker; it may follow another."""
         self.workers.append(self.make_worker(self.setting, follows))
         self.workers[-1].start(cause)
 
@@ -401,7 +400,6 @@ class Module:
                 self._give(worker, call)
 
     def resume(self, call: Call) -> None:
-        """Go on with a call whose client may have room again."""
         if call.server is not None:
             call.nudge()
         elif self.queue.recall(call):
@@ -547,7 +545,6 @@ class Module:
 
     @property
     def in_flight(self) -> int:
-        """How many calls its processes have."""
         return sum(one.in_flight for one, _ in self.instances())
 
     @property

@@ -67,7 +67,6 @@ class StartAttempt:
 
     @property
     def is_open(self) -> bool:
-        """Whether its outcome is still open."""
         return not self._is_over and self.again is None
 
     @property

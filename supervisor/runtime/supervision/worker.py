@@ -180,8 +180,6 @@ class CrashRecord:
 
 
 class Worker:
-    """A module's place for one life at a time."""
-
     __slots__ = (
         "_blamed", "_crashes", "_inputs", "_module", "_moving", "_nursery", "_retry", "_turn",
         "follows", "instance", "last_exit", "life", "restarts", "retry_at", "service", "serving",
@@ -236,7 +234,6 @@ class Worker:
         self._feed(Input.STOP, cause)
 
     def restart(self, cause: str) -> None:
-        """Replace the current life by a new one."""
         self.wanted = Wish.UP if self.life is None else Wish.ANEW
         self._look_whether_it_serves()
         self._forgive()

@@ -87,7 +87,6 @@ def lasting(workers: Sequence[Worker]) -> int:
 
 
 def room(workers: Sequence[Worker], supervision: Supervision) -> int:
-    """Return how many may be added."""
     extra = renewed(workers) is not None
     return supervision.instances.max + extra - len(workers)
 
