@@ -159,12 +159,12 @@ class Trial(Receiver):
         self._descriptor = descriptor
         self._place = place
         self.exchange = Exchange()
-        self._taps = Taps()
-        self._taps.attach(self.exchange)
+        taps = Taps()
+        taps.attach(self.exchange)
         connect = DIALECTS[descriptor.transport.protocol].connect
         self.connection = connect(self._descriptor, new_id, memory)
         self.dialogue = Dialogue(
-            f"{descriptor.name}#1", self.connection, self, place.deadlines, self._taps
+            f"{descriptor.name}#1", self.connection, self, place.deadlines, taps
         )
         self.incarnation: Incarnation | None = None
         self.exit: Exit | None = None
@@ -205,18 +205,11 @@ class Trial(Receiver):
         opening = self.dialogue.opening() if single_use else None
         descriptor = with_arguments(self._descriptor, self.connection.arguments)
         place, timeouts = self._place, descriptor.supervision.timeouts
-        instance = self.dialogue.instance
         containers = Containers(place.custody, place.environment, place.log_files)
-        process = await containers.spawn(descriptor, instance, opening)
-        self.incarnation = Incarnation(
-            instance,
-            process,
-            self.dialogue,
-            ModuleLog(descriptor.name, place.log_files, lambda: 0.0),
-            exit_s=timeouts.exit_s,
-            stop_s=PATIENCE * timeouts.stop_s,
-            taps=self._taps,
-        )
+        process = await containers.spawn(descriptor, self.dialogue.instance, opening)
+        log = ModuleLog(descriptor.name, place.log_files, lambda: 0.0)
+        timeouts = msgspec.structs.replace(timeouts, stop_s=PATIENCE * timeouts.stop_s)
+        self.incarnation = Incarnation(process, self.dialogue, log, timeouts)
         self.exchange.stderr = self.incarnation.stderr.tail
 
     async def run(self) -> None:

@@ -162,17 +162,9 @@ async def play(
     )
     player = _Player(script, stops=not _ended_by_itself(entries))
     process = await Containers(custody, environment, log_files).spawn(descriptor, instance)
-    taps = Taps()
-    timeouts = descriptor.supervision.timeouts
-    incarnation = Incarnation(
-        instance,
-        process,
-        Dialogue(instance, script, player, Deadlines(), taps),
-        ModuleLog(descriptor.name, log_files, lambda: 0.0),
-        exit_s=timeouts.exit_s,
-        stop_s=timeouts.stop_s,
-        taps=taps,
-    )
+    dialogue = Dialogue(instance, script, player, Deadlines(), Taps())
+    log = ModuleLog(descriptor.name, log_files, lambda: 0.0)
+    incarnation = Incarnation(process, dialogue, log, descriptor.supervision.timeouts)
     player.incarnation = incarnation
     ended: Exit | None = None
     overdue = False

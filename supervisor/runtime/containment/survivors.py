@@ -135,7 +135,7 @@ class Claim:
         if former.author is not None and former.author.daemon != self._daemon:
             if not former.closed:
                 _refuse_if_alive(former, self.data_dir)
-            _clear_up(former, former.author)
+            _clear_up(former)
 
     def close(self) -> None:
         """Let the next daemon in; a `retake` at the same time releases the lock, too."""
@@ -153,8 +153,7 @@ def claim(data_dir: Path) -> Claim:
     lock_fd = open_lock(data_dir / LOCK_FILE)
     try:
         former = _take(lock_fd, data_dir)
-        if former.author is not None:
-            _clear_up(former, former.author)
+        _clear_up(former)
         for mark in data_dir.glob(mark_name("*")):
             if mark.name != LOCK_FILE:
                 mark.unlink(missing_ok=True)
@@ -196,8 +195,9 @@ def _refuse_if_alive(ledger: Ledger, data_dir: Path) -> None:
         )
 
 
-def _clear_up(former: Ledger, author: Author) -> None:
-    if former.closed or author.boot != procfs.boot_id():
+def _clear_up(former: Ledger) -> None:
+    author = former.author
+    if author is None or former.closed or author.boot != procfs.boot_id():
         return
     killed, left = guardian.kill_all(former, KILLED_WITHIN_S)
     if killed:

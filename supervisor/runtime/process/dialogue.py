@@ -108,7 +108,7 @@ class Dialogue:
         self._connection = connection
         self._outgoing = connection.outgoing
         self._deadlines = deadlines
-        self._taps = taps
+        self.taps = taps
         self._process: Process | None = None
         self.pid: int | None = None
         self._to_write = trio.Event()
@@ -139,10 +139,10 @@ class Dialogue:
         self._process = process
         opening = process.opening
         if opening is not None:
-            self._taps.said(self.instance, EntrySource.HOST, opening.written)
+            self.taps.said(self.instance, EntrySource.HOST, opening.written)
             self._left = memoryview(opening.left)
             if process.stdin is None:
-                self._taps.happened(self.instance, Happened.STDIN_CLOSED)
+                self.taps.happened(self.instance, Happened.STDIN_CLOSED)
         self._follow(self._connection.start())
         self.write_now()
 
@@ -342,8 +342,8 @@ class Dialogue:
             written = os.write(stdin, data)
         except OSError:
             written = 0  # whatever it is, the writer will meet it too
-        if self._taps.tap is not None:
-            self._taps.said(self.instance, EntrySource.HOST, data[:written])
+        if self.taps.tap is not None:
+            self.taps.said(self.instance, EntrySource.HOST, data[:written])
         if written < len(data):
             self._left = memoryview(data)[written:]
             self._to_write.set()
@@ -384,7 +384,7 @@ class Dialogue:
         if self._process is None:
             return
         if self._process.stdin is not None:
-            self._taps.happened(self.instance, Happened.STDIN_CLOSED)
+            self.taps.happened(self.instance, Happened.STDIN_CLOSED)
         self._process.close_stdin()
 
     async def _write_left(self) -> bool:
@@ -402,7 +402,7 @@ class Dialogue:
             except OSError:
                 return False  # EPIPE: it closed its stdin; SIGPIPE is ignored by Python
             else:
-                self._taps.said(self.instance, EntrySource.HOST, self._left[:written])
+                self.taps.said(self.instance, EntrySource.HOST, self._left[:written])
                 self._left = self._left[written:]
         return True
 

@@ -28,6 +28,7 @@ import msgspec
 import structlog
 import trio
 
+from protocol.descriptor.model import Timeouts
 from protocol.transcript import EntrySource, Happened
 from supervisor.policy.verdict import Breach, Exit, unset_remark
 from supervisor.runtime.containment.reaping import REAP_AGAIN_S, End
@@ -35,7 +36,6 @@ from supervisor.runtime.files.module_log import ModuleLog, Stderr
 from supervisor.runtime.process.dialogue import Dialogue, Receiver
 from supervisor.runtime.process.pipes import Pump
 from supervisor.runtime.process.process import Process
-from supervisor.runtime.taps import Taps
 
 UNKILLABLE_AFTER_S = 5.0
 """A killed process is gone within milliseconds; after this long its name goes into the log."""
@@ -64,21 +64,15 @@ class Incarnation:
 
     def __init__(
         self,
-        instance: str,
         process: Process,
         dialogue: Dialogue,
         module_log: ModuleLog,
+        timeouts: Timeouts,
         *,
-        exit_s: float,
-        stop_s: float,
-        taps: Taps | None = None,
         parting: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Speak with a spawned process; `taps` are those of its module.
-
-        `parting` says whether the daemon is ending.
-        """
-        self.instance = instance
+        """Speak with a spawned process; `parting` says whether the daemon is ending."""
+        self.instance = instance = dialogue.instance
         self.pid = dialogue.pid = process.pid
         self.containment = process.containment
         self.unset_variables = process.unset_variables
@@ -87,8 +81,7 @@ class Incarnation:
         self.stderr = Stderr(instance, module_log)
         self._process = process
         self.dialogue = dialogue
-        self._exit_s = exit_s
-        self._stop_s = stop_s
+        self._timeouts = timeouts
         self._stopping = False
         self._parting = parting
         self.is_held = False
@@ -98,7 +91,7 @@ class Incarnation:
         self._nursery: trio.Nursery | None = None
         self._hurry = trio.Event()
         self._first_rung = StopStep.END_OF_INPUT
-        self._taps = taps = taps or Taps()
+        self._taps = taps = dialogue.taps
         self._stdout = Pump(
             instance,
             process.stdout,
@@ -305,11 +298,11 @@ class Incarnation:
     async def _climb_down(self) -> None:
         if self._first_rung <= StopStep.END_OF_INPUT:
             self.dialogue.close_stdin()
-            await self._pause(self._exit_s)
+            await self._pause(self._timeouts.exit_s)
         if self._first_rung <= StopStep.TERMINATE:
             # A stopped process takes its SIGTERM only once it is continued.
             await self._process.signal(signal.SIGTERM, signal.SIGCONT)
-            await self._pause(self._stop_s)
+            await self._pause(self._timeouts.stop_s)
         await self._process.kill()
         killed_at = trio.current_time()
         tell_at = killed_at + UNKILLABLE_AFTER_S

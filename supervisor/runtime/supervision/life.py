@@ -237,20 +237,14 @@ class Setting(msgspec.Struct, frozen=True):
         The `traceparent` is that of its one request. Until it is run it is not read, nor seen to
         end.
         """
-        host, timeouts = self.host, self.descriptor.supervision.timeouts
+        host = self.host
         descriptor = with_arguments(self.descriptor, dialogue.arguments)
         variables = {} if traceparent is None else {TRACEPARENT: traceparent}
         process = await host.containers.spawn(descriptor, dialogue.instance, opening, variables)
         self.unset_variables[:] = process.unset_variables
+        timeouts = self.descriptor.supervision.timeouts
         return Incarnation(
-            dialogue.instance,
-            process,
-            dialogue,
-            self.log,
-            exit_s=timeouts.exit_s,
-            stop_s=timeouts.stop_s,
-            taps=self.taps,
-            parting=lambda: host.shutting_down,
+            process, dialogue, self.log, timeouts, parting=lambda: host.shutting_down
         )
 
     def overhear(self, instance: str, call: Call) -> None:

@@ -65,16 +65,9 @@ async def begin_prepare(
     process = await spawn(
         of_prepare(descriptor), environment, instance, custody, opening, one_output=True
     )
+    dialogue = Dialogue(instance, Unspoken(), Receiver(), deadlines, Taps())
     timeouts = descriptor.supervision.timeouts
-    return Incarnation(
-        instance,
-        process,
-        Dialogue(instance, Unspoken(), Receiver(), deadlines, Taps()),
-        module_log,
-        exit_s=timeouts.exit_s,
-        stop_s=timeouts.stop_s,
-        parting=parting,
-    )
+    return Incarnation(process, dialogue, module_log, timeouts, parting=parting)
 
 
 class Unprepared(NamedTuple):
