@@ -44,7 +44,7 @@ from protocol.dialects import DIALECTS
 from protocol.errors import Outcome
 from protocol.json_line import Fault, excerpt, read_object
 from protocol.replies import Operation
-from protocol.transcript import EntrySource, Happened
+from protocol.transcript import EntrySource
 from supervisor.policy.verdict import Exit, Said, last_words, telling_tail
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.custody import Custody
@@ -142,9 +142,6 @@ class Exchange(Tap):
             same = [one for one in self._lines if one[0] == sign]
             if len(same) > SHOWN_LINES:
                 self._lines.remove(same[0])
-
-    def happened(self, instance: str, event: Happened, **facts: Any) -> None:
-        """Do nothing: the exit is told otherwise."""
 
 
 _SIGNS = {EntrySource.HOST: ">", EntrySource.MODULE: "<"}

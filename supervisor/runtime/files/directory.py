@@ -44,14 +44,6 @@ class MissingDirectoryError(UnreadableSourceError):
         super().__init__(f"{shown(directory)}{words}", what)
 
 
-class UnansweredDirectoryError(UnansweredSourceError):
-    """A directory that was named does not answer: a dead mount, for one."""
-
-    def __init__(self, directory: Path) -> None:
-        words = " does not answer"
-        super().__init__(f"{shown(directory)}{words}", f"the directory{words}")
-
-
 def shown(path: str | Path) -> str:
     """Return a path as text that can be printed and sent: a name may be any bytes."""
     return os.fsencode(path).decode(errors="backslashreplace")
@@ -177,7 +169,8 @@ class DescriptorFiles:
         """
         entries = self._looks.one(f"reading the directory {self.owner}", self._list)
         if isinstance(entries, Unanswered):
-            raise UnansweredDirectoryError(self.directory)
+            words = " does not answer"  # a dead mount, for one
+            raise UnansweredSourceError(f"{self.owner}{words}", f"the directory{words}")
         found, below = entries
         interests.add(below)
         if isinstance(found, MissingDirectoryError):
