@@ -36,7 +36,7 @@ def _few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(persistent, "SETTLING_CALLS", 5)
     monkeypatch.setattr(persistent, "ALL_CALLS", 10)
     # bash reads each byte by itself, and Perl's JSON is written in Perl.
-    monkeypatch.setattr(persistent, "LONG_BYTES", 1 << 16)
+    monkeypatch.setitem(persistent.ODD_FIELDS, "long line", {"padding": "x" * (1 << 16)})
 
 
 def begun(run: Run, folder: Path, *options: str) -> Path:

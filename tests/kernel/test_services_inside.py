@@ -17,7 +17,7 @@ from supervisor.kernel.status import module_status
 from supervisor.policy.lifecycle import State
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.supervision import service_client as client
-from supervisor.runtime.supervision.crash_record import LastExit
+from supervisor.runtime.supervision.life import LastExit
 from supervisor.runtime.supervision.module import Module
 from tests.faces.http.test_security import certificate
 from tests.kernel.conftest import Asker, ask, daemon_with

@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from protocol.errors import Code, Failure
+from protocol.errors import Code, Failure, Reason
 from supervisor.faces.http.exchange import status_of
 from supervisor.faces.http.openapi import document
 from supervisor.faces.http.routes import ROUTES
