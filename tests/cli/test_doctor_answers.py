@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from supervisor.cli.checked import check
-from supervisor.cli.doctor import running
-from supervisor.cli.doctor.examination import examine
-from supervisor.cli.doctor.finding import bad, ok, warn
+from supervisor.cli.examination import examine, examine_daemon
+from supervisor.cli.machine import bad, ok, warn
 from tests.cli.conftest import Run
 from tests.cli.fake_daemon import Reply, serving, status
 
@@ -31,7 +30,7 @@ def test_who_accepts_and_does_not_answer_is_bad(
 def test_that_nobody_would_end_what_a_killed_daemon_left_is_bad() -> None:
     document = status()
     document["daemon"]["guardian_problem"] = "there is no guardian (it died)"
-    (found,) = [one for one in running.daemon(document) if one.area == "guardian"]
+    (found,) = [one for one in examine_daemon(document) if one.area == "guardian"]
     assert (found.level, found.message) == ("bad", "there is no guardian (it died)")
     assert "tries again" in str(found.hint)
 
@@ -66,7 +65,7 @@ def test_what_is_well_is_shown_with_all_and_in_json_alone_and_counted_all_the_sa
     run: Run, monkeypatch: pytest.MonkeyPatch, well: bool
 ) -> None:
     found = [ok("machine", "it runs"), *([] if well else [warn("a", "b", "c"), bad("d", "e", "f")])]
-    monkeypatch.setattr("supervisor.cli.doctor.examination.examine", lambda *_, **__: found)
+    monkeypatch.setattr("supervisor.cli.examination.examine", lambda *_, **__: found)
     for words in ((), ("--problems",), ("--all",)):
         ended = run("doctor", *words)
         assert ended.exit_code == (0 if well else 1)

@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from supervisor.cli import background
 from supervisor.cli import project as project_file
 from supervisor.cli.command_line import stdiod
-from supervisor.cli.doctor.places import project_place
+from supervisor.cli.machine import project_place
 from supervisor.cli.project import FILE, Project, Standing
 from supervisor.daemon import project_trust
 from supervisor.daemon.project_trust import STORE, objection, trusted_projects

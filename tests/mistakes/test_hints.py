@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.cli.doctor import running
+from supervisor.cli.examination import examine_modules
 from supervisor.cli.failure_text import failure_text
 from supervisor.cli.module_page import module_text
 from supervisor.cli.status_table import status_text
@@ -81,7 +81,7 @@ def test_no_page_advises_what_is_no_help(start_daemon: StartDaemon, folder: Any)
     for number, case in enumerate(CASES):
         module = daemon.status(f"m{number}")
         pages[f"status after: it {case.name}"] = module_text(module)
-        (found,) = running.modules({"modules": [module]})
+        (found,) = examine_modules({"modules": [module]})
         pages[f"doctor after: it {case.name}"] = f"{found.message} {found.hint}"
     advised = {where: NO_HELP.findall(page) for where, page in pages.items()}
     assert {where: words for where, words in advised.items() if words} == {}

@@ -22,7 +22,7 @@ STAMPS = {
     "supervisor/faces/http/connection.py",  # the Date of a response
     "supervisor/faces/http/event_stream.py",  # the stamps of AMCP's events
     "supervisor/cli/quantities.py",  # `--since 10m`, and "2 minutes ago", for people
-    "supervisor/cli/doctor/running.py",  # how long ago a module failed
+    "supervisor/cli/examination.py",  # how long ago a module failed
     "supervisor/cli/status_table.py",  # the same
     "supervisor/cli/top/plain.py",  # the stamp of a line of figures
     "supervisor/cli/direct.py",  # when a transcript was recorded

@@ -17,7 +17,7 @@ from supervisor.cli.results import print_document
 from supervisor.cli.terminal import dim, one_line
 
 if TYPE_CHECKING:
-    from supervisor.cli.doctor.finding import Finding
+    from supervisor.cli.machine import Finding
 
 _COLOURS = {"ok": "green", "warn": "yellow", "bad": "red"}
 
@@ -60,7 +60,7 @@ def doctor(
     Without DIR, examines the directories of the running daemon. Each finding is ok, warn or bad;
     those that are ok are counted, and shown with --all. Exits with 1 if one is bad.
     """
-    from supervisor.cli.doctor.examination import examine
+    from supervisor.cli.examination import examine
 
     del config  # `configured` has read it
     file = configured.said(ctx)
