@@ -15,8 +15,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from supervisor.cli.client import DaemonClient, NoAnswerError
-from supervisor.cli.locations import absolute_socket, default_socket
 from supervisor.cli.options import Kind
+from supervisor.cli.project import absolute_socket, default_socket
 
 PATIENCE_S = 0.5
 """A person waits for the completion."""

@@ -1,4 +1,4 @@
-"""Client of a daemon's control socket, without trio.
+"""Client of a daemon's control socket, without trio; and why nobody answers there.
 
 A request is a line; the answers are Spec 001 events with its `requestId`, the last one `done`.
 Closing the connection cancels what is still open, so Ctrl-C needs no more than leaving the block.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import socket
 import struct
 import sys
@@ -15,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import msgspec
 
@@ -23,7 +24,9 @@ from protocol.frames import encode_line
 from protocol.framing import UNCOUNTED, LineSplitter, Overlong
 from protocol.version import VERSION
 from supervisor.cli.exit_status import NoDaemonError
-from supervisor.cli.lock_file import version_beside
+from supervisor.cli.lock_file import lock_holder, socket_lock, version_beside
+from supervisor.cli.options import way_to_start
+from supervisor.cli.project import default_data_dir
 
 SUPERVISOR = "supervisor"
 
@@ -273,13 +276,9 @@ def tell_other_version(path: Path) -> None:
 
 
 def _why_not(path: Path, error: OSError) -> str:
-    from supervisor.cli.options import way_to_start
-
     start = f"{way_to_start(path)} starts one"
     if isinstance(error, FileNotFoundError):
-        from supervisor.cli import missing_socket
-
-        return missing_socket.words(path)
+        return why_missing(path)
     if isinstance(error, ConnectionRefusedError):
         if path.is_socket():
             return f"no daemon listens on {path}: the one that did is gone; {start}"
@@ -289,3 +288,79 @@ def _why_not(path: Path, error: OSError) -> str:
     if isinstance(error, TimeoutError | BlockingIOError):
         return f"the daemon on {path} accepted no client in {CONNECT_S:g} s; it may be stopped"
     return f"{path} cannot be connected to: {error.strerror}"
+
+
+class Deaf(NamedTuple):
+    """A running daemon whose socket file was deleted: nobody can connect."""
+
+    pid: int
+    socket: Path
+
+    @property
+    def what(self) -> str:
+        return f"the socket {self.socket} is missing, but its daemon (pid {self.pid}) lives"
+
+    @property
+    def way_out(self) -> str:
+        return (
+            f"`kill {self.pid}` ends it and its modules in order, "
+            f"then {way_to_start(self.socket)} starts another one"
+        )
+
+
+def deaf_daemon(socket: Path, data_dir: Path | None = None) -> Deaf | None:
+    """Find the daemon of a socket file that is not there.
+
+    It holds the lock beside the socket, which may be deleted too, and that of its data directory,
+    the default one if None. A daemon that is starting or ending has no socket.
+    """
+    path = os.path.realpath(socket)
+    for pid in (lock_holder(socket_lock(socket)), daemon_of(data_dir)):
+        if pid is not None and path in map(os.path.realpath, listens_on(pid)):
+            return Deaf(pid, socket)
+    return None
+
+
+def daemon_of(data_dir: Path | None = None) -> int | None:
+    """Return the pid of the daemon that holds a data directory, the default one if None."""
+    return lock_holder((data_dir or default_data_dir()) / "instances.lock")
+
+
+def control_sockets(data_dir: Path) -> list[Path]:
+    """Return the sockets of a data directory's daemon; `NoDaemonError` if another user's."""
+    lock = data_dir / "instances.lock"
+    if os.access(data_dir, os.X_OK) and lock.exists() and lock.stat().st_uid != os.geteuid():
+        words = f"{data_dir} is in use by user {lock.stat().st_uid}"
+        raise NoDaemonError(f"{words}; STDIOD_DATA_DIR can name another directory")
+    pid = daemon_of(data_dir)
+    return [] if pid is None else [one for one in listens_on(pid) if one.name != "http.sock"]
+
+
+def listens_on(pid: int) -> list[Path]:
+    """Return the paths of a process's Unix sockets, also of deleted files."""
+    import psutil
+
+    try:
+        # Accepted connections have the path of the listening socket, clients have none.
+        found = {str(one.laddr) for one in psutil.Process(pid).net_connections("unix")}
+    except psutil.Error:
+        return []
+    return sorted(Path(path) for path in found if path)
+
+
+def why_missing(socket: Path) -> str:
+    """Explain why no connection is possible, and what to do."""
+    deaf = deaf_daemon(socket)
+    if deaf is not None:
+        return f"{deaf.what}: {deaf.way_out}"
+    import shlex
+
+    said = f"no daemon listens on {socket}"
+    start = f"{way_to_start(socket)} starts one"
+    pid, others = daemon_of(), control_sockets(default_data_dir())
+    if not others:
+        return f"{said}; {start}"
+    return (
+        f"{said}; the daemon with pid {pid} listens on {others[0]}: "
+        f"`stdiod --socket {shlex.quote(str(others[0]))}` speaks with it"
+    )

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, cast
 import click
 
 from supervisor.cli import configured
-from supervisor.cli.locations import default_data_dir
 from supervisor.cli.options import TEXT, UNSEEN_PATH, F, UnseenPath
+from supervisor.cli.project import default_data_dir
 from supervisor.daemon.config_file import Config
 from supervisor.kernel.store.settings import JournalOptions, Limits
 from supervisor.policy.http_exposure import OFF, Exposure, ExposureError, read_exposure

@@ -35,9 +35,8 @@ from supervisor.cli.machine import (
 )
 from supervisor.cli.project import Project
 from supervisor.cli.quantities import count, duration, size, utc_second
-from supervisor.cli.status_table import warning
+from supervisor.cli.status_text import recent_exit, warning
 from supervisor.cli.terminal import shell_word
-from supervisor.cli.trouble import recent_exit
 from supervisor.kernel.grants.operator_policy import read_policy
 from supervisor.policy.capabilities import is_about_a_method
 from supervisor.policy.findings import Found

@@ -16,8 +16,8 @@ import msgspec
 import psutil
 
 from protocol.problem import without_password
+from supervisor.cli.client import deaf_daemon
 from supervisor.cli.lock_file import lock_holder, socket_lock
-from supervisor.cli.missing_socket import deaf_daemon
 from supervisor.cli.project import Project, Standing, user_name
 from supervisor.cli.quantities import size
 from supervisor.kernel.journal import FILE

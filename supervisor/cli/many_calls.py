@@ -9,7 +9,7 @@ import click
 
 from protocol.errors import Reason
 from protocol.json_document import read_document
-from supervisor.cli.args_document import ARGS_MIB
+from supervisor.cli.args import ARGS_MIB
 from supervisor.cli.client import DaemonClient
 from supervisor.cli.exit_status import interruption
 from supervisor.cli.terminal import one_line

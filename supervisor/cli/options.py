@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from supervisor.cli import configured
-from supervisor.cli.locations import absolute_socket, default_socket
+from supervisor.cli.project import absolute_socket, default_socket
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -1,4 +1,6 @@
-"""Find the project that a verb is typed in: a folder with a `stdiod.toml`, from here upwards.
+"""Find the daemon that a verb is about: that of the project here, else the user's own.
+
+A project is a folder with a `stdiod.toml`, looked for from the working directory upwards.
 
     nobody said `stdiod trust`     the file is not read, and the user's own daemon is spoken with
     trusted                        its daemon is spoken with, and started by what the file says
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import os
 import stat
+import warnings
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
@@ -21,12 +24,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from supervisor.cli.exit_status import NoError
-from supervisor.cli.locations import runtime_folder, state_folder
 from supervisor.cli.terminal import one_line
 
 if TYPE_CHECKING:
     from supervisor.daemon.config_file import Config
     from supervisor.daemon.project_trust import TrustedProject
+
 
 FILE = "stdiod.toml"
 
@@ -231,3 +234,54 @@ def user_name(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return f"user {uid}"
+
+
+MAX_SOCKET_PATH_BYTES = 107
+"""`sun_path` holds 108 bytes, the last one a NUL (unix(7))."""
+
+
+def default_socket() -> Path:
+    """Return $STDIOD_SOCKET, else that of the project here, else the user's own."""
+    named = os.environ.get("STDIOD_SOCKET")
+    if named:
+        return Path(named)
+    project = own_daemon()
+    return runtime_folder() / "stdiod.sock" if project is None else project.socket
+
+
+def default_data_dir() -> Path:
+    """Return $STDIOD_DATA_DIR, else that of the project here, else the user's own."""
+    named = os.environ.get("STDIOD_DATA_DIR")
+    if named:
+        return Path(named)
+    project = own_daemon()
+    return state_folder() if project is None else project.data_dir
+
+
+def runtime_folder() -> Path:
+    """Return the folder of sockets in the user's runtime directory."""
+    from platformdirs import user_runtime_path
+
+    with warnings.catch_warnings():
+        # It warns if XDG_RUNTIME_DIR is not set; its other folder serves as well.
+        warnings.simplefilter("ignore")
+        return user_runtime_path("stdiod", appauthor=False)
+
+
+def state_folder() -> Path:
+    from platformdirs import user_state_path
+
+    return user_state_path("stdiod", appauthor=False)
+
+
+def absolute_socket(path: Path) -> Path:
+    """Return the absolute path; raises `click.UsageError` if it is too long for a socket."""
+    path = path.absolute()
+    size = len(os.fsencode(path))
+    if size > MAX_SOCKET_PATH_BYTES:
+        message = (
+            f"the socket path {path} has {size} bytes, and a Unix socket's path may have "
+            f"{MAX_SOCKET_PATH_BYTES}; choose a shorter one with --socket or $STDIOD_SOCKET"
+        )
+        raise click.UsageError(message)
+    return path

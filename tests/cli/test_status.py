@@ -9,11 +9,9 @@ import pytest
 
 from protocol.weight import MOST_VALUES
 from supervisor.cli.examination import examine_modules
-from supervisor.cli.module_page import module_text
 from supervisor.cli.quantities import limit_text
-from supervisor.cli.status_table import note, status_text
+from supervisor.cli.status_text import in_trouble, module_text, note, status_text, trouble_first
 from supervisor.cli.terminal import cells
-from supervisor.cli.trouble import in_trouble, trouble_first
 from tests.cli.conftest import Run, Serve
 from tests.cli.fake_daemon import Frame, last_exit, module, ok, status
 

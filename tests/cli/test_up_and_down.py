@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from supervisor.cli import background
-from supervisor.cli.locations import default_data_dir, default_socket
+from supervisor.cli.project import default_data_dir, default_socket
 from supervisor.cli.verbs import up as up_verb
 from tests.cli.conftest import Run, Serve
 from tests.cli.fake_daemon import Frame, Reply, Script, last_exit, log, module, ok, status

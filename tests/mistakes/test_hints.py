@@ -9,8 +9,7 @@ import pytest
 
 from supervisor.cli.examination import examine_modules
 from supervisor.cli.failure_text import failure_text
-from supervisor.cli.module_page import module_text
-from supervisor.cli.status_table import status_text
+from supervisor.cli.status_text import module_text, status_text
 from tests.mistakes.cases import AT_START_S, MISTAKES, Mistake, command, fields
 from tests.system.conftest import StartDaemon, folder, start_daemon
 from tests.system.daemon import Daemon

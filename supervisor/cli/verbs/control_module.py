@@ -17,8 +17,8 @@ from supervisor.cli.exit_status import NO, NoDaemonError, NoError, interruption
 from supervisor.cli.many_modules import chosen, in_turn, with_modules
 from supervisor.cli.options import MODULE, example, with_json, with_socket
 from supervisor.cli.results import end_with_failure, print_json, result_of, tell_failure
+from supervisor.cli.status_text import in_trouble
 from supervisor.cli.terminal import is_in, one_line
-from supervisor.cli.trouble import in_trouble
 
 _MEMBER = re.compile(rb'"enabled"\s*:\s*(true|false)')
 

@@ -25,8 +25,7 @@ def dev(path: Path) -> None:
     before. Ctrl-C cancels what is being done, or ends; Ctrl-D ends. Without a terminal, lines are
     read from stdin.
     """
-    from supervisor.cli.dev_screen import LineScreen, Piped, Prompt, above_the_prompt
-    from supervisor.cli.developing import develop
+    from supervisor.cli.developing import LineScreen, Piped, Prompt, above_the_prompt, develop
 
     file = path / "module.json" if path.is_dir() else path
     if not file.exists():

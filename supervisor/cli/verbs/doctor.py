@@ -10,9 +10,8 @@ import click
 from supervisor.cli import configured
 from supervisor.cli.daemon_options import with_config
 from supervisor.cli.exit_status import NO
-from supervisor.cli.locations import default_data_dir
 from supervisor.cli.options import example, with_json, with_socket
-from supervisor.cli.project import here
+from supervisor.cli.project import default_data_dir, here
 from supervisor.cli.results import print_document
 from supervisor.cli.terminal import dim, one_line
 

@@ -16,7 +16,7 @@ from supervisor.cli.exit_status import NoError, interruption
 from supervisor.cli.options import example, with_json, with_socket
 from supervisor.cli.quantities import duration
 from supervisor.cli.results import result_of, show_result
-from supervisor.cli.status_table import of_project
+from supervisor.cli.status_text import of_project
 from supervisor.cli.terminal import Ticker, one_line
 
 GONE_S = 60.0

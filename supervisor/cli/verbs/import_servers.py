@@ -178,7 +178,7 @@ def _is_served(into: Path) -> bool:
     """Tell whether the daemon of the default socket serves a directory."""
     from supervisor.cli.client import DaemonClient
     from supervisor.cli.exit_status import NoDaemonError
-    from supervisor.cli.locations import default_socket
+    from supervisor.cli.project import default_socket
 
     try:
         with DaemonClient(default_socket()) as client:

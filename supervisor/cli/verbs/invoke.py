@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from supervisor.cli.args_document import read_args
-from supervisor.cli.args_words import Word, args_of, read_words
+from supervisor.cli.args import Word, args_of, read_args, read_words
 from supervisor.cli.client import ANSWER_S, SUPERVISOR, DaemonClient, NoAnswerError, OnEvent
 from supervisor.cli.event_text import EventPrinter, log_line
 from supervisor.cli.exit_status import INTERRUPTED, NO, OK, NoDaemonError, interruption
@@ -151,9 +150,9 @@ def invoke(
             socket, module, content, show.event, typed, asking=show if asks else None
         )
     else:
-        from supervisor.cli import direct
+        from supervisor.cli.one_module import load_module
 
-        loaded = direct.load(descriptor, module)
+        loaded = load_module(descriptor, module)
         content["args"] |= args_of(typed, (loaded.inputs or {}).get(op))
         response = _run_here(loaded, content, show, record)
     show.response(response)
@@ -322,14 +321,14 @@ def _schema(client: DaemonClient, module: str, op: str, typed: Sequence[Word]) -
 def _run_here(
     descriptor: Descriptor, content: dict[str, Any], show: Shown, record: Path | None
 ) -> dict[str, Any]:
-    from supervisor.cli import direct
+    from supervisor.cli.one_module import invoke_here
 
     module = descriptor.name
     needed = descriptor.supervision.depends_on
     if needed:
         names = one_line(", ".join(needed))
         click.echo(f"stdiod: {module} depends on {names}, which is not started here", err=True)
-    response, interrupted = direct.invoke(
+    response, interrupted = invoke_here(
         descriptor, content, lambda line: show.event(_DECODE(line), line), show.log, record
     )
     if interrupted:

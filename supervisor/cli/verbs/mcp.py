@@ -16,7 +16,6 @@ import click
 from supervisor.cli import configured
 from supervisor.cli.client import DaemonClient
 from supervisor.cli.exit_status import NoDaemonError, NoError
-from supervisor.cli.locations import runtime_folder
 from supervisor.cli.options import (
     SOCKET_PASSED,
     TEXT,
@@ -25,9 +24,8 @@ from supervisor.cli.options import (
     socket_option,
     with_socket,
 )
-from supervisor.cli.project import own_daemon, stand_in_trusted
-from supervisor.cli.quick_mcp import not_served
-from supervisor.cli.relay import DAEMON_ENDED, relay
+from supervisor.cli.project import own_daemon, runtime_folder, stand_in_trusted
+from supervisor.cli.quick_mcp import DAEMON_ENDED, not_served, relay
 
 
 @click.command(epilog=example("mcp modules", "mcp --view home"))
@@ -119,8 +117,8 @@ def _joined(
         return DaemonClient(socket)
     except NoDaemonError as error:
         from supervisor.cli import background
-        from supervisor.cli.locations import default_data_dir
-        from supervisor.cli.missing_socket import control_sockets
+        from supervisor.cli.client import control_sockets
+        from supervisor.cli.project import default_data_dir
 
         file = configured.said(ctx)
         data_dir = (file.data_dir if file and file.data_dir else default_data_dir()).absolute()

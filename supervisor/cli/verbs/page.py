@@ -15,8 +15,8 @@ import click
 
 from supervisor.cli.client import SUPERVISOR, DaemonClient, given_args
 from supervisor.cli.exit_status import NoError
-from supervisor.cli.locations import runtime_folder
 from supervisor.cli.options import example, socket_option, with_json, with_scopes, with_socket
+from supervisor.cli.project import runtime_folder
 from supervisor.cli.results import print_json, result_of
 from supervisor.cli.terminal import shell_word
 

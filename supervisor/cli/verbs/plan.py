@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from protocol.plan import plan_problems
-from supervisor.cli.args_document import read_args
+from supervisor.cli.args import read_args
 from supervisor.cli.client import DaemonClient, NoAnswerError, given_args
 from supervisor.cli.exit_status import NO, NoDaemonError, NoError
 from supervisor.cli.options import SECONDS, TEXT, Subverbs, example, with_json, with_socket

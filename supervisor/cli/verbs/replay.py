@@ -17,7 +17,7 @@ from supervisor.cli.terminal import one_line, shell_word
 
 if TYPE_CHECKING:
     from protocol.descriptor.model import Descriptor
-    from supervisor.cli.replaying import Compared
+    from supervisor.cli.one_module import Compared
     from supervisor.transcripts.replay import Difference, Replayed
 
 TRANSCRIPT_BYTES = 256 << 20
@@ -119,9 +119,9 @@ def _read(file: Path) -> Transcript:
 
 def _chosen(descriptor: str, transcript: Transcript, recorded_by: Descriptor) -> Descriptor:
     if descriptor != OF_TRANSCRIPT:
-        from supervisor.cli import direct
+        from supervisor.cli.one_module import load_module
 
-        return direct.load(Path(descriptor), transcript.header.module)
+        return load_module(Path(descriptor), transcript.header.module)
     command = one_line(without_password(" ".join(recorded_by.transport.command)))
     click.echo(f"stdiod: runs what the transcript names: {command}", err=True)
     return recorded_by
@@ -175,7 +175,7 @@ def _to_module(
     *,
     as_json: bool,
 ) -> bool:
-    from supervisor.cli.replaying import replay_to_module
+    from supervisor.cli.one_module import replay_to_module
 
     compared = replay_to_module(transcript, descriptor, ignored, timeout_s)
     same = not any(one.diff or one.notes for one in compared)

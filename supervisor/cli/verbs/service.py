@@ -15,9 +15,14 @@ import click
 from supervisor.cli import configured
 from supervisor.cli.daemon_options import HttpOptions
 from supervisor.cli.exit_status import NoError
-from supervisor.cli.locations import absolute_socket, default_data_dir, default_socket
 from supervisor.cli.options import Subverbs, example, with_directories
-from supervisor.cli.project import Project, own_daemon
+from supervisor.cli.project import (
+    Project,
+    absolute_socket,
+    default_data_dir,
+    default_socket,
+    own_daemon,
+)
 
 UNIT = """\
 [Unit]

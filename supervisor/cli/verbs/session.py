@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from supervisor.cli import session_watch
-from supervisor.cli.args_document import read_args
+from supervisor.cli.args import read_args
 from supervisor.cli.client import SUPERVISOR, DaemonClient, given_args
 from supervisor.cli.options import SESSION, TEXT, Subverbs, example, with_json, with_socket
 from supervisor.cli.quantities import count

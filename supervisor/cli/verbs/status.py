@@ -8,8 +8,8 @@ from supervisor.cli.client import DaemonClient
 from supervisor.cli.exit_status import NO
 from supervisor.cli.options import MODULE, example, with_json, with_socket
 from supervisor.cli.results import print_document, result_of
+from supervisor.cli.status_text import in_trouble
 from supervisor.cli.terminal import columns_of_stdout
-from supervisor.cli.trouble import in_trouble
 
 
 @click.command(epilog=example("status", "status dice", "status --failing"))
@@ -38,11 +38,11 @@ def status(modules: tuple[str, ...], failing: bool, as_json: bool, socket: Path)
     if as_json:
         print_document({**found, "modules": bad} if failing and module is None else found)
     elif module is None:
-        from supervisor.cli.status_table import status_text
+        from supervisor.cli.status_text import status_text
 
         click.echo(status_text(found, columns_of_stdout(), failing=failing))
     else:
-        from supervisor.cli.module_page import module_text
+        from supervisor.cli.status_text import module_text
 
         click.echo(module_text(found))
     if failing and (bad or found.get("quarantined")):

@@ -18,9 +18,8 @@ from supervisor.cli.exit_status import INTERRUPTED, NO, NoDaemonError, NoError
 from supervisor.cli.options import SECONDS, example, socket_option, with_json, with_socket
 from supervisor.cli.quantities import count, duration
 from supervisor.cli.results import print_json, result_of
-from supervisor.cli.status_table import note, of_project, warning
+from supervisor.cli.status_text import is_asleep, note, of_project, warning
 from supervisor.cli.terminal import Ticker, is_in, one_line, shell_word, state_word
-from supervisor.cli.trouble import is_asleep
 
 
 @click.command(epilog=example("up modules", "up modules --timeout 20", "up"))
