@@ -39,46 +39,46 @@ _SHELL = "Shell"
 
 VERBS = {
     "up": Verb(_COMMON, "up", "Run the daemon in the background, for directories or a project."),
-    "status": Verb(_COMMON, "status", "Show what runs, what does not, and why."),
-    "invoke": Verb(_COMMON, "invoke", "Call an op of a module and show its output."),
-    "logs": Verb(_COMMON, "logs", "Show what modules wrote to stderr, and what happened to them."),
-    "restart": Verb(_COMMON, "control_module", "Replace the processes of modules."),
+    "status": Verb(_COMMON, "daemon", "Show what runs, what does not, and why."),
+    "invoke": Verb(_COMMON, "calls", "Call an op of a module and show its output."),
+    "logs": Verb(_COMMON, "feeds", "Show what modules wrote to stderr, and what happened to them."),
+    "restart": Verb(_COMMON, "modules", "Replace the processes of modules."),
     "top": Verb(_COMMON, "top", "Watch what the modules do: rates, latencies, CPU, memory."),
-    "page": Verb(_COMMON, "page", "Log a browser in to the page, and open it."),
+    "page": Verb(_COMMON, "access", "Log a browser in to the page, and open it."),
     "mcp": Verb(_COMMON, "mcp", "Serve all modules as one MCP server on stdin and stdout."),
-    "down": Verb(_COMMON, "down", "End the daemon and all its modules."),
-    "start": Verb(_MODULES, "control_module", "Start modules; returns when they are ready."),
-    "stop": Verb(_MODULES, "control_module", "Stop modules; they stay down."),
-    "enable": Verb(_MODULES, "control_module", "Have modules used that were disabled."),
-    "disable": Verb(_MODULES, "control_module", "Leave modules out until they are enabled."),
-    "wait": Verb(_MODULES, "wait", "Wait until modules are ready, or down."),
-    "reload": Verb(_MODULES, "reload", "Apply what changed in the descriptors."),
-    "health": Verb(_MODULES, "ask_module", "Ask modules whether they are well."),
-    "describe": Verb(_MODULES, "ask_module", "Ask modules what they are and which ops they have."),
-    "events": Verb(_MODULES, "events", "Show what happened, from the journal."),
-    "ui": Verb(_MODULES, "ui", "Watch the ui_events of all invocations."),
-    "session": Verb(_SESSIONS, "session", "Begin, show, change, fork, end and watch sessions."),
-    "prompt": Verb(_SESSIONS, "prompt", "Ask a session something, and show the answer."),
-    "plan": Verb(_SESSIONS, "plan", "Have an orchestrator carry out a plan, in a session."),
+    "down": Verb(_COMMON, "daemon", "End the daemon and all its modules."),
+    "start": Verb(_MODULES, "modules", "Start modules; returns when they are ready."),
+    "stop": Verb(_MODULES, "modules", "Stop modules; they stay down."),
+    "enable": Verb(_MODULES, "modules", "Have modules used that were disabled."),
+    "disable": Verb(_MODULES, "modules", "Leave modules out until they are enabled."),
+    "wait": Verb(_MODULES, "modules", "Wait until modules are ready, or down."),
+    "reload": Verb(_MODULES, "daemon", "Apply what changed in the descriptors."),
+    "health": Verb(_MODULES, "modules", "Ask modules whether they are well."),
+    "describe": Verb(_MODULES, "modules", "Ask modules what they are and which ops they have."),
+    "events": Verb(_MODULES, "feeds", "Show what happened, from the journal."),
+    "ui": Verb(_MODULES, "feeds", "Watch the ui_events of all invocations."),
+    "session": Verb(_SESSIONS, "sessions", "Begin, show, change, fork, end and watch sessions."),
+    "prompt": Verb(_SESSIONS, "sessions", "Ask a session something, and show the answer."),
+    "plan": Verb(_SESSIONS, "calls", "Have an orchestrator carry out a plan, in a session."),
     "asset": Verb(_SESSIONS, "asset", "Find the files that modules handed over, and open them."),
-    "approvals": Verb(_SESSIONS, "approvals", "Show the questions that wait for a person."),
-    "approve": Verb(_SESSIONS, "approvals", "Answer one of these questions."),
-    "new": Verb(_WRITING, "new", "Create a working module in one of several languages."),
-    "dev": Verb(_WRITING, "dev", "Run a module while you write it, and call its ops."),
-    "check": Verb(_WRITING, "check", "Check that modules keep to their protocol."),
-    "validate": Verb(_WRITING, "validate", "Check descriptor files, and say what is wrong."),
+    "approvals": Verb(_SESSIONS, "access", "Show the questions that wait for a person."),
+    "approve": Verb(_SESSIONS, "access", "Answer one of these questions."),
+    "new": Verb(_WRITING, "writing", "Create a working module in one of several languages."),
+    "dev": Verb(_WRITING, "writing", "Run a module while you write it, and call its ops."),
+    "check": Verb(_WRITING, "writing", "Check that modules keep to their protocol."),
+    "validate": Verb(_WRITING, "writing", "Check descriptor files, and say what is wrong."),
     "import": Verb(_WRITING, "import_servers", "Write descriptors for the MCP servers in a file."),
-    "schema": Verb(_WRITING, "schema", "Print a JSON Schema: of a descriptor, and of others."),
-    "record": Verb(_WRITING, "record", "Record what a module and the daemon say."),
+    "schema": Verb(_WRITING, "writing", "Print a JSON Schema: of a descriptor, and of others."),
+    "record": Verb(_WRITING, "feeds", "Record what a module and the daemon say."),
     "replay": Verb(_WRITING, "replay", "Play a transcript again, and show what differs."),
-    "doctor": Verb(_ADMIN, "doctor", "Say what is wrong with the setup, and what to do."),
+    "doctor": Verb(_ADMIN, "admin", "Say what is wrong with the setup, and what to do."),
     "trust": Verb(_ADMIN, "trust", "Let a project's stdiod.toml say what runs in its folder."),
-    "policy": Verb(_ADMIN, "policy", "Explain and check what modules are allowed."),
-    "token": Verb(_ADMIN, "token", "Make, list and revoke tokens for HTTP."),
-    "service": Verb(_ADMIN, "service", "Write a systemd unit that runs the daemon for you."),
+    "policy": Verb(_ADMIN, "access", "Explain and check what modules are allowed."),
+    "token": Verb(_ADMIN, "access", "Make, list and revoke tokens for HTTP."),
+    "service": Verb(_ADMIN, "admin", "Write a systemd unit that runs the daemon for you."),
     "run": Verb(_ADMIN, "run", "Run the daemon in the foreground."),
-    "completion": Verb(_SHELL, "completion", "Print the completion code for bash, zsh or fish."),
-    "help": Verb(_SHELL, "show_help", "Show the help of a verb."),
+    "completion": Verb(_SHELL, "shell", "Print the completion code for bash, zsh or fish."),
+    "help": Verb(_SHELL, "shell", "Show the help of a verb."),
 }
 """In the order of the help: daily verbs come first."""
 
@@ -147,9 +147,8 @@ class Verbs(click.Group):
             return None
         module = import_module(f"supervisor.cli.verbs.{VERBS[cmd_name].module}")
         collector.begin()
-        # Where a function cannot have the verb's name, it has that of its file.
-        function = getattr(module, cmd_name, None) or getattr(module, VERBS[cmd_name].module)
-        command: click.Command = function
+        # A function cannot be called `import`, and `help` is Python's.
+        command: click.Command = getattr(module, f"{cmd_name}_", None) or getattr(module, cmd_name)
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

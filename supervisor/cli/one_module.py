@@ -34,7 +34,7 @@ from protocol.replies import Operation
 from protocol.response import Response
 from protocol.transcript import Entry, Happened, Transcript
 from supervisor.cli.exit_status import NoError
-from supervisor.cli.verbs.record import tell_of_replaced
+from supervisor.cli.verbs.feeds import tell_of_replaced
 from supervisor.daemon.inherited import mend_signals
 from supervisor.faces.local_user import this_user
 from supervisor.faces.module_wire import event_line

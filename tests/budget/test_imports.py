@@ -54,7 +54,7 @@ STATUS = VERSION | {
     "supervisor.policy",
     "supervisor.policy.verdict",
     "supervisor.cli.verbs",
-    "supervisor.cli.verbs.status",
+    "supervisor.cli.verbs.daemon",
 }
 MCP = VERSION | {"supervisor.cli.lock_file", "supervisor.cli.quick_mcp"}
 FOREIGN = {"click", "msgspec", "typing_extensions"}

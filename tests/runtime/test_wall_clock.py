@@ -24,9 +24,9 @@ STAMPS = {
     "supervisor/cli/quantities.py",  # `--since 10m`, and "2 minutes ago", for people
     "supervisor/cli/examination.py",  # how long ago a module failed
     "supervisor/cli/status_text.py",  # the same
-    "supervisor/cli/top/plain.py",  # the stamp of a line of figures
+    "supervisor/cli/verbs/top.py",  # the stamp of a line of figures
     "supervisor/cli/one_module.py",  # when a transcript was recorded
-    "supervisor/cli/verbs/new.py",  # the same, of a new module's test
+    "supervisor/cli/verbs/writing.py",  # the same, of a new module's test
     "supervisor/cli/developing.py",  # the stamp of a line that passed
     "supervisor/kernel/operations/record.py",  # the same
     "supervisor/daemon/project_trust.py",  # when a project was trusted

@@ -44,7 +44,7 @@ FILE_BYTES = 10 << 20
 @click.option("--force", is_flag=True, help="Overwrite existing descriptors.")
 @click.option("--dry-run", is_flag=True, help="Write nothing, and say what would be written.")
 @with_json
-def import_servers(*, file: Path, into: Path, force: bool, dry_run: bool, as_json: bool) -> None:
+def import_(*, file: Path, into: Path, force: bool, dry_run: bool, as_json: bool) -> None:
     """Write a descriptor for each MCP server in FILE.
 
     FILE is a file of Claude, Cursor, VS Code, Codex, Zed, OpenCode, Gemini CLI or any other client

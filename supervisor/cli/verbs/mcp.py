@@ -100,7 +100,7 @@ def mcp(
 
 def _tell_person(*words: str) -> None:
     """Explain at a terminal that an MCP client starts this."""
-    from supervisor.cli.verbs.service import own_program
+    from supervisor.cli.verbs.admin import own_program
 
     entry = {"stdiod": {"command": own_program(), "args": words}}
     text = "an MCP client is meant to start this, and to speak on its stdin: in its file,\n"
