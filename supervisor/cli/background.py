@@ -19,7 +19,7 @@ from typing import NoReturn
 import click
 import msgspec
 
-from supervisor.cli.exit_status import NO, NoError
+from supervisor.cli.exit_status import NO, NoError, remark
 from supervisor.cli.project import daemons_project
 from supervisor.daemon.inherited import mend_umask
 from supervisor.daemon.log_stream import PID_FIELD
@@ -147,7 +147,7 @@ def _give_up(
         raise NoError(f"the daemon neither listened nor ended; its log is {log}") from None
     tail = _tail(log, began_at, process.pid)
     how = f"was killed by {signal_name(-status)}" if status < 0 else f"ended with status {status}"
-    click.echo(f"stdiod: the daemon {how} before it listened\n{tail}", err=True)
+    remark(f"the daemon {how} before it listened\n{tail}")
     raise click.exceptions.Exit(status if status > 0 else NO)
 
 

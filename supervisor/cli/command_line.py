@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from protocol.version import VERSION
-from supervisor.cli.exit_status import BROKEN_PIPE, BUG, INTERRUPTED
+from supervisor.cli.exit_status import BROKEN_PIPE, BUG, INTERRUPTED, remark
 from supervisor.cli.options import SOCKET_HELP, UNSEEN_PATH, example
 from supervisor.cli.standard_streams import let_go_of_stdout
 from supervisor.daemon import collector
@@ -203,7 +203,7 @@ class Verbs(click.Group):
         except KeyboardInterrupt as error:
             click.echo(err=True)  # the terminal has written ^C
             if error.args:
-                click.echo(f"stdiod: {error.args[0]}", err=True)
+                remark(f"{error.args[0]}")
             ctx.exit(INTERRUPTED)
         except BrokenPipeError:
             let_go_of_stdout()
@@ -223,10 +223,9 @@ class Verbs(click.Group):
                 raise leaf from None
             if os.environ.get("STDIOD_TRACEBACK"):
                 raise
-            click.echo(
-                f"stdiod: this is a bug in stdiod: {type(error).__name__}: {error} "
-                "(STDIOD_TRACEBACK=1 shows where)",
-                err=True,
+            remark(
+                f"this is a bug in stdiod: {type(error).__name__}: {error} "
+                "(STDIOD_TRACEBACK=1 shows where)"
             )
             ctx.exit(BUG)
 

@@ -27,17 +27,26 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141
 
 
+def remark(words: str) -> None:
+    """Say something about stdiod or its daemon, on stderr."""
+    click.echo(f"stdiod: {words}", err=True)
+
+
+def exit_unless(well: object) -> None:
+    """End the verb if the answer is no; it has been shown."""
+    if not well:
+        raise click.exceptions.Exit(NO)
+
+
 class EndError(click.ClickException):
     """End the command with a sentence on stderr, and the exit status of the class."""
 
     def show(self, file: IO[Any] | None = None) -> None:
         del file
-        click.echo(f"stdiod: {self.message}", err=True)
+        remark(self.message)
 
 
 class NoError(EndError):
-    """The answer is no."""
-
     exit_code = NO
 
 

@@ -33,7 +33,7 @@ from protocol.readdress import Readdresser
 from protocol.replies import Operation
 from protocol.response import Response
 from protocol.transcript import Entry, Happened, Transcript
-from supervisor.cli.exit_status import NoError
+from supervisor.cli.exit_status import NoError, remark
 from supervisor.cli.verbs.feeds import tell_of_replaced
 from supervisor.daemon.inherited import mend_signals
 from supervisor.faces.local_user import this_user
@@ -208,7 +208,7 @@ def _recorded(path: Path | None, descriptor: Descriptor) -> Iterator[Recording |
         file.close("the invocation is over")
     if file.error is not None:
         # Not the end of the command: the module's answer is there.
-        click.echo(f"stdiod: the transcript is not whole: {file.error}", err=True)
+        remark(f"the transcript is not whole: {file.error}")
 
 
 async def _stop(daemon: Kernel) -> None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from supervisor.cli.exit_status import NoError
+from supervisor.cli.exit_status import NoError, remark
 from supervisor.cli.terminal import one_line
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def here() -> Project | None:
     if _KEY not in known:
         known[_KEY] = project = _found()
         if project is not None and project.standing is not Standing.TRUSTED:
-            click.echo(f"stdiod: {project.words()}", err=True)
+            remark(f"{project.words()}")
     found: Project | None = known[_KEY]
     return found
 
@@ -148,7 +148,7 @@ def nearest(start: Path) -> Project | None:
         words = why_none(folder)
         if words is None:
             return judged(folder)
-        click.echo(f"stdiod: {words}; it is ignored", err=True)
+        remark(f"{words}; it is ignored")
     return None
 
 
@@ -216,7 +216,7 @@ def _trusted() -> dict[str, TrustedProject]:
     try:
         return trusted_projects().read()
     except TrustStoreError as error:
-        click.echo(f"stdiod: {error}", err=True)
+        remark(str(error))
         return {}
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 import msgspec
 
-from protocol.frames import one_line
-from supervisor.cli.client import SUPERVISOR, Answer, DaemonClient
-from supervisor.cli.exit_status import NO
-from supervisor.cli.terminal import STEERING, cut, is_terminal, safe
+from protocol.frames import one_line as one_json_line
+from supervisor.cli.client import SUPERVISOR, Answer, DaemonClient, OnEvent
+from supervisor.cli.exit_status import NO, remark
+from supervisor.cli.terminal import STEERING, cut, is_terminal, one_line, safe
 
 ONE_LINE_CHARS = 80
 """Shorter JSON stays on one line."""
@@ -43,7 +44,7 @@ def print_json(value: Any) -> None:
         line = msgspec.json.encode(value)
     except UnicodeEncodeError:
         line = msgspec.json.encode(_without_surrogates(value))
-    echo_json(one_line(line))
+    echo_json(one_json_line(line))
 
 
 def print_document(value: Any) -> None:
@@ -88,18 +89,35 @@ def short(value: Any) -> str:
     return cut(safe(compact(value)), SHORT_CHARS)
 
 
-def show_result(result: Any, words: str, *, as_json: bool) -> None:
-    """Print a result for a program, or words for a person."""
+def show_result(result: Any, text: str | Callable[[Any], str | None], *, as_json: bool) -> None:
+    """Print a result for a program; or for a person: words, or what a function makes of it."""
     if as_json:
         print_json(result)
-    else:
+        return
+    words = text if isinstance(text, str) else text(result)
+    if words is not None:  # a function may print them itself
         click.echo(words)
 
 
-def own_result(socket: Path, op: str, args: dict[str, Any] | None = None, *, as_json: bool) -> Any:
-    """Call an op that the daemon answers at once; a failure is printed and ends the verb."""
+def show_message(event: dict[str, Any]) -> None:
+    """Show what the daemon itself says among the events that it passes on."""
+    remark(one_line(str(event.get("message"))))
+
+
+def own_result(
+    socket: Path,
+    op: str,
+    args: dict[str, Any] | None = None,
+    on_event: OnEvent | None = None,
+    *,
+    as_json: bool,
+) -> Any:
+    """Call an op of the daemon; a failure is printed and ends the verb.
+
+    With `on_event` it is followed to its end; else the daemon answers it at once.
+    """
     with DaemonClient(socket) as client:
-        answer = client.known(op, args)
+        answer = client.known(op, args) if on_event is None else client.own(op, args, on_event)
     return result_of(answer, as_json=as_json, module=SUPERVISOR, op=op)
 
 

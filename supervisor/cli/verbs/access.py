@@ -17,7 +17,7 @@ import click
 from protocol.problem import quoted
 from supervisor.cli.client import SUPERVISOR, DaemonClient, given_args
 from supervisor.cli.event_text import question_change, question_text
-from supervisor.cli.exit_status import NO, NoError
+from supervisor.cli.exit_status import NoError, exit_unless
 from supervisor.cli.options import (
     MODULE,
     TEXT,
@@ -32,7 +32,7 @@ from supervisor.cli.options import (
 )
 from supervisor.cli.project import runtime_folder
 from supervisor.cli.quantities import count, utc_second
-from supervisor.cli.results import own_result, print_json, result_of, show_result
+from supervisor.cli.results import own_result, print_json, result_of, show_message, show_result
 from supervisor.cli.terminal import one_line, safe, shell_word
 
 
@@ -49,27 +49,20 @@ def approvals(*, follow: bool, as_json: bool, socket: Path) -> None:
     each change is then one line.
     """
 
-    def show(event: dict[str, Any], line: bytes) -> None:
-        del line
+    def show(event: dict[str, Any], _: bytes) -> None:
         fields = event.get("fields") or {}
         if "approval" not in fields:  # a message of the daemon
-            click.echo(f"stdiod: {one_line(str(event.get('message')))}", err=True)
-        elif as_json:
-            print_json(fields)
+            show_message(event)
         else:
-            click.echo(question_change(fields))
+            show_result(fields, question_change, as_json=as_json)
 
-    with DaemonClient(socket) as client:
-        if follow:
-            answer = client.own("approvals", {"follow": True}, show)
-        else:
-            answer = client.known("approvals")
-    found = result_of(answer, as_json=as_json, module=SUPERVISOR, op="approvals")
     if follow:
-        return
-    if as_json:
-        print_json(found)
-        return
+        own_result(socket, "approvals", {"follow": True}, show, as_json=as_json)
+    else:
+        show_result(own_result(socket, "approvals", as_json=as_json), _questions, as_json=as_json)
+
+
+def _questions(found: dict[str, Any]) -> None:
     for question in found["approvals"]:
         click.echo(question_text(question))
     if not found["approvals"]:
@@ -164,12 +157,8 @@ def explain(
         found = own_result(socket, "policy.explain", args, as_json=as_json)
     else:
         found = _decided(file, directories, module, capability)
-    if as_json:
-        print_json(found)
-    else:
-        _print_decision(found)
-    if not _is_allowed(found):
-        raise click.exceptions.Exit(NO)
+    show_result(found, _print_decision, as_json=as_json)
+    exit_unless(_is_allowed(found))
 
 
 @policy.command(epilog=example("policy show"))
@@ -177,10 +166,10 @@ def explain(
 @with_socket
 def show(*, as_json: bool, socket: Path) -> None:
     """Show the policy in force: its file, its rules, and the answers that are remembered."""
-    found = own_result(socket, "policy.show", as_json=as_json)
-    if as_json:
-        print_json(found)
-        return
+    show_result(own_result(socket, "policy.show", as_json=as_json), _print_policy, as_json=as_json)
+
+
+def _print_policy(found: dict[str, Any]) -> None:
     none = "there is no policy file, so nothing is granted: `stdiod up --policy FILE` names one"
     click.echo(one_line(found["source"] or none))
     if found["problem"]:
@@ -219,17 +208,17 @@ def check(*, file: Path, directories: tuple[Path, ...], as_json: bool) -> None:
         unknown = unknown_modules(read, _descriptors(directories)) if directories else ()
         problems = []
         findings = [told(source, one) for one in (*read.findings, *unknown)]
+    well = not (problems or findings)
     if as_json:
-        print_json({"ok": not (problems or findings), "problems": problems, "findings": findings})
+        print_json({"ok": well, "problems": problems, "findings": findings})
     else:
         for line in problems:
             click.echo(line)
         for line in findings:
             click.echo(f"{line} ({click.style('warning', fg='yellow')})")
-        if not (problems or findings):
+        if well:
             click.echo(f"{one_line(source)} is valid")
-    if problems or findings:
-        raise click.exceptions.Exit(NO)
+    exit_unless(well)
 
 
 @policy.command(epilog=example("policy forget orchestrator"))
@@ -241,9 +230,10 @@ def forget(*, module: str, as_json: bool, socket: Path) -> None:
     with DaemonClient(socket) as client:
         answer = client.own("policy.forget", {"module": module})
     found = result_of(answer, as_json=as_json, module=SUPERVISOR, op="policy.forget")
-    if as_json:
-        print_json(found)
-        return
+    show_result(found, _print_forgotten, as_json=as_json)
+
+
+def _print_forgotten(found: dict[str, Any]) -> None:
     forgotten = found["forgotten"]
     for one in forgotten:
         click.echo(f"{one_line(one['capability'])}: was {_word(one['allowed'])}")
@@ -389,13 +379,8 @@ def new(
 def list_(*, as_json: bool, socket: Path) -> None:
     """List the tokens, the oldest first. Their secrets are not stored."""
     found = own_result(socket, "token.list", {}, as_json=as_json)
-    if as_json:
-        print_json(found)
-        return
-    for one in found["tokens"]:
-        click.echo(_words(one))
-    if not found["tokens"]:
-        click.echo("no tokens")
+    text = "\n".join(map(_words, found["tokens"])) or "no tokens"
+    show_result(found, text, as_json=as_json)
 
 
 @token.command(epilog=example("token revoke ada"))

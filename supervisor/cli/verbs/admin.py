@@ -14,7 +14,7 @@ import click
 
 from supervisor.cli import configured
 from supervisor.cli.daemon_options import HttpOptions, with_config
-from supervisor.cli.exit_status import NO, NoError
+from supervisor.cli.exit_status import NoError, exit_unless
 from supervisor.cli.options import Subverbs, example, with_directories, with_json, with_socket
 from supervisor.cli.project import (
     Project,
@@ -104,8 +104,7 @@ def doctor(
             click.echo("nothing is wrong; --all shows what was examined")
         counts = (f"{sum(one.level == level for one in findings)} {level}" for level in _COLOURS)
         click.echo(", ".join(counts))
-    if not well:
-        raise click.exceptions.Exit(NO)
+    exit_unless(well)
 
 
 def _print_findings(findings: list[Finding]) -> None:

@@ -16,7 +16,7 @@ from supervisor.cli.client import given_args
 from supervisor.cli.exit_status import NoError
 from supervisor.cli.options import TEXT, example, with_json, with_socket
 from supervisor.cli.quantities import count, size, utc_stamp
-from supervisor.cli.results import compact, own_result, print_json
+from supervisor.cli.results import compact, own_result, print_json, show_result
 from supervisor.cli.terminal import dim, is_terminal, one_line, pad
 
 OPENER = "xdg-open"
@@ -40,10 +40,7 @@ def asset() -> None:
 def list_assets(*, as_json: bool, socket: Path, **wanted: str | None) -> None:
     """List assets, the oldest first."""
     found = own_result(socket, "asset.list", given_args(**wanted), as_json=as_json)
-    if as_json:
-        print_json(found)
-    else:
-        click.echo(assets_text(found))
+    show_result(found, assets_text, as_json=as_json)
 
 
 @asset.command(epilog=example("asset show rain.svg"))
@@ -53,10 +50,7 @@ def list_assets(*, as_json: bool, socket: Path, **wanted: str | None) -> None:
 def show(asset: str, *, as_json: bool, socket: Path) -> None:
     """Show all that is known about ASSET, without looking at its file."""
     found = own_result(socket, "asset.show", {"asset": asset}, as_json=as_json)
-    if as_json:
-        print_json(found)
-    else:
-        click.echo(asset_text(found))
+    show_result(found, asset_text, as_json=as_json)
 
 
 @asset.command("open", epilog=example("asset open rain.svg"))

@@ -27,7 +27,16 @@ from supervisor.cli.client import (
     given_args,
 )
 from supervisor.cli.event_text import EventPrinter, log_line
-from supervisor.cli.exit_status import INTERRUPTED, NO, OK, NoDaemonError, NoError, interruption
+from supervisor.cli.exit_status import (
+    INTERRUPTED,
+    NO,
+    OK,
+    NoDaemonError,
+    NoError,
+    exit_unless,
+    interruption,
+    remark,
+)
 from supervisor.cli.failure_text import failure_text
 from supervisor.cli.options import (
     MODULE,
@@ -166,8 +175,7 @@ def invoke(
         content["args"] |= args_of(typed, (loaded.inputs or {}).get(op))
         response = _run_here(loaded, content, show, record)
     show.response(response)
-    if not response.get("ok"):
-        raise click.exceptions.Exit(NO)
+    exit_unless(response.get("ok"))
 
 
 def _no_op(module: str, socket: Path | None) -> str:
@@ -337,7 +345,7 @@ def _run_here(
     needed = descriptor.supervision.depends_on
     if needed:
         names = one_line(", ".join(needed))
-        click.echo(f"stdiod: {module} depends on {names}, which is not started here", err=True)
+        remark(f"{module} depends on {names}, which is not started here")
     response, interrupted = invoke_here(
         descriptor, content, lambda line: show.event(_DECODE(line), line), show.log, record
     )
@@ -435,8 +443,7 @@ def run(
     with _session(socket, session_id, document, as_json=as_json) as content["session_id"]:
         response = ask_daemon(socket, orchestrator, content, show.event)
     show.response(response)
-    if not response.get("ok"):
-        raise click.exceptions.Exit(NO)
+    exit_unless(response.get("ok"))
 
 
 def _read(file: Path) -> dict[str, Any]:

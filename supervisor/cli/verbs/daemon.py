@@ -14,10 +14,10 @@ import click
 import msgspec
 
 from supervisor.cli.client import SUPERVISOR, Answer, DaemonClient, NoAnswerError, own_op
-from supervisor.cli.exit_status import NO, NoError, interruption
+from supervisor.cli.exit_status import NoError, exit_unless, interruption
 from supervisor.cli.options import MODULE, example, with_json, with_socket
 from supervisor.cli.quantities import count, duration
-from supervisor.cli.results import print_document, print_json, result_of, show_result
+from supervisor.cli.results import print_document, result_of, show_result
 from supervisor.cli.status_text import in_trouble, of_project
 from supervisor.cli.terminal import Ticker, columns_of_stdout, cut, dim, one_line
 
@@ -55,8 +55,7 @@ def status(modules: tuple[str, ...], failing: bool, as_json: bool, socket: Path)
         from supervisor.cli.status_text import module_text
 
         click.echo(module_text(found))
-    if failing and (bad or found.get("quarantined")):
-        raise click.exceptions.Exit(NO)
+    exit_unless(not failing or not (bad or found.get("quarantined")))
 
 
 @click.command(epilog=example("reload --dry-run"))
@@ -75,12 +74,8 @@ def reload(*, dry_run: bool, as_json: bool, socket: Path) -> None:
     ):
         answer = client.own("reload", {"dry_run": dry_run})
     plan = result_of(answer, as_json=as_json, module="reload")
-    if as_json:
-        print_json(plan)
-    else:
-        click.echo(plan_text(plan))
-    if plan["quarantined"] or plan.get("unrunnable") or plan.get("policy_problem"):
-        raise click.exceptions.Exit(NO)
+    show_result(plan, plan_text, as_json=as_json)
+    exit_unless(not (plan["quarantined"] or plan.get("unrunnable") or plan.get("policy_problem")))
 
 
 VALUE_CHARS = 200

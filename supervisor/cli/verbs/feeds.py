@@ -16,9 +16,9 @@ from typing import IO, Any, Self
 import click
 import msgspec
 
-from supervisor.cli.client import SUPERVISOR, Answer, DaemonClient, given_args
+from supervisor.cli.client import Answer, DaemonClient, given_args
 from supervisor.cli.event_text import event_line
-from supervisor.cli.exit_status import INTERRUPTED, NO, NoDaemonError, NoError
+from supervisor.cli.exit_status import INTERRUPTED, NoDaemonError, NoError, exit_unless, remark
 from supervisor.cli.options import (
     MODULE,
     SECONDS,
@@ -30,7 +30,15 @@ from supervisor.cli.options import (
     with_socket,
 )
 from supervisor.cli.quantities import moment, time_of_day, utc_stamp
-from supervisor.cli.results import echo_json, end_with_failure, print_json, result_of, tell_failure
+from supervisor.cli.results import (
+    echo_json,
+    end_with_failure,
+    own_result,
+    print_json,
+    result_of,
+    show_message,
+    tell_failure,
+)
 from supervisor.cli.terminal import dim, is_terminal, one_line
 
 MAX_LINES = 10_000
@@ -88,8 +96,8 @@ def logs(
             args = {"module": names[0], "lines": lines, "follow": follow}
             answer = client.own("logs", args, lambda event, _: show.event(event, show.line))
             result_of(answer, as_json=as_json, module=names[0])
-        elif not _merged(client, names, lines, show, follow=follow):
-            raise click.exceptions.Exit(NO)
+        else:
+            exit_unless(_merged(client, names, lines, show, follow=follow))
 
 
 def _merged(
@@ -159,7 +167,7 @@ class _Shown:
         if fields and fields["ts"] >= self._since:
             take({**fields, "text": event["message"]})
         elif not fields:  # lines were left out
-            click.echo(f"stdiod: {one_line(str(event.get('message')))}", err=True)
+            show_message(event)
 
     def line(self, entry: Entry) -> None:
         if self._as_json:
@@ -289,7 +297,7 @@ class _Feed:
         if not self._gone:
             self._gone = True
             seq = self.place.get("since", 0)
-            click.echo(f"stdiod: the daemon went away after {seq}; waiting for it", err=True)
+            remark(f"the daemon went away after {seq}; waiting for it")
         time.sleep(RECONNECT_S[min(self._tries, len(RECONNECT_S) - 1)])
         self._tries += 1
 
@@ -318,13 +326,13 @@ class _Feed:
 
     def _take_heading(self, event: dict[str, Any], fields: dict[str, Any]) -> None:
         if self._gone:
-            click.echo("stdiod: the daemon is back", err=True)
+            remark("the daemon is back")
         self._gone, self._tries = False, 0
         if "journal" in fields:
             # From here on the place is a number, with the journal that it belongs to.
             self.place = {"since": fields["since"], "journal": fields["journal"]}
         if event.get("level") != "info":
-            click.echo(f"stdiod: {one_line(str(event.get('message')))}", err=True)
+            show_message(event)
 
 
 @click.command(epilog=example("ui --event 'approval.*'"))
@@ -356,16 +364,14 @@ def ui(
 
     def show(event: dict[str, Any], line: bytes) -> None:
         if event.get("type") != "ui_event":  # a message of the daemon
-            click.echo(f"stdiod: {one_line(str(event.get('message')))}", err=True)
+            show_message(event)
         elif as_json:
             echo_json(line)
         else:
             click.echo(f"{dim(_origin(event))} {event_line(event)}")
 
     args = given_args(session_id=session, module=module, events=list(events) or None)
-    with DaemonClient(socket) as client:
-        answer = client.own("ui.subscribe", args, show)
-    result_of(answer, as_json=as_json, module=SUPERVISOR, op="ui.subscribe")
+    own_result(socket, "ui.subscribe", args, show, as_json=as_json)
 
 
 def _origin(event: dict[str, Any]) -> str:
@@ -379,7 +385,7 @@ def tell_of_replaced(path: Path) -> None:
     with contextlib.suppress(OSError):
         if path.is_file() and (size := path.stat().st_size):
             words = f"{one_line(str(path))} ({size} bytes) is replaced"
-            click.echo(f"stdiod: {words}", err=True)
+            remark(words)
 
 
 class TranscriptWriter:
@@ -514,4 +520,4 @@ def _report(transcript: TranscriptWriter, output: Path | None) -> None:
     lost = transcript.missing_bytes
     tail = f"; {lost} bytes are missing, it was too fast" if lost else ""
     where = "" if output is None else f" in {output}"
-    click.echo(f"stdiod: {transcript.entries} entries{where}{tail}", err=True)
+    remark(f"{transcript.entries} entries{where}{tail}")

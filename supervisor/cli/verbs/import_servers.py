@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from supervisor.cli.exit_status import NO
+from supervisor.cli.exit_status import exit_unless
 from supervisor.cli.options import UNSEEN_PATH, example, with_json
 from supervisor.cli.quantities import count
 from supervisor.cli.results import print_json
@@ -87,8 +87,7 @@ def import_(*, file: Path, into: Path, force: bool, dry_run: bool, as_json: bool
         click.echo(f"{written} of {count(len(told), 'server')} {verb}{more}", err=True)
         if following:
             click.echo(f"{picked_up}next: {one_line(following)}")
-    if cannot:
-        raise click.exceptions.Exit(NO)
+    exit_unless(not cannot)
 
 
 def _document(file: Path) -> Any:

@@ -15,10 +15,16 @@ import msgspec
 
 from supervisor.cli import configured
 from supervisor.cli.client import Answer, DaemonClient, NoAnswerError
-from supervisor.cli.exit_status import NO, NoDaemonError, NoError, interruption
+from supervisor.cli.exit_status import NO, NoDaemonError, NoError, exit_unless, interruption, remark
 from supervisor.cli.options import MODULE, SECONDS, example, with_json, with_modules, with_socket
 from supervisor.cli.quantities import count
-from supervisor.cli.results import end_with_failure, print_json, result_of, tell_failure
+from supervisor.cli.results import (
+    end_with_failure,
+    print_json,
+    result_of,
+    show_result,
+    tell_failure,
+)
 from supervisor.cli.status_text import in_trouble
 from supervisor.cli.terminal import Ticker, dim, is_in, one_line
 
@@ -79,8 +85,7 @@ def _control(
         with interruption(words):
             answers = in_turn(names, client.own_together(asked))
             well = [_show(one, name, len(modules), as_json=as_json) for name, one in answers]
-    if not all(well):
-        raise click.exceptions.Exit(NO)
+    exit_unless(all(well))
 
 
 def _show(answer: Answer, module: str, named: int, *, as_json: bool) -> bool:
@@ -162,7 +167,10 @@ def _set_enabled(
         raise NoError(f"{error}; nothing was changed") from None
     for name, (path, data) in edits.items():
         _write(path, data)
-        _tell_written(name, path, enabled=enabled, as_json=as_json)
+        done = {"module": name, "enabled": enabled, "descriptor": str(path)}
+        word = "enabled" if enabled else "disabled"
+        words = f"{one_line(name)}: {word} in {one_line(str(path))}"
+        show_result(done, words, as_json=as_json)
     if client is not None:
         client.own("reload")
         answer = client.own("wait", {"modules": [*edits], "for": "verdict" if enabled else "down"})
@@ -170,16 +178,7 @@ def _set_enabled(
         now = [one for one in client.known("status").result["modules"] if one["name"] in edits]
         for one in () if as_json else now:
             click.echo(_sentence(one))
-        if enabled and any(map(in_trouble, now)):
-            raise click.exceptions.Exit(NO)
-
-
-def _tell_written(name: str, path: Path, *, enabled: bool, as_json: bool) -> None:
-    if as_json:
-        print_json({"module": name, "enabled": enabled, "descriptor": str(path)})
-    else:
-        done = "enabled" if enabled else "disabled"
-        click.echo(f"{one_line(name)}: {done} in {one_line(str(path))}")
+        exit_unless(not (enabled and any(map(in_trouble, now))))
 
 
 def _with_enabled(data: bytes, *, enabled: bool) -> bytes:
@@ -251,7 +250,7 @@ def _ask(
                 tell_failure(answer, as_json=as_json, module=name)
                 failed += 1
                 if name in owners and not as_json:
-                    click.echo(f"stdiod: {one_line(name)} is an op of {owners[name]}", err=True)
+                    remark(f"{one_line(name)} is an op of {owners[name]}")
             elif as_json:
                 print_json(
                     answer.result if len(modules) == 1 else {"module": name, **answer.document}
@@ -382,12 +381,9 @@ def wait(
             raise click.exceptions.Exit(NO) from None
     # The module of the last event is the one that cannot get there.
     found = result_of(answer, as_json=as_json, module=last)
-    if as_json:
-        print_json(found)
-    else:
-        number = len(found["modules"])
-        are = "is" if number == 1 else "are"
-        click.echo(f"{count(number, 'module')} {are} {goal}")
+    number = len(found["modules"])
+    are = "is" if number == 1 else "are"
+    show_result(found, f"{count(number, 'module')} {are} {goal}", as_json=as_json)
 
 
 def in_turn(

@@ -10,7 +10,7 @@ import msgspec
 
 from protocol.problem import without_password
 from protocol.transcript import Transcript, TranscriptError, descriptor_of, read_transcript
-from supervisor.cli.exit_status import NO, USAGE, EndError
+from supervisor.cli.exit_status import USAGE, EndError, exit_unless, remark
 from supervisor.cli.options import SECONDS, example, with_json
 from supervisor.cli.results import print_json
 from supervisor.cli.terminal import one_line, shell_word
@@ -94,14 +94,13 @@ def replay(
     except TranscriptError as error:
         raise BadFileError(str(error)) from None
     for flaw in transcript.flaws:
-        click.echo(f"stdiod: {file}: {flaw}", err=True)
+        remark(f"{file}: {flaw}")
     if descriptor is None:
         same = _through_dialect(transcript, recorded_by, file, as_json=as_json)
     else:
         chosen = _chosen(descriptor, transcript, recorded_by)
         same = _to_module(transcript, chosen, ignored, timeout_s, as_json=as_json)
-    if not same:
-        raise click.exceptions.Exit(NO)
+    exit_unless(same)
 
 
 def _read(file: Path) -> Transcript:
@@ -123,7 +122,7 @@ def _chosen(descriptor: str, transcript: Transcript, recorded_by: Descriptor) ->
 
         return load_module(Path(descriptor), transcript.header.module)
     command = one_line(without_password(" ".join(recorded_by.transport.command)))
-    click.echo(f"stdiod: runs what the transcript names: {command}", err=True)
+    remark(f"runs what the transcript names: {command}")
     return recorded_by
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -144,10 +145,8 @@ def list_(*, ended: bool, limit: int, after: str | None, as_json: bool, socket: 
 def show(*, session_id: str, as_json: bool, socket: Path) -> None:
     """Show a session: plan, history and state."""
     found = own_result(socket, "session.show", {"session_id": session_id}, as_json=as_json)
-    if as_json:
-        print_json(found)
-    else:
-        click.echo(page(found))
+    show_result(found, page, as_json=as_json)
+    if not as_json:
         print_laid_out(found["state"])
 
 
@@ -286,10 +285,8 @@ def _is_last(entry: dict[str, Any], revision: int, *, as_json: bool) -> bool:
     """Print an entry unless the session had it already; True if the session has ended."""
     name, data = entry.get("event"), entry.get("data") or {}
     if name == "session:patch" and data.get("revision", 0) > revision:
-        if as_json:
-            print_json(entry)
-        else:
-            click.echo(change_line(entry, live=is_terminal(sys.stdout)))
+        text = partial(change_line, live=is_terminal(sys.stdout))
+        show_result(entry, text, as_json=as_json)
     elif name == "session:end":
         if as_json:
             print_json(entry)

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from supervisor.cli.client import DaemonClient
-from supervisor.cli.exit_status import BROKEN_PIPE, NoDaemonError
+from supervisor.cli.exit_status import BROKEN_PIPE, NoDaemonError, remark
 from supervisor.cli.options import SECONDS, example, with_json, with_socket
 from supervisor.cli.results import print_json, result_of
 from supervisor.cli.terminal import is_terminal
@@ -103,14 +103,13 @@ def _answers(path: Path, interval_s: float) -> Iterator[Status]:
         try:
             if client is None:
                 client = DaemonClient(path)
-                click.echo("stdiod: the daemon is back", err=True)
+                remark("the daemon is back")
             yield _ask(client, as_json=True)
         except NoDaemonError as error:
             if client is not None:
                 client.__exit__(None, None, None)
                 client = None
-                words = f"stdiod: trying again every {interval_s:g} s: {error.message}"
-                click.echo(words, err=True)
+                remark(f"trying again every {interval_s:g} s: {error.message}")
         time.sleep(interval_s)
 
 

@@ -14,7 +14,7 @@ import click
 from supervisor.cli import background
 from supervisor.cli.client import DaemonClient, NoAnswerError
 from supervisor.cli.daemon_options import HttpOptions, with_daemon_options
-from supervisor.cli.exit_status import INTERRUPTED, NO, NoDaemonError, NoError
+from supervisor.cli.exit_status import INTERRUPTED, NoDaemonError, NoError, exit_unless
 from supervisor.cli.options import SECONDS, example, socket_option, with_json, with_socket
 from supervisor.cli.quantities import count, duration
 from supervisor.cli.results import print_json, result_of
@@ -74,8 +74,7 @@ def up(
         print_json(status)
     else:
         _report(status, late, time.monotonic() - began_s)
-    if late:
-        raise click.exceptions.Exit(NO)
+    exit_unless(not late)
 
 
 def _refuse_second(socket: Path, wanted: tuple[Path, ...]) -> None:

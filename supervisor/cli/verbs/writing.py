@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from supervisor.cli.exit_status import NO, EndError, NoError
+from supervisor.cli.exit_status import EndError, NoError, exit_unless, remark
 from supervisor.cli.options import TEXT, example, with_json, with_paths
 from supervisor.cli.quantities import count
 from supervisor.cli.results import print_json
@@ -117,11 +117,11 @@ def new(
     if choice.lang == "exec" and not command:
         words = "it wraps `printf`, as an example; to wrap a command, put it behind --, as in "
         words += "`stdiod new NAME --lang exec -- jq`"
-        click.echo(f"stdiod: {words}", err=True)
+        remark(words)
     needs = command[0] if command else choice.needs
     if shutil.which(needs) is None:
         words = f"there is no {one_line(needs)} in your PATH, and it needs that to run"
-        click.echo(f"stdiod: {words}", err=True)
+        remark(words)
 
 
 def _choice(
@@ -296,8 +296,7 @@ def check(
         _summarise(reports, bad)
     if junit is not None:
         _write_junit(junit, reports)
-    if not well:
-        raise click.exceptions.Exit(NO)
+    exit_unless(well)
     if uncalled:
         raise NoError(f"no module was called with --op {', --op '.join(map(one_line, uncalled))}")
 
@@ -436,8 +435,7 @@ def validate(paths: tuple[Path, ...], as_json: bool) -> None:
         )
     else:
         _print_checked(checked)
-    if not well:
-        raise click.exceptions.Exit(NO)
+    exit_unless(well)
 
 
 def _print_checked(checked: Checked) -> None:
