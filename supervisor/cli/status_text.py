@@ -25,7 +25,17 @@ from supervisor.cli.quantities import (
     stall_words,
     time_of_day,
 )
-from supervisor.cli.terminal import cells, cut, dim, one_line, pad, state_word
+from supervisor.cli.terminal import (
+    GAP,
+    cells,
+    column_widths,
+    cut,
+    dim,
+    one_line,
+    row_width,
+    state_word,
+    table_line,
+)
 from supervisor.policy.verdict import last_words, signal_name, unset_remark
 
 WORST_FIRST = (
@@ -108,7 +118,6 @@ _NOTE = "NOTE"
 _RIGHT = frozenset({"PID", "UPTIME", "RSS", "RESTARTS", "IN-FLIGHT/QUEUED"})
 _LEAVE_OUT = ("KIND", "PROTOCOL/LIFECYCLE", "IN-FLIGHT/QUEUED", "RSS", "RESTARTS")
 _LEAVE_OUT_FOR_NOTES = ("KIND", "PROTOCOL/LIFECYCLE")
-_GAP = "  "
 _SHORTEST_NAME = 8
 _NONE = "-"
 _NEARLY_ALL = 0.75
@@ -320,56 +329,38 @@ def _pids(instances: list[dict[str, Any]]) -> str:
 
 
 def _table(rows: list[Row], notes: list[str], width: int | None) -> Iterator[str]:
-    widths = {name: max(cells(name), *(cells(row[name]) for row in rows)) for name in _COLUMNS}
+    widths = column_widths(_COLUMNS, rows)
     notes_width = max(map(cells, notes))
     columns, beside = _layout(widths, notes_width, width)
-    if width is not None:
-        _shorten_names(rows, columns, widths, width)
-    titles = {name: name for name in _COLUMNS}
-    yield dim(_line(titles, columns, widths, _NOTE if beside and notes_width else ""))
+    if width is not None and (too_much := row_width(columns, widths) - width) > 0:
+        # A long name would break every row.
+        widths["NAME"] = max(_SHORTEST_NAME, widths["NAME"] - too_much)
+    titles = table_line(columns, widths, right=_RIGHT)
+    yield dim(f"{titles}{GAP}{_NOTE}" if beside and notes_width else titles)
     for row, words in zip(rows, notes, strict=True):
-        yield _line(row, columns, widths, words if beside else "")
+        line = table_line(columns, widths, row, right=_RIGHT, paint=_in_colour)
+        yield f"{line}{GAP}{words}" if beside and words else line
         if words and not beside:
             yield f"    {words}"
 
 
-def _shorten_names(rows: list[Row], columns: list[str], widths: dict[str, int], width: int) -> None:
-    """Cut the names if a long one would break every row."""
-    too_much = _taken(columns, widths) - len(_GAP) - width
-    if too_much > 0:
-        widths["NAME"] = max(_SHORTEST_NAME, widths["NAME"] - too_much)
-        for row in rows:
-            row["NAME"] = cut(row["NAME"], widths["NAME"])
+def _in_colour(column: str, text: str) -> str:
+    return state_word(text) if column == "STATE" else text
 
 
 def _layout(widths: dict[str, int], notes_width: int, width: int | None) -> tuple[list[str], bool]:
     """Choose the columns, and whether the notes stand beside them or below each row."""
     columns = list(_COLUMNS)
-    if width is None or _taken(columns, widths) + notes_width <= width:
+    if width is None or row_width(columns, widths) + len(GAP) + notes_width <= width:
         return columns, True
     without = [name for name in columns if name not in _LEAVE_OUT_FOR_NOTES]
-    if notes_width and _taken(without, widths) + notes_width <= width:
+    if notes_width and row_width(without, widths) + len(GAP) + notes_width <= width:
         return without, True
     for name in _LEAVE_OUT:
-        if _taken(columns, widths) - len(_GAP) <= width:
+        if row_width(columns, widths) <= width:
             break
         columns.remove(name)
     return columns, False
-
-
-def _taken(columns: list[str], widths: dict[str, int]) -> int:
-    return sum(widths[name] + len(_GAP) for name in columns)
-
-
-def _line(row: Row, columns: list[str], widths: dict[str, int], last: str) -> str:
-    shown = [_cell(name, row[name], widths[name]) for name in columns]
-    return _GAP.join([*shown, last]).rstrip()
-
-
-def _cell(column: str, text: str, width: int) -> str:
-    if column == "STATE" and text != column:
-        return state_word(text, width)
-    return pad(text, width, right=column in _RIGHT)
 
 
 _LABEL_WIDTH = 12

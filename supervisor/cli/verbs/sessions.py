@@ -26,14 +26,15 @@ from supervisor.cli.results import (
     show_result,
 )
 from supervisor.cli.terminal import (
-    cells,
+    GAP,
+    column_widths,
     columns_of_stdout,
-    cut,
     dim,
     is_terminal,
     one_line,
-    pad,
+    row_width,
     safe,
+    table_line,
 )
 
 MAX_PAGE = 1000
@@ -393,14 +394,13 @@ _RIGHT = frozenset({"REVISION", "INVOCATIONS", "CHANGED"})
 _LEAVE_OUT = ("INVOCATIONS", "REVISION", "CHANGED")
 _SHORT_TITLE = 12
 """Titles are cut to this before a column is left out."""
-_GAP = "  "
 _LABEL_WIDTH = 12
 _HISTORY_SHOWN = 10
 
 
-def status_word(status: str, width: int = 0) -> str:
-    """Return a status in its colour, padded to a width."""
-    return click.style(status.ljust(width), fg=STATUS_COLOURS.get(status))
+def status_word(status: str) -> str:
+    """Return a status in its colour; it may be padded."""
+    return click.style(status, fg=STATUS_COLOURS.get(status.rstrip()))
 
 
 def table(sessions: list[dict[str, Any]], width: int | None) -> str:
@@ -410,26 +410,21 @@ def table(sessions: list[dict[str, Any]], width: int | None) -> str:
     order of `_LEAVE_OUT`, and titles are cut.
     """
     rows = [_row(session) for session in sessions]
-    widths = {name: max(len(name), *(cells(row[name]) for row in rows)) for name in _COLUMNS}
+    widths = column_widths(_COLUMNS, rows)
     columns = list(_COLUMNS)
     if width is not None:
         least = {**widths, "TITLE": min(widths["TITLE"], _SHORT_TITLE)}
         for name in _LEAVE_OUT:
-            if sum(least[one] + len(_GAP) for one in columns) - len(_GAP) > width:
+            if row_width(columns, least) > width:
                 columns.remove(name)
-        left = width - sum(widths[one] + len(_GAP) for one in columns[:-1])
+        left = width - row_width(columns[:-1], widths) - len(GAP)
         widths["TITLE"] = max(0, min(widths["TITLE"], left))
-    titles = [pad(cut(n, widths[n]), widths[n], right=n in _RIGHT) for n in columns]
-    lines = [dim(_GAP.join(titles).rstrip())]
-    for row in rows:
-        shown = [
-            status_word(row[name], widths[name])
-            if name == "STATUS"
-            else pad(cut(row[name], widths[name]), widths[name], right=name in _RIGHT)
-            for name in columns
-        ]
-        lines.append(_GAP.join(shown).rstrip())
-    return "\n".join(lines)
+    line = partial(table_line, columns, widths, right=_RIGHT, paint=_in_colour)
+    return "\n".join([dim(line()), *map(line, rows)])
+
+
+def _in_colour(column: str, text: str) -> str:
+    return status_word(text) if column == "STATUS" else text
 
 
 def page(session: dict[str, Any]) -> str:
