@@ -70,8 +70,9 @@ class Answer(msgspec.Struct, frozen=True):
         return error if isinstance(error, dict) else {}
 
 
-def own_op(op: str, args: dict[str, Any] | None = None) -> dict[str, Any]:
-    return {"op": op, "args": args or {}}
+def own_op(op: str, args: dict[str, Any] | None = None) -> tuple[str, str, dict[str, Any]]:
+    """Return the request for an op of the daemon itself: a tool, an operation and its input."""
+    return SUPERVISOR, "invoke", {"op": op, "args": args or {}}
 
 
 def given_args(**args: Any) -> dict[str, Any]:
@@ -123,7 +124,7 @@ class DaemonClient:
         timeout_s: float | None = None,
     ) -> Answer:
         """Call an op of the daemon itself; see `request`."""
-        return self.request(SUPERVISOR, "invoke", own_op(op, args), on_event, timeout_s)
+        return self.request(*own_op(op, args), on_event, timeout_s)
 
     def known(self, op: str, args: dict[str, Any] | None = None) -> Answer:
         """Call an op that the daemon answers at once; raises `NoDaemonError` without an answer."""
@@ -161,24 +162,15 @@ class DaemonClient:
         _, answer = next(self._answers(open_requests, told, timeout_s))
         return answer
 
-    def own_together(
-        self,
-        ops: Sequence[tuple[str, dict[str, Any]]],
-        on_event: Callable[[int, dict[str, Any], bytes], None] | None = None,
-    ) -> Iterator[tuple[int, Answer]]:
-        """Call ops of the daemon concurrently; yields each answer as it comes, with its number.
-
-        Raises `NoDaemonError` if the daemon goes away.
-        """
-        asked = [(SUPERVISOR, "invoke", own_op(op, args)) for op, args in ops]
-        return self.together(asked, on_event)
-
     def together(
         self,
         requests: Sequence[tuple[str, str, dict[str, Any]]],
         on_event: Callable[[int, dict[str, Any], bytes], None] | None = None,
     ) -> Iterator[tuple[int, Answer]]:
-        """Send requests, each a tool, an operation and its input; as `own_together`."""
+        """Send requests at once; yields each answer as it comes, with its number.
+
+        Raises `NoDaemonError` if the daemon goes away.
+        """
         sent = [self.send(*one) for one in requests]
         return self._answers({one: number for number, one in enumerate(sent)}, on_event, None)
 

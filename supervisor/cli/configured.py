@@ -20,9 +20,8 @@ _KEY = "stdiod.config"
 _PROJECTS = "stdiod.config_of_project"
 
 
-def read(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
+def read(ctx: click.Context, _: click.Parameter, value: Path | None) -> Path | None:
     """Read the file of `--config`; returns its absolute path."""
-    del param
     if value is None:
         return None
     from supervisor.daemon.config_file import ConfigError, read_config

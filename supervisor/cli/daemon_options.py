@@ -51,14 +51,12 @@ class HttpOptions(NamedTuple):
         return words + ["--http-insecure"] * self.insecure
 
 
-def _data_dir(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path:
-    del param
+def _data_dir(ctx: click.Context, _: click.Parameter, value: Path | None) -> Path:
     config = configured.said(ctx)
     return (value or (config and config.data_dir) or default_data_dir()).absolute()
 
 
-def _policy(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
-    del param
+def _policy(ctx: click.Context, _: click.Parameter, value: Path | None) -> Path | None:
     config = configured.said(ctx)
     chosen = value or (config.policy if config is not None else None)
     return None if chosen is None else chosen.absolute()

@@ -164,9 +164,8 @@ SOCKET_PASSED = "stdiod.socket_passed"
 """The key of a context under which `--socket` is known to be passed or not."""
 
 
-def _chosen_socket(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path:
+def _chosen_socket(ctx: click.Context, _: click.Parameter, value: Path | None) -> Path:
     """Return the verb's --socket, the one before the verb, the configuration's, or the default."""
-    del param
     before_verb = ctx.find_root().params.get("socket")
     config = configured.named(ctx)
     ctx.meta[SOCKET_PASSED] = bool(value or before_verb)

@@ -120,9 +120,8 @@ def daemons_project() -> Project | None:
     return project if project is not None and project.has_daemon else None
 
 
-def stand_in(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
+def stand_in(ctx: click.Context, _: click.Parameter, value: Path | None) -> Path | None:
     """Take a folder as the project here: `up` starts `run` from elsewhere."""
-    del param
     if value is not None:
         ctx.meta[_KEY] = judged(value)
     return value

@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 import msgspec
@@ -124,28 +124,18 @@ def own_result(
 def result_of(answer: Answer, *, as_json: bool, module: str, op: str = "") -> Any:
     """Return the result of an answer; a failure is printed and ends the verb."""
     if not answer.ok:
-        end_with_failure(answer, as_json=as_json, module=module, op=op)
+        tell_failure(answer, as_json=as_json, module=module, op=op)
+        raise click.exceptions.Exit(NO)
     return answer.result
 
 
-def end_with_failure(answer: Answer, *, as_json: bool, module: str, op: str = "") -> NoReturn:
-    """Print why an answer is not ok, and end the verb."""
+def tell_failure(
+    answer: Answer, *, as_json: bool, module: str, op: str = "", alone: bool = True
+) -> None:
+    """Print why an answer is not ok; the JSON of one of several names its module."""
     if as_json:
-        print_json(answer.document)
-    else:
-        _print_failure(answer, module, op)
-    raise click.exceptions.Exit(NO)
-
-
-def tell_failure(answer: Answer, *, as_json: bool, module: str) -> None:
-    """Print why one answer of several is not ok."""
-    if as_json:
-        print_json({"module": module, **answer.document})
-    else:
-        _print_failure(answer, module, "")
-
-
-def _print_failure(answer: Answer, module: str, op: str) -> None:
+        print_json(answer.document if alone else {"module": module, **answer.document})
+        return
     from supervisor.cli.failure_text import failure_text
 
     click.echo(failure_text(answer.error, module=module, op=op), err=True)

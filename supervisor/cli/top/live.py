@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from supervisor.cli.client import SUPERVISOR, Answer, DaemonClient, NoAnswerError, own_op
+from supervisor.cli.client import Answer, DaemonClient, NoAnswerError, own_op
 from supervisor.cli.exit_status import NoDaemonError
 from supervisor.cli.quantities import duration, time_of_day
 from supervisor.cli.terminal import one_line
@@ -251,7 +251,7 @@ class Link:
         """Ask; raises `NoDaemonError` without a daemon."""
         if self._client is None:
             self._client = DaemonClient(self._path)
-        self._asked = self._client.send(SUPERVISOR, "invoke", own_op(op, args))
+        self._asked = self._client.send(*own_op(op, args))
 
     def answer(self) -> Answer | None:
         """Return the answer if it is complete; raises `NoDaemonError` if the daemon went away."""

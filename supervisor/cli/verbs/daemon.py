@@ -13,7 +13,7 @@ from typing import Any
 import click
 import msgspec
 
-from supervisor.cli.client import SUPERVISOR, Answer, DaemonClient, NoAnswerError, own_op
+from supervisor.cli.client import Answer, DaemonClient, NoAnswerError, own_op
 from supervisor.cli.exit_status import NoError, exit_unless, interruption
 from supervisor.cli.options import MODULE, example, with_json, with_socket
 from supervisor.cli.quantities import count, duration
@@ -176,9 +176,8 @@ def _shut_down(client: DaemonClient, ticker: Ticker, running: list[str]) -> int:
     """Shut the daemon down, and show progress until the connection closes; returns its pid."""
     if running:
         # Open while the daemon ends, this request tells which modules are down already.
-        watch = own_op("wait", {"modules": running, "for": "down"})
-        client.send(SUPERVISOR, "invoke", watch)
-    asked = client.send(SUPERVISOR, "invoke", own_op("shutdown"))
+        client.send(*own_op("wait", {"modules": running, "for": "down"}))
+    asked = client.send(*own_op("shutdown"))
     pid = 0
     with contextlib.suppress(NoAnswerError):
         for event, _ in client.events(GONE_S):

@@ -16,7 +16,7 @@ from typing import IO, Any, Self
 import click
 import msgspec
 
-from supervisor.cli.client import Answer, DaemonClient, given_args
+from supervisor.cli.client import Answer, DaemonClient, given_args, own_op
 from supervisor.cli.event_text import event_line
 from supervisor.cli.exit_status import INTERRUPTED, NoDaemonError, NoError, exit_unless, remark
 from supervisor.cli.options import (
@@ -32,7 +32,6 @@ from supervisor.cli.options import (
 from supervisor.cli.quantities import moment, time_of_day, utc_stamp
 from supervisor.cli.results import (
     echo_json,
-    end_with_failure,
     own_result,
     print_json,
     result_of,
@@ -114,15 +113,16 @@ def _merged(
     come: list[Entry] = []
     waiting = set(range(len(follows), len(follows) + len(tails)))
 
-    def take(number: int, event: dict[str, Any], line: bytes) -> None:
-        del line
+    def take(number: int, event: dict[str, Any], _: bytes) -> None:
         if number in waiting:
             show.event(event, last.append)
         else:
             show.event(event, come.append if waiting else show.line)
 
     well = True
-    for number, answer in client.own_together([("logs", one) for one in (*follows, *tails)], take):
+    for number, answer in client.together(
+        [own_op("logs", one) for one in (*follows, *tails)], take
+    ):
         if number < len(follows):
             continue  # an unknown module: the answer for its last lines reports it
         waiting.remove(number)
@@ -182,7 +182,7 @@ class _Shown:
         click.echo(f"{dim(when)} {where} {entry['stream']} {text}")
 
     def failure(self, answer: Answer, module: str) -> None:
-        tell_failure(answer, as_json=self._as_json, module=module)
+        tell_failure(answer, as_json=self._as_json, module=module, alone=False)
 
 
 MAX_LAST = 10_000
@@ -258,7 +258,7 @@ def events(
             feed.show_last()
             return
         if as_json:
-            end_with_failure(answer, as_json=True, module="events")
+            result_of(answer, as_json=True, module="events")
         raise NoError(one_line(str(answer.error.get("message"))))
 
 
@@ -301,8 +301,7 @@ class _Feed:
         time.sleep(RECONNECT_S[min(self._tries, len(RECONNECT_S) - 1)])
         self._tries += 1
 
-    def _show(self, event: dict[str, Any], line: bytes) -> None:
-        del line
+    def _show(self, event: dict[str, Any], _: bytes) -> None:
         fields = event.get("fields") or {}
         if "seq" not in fields:
             self._take_heading(event, fields)
@@ -496,8 +495,7 @@ def record(
     args = given_args(module=module, until_exit=until_exit, restart=restart, seconds=seconds)
     with DaemonClient(socket) as client, TranscriptWriter(output) as transcript:
 
-        def keep(event: dict[str, Any], line: bytes) -> None:
-            del line
+        def keep(event: dict[str, Any], _: bytes) -> None:
             transcript.write(event.get("fields") or {})
 
         try:
@@ -511,7 +509,7 @@ def record(
             raise
         if not answer.ok:
             transcript.end(str(answer.error.get("message")))
-            end_with_failure(answer, as_json=False, module=module)
+            result_of(answer, as_json=False, module=module)
         transcript.end("the daemon ended it")
     _report(transcript, output)
 

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,11 @@ import click
 import msgspec
 
 from supervisor.cli import configured
-from supervisor.cli.client import Answer, DaemonClient, NoAnswerError
+from supervisor.cli.client import Answer, DaemonClient, NoAnswerError, own_op
 from supervisor.cli.exit_status import NO, NoDaemonError, NoError, exit_unless, interruption, remark
 from supervisor.cli.options import MODULE, SECONDS, example, with_json, with_modules, with_socket
 from supervisor.cli.quantities import count
 from supervisor.cli.results import (
-    end_with_failure,
     print_json,
     result_of,
     show_result,
@@ -80,24 +79,22 @@ def _control(
     # The daemon bounds each by the module's own prepare_s, start_s and stop_s.
     with DaemonClient(socket) as client:
         names = client.chosen(modules, every=every, wanted=op == "restart")
-        asked = [(op, {"module": one, **args}) for one in names]
+        asked = [own_op(op, {"module": one, **args}) for one in names]
         words = f"{one_line(', '.join(names))}: the {op} continues in the daemon"
         with interruption(words):
-            answers = in_turn(names, client.own_together(asked))
-            well = [_show(one, name, len(modules), as_json=as_json) for name, one in answers]
+            answers = in_turn(names, client.together(asked))
+            well = [
+                _show(one, name, alone=len(modules) == 1, as_json=as_json) for name, one in answers
+            ]
     exit_unless(all(well))
 
 
-def _show(answer: Answer, module: str, named: int, *, as_json: bool) -> bool:
-    """Show an answer; returns whether it is ok. If `named` is 1, a failure ends the verb."""
-    if answer.ok and as_json:
-        print_json(answer.result)
-    elif answer.ok:
-        click.echo(_sentence(answer.result))
-    elif named == 1:
-        end_with_failure(answer, as_json=as_json, module=module)
+def _show(answer: Answer, module: str, *, alone: bool, as_json: bool) -> bool:
+    """Show an answer; returns whether it is ok."""
+    if answer.ok:
+        show_result(answer.result, _sentence, as_json=as_json)
     else:
-        tell_failure(answer, as_json=as_json, module=module)
+        tell_failure(answer, as_json=as_json, module=module, alone=alone)
     return answer.ok
 
 
@@ -212,7 +209,7 @@ def health(modules: tuple[str, ...], every: bool, as_json: bool, socket: Path) -
     --all leaves out modules that were stopped, and modules that wait for their first request. With
     --json, the answer of each of several modules is one line. Exits with 1 unless all are well.
     """
-    _ask("health", modules, socket, _well, every=every, as_json=as_json)
+    _ask("health", modules, socket, every=every, as_json=as_json)
 
 
 @click.command(epilog=example("describe dice", "describe dice torch"))
@@ -225,50 +222,33 @@ def describe(modules: tuple[str, ...], every: bool, as_json: bool, socket: Path)
     --all leaves out modules that were stopped, and modules that wait for their first request. With
     --json, the answer of each of several modules is one line. Exits with 1 if one gives none.
     """
-    _ask("describe", modules, socket, _page, every=every, as_json=as_json)
+    _ask("describe", modules, socket, every=every, as_json=as_json)
 
 
 def _ask(
-    operation: str,
-    modules: tuple[str, ...],
-    socket: Path,
-    text: Callable[[str, Any], str],
-    *,
-    every: bool,
-    as_json: bool,
+    operation: str, modules: tuple[str, ...], socket: Path, *, every: bool, as_json: bool
 ) -> None:
     # The daemon bounds each itself, by the module's health_s and describe_s.
-    failed = 0
+    well, alone = True, len(modules) == 1
     owners: dict[str, str] = {}
     with DaemonClient(socket) as client:
         names = client.chosen(modules, every=every, wanted=True)
         answers = client.together([(one, operation, {}) for one in names])
         for name, answer in in_turn(names, answers):
-            if not answer.ok and len(modules) == 1:
-                end_with_failure(answer, as_json=as_json, module=name)
-            elif not answer.ok:
-                tell_failure(answer, as_json=as_json, module=name)
-                failed += 1
+            if not answer.ok:
+                well = False
+                tell_failure(answer, as_json=as_json, module=name, alone=alone)
                 if name in owners and not as_json:
                     remark(f"{one_line(name)} is an op of {owners[name]}")
             elif as_json:
-                print_json(
-                    answer.result if len(modules) == 1 else {"module": name, **answer.document}
-                )
+                print_json(answer.result if alone else {"module": name, **answer.document})
+            elif operation == "health":
+                click.echo(f"{one_line(name)} is well")
             else:
-                click.echo(text(name, answer.result))
+                click.echo("\n".join(_description(answer.result)))
             inputs = (answer.result or {}).get("inputs")
             owners |= dict.fromkeys(inputs if isinstance(inputs, dict) else (), one_line(name))
-    if failed:
-        raise click.exceptions.Exit(NO)
-
-
-def _well(module: str, _: Any) -> str:
-    return f"{one_line(module)} is well"
-
-
-def _page(_: str, description: Any) -> str:
-    return "\n".join(_description(description))
+    exit_unless(well)
 
 
 def _description(description: dict[str, Any]) -> Iterator[str]:
@@ -358,9 +338,8 @@ def wait(
         last = ", ".join(pending)
         ticker.show(one_line(f"waiting for {last}"))
 
-        def progress(event: dict[str, Any], line: bytes) -> None:
+        def progress(event: dict[str, Any], _: bytes) -> None:
             nonlocal last
-            del line
             ticker.line(one_line(str(event.get("message"))))
             if event.get("level") == "debug":
                 return  # about a module that is still pending

@@ -18,10 +18,10 @@ from supervisor.cli.options import SECONDS, SESSION, TEXT, Subverbs, example, wi
 from supervisor.cli.quantities import ago, count, duration, time_of_day
 from supervisor.cli.results import (
     echo_json,
-    end_with_failure,
     own_result,
     print_json,
     print_laid_out,
+    result_of,
     short,
     show_result,
 )
@@ -247,7 +247,7 @@ def watch(*, session_id: str, as_json: bool, socket: Path) -> None:
     with DaemonClient(socket) as client:
         failed = follow_state(client, session_id, as_json=as_json)
     if failed is not None:
-        end_with_failure(failed, as_json=as_json, module=SUPERVISOR, op="events")
+        result_of(failed, as_json=as_json, module=SUPERVISOR, op="events")
 
 
 def follow_state(client: DaemonClient, session_id: str, *, as_json: bool) -> Answer | None:
@@ -272,7 +272,7 @@ def follow_state(client: DaemonClient, session_id: str, *, as_json: bool) -> Ans
         "follow": True,
         "since": journal.get("last_seq") or 0,
     }
-    request_id = client.send(SUPERVISOR, "invoke", own_op("events", args))
+    request_id = client.send(*own_op("events", args))
     for event, _ in client.events():
         if event.get("requestId") == request_id:
             if event.get("type") == "done":
@@ -342,8 +342,7 @@ def prompt(
     with interruption(words), DaemonClient(socket) as client:
         answer = client.own(OP, args, shown.event)
     shown.end(answer.result if answer.ok else None)
-    if not answer.ok:
-        end_with_failure(answer, as_json=as_json, module=SUPERVISOR, op=OP)
+    result_of(answer, as_json=as_json, module=SUPERVISOR, op=OP)
     if as_json:
         print_json(answer.document)
 

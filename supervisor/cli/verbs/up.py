@@ -107,9 +107,8 @@ def _follow(socket: Path, ticker: Ticker, timeout_s: float | None) -> dict[str, 
     """Show the modules getting ready; returns the status at the end."""
     ready = 0
 
-    def progress(event: dict[str, Any], line: bytes) -> None:
+    def progress(event: dict[str, Any], _: bytes) -> None:
         nonlocal ready
-        del line
         fields = event.get("fields") or {}
         if event.get("level") == "debug":
             ticker.line(one_line(str(event.get("message"))))
