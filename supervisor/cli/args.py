@@ -101,7 +101,7 @@ class Word(NamedTuple):
 
 
 def read_words(words: tuple[str, ...]) -> list[Word]:
-    """Parse the words; raises `click.UsageError` for a malformed one."""
+    """Raises `click.UsageError` for a malformed word."""
     return [_word(one) for one in words]
 
 

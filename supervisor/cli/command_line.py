@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 
 class Verb(NamedTuple):
-    """The section, file and summary of a verb."""
-
     section: str
     module: str
     summary: str
@@ -165,7 +163,6 @@ class Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the verb, or suggest a similar one."""
         name = args[0]
         known = name in VERBS or name.startswith("-")
         if not known and not ctx.resilient_parsing:  # a completing shell shows no error
@@ -263,7 +260,6 @@ def _words_of(error: click.ClickException) -> str:
 
 
 def _leaf(error: BaseException) -> BaseException:
-    """Return the first exception of a group, or the exception itself."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

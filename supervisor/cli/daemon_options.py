@@ -43,7 +43,6 @@ class HttpOptions(NamedTuple):
             raise click.UsageError(f"--http: {error}", ctx) from None
 
     def words(self) -> list[str]:
-        """Return the options for a command line."""
         words = [] if self.place is None else ["--http", self.place]
         for option, path in {"--http-cert": self.cert, "--http-key": self.key}.items():
             if path is not None:

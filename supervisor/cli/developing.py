@@ -83,11 +83,16 @@ FileStamps = dict[str, tuple[int, int]]
 """The last change (ns) and the size of each file."""
 
 
-def develop(path: Path, screen: LineScreen, typed: Callable[[Development], Prompt | Piped]) -> None:
+def develop(path: Path, *, on_terminal: bool, colours: bool) -> None:
     """Run the module of a descriptor file until the input ends, or a signal comes."""
-    log_from(logging.CRITICAL)
-    one = Development(path, screen)
-    run_timed(one.run, typed(one))
+    # All output is shown above the typed line.
+    with patch_stdout(raw=True) if on_terminal else contextlib.nullcontext():
+        log_from(logging.CRITICAL)
+        screen = LineScreen(colours=colours)
+        one = Development(path, screen)
+        if on_terminal:
+            screen.tell("Tab completes; Ctrl-D ends; /ops lists the ops, /restart starts it anew")
+        run_timed(one.run, Prompt(one) if on_terminal else Piped())
 
 
 class Development:
@@ -103,7 +108,6 @@ class Development:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """The known schema of each op."""
         if self._daemon is None:
             return {}
         module = self._daemon.fleet.modules[self.name]
@@ -331,8 +335,6 @@ class _Tap(Tap):
 
 
 class _Asker(Client):
-    """Who called an op (kernel.parties.Client)."""
-
     def __init__(self, tell: Callable[[_Asker, dict[str, Any]], None]) -> None:
         self.answered = trio.Event()
         self._tell = tell
@@ -353,9 +355,6 @@ NARROW_COLUMNS = 60
 
 _COLOURS = {">": "cyan", "<": "green", "!": "yellow"}
 
-Inputs = Callable[[], Mapping[str, Any]]
-"""Gives the known schema of each op."""
-
 
 class LineScreen:
     def __init__(self, *, colours: bool) -> None:
@@ -367,7 +366,6 @@ class LineScreen:
         self._write(f"{_time()} {line}")
 
     def tell(self, text: str) -> None:
-        """Show a message of one line or more."""
         for line in text.split("\n"):
             self._write(f"{_time()} = {line}")
 
@@ -389,11 +387,11 @@ class Prompt:
     waits = False
     """Whether a call is answered before the next line is read."""
 
-    def __init__(self, name: Callable[[], str], inputs: Inputs) -> None:
-        self._name = name
+    def __init__(self, development: Development) -> None:
+        self._development = development
         self._session: PromptSession[str] = PromptSession(
             history=InMemoryHistory(),
-            completer=OpCompleter(inputs),
+            completer=OpCompleter(lambda: development.inputs),
             complete_style=CompleteStyle.READLINE_LIKE,
             complete_while_typing=False,
             reserve_space_for_menu=0,
@@ -404,7 +402,7 @@ class Prompt:
         """Return a line; None for Ctrl-C. Raises `EOFError` for Ctrl-D."""
         ask = partial(
             self._session.prompt,
-            f"{safe(self._name())}> ",
+            f"{safe(self._development.name)}> ",
             handle_sigint=False,
             set_exception_handler=False,
         )
@@ -430,7 +428,7 @@ class Prompt:
 class OpCompleter(Completer):
     """Completes ops, then names of args, then values that the schema lists."""
 
-    def __init__(self, inputs: Inputs) -> None:
+    def __init__(self, inputs: Callable[[], Mapping[str, Any]]) -> None:
         self._inputs = inputs
 
     def get_completions(self, document: Document, event: CompleteEvent) -> Iterable[Completion]:
@@ -470,10 +468,3 @@ class Piped:
 
     def end(self) -> None:
         """Nothing waits for the reading thread."""
-
-
-@contextlib.contextmanager
-def above_the_prompt(*, on_terminal: bool) -> Iterator[None]:
-    """Show all output of the block above the typed line."""
-    with patch_stdout(raw=True) if on_terminal else contextlib.nullcontext():
-        yield

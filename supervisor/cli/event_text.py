@@ -220,7 +220,6 @@ def way_to_answer(question: dict[str, Any]) -> str:
 
 
 def question_change(change: dict[str, Any]) -> str:
-    """Return the line for a new question or a decision."""
     question, decision = change["approval"], change.get("decision")
     if decision is None:
         return question_text(question)
@@ -228,7 +227,6 @@ def question_change(change: dict[str, Any]) -> str:
 
 
 def decided(decision: dict[str, Any]) -> str:
-    """Return a decision as words."""
     word = (
         click.style("allowed", fg="green")
         if decision.get("allowed")

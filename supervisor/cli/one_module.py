@@ -128,8 +128,6 @@ def invoke_here(
 
 
 class _Asker(Client):
-    """Who asked (kernel.parties.Client)."""
-
     def __init__(self, on_line: OnLine) -> None:
         self.response: dict[str, Any] | None = None
         self.interrupted = False

@@ -46,8 +46,6 @@ SECONDS = Seconds()
 
 
 class Lines(click.ParamType[int]):
-    """A number of lines, 0 included."""
-
     name = "lines"
 
     def __init__(self, most: int) -> None:

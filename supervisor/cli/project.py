@@ -44,8 +44,6 @@ class Standing(Enum):
 
 
 class Project(NamedTuple):
-    """A folder with a `stdiod.toml`."""
-
     folder: Path
     standing: Standing
     changed: str = ""

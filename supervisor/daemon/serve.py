@@ -165,7 +165,6 @@ def _serve(
             exporting(os.environ) as spans,
         ):
             stalls = Stalls(threads=threads, continued=Continued())
-
             kernel = Kernel(
                 found,
                 data_dir=options.data_dir,
@@ -359,8 +358,8 @@ def try_threads() -> None:
             begun.append(thread)
     except RuntimeError:
         message = (
-            f"the system gives fewer than {THREADS_NEEDED} further threads and processes to this user "
-            "(ulimit -u) or control group, and a daemon needs them"
+            f"the system gives fewer than {THREADS_NEEDED} further threads and processes to this"
+            " user (ulimit -u) or control group, and a daemon needs them"
         )
         raise OSError(message) from None
     finally:

@@ -240,7 +240,6 @@ class Link:
 
     @property
     def waits(self) -> bool:
-        """Whether a question is open."""
         return bool(self._asked)
 
     def descriptors(self) -> list[int]:

@@ -88,8 +88,6 @@ _ROOMY = 60
 
 
 class Look(msgspec.Struct, kw_only=True):
-    """The options of the view."""
-
     interval_s: float
     order: Order = Order.TROUBLE
     top_row: int = 0

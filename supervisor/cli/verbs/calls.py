@@ -244,7 +244,6 @@ class Shown:
             self._printer.line(log_line(line.stream, line.text))
 
     def response_line(self, response: dict[str, Any]) -> None:
-        """Show one of several responses, as a line of JSON."""
         self._printer.close_line()
         print_json(response)
 

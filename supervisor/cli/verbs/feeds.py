@@ -29,7 +29,7 @@ from supervisor.cli.options import (
     with_modules,
     with_socket,
 )
-from supervisor.cli.quantities import moment, time_of_day, utc_stamp
+from supervisor.cli.quantities import moment, stamp
 from supervisor.cli.results import (
     echo_json,
     own_result,
@@ -173,7 +173,7 @@ class _Shown:
         if self._as_json:
             print_json(entry)
             return
-        when = time_of_day(entry["ts"]) if self._live else utc_stamp(entry["ts"])
+        when = stamp(entry["ts"], live=self._live)
         instance = one_line(entry["instance"])
         module = instance.rpartition("#")[0] or instance
         where = click.style(instance, fg=self._colours.get(module))
@@ -320,7 +320,7 @@ class _Feed:
         if self._as_json:
             print_json(fields)
             return
-        when = time_of_day(fields["ts"]) if self._live else utc_stamp(fields["ts"])
+        when = stamp(fields["ts"], live=self._live)
         click.echo(f"{dim(when)} {fields['seq']} {one_line(words)}")
 
     def _take_heading(self, event: dict[str, Any], fields: dict[str, Any]) -> None:

@@ -99,7 +99,6 @@ def mcp(
 
 
 def _tell_person(*words: str) -> None:
-    """Explain at a terminal that an MCP client starts this."""
     from supervisor.cli.verbs.admin import own_program
 
     entry = {"stdiod": {"command": own_program(), "args": words}}

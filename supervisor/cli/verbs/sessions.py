@@ -348,8 +348,6 @@ def prompt(
 
 
 class _Answer:
-    """The output of a prompt."""
-
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
         self._printer = EventPrinter()

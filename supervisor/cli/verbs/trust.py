@@ -109,7 +109,6 @@ def _trust(project: Project) -> None:
 
 
 def _policy(path: Path) -> bytes:
-    """Return the bytes of a valid policy."""
     from supervisor.kernel.grants.operator_policy import read_policy
     from supervisor.policy.policy_file import PolicyError
     from supervisor.policy.toml_document import told

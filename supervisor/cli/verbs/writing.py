@@ -190,20 +190,14 @@ def dev(path: Path) -> None:
     before. Ctrl-C cancels what is being done, or ends; Ctrl-D ends. Without a terminal, lines are
     read from stdin.
     """
-    from supervisor.cli.developing import LineScreen, Piped, Prompt, above_the_prompt, develop
+    from supervisor.cli.developing import develop
 
     file = path / "module.json" if path.is_dir() else path
     if not file.exists():
         raise click.UsageError(f"{file} is not there; name the descriptor file")
     on_terminal = is_terminal(sys.stdin) and is_terminal(sys.stdout)
     colours = is_terminal(sys.stdout) and not os.environ.get("NO_COLOR")
-    with above_the_prompt(on_terminal=on_terminal):
-        screen = LineScreen(colours=colours)
-        if on_terminal:
-            screen.tell("Tab completes; Ctrl-D ends; /ops lists the ops, /restart starts it anew")
-            develop(file, screen, lambda one: Prompt(lambda: one.name, lambda: one.inputs))
-        else:
-            develop(file, screen, lambda _: Piped())
+    develop(file, on_terminal=on_terminal, colours=colours)
 
 
 _COLOURS = {
