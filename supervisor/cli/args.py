@@ -135,17 +135,22 @@ def args_of(words: Sequence[Word], schema: Any) -> dict[str, Any]:
 
 def properties_of(schema: Any) -> dict[str, Any]:
     """Return the schema of each arg that the op's schema names."""
-    return _properties(schema, schema, 0)
+    found: dict[str, Any] = {}
+    for one in _parts(schema, schema):
+        properties = one.get("properties")
+        if isinstance(properties, dict):
+            found |= properties
+    return found
 
 
 def _value(key: str, said: list[Word], schema: Any, root: Any) -> Any:
     of = {} if not isinstance(schema, dict) else schema
-    kinds = list(dict.fromkeys(_kinds(of, root, 0)))
+    kinds = list(dict.fromkeys(_kinds(of, root)))
     if "array" in kinds and "string" not in kinds:
         if len(said) == 1 and not said[0].is_json and said[0].text.lstrip().startswith("["):
             return _one(said[0], ["array"])
         if not (len(said) == 1 and said[0].is_json):
-            elements = list(_kinds(_items(of, root, 0), root, 0))
+            elements = list(_kinds(_items(of, root), root))
             return [_one(word, elements) for word in said]
     if len(said) > 1:
         raise click.UsageError(f"{key} is given {len(said)} times, and takes one value")
@@ -167,18 +172,9 @@ def _one(word: Word, kinds: list[str]) -> Any:
     raise click.UsageError(f"{word.key}={word.text}: {word.key} must be {words}")
 
 
-def _properties(schema: Any, root: Any, depth: int) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for one in _parts(schema, root, depth):
-        properties = one.get("properties")
-        if isinstance(properties, dict):
-            found |= properties
-    return found
-
-
-def _kinds(schema: Any, root: Any, depth: int) -> Iterator[str]:
+def _kinds(schema: Any, root: Any) -> Iterator[str]:
     """Yield the types that a value may have, as far as the schema names them."""
-    for one in _parts(schema, root, depth):
+    for one in _parts(schema, root):
         named = one.get("type")
         if named is not None:
             yield from [named] if isinstance(named, str) else map(str, named)
@@ -194,11 +190,11 @@ def _kinds(schema: Any, root: Any, depth: int) -> Iterator[str]:
 _ORDERED = sorted(_KINDS.items(), key=lambda one: one[0] != "boolean")
 
 
-def _items(schema: Any, root: Any, depth: int) -> Any:
-    return next((one["items"] for one in _parts(schema, root, depth) if "items" in one), {})
+def _items(schema: Any, root: Any) -> Any:
+    return next((one["items"] for one in _parts(schema, root) if "items" in one), {})
 
 
-def _parts(schema: Any, root: Any, depth: int) -> Iterator[dict[str, Any]]:
+def _parts(schema: Any, root: Any, depth: int = 0) -> Iterator[dict[str, Any]]:
     """Yield a schema, its alternatives, and what it refers to in the same document."""
     if not isinstance(schema, dict) or depth > MAX_DEPTH:
         return

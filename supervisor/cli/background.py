@@ -11,7 +11,6 @@ import os
 import select
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -61,7 +60,7 @@ def start(arguments: Sequence[str], data_dir: Path) -> int:
         finally:
             os.close(writing)
         with _ended_if_interrupted(process):
-            said = _read(reading, LISTEN_S)
+            said = _read(reading)
     finally:
         os.close(reading)
     if not said:
@@ -111,17 +110,11 @@ def _ended_if_interrupted(process: subprocess.Popen[bytes]) -> Iterator[None]:
         raise
 
 
-def _read(descriptor: int, timeout_s: float) -> bytes | None:
-    """Return the bytes written, b"" for the end of the pipe, None after the timeout."""
-    ends_at = time.monotonic() + timeout_s
+def _read(descriptor: int) -> bytes | None:
+    """Return the bytes written, b"" for the end of the pipe, None after `LISTEN_S`."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
-    left_s = timeout_s
-    while left_s > 0:
-        if poll.poll(left_s * 1000):
-            return os.read(descriptor, 64)
-        left_s = ends_at - time.monotonic()
-    return None
+    return os.read(descriptor, 64) if poll.poll(LISTEN_S * 1000) else None
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

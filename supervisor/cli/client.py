@@ -25,8 +25,7 @@ from protocol.framing import UNCOUNTED, LineSplitter, Overlong
 from protocol.version import VERSION
 from supervisor.cli.exit_status import NoDaemonError
 from supervisor.cli.lock_file import lock_holder, socket_lock, version_beside
-from supervisor.cli.options import way_to_start
-from supervisor.cli.project import default_data_dir
+from supervisor.cli.project import default_data_dir, way_to_start
 
 SUPERVISOR = "supervisor"
 

@@ -39,7 +39,11 @@ def exit_unless(well: object) -> None:
 
 
 class EndError(click.ClickException):
-    """End the command with a sentence on stderr, and the exit status of the class."""
+    """End the command with a sentence on stderr, and an exit status."""
+
+    def __init__(self, message: str, status: int = NO) -> None:
+        super().__init__(message)
+        vars(self)["exit_code"] = status  # click declares it of the class
 
     def show(self, file: IO[Any] | None = None) -> None:
         del file
@@ -47,19 +51,14 @@ class EndError(click.ClickException):
 
 
 class NoError(EndError):
-    exit_code = NO
+    """The answer is no."""
 
 
 class NoDaemonError(EndError):
     """Nobody answers on the socket."""
 
-    exit_code = NO_DAEMON
-
-
-class UnwritableError(EndError):
-    """Nobody can be told the answer."""
-
-    exit_code = UNWRITABLE
+    def __init__(self, message: str) -> None:
+        super().__init__(message, NO_DAEMON)
 
 
 @contextlib.contextmanager

@@ -47,15 +47,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Lines to show, such as the end of a module's stderr."""
 
 
-def ok(area: str, message: str, *, subject: str | None = None) -> Finding:
-    return Finding(level=Level.OK, area=area, message=without_password(message), subject=subject)
-
-
-def _with_hint(
+def _finding(
     level: Level,
     area: str,
     message: str,
-    hint: str,
+    hint: str | None = None,
     *,
     subject: str | None = None,
     evidence: tuple[str, ...] = (),
@@ -70,8 +66,9 @@ def _with_hint(
     )
 
 
-warn = partial(_with_hint, Level.WARN)
-bad = partial(_with_hint, Level.BAD)
+ok = partial(_finding, Level.OK)
+warn = partial(_finding, Level.WARN)
+bad = partial(_finding, Level.BAD)
 
 
 FILES_PER_MODULE = 4

@@ -184,7 +184,8 @@ async def _run(
             nursery.start_soon(end_on_signals)
             await asker.answered.wait()
             unfollow()
-            await _stop(daemon)
+            daemon.shut_down("it has answered")
+            await daemon.stop_fleet()
             nursery.cancel_scope.cancel()
 
 
@@ -207,11 +208,6 @@ def _recorded(path: Path | None, descriptor: Descriptor) -> Iterator[Recording |
     if file.error is not None:
         # Not the end of the command: the module's answer is there.
         remark(f"the transcript is not whole: {file.error}")
-
-
-async def _stop(daemon: Kernel) -> None:
-    daemon.shut_down("it has answered")
-    await daemon.stop_fleet()
 
 
 STDERR_LINES = 4

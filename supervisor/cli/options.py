@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from supervisor.cli import configured
-from supervisor.cli.project import absolute_socket, default_socket
+from supervisor.cli.project import SOCKET_PASSED, absolute_socket, default_socket
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -158,10 +158,6 @@ class UnseenPath(click.Path):
 UNSEEN_PATH = UnseenPath()
 
 
-SOCKET_PASSED = "stdiod.socket_passed"
-"""The key of a context under which `--socket` is known to be passed or not."""
-
-
 def _chosen_socket(ctx: click.Context, _: click.Parameter, value: Path | None) -> Path:
     """Return the verb's --socket, the one before the verb, the configuration's, or the default."""
     before_verb = ctx.find_root().params.get("socket")
@@ -169,28 +165,6 @@ def _chosen_socket(ctx: click.Context, _: click.Parameter, value: Path | None) -
     ctx.meta[SOCKET_PASSED] = bool(value or before_verb)
     chosen = value or before_verb or (config and config.socket)
     return absolute_socket(chosen or default_socket())
-
-
-def socket_option(socket: Path) -> str:
-    """Return `--socket PATH ` for a hint, "" if the user passed none."""
-    ctx = click.get_current_context(silent=True)
-    passed = ctx is None or ctx.meta.get(SOCKET_PASSED, True)
-    if not passed:
-        return ""
-    import shlex
-
-    return f"--socket {shlex.quote(str(socket))} "
-
-
-def way_to_start(socket: Path) -> str:
-    """Return the command that starts a daemon on a socket, for a hint."""
-    from supervisor.cli.project import daemons_project
-
-    passed = socket_option(socket)
-    project = daemons_project()
-    if passed or project is None or project.socket != socket:
-        return f"`stdiod {passed}up DIR`"
-    return "`stdiod up`"
 
 
 def with_socket(function: F) -> F:

@@ -282,3 +282,27 @@ def absolute_socket(path: Path) -> Path:
         )
         raise click.UsageError(message)
     return path
+
+
+SOCKET_PASSED = "stdiod.socket_passed"
+"""The key of a context under which `--socket` is known to be passed or not."""
+
+
+def socket_option(socket: Path) -> str:
+    """Return `--socket PATH ` for a hint, "" if the user passed none."""
+    ctx = click.get_current_context(silent=True)
+    passed = ctx is None or ctx.meta.get(SOCKET_PASSED, True)
+    if not passed:
+        return ""
+    import shlex
+
+    return f"--socket {shlex.quote(str(socket))} "
+
+
+def way_to_start(socket: Path) -> str:
+    """Return the command that starts a daemon on a socket, for a hint."""
+    passed = socket_option(socket)
+    project = daemons_project()
+    if passed or project is None or project.socket != socket:
+        return f"`stdiod {passed}up DIR`"
+    return "`stdiod up`"

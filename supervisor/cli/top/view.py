@@ -120,7 +120,6 @@ def view(
         click.style(cut(one_line(look.message), width), fg="yellow") if look.message else "",
         *_screen_table(shown, rows, trend, look.bars, width - len(_MARK), marked=at - first),
     ]
-    lines += [""] * (height - _LINES_BELOW - len(lines))
     keys = [f"s sort: {look.order}", "r restart", "l logs", "q quit"]
     if len(rows) > len(shown):
         keys.append(f"up, down: {first + 1 if shown else 0}-{first + len(shown)} of {len(rows)}")
@@ -140,9 +139,7 @@ def log_view(
         click.style(cut(one_line(title), width), bold=True),
         click.style(cut(one_line(message), width), fg="yellow") if message else "",
     ]
-    page = [*head, *shown]
-    page += [""] * (height - _LINES_BELOW - len(page))
-    return _page(page, ["q back"], width, height)
+    return _page([*head, *shown], ["q back"], width, height)
 
 
 def _page(lines: list[str], keys: Sequence[str], width: int, height: int) -> list[str]:
@@ -152,6 +149,7 @@ def _page(lines: list[str], keys: Sequence[str], width: int, height: int) -> lis
         if cells(said + gap + one) > width:
             break
         said += gap + one
+    lines += [""] * (height - _LINES_BELOW - len(lines))
     last = dim(cut(said, width))
     return [*lines[: max(0, height - _LINES_BELOW)], last][: max(0, height)]
 

@@ -25,12 +25,11 @@ from supervisor.cli.options import (
     F,
     Subverbs,
     example,
-    socket_option,
     with_directories,
     with_json,
     with_socket,
 )
-from supervisor.cli.project import runtime_folder
+from supervisor.cli.project import runtime_folder, socket_option
 from supervisor.cli.quantities import count, utc_second
 from supervisor.cli.results import own_result, print_json, result_of, show_message, show_result
 from supervisor.cli.terminal import one_line, safe, shell_word

@@ -17,14 +17,18 @@ from supervisor.cli import configured
 from supervisor.cli.client import DaemonClient
 from supervisor.cli.exit_status import NoDaemonError, NoError, remark
 from supervisor.cli.options import (
-    SOCKET_PASSED,
     TEXT,
     UnseenPath,
     example,
-    socket_option,
     with_socket,
 )
-from supervisor.cli.project import own_daemon, runtime_folder, stand_in_trusted
+from supervisor.cli.project import (
+    SOCKET_PASSED,
+    own_daemon,
+    runtime_folder,
+    socket_option,
+    stand_in_trusted,
+)
 from supervisor.cli.quick_mcp import DAEMON_ENDED, not_served, relay
 
 

@@ -27,12 +27,6 @@ OF_TRANSCRIPT = "-"
 """Stands for the descriptor in the transcript."""
 
 
-class BadFileError(EndError):
-    """The file is no transcript, or lacks data that the replay needs."""
-
-    exit_code = USAGE
-
-
 @click.command(epilog=example("replay dice.jsonl", "replay dice.jsonl --module"))
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--dialect", is_flag=True, help="Only read it, and run nothing (the default).")
@@ -92,7 +86,7 @@ def replay(
     try:
         recorded_by = descriptor_of(transcript.header, str(file))
     except TranscriptError as error:
-        raise BadFileError(str(error)) from None
+        raise EndError(str(error), USAGE) from None
     for flaw in transcript.flaws:
         remark(f"{file}: {flaw}")
     if descriptor is None:
@@ -107,13 +101,15 @@ def _read(file: Path) -> Transcript:
     try:
         size = file.stat().st_size
         if size > TRANSCRIPT_BYTES:
-            raise BadFileError(f"{file} has {size} bytes, and {TRANSCRIPT_BYTES} can be replayed")
+            raise EndError(
+                f"{file} has {size} bytes, and {TRANSCRIPT_BYTES} can be replayed", USAGE
+            )
         with file.open("rb") as lines:
             return read_transcript(lines, str(file))
     except TranscriptError as error:
-        raise BadFileError(str(error)) from None
+        raise EndError(str(error), USAGE) from None
     except OSError as error:
-        raise BadFileError(f"{file} cannot be read: {error.strerror}") from None
+        raise EndError(f"{file} cannot be read: {error.strerror}", USAGE) from None
 
 
 def _chosen(descriptor: str, transcript: Transcript, recorded_by: Descriptor) -> Descriptor:
@@ -134,7 +130,7 @@ def _through_dialect(
     try:
         replayed = replay_through_dialect(transcript, descriptor)
     except UnplayableError as error:
-        raise BadFileError(f"{file}: {error}") from None
+        raise EndError(f"{file}: {error}", USAGE) from None
     same = not replayed.differences
     if as_json:
         document = msgspec.to_builtins(replayed)

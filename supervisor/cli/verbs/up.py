@@ -15,7 +15,8 @@ from supervisor.cli import background
 from supervisor.cli.client import DaemonClient, NoAnswerError
 from supervisor.cli.daemon_options import HttpOptions, with_daemon_options
 from supervisor.cli.exit_status import INTERRUPTED, NoDaemonError, NoError, exit_unless
-from supervisor.cli.options import SECONDS, example, socket_option, with_json, with_socket
+from supervisor.cli.options import SECONDS, example, with_json, with_socket
+from supervisor.cli.project import socket_option
 from supervisor.cli.quantities import count, duration
 from supervisor.cli.results import print_json, result_of
 from supervisor.cli.status_text import is_asleep, note, of_project, warning
