@@ -90,37 +90,35 @@ there; 130 Ctrl-C.
 _OPTIONS = ("version",)
 """Options that other commands have as verbs."""
 
-_ELSEWHERE = {
-    **dict.fromkeys(("ls", "ps", "list", "show", "modules"), ("status",)),
-    **dict.fromkeys(("call", "exec"), ("invoke",)),
-    **dict.fromkeys(("init", "create"), ("new",)),
-    **dict.fromkeys(("add", "install"), ("import", "new")),
-    **dict.fromkeys(("kill", "quit"), ("stop", "down")),
-    **dict.fromkeys(("tail", "log"), ("logs",)),
-    **dict.fromkeys(("monit", "monitor", "watch"), ("top",)),
-    **dict.fromkeys(("delete", "remove", "rm", "del"), ("stop", "disable")),
-    **dict.fromkeys(("tools", "ops"), ("describe",)),
-    **dict.fromkeys(("update", "upgrade", "refresh"), ("reload", "restart")),
-    **dict.fromkeys(("info", "inspect"), ("status", "describe")),
-    "scale": (),
-    **dict.fromkeys(("startup", "systemd"), ("service",)),
-}
-"""Names of verbs in other programs, and the verbs of stdiod that do the same."""
-
-_FURTHER = {
+_ELSEWHERE: dict[str, tuple[tuple[str, ...], str]] = {
+    **dict.fromkeys(("ls", "ps", "list", "show", "modules"), (("status",), "")),
+    **dict.fromkeys(("call", "exec"), (("invoke",), "")),
+    **dict.fromkeys(("init", "create"), (("new",), "")),
     **dict.fromkeys(
         ("add", "install"),
-        "a module's folder in a directory that the daemon serves is noticed by itself",
+        (
+            ("import", "new"),
+            "a module's folder in a directory that the daemon serves is noticed by itself",
+        ),
     ),
+    **dict.fromkeys(("kill", "quit"), (("stop", "down"), "")),
+    **dict.fromkeys(("tail", "log"), (("logs",), "")),
+    **dict.fromkeys(("monit", "monitor", "watch"), (("top",), "")),
     **dict.fromkeys(
         ("delete", "remove", "rm", "del"),
-        "a module whose folder is deleted is stopped by itself",
+        (("stop", "disable"), "a module whose folder is deleted is stopped by itself"),
     ),
-    **dict.fromkeys(("tools", "ops"), "`stdiod describe --all` is about all of them"),
-    "scale": "supervision.instances in the descriptor says how many processes a module has",
-    **dict.fromkeys(("startup", "systemd"), "`stdiod service install` runs it when you log in"),
+    **dict.fromkeys(
+        ("tools", "ops"), (("describe",), "`stdiod describe --all` is about all of them")
+    ),
+    **dict.fromkeys(("update", "upgrade", "refresh"), (("reload", "restart"), "")),
+    **dict.fromkeys(("info", "inspect"), (("status", "describe"), "")),
+    "scale": ((), "supervision.instances in the descriptor says how many processes a module has"),
+    **dict.fromkeys(
+        ("startup", "systemd"), (("service",), "`stdiod service install` runs it when you log in")
+    ),
 }
-"""Further hints for such names."""
+"""Names of verbs in other programs, the verbs of stdiod that do the same, and a further hint."""
 
 _OPTIONS_ELSEWHERE = {
     ("up", "-d --detach --daemon -D"): "`up` is in the background already; `run` is not",
@@ -171,9 +169,9 @@ class Verbs(click.Group):
             near = [f"--{name}"] if name in _OPTIONS else get_close_matches(name, VERBS, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else "; `stdiod --help` lists them"
             if name.lower() in _ELSEWHERE:
-                verbs = _ELSEWHERE[name.lower()]
+                verbs, further = _ELSEWHERE[name.lower()]
                 hint = "".join(f"; `stdiod {one}`: {VERBS[one].summary[:-1]}" for one in verbs)
-                hint += f"; {_FURTHER[name.lower()]}" if name.lower() in _FURTHER else ""
+                hint += f"; {further}" if further else ""
             raise click.UsageError(f"there is no verb {name!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
 

@@ -18,22 +18,22 @@ from supervisor.cli.machine import (
     bad,
     containment_in_force,
     daemon_environment,
-    data_place,
+    examine_data_dir,
+    examine_environment,
+    examine_journals_aside,
+    examine_kernel,
+    examine_open_files,
+    examine_processes,
+    examine_project,
+    examine_python,
+    examine_search_path,
+    examine_socket,
     hint_for_aside,
-    inherited,
-    journals_aside,
-    kernel,
     new_containment,
     ok,
-    open_files,
-    processes,
-    project_place,
-    python,
-    search_path,
-    socket_place,
     warn,
 )
-from supervisor.cli.project import Project
+from supervisor.cli.project import Project, default_data_dir
 from supervisor.cli.quantities import count, duration, size, utc_second
 from supervisor.cli.status_text import recent_exit, warning
 from supervisor.cli.terminal import shell_word
@@ -61,9 +61,8 @@ STATUS_S = 10.0
 def examine(
     directories: Sequence[Path],
     socket: Path,
-    data_dir: Path,
+    data_dir: Path | None,
     *,
-    data_dir_chosen: bool,
     asked_containment: str | None = None,
     policy_file: Path | None = None,
     env_files: Sequence[Path] = (),
@@ -71,16 +70,15 @@ def examine(
 ) -> list[Finding]:
     """Return all findings.
 
-    Without `directories`, those of the daemon are examined. `data_dir_chosen`: `data_dir` was named
-    by the user; else the running daemon's is used. `asked_containment` is the level that the
-    configuration requires, `policy_file` the policy that the user named, else the running daemon's,
+    Without `directories`, `data_dir` and `policy_file`, which the user may name, those of the
+    running daemon are examined. `asked_containment` is the level that the configuration requires,
     and `project` the project here.
     """
     status, words = _status(socket)
     one = {} if status is None else status["daemon"]
     pid: int | None = one.get("pid")
-    if not data_dir_chosen and one.get("data_dir"):
-        data_dir = Path(one["data_dir"])
+    if data_dir is None:
+        data_dir = Path(one["data_dir"]) if one.get("data_dir") else default_data_dir()
     if not directories:
         directories = [Path(name) for name in one.get("directories", ())]
     environment, whose = _environment(pid)
@@ -88,16 +86,16 @@ def examine(
     found, unreadable = found_in(directories)
     count = len(found.descriptors)
     findings = [
-        python(),
-        kernel(),
-        open_files(count, pid),
-        processes(count),
-        *(() if project is None else (project_place(project),)),
-        *socket_place(socket, data_dir, answers=status is not None),
-        *data_place(data_dir),
-        *journals_aside(data_dir, told_aside(one)),
-        inherited(environment, whose),
-        *search_path(environment, whose),
+        examine_python(),
+        examine_kernel(),
+        examine_open_files(count, pid),
+        examine_processes(count),
+        *(() if project is None else (examine_project(project),)),
+        *examine_socket(socket, data_dir, answers=status is not None),
+        *examine_data_dir(data_dir),
+        *examine_journals_aside(data_dir, told_aside(one)),
+        examine_environment(environment, whose),
+        *examine_search_path(environment, whose),
         *unreadable,
         *examine_descriptors(found, environment, directories),
         *examine_policy(policy_file, status, found.descriptors),

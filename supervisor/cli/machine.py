@@ -80,11 +80,11 @@ FILES_OF_THE_DAEMON = 64
 _UNLIMITED = resource.RLIM_INFINITY
 
 
-def python() -> Finding:
+def examine_python() -> Finding:
     return ok("python", f"Python {platform.python_version()} ({sys.executable})")
 
 
-def kernel() -> Finding:
+def examine_kernel() -> Finding:
     """Check that pidfd_open works."""
     release = f"{platform.system()} {platform.release()}"
     hint = "stdiod needs Linux 5.3 or newer, and a sandbox that allows pidfd_open"
@@ -98,7 +98,7 @@ def kernel() -> Finding:
     return ok("kernel", f"{release}: processes can be watched (pidfd)")
 
 
-def open_files(modules: int, daemon_pid: int | None) -> Finding:
+def examine_open_files(modules: int, daemon_pid: int | None) -> Finding:
     """Compare the limit and use of open files, the daemon's or this shell's, with the need."""
     # The hard limit: a daemon raises its soft limit to it.
     limit, used, whose = resource.getrlimit(resource.RLIMIT_NOFILE)[1], 0, "here"
@@ -118,7 +118,7 @@ def open_files(modules: int, daemon_pid: int | None) -> Finding:
     return ok("limits", words)
 
 
-def processes(modules: int) -> Finding:
+def examine_processes(modules: int) -> Finding:
     """Compare the limit of the user's processes with the number of modules."""
     limit = resource.getrlimit(resource.RLIMIT_NPROC)[0]
     if limit == _UNLIMITED or os.getuid() == 0:
@@ -160,7 +160,7 @@ def daemon_environment(pid: int) -> dict[str, str] | None:
         return None
 
 
-def inherited(environment: Mapping[str, str], whose: str) -> Finding:
+def examine_environment(environment: Mapping[str, str], whose: str) -> Finding:
     """Report the variables that every module gets; others only if a descriptor names them."""
     names = sorted(name for name in environment if passes(name, ()))
     kept = len(environment) - len(names)
@@ -170,7 +170,7 @@ def inherited(environment: Mapping[str, str], whose: str) -> Finding:
     return ok("environment", words)
 
 
-def search_path(environment: Mapping[str, str], whose: str) -> list[Finding]:
+def examine_search_path(environment: Mapping[str, str], whose: str) -> list[Finding]:
     """Examine PATH, where commands without a slash are looked up."""
     named = environment.get("PATH")
     if not named:
@@ -210,7 +210,7 @@ ASIDE_NAMED = 10
 _PRIVATE = 0o077
 
 
-def socket_place(path: Path, data_dir: Path, *, answers: bool) -> list[Finding]:
+def examine_socket(path: Path, data_dir: Path, *, answers: bool) -> list[Finding]:
     """Examine the path of the socket; `answers`: a daemon listens there."""
     findings = _folder("socket", path.parent, f"the socket {path}")
     try:
@@ -236,13 +236,13 @@ def socket_place(path: Path, data_dir: Path, *, answers: bool) -> list[Finding]:
     return findings
 
 
-def project_place(project: Project) -> Finding:
+def examine_project(project: Project) -> Finding:
     if project.standing is Standing.TRUSTED:
         return ok("project", f"{project.file} is trusted")
     return warn("project", project.words(), "`stdiod trust --list` shows what is trusted")
 
 
-def data_place(path: Path) -> list[Finding]:
+def examine_data_dir(path: Path) -> list[Finding]:
     """Examine the data directory, or where it would be made."""
     area = "data_dir"
     if not os.path.lexists(path):
@@ -264,12 +264,12 @@ def data_place(path: Path) -> list[Finding]:
     return findings or [ok(area, f"{path} can be written to")]
 
 
-def journals_aside(data_dir: Path, told: Collection[str]) -> list[Finding]:
+def examine_journals_aside(data_dir: Path, told: Collection[str]) -> list[Finding]:
     """Name the journals set aside, without those that the daemon has `told` of."""
     try:
         found = [shown(one) for one in kept_aside(data_dir / FILE)]
     except OSError:
-        return []  # `data_place` reports the directory
+        return []  # `examine_data_dir` reports the directory
     return [
         warn(
             "journal", f"a file that no daemon could use was set aside: {one}", hint_for_aside(one)

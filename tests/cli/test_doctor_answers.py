@@ -21,7 +21,7 @@ def test_who_accepts_and_does_not_answer_is_bad(
 ) -> None:
     path = tmp_path / "socket"
     with serving(path, lambda _frame: replies):
-        found = examine([], path, tmp_path / "data", data_dir_chosen=True)
+        found = examine([], path, tmp_path / "data")
     (one,) = [one for one in found if one.area == "daemon"]
     assert (one.level, bool(one.hint)) == ("bad", True)
     assert "gives no answer" in one.message
@@ -36,7 +36,7 @@ def test_that_nobody_would_end_what_a_killed_daemon_left_is_bad() -> None:
 
 
 def test_that_nobody_listens_is_no_fault(tmp_path: Path) -> None:
-    found = examine([], tmp_path / "socket", tmp_path / "data", data_dir_chosen=True)
+    found = examine([], tmp_path / "socket", tmp_path / "data")
     (one,) = [one for one in found if one.area == "daemon"]
     assert one.level == "ok"
 
@@ -50,7 +50,7 @@ def test_what_is_advised_for_a_descriptor_that_is_not_valid_shows_the_problem(
     transport = {"type": "stdio", "command": ["cat"]}
     for name in ("a", "b"):
         (fleet / f"{name}.json").write_text(json.dumps({**form, "transport": transport}))
-    found = examine([fleet], tmp_path / "socket", tmp_path / "data", data_dir_chosen=True)
+    found = examine([fleet], tmp_path / "socket", tmp_path / "data")
     (one,) = [one for one in found if one.level == "bad"]
     assert one.subject == str(fleet / "b.json")
     assert one.hint is not None

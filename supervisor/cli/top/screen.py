@@ -130,26 +130,23 @@ Handler = Callable[[int, FrameType | None], None]
 
 
 def _handlers(screen: Screen) -> dict[signal.Signals, Handler]:
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        del number, frame
+    def interrupt(_: int, __: FrameType | None) -> None:
         screen.close()
         raise KeyboardInterrupt
 
-    def end(number: int, frame: FrameType | None) -> None:
+    def end(number: int, _: FrameType | None) -> None:
         """End as the signal would have ended it."""
-        del frame
         screen.close()
         _act_on(number)
 
-    def stop(number: int, frame: FrameType | None) -> None:
+    def stop(number: int, _: FrameType | None) -> None:
         """Stop as the signal would have stopped it; continues after SIGCONT."""
-        del frame
         screen.close()
         _act_on(number)
         signal.signal(number, stop)
         screen.open()
 
-    def note(number: int, frame: FrameType | None) -> None:
+    def note(_: int, __: FrameType | None) -> None:
         """Do nothing: with a handler, the signal wakes `Screen.wake_up`."""
 
     return {

@@ -84,8 +84,7 @@ def doctor(
     findings = examine(
         directories,
         socket,
-        data_dir or default_data_dir(),
-        data_dir_chosen=data_dir is not None,
+        data_dir,
         asked_containment=asked,
         policy_file=None if policy is None else policy.absolute(),
         env_files=() if file is None else file.env_file or (),

@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from supervisor.cli.client import Answer, DaemonClient, NoAnswerError, own_op
 from supervisor.cli.exit_status import NoError, exit_unless, interruption
 from supervisor.cli.options import MODULE, example, with_json, with_socket
 from supervisor.cli.quantities import count, duration
-from supervisor.cli.results import print_document, result_of, show_result
+from supervisor.cli.results import print_document, result_of, short, show_result
 from supervisor.cli.status_text import in_trouble, of_project
-from supervisor.cli.terminal import Ticker, columns_of_stdout, cut, dim, one_line
+from supervisor.cli.terminal import Ticker, columns_of_stdout, dim, one_line
 
 
 @click.command(epilog=example("status", "status dice", "status --failing"))
@@ -78,10 +77,6 @@ def reload(*, dry_run: bool, as_json: bool, socket: Path) -> None:
     exit_unless(not (plan["quarantined"] or plan.get("unrunnable") or plan.get("policy_problem")))
 
 
-VALUE_CHARS = 200
-"""A longer value is cut; --json has all of it."""
-
-
 def plan_text(plan: dict[str, Any]) -> str:
     """Return the plan as lines: `+` added, `-` removed, `~` changed, `>` moved, `!` not usable."""
     return "\n".join(_plan_lines(plan))
@@ -96,7 +91,7 @@ def _plan_lines(plan: dict[str, Any]) -> Iterator[str]:
             yield f"    {one_line(change['pointer'])}"
             for mark, colour, side in (("-", "red", "old"), ("+", "green", "new")):
                 if side in change:
-                    yield click.style(f"    {mark} {_value(change[side])}", fg=colour)
+                    yield click.style(f"    {mark} {short(change[side])}", fg=colour)
         for path in one["programs"]:
             yield f"    its program {one_line(path)} changed"
     for one in plan["added"]:
@@ -124,11 +119,6 @@ def _policy(problem: str | None, path: str | None) -> Iterator[str]:
 def _head(mark: str, colour: str, one: dict[str, Any]) -> str:
     name = click.style(f"{mark} {one_line(one['name'])}", fg=colour)
     return f"{name}  {dim(one_line(one['descriptor']))}"
-
-
-def _value(value: Any) -> str:
-    text = one_line(msgspec.json.encode(value).decode())
-    return cut(text, VALUE_CHARS)
 
 
 def _plan_summary(plan: dict[str, Any]) -> str:

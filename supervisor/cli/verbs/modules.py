@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from supervisor.cli import configured
 from supervisor.cli.client import Answer, DaemonClient, NoAnswerError, own_op
@@ -19,6 +18,7 @@ from supervisor.cli.exit_status import NO, NoDaemonError, NoError, exit_unless, 
 from supervisor.cli.options import MODULE, SECONDS, example, with_json, with_modules, with_socket
 from supervisor.cli.quantities import count
 from supervisor.cli.results import (
+    compact,
     print_json,
     result_of,
     show_result,
@@ -301,7 +301,7 @@ def _type(of: Any) -> str:
     if not isinstance(of, dict):
         return "any"
     if isinstance(of.get("enum"), list):
-        return one_line(" | ".join(msgspec.json.encode(one).decode() for one in of["enum"]))
+        return one_line(" | ".join(compact(one) for one in of["enum"]))
     kind = of.get("type", "any")
     return one_line(" | ".join(map(str, kind)) if isinstance(kind, list) else str(kind))
 
