@@ -26,6 +26,7 @@ from protocol.version import VERSION
 from supervisor.cli.exit_status import NoDaemonError
 from supervisor.cli.lock_file import lock_holder, socket_lock, version_beside
 from supervisor.cli.project import default_data_dir, way_to_start
+from supervisor.cli.terminal import one_line
 
 SUPERVISOR = "supervisor"
 
@@ -269,8 +270,6 @@ def tell_other_version(path: Path) -> None:
     """Warn that the daemon has another version."""
     version = version_beside(path)
     if version is not None and version != VERSION:
-        from supervisor.cli.terminal import one_line
-
         sys.stderr.write(
             f"stdiod: this is {VERSION}, the daemon is {one_line(version)}; a feature that only one"
             " of them has will not work: `stdiod down` and `stdiod up` start this version\n"

@@ -140,7 +140,11 @@ DAEMON_ENDED = "the daemon has ended, and this MCP server with it"
 
 
 def relay(connection: socket.socket) -> bool:
-    """Carry both ways; returns whether our side ended."""
+    """Carry bytes both ways between stdin, stdout and a connection, until either side ends.
+
+    The end of stdin is passed on, and the remaining answers are carried out; the end of the
+    connection ends all. Returns whether our side ended.
+    """
     ended = threading.Event()
     # A daemon thread: it may wait for a stdin that never ends.
     threading.Thread(target=_carry_in, args=(connection, ended), daemon=True).start()

@@ -231,7 +231,7 @@ _REST_OF_A_LINE_S = 0.05
 
 
 class Link:
-    """One question at a time; its descriptor can be selected on."""
+    """One question at a time, without blocking; its descriptor can be selected on."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -17,7 +17,7 @@ from supervisor.cli.exit_status import NoError, exit_unless, interruption
 from supervisor.cli.options import MODULE, example, with_json, with_socket
 from supervisor.cli.quantities import count, duration
 from supervisor.cli.results import print_document, result_of, short, show_result
-from supervisor.cli.status_text import in_trouble, of_project
+from supervisor.cli.status_text import in_trouble, module_text, of_project, status_text
 from supervisor.cli.terminal import Ticker, columns_of_stdout, dim, one_line
 
 
@@ -47,12 +47,8 @@ def status(modules: tuple[str, ...], failing: bool, as_json: bool, socket: Path)
     if as_json:
         print_document({**found, "modules": bad} if failing and module is None else found)
     elif module is None:
-        from supervisor.cli.status_text import status_text
-
         click.echo(status_text(found, columns_of_stdout(), failing=failing))
     else:
-        from supervisor.cli.status_text import module_text
-
         click.echo(module_text(found))
     exit_unless(not failing or not (bad or found.get("quarantined")))
 

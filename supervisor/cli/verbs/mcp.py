@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from supervisor.cli import configured
-from supervisor.cli.client import DaemonClient
+from supervisor.cli.client import DaemonClient, control_sockets
 from supervisor.cli.exit_status import NoDaemonError, NoError, remark
 from supervisor.cli.options import (
     TEXT,
@@ -24,6 +24,7 @@ from supervisor.cli.options import (
 )
 from supervisor.cli.project import (
     SOCKET_PASSED,
+    default_data_dir,
     own_daemon,
     runtime_folder,
     socket_option,
@@ -120,8 +121,6 @@ def _joined(
         return DaemonClient(socket)
     except NoDaemonError as error:
         from supervisor.cli import background
-        from supervisor.cli.client import control_sockets
-        from supervisor.cli.project import default_data_dir
 
         file = configured.said(ctx)
         data_dir = (file.data_dir if file and file.data_dir else default_data_dir()).absolute()

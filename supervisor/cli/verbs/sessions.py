@@ -245,41 +245,31 @@ def watch(*, session_id: str, as_json: bool, socket: Path) -> None:
     of the journal.
     """
     with DaemonClient(socket) as client:
-        failed = follow_state(client, session_id, as_json=as_json)
-    if failed is not None:
-        result_of(failed, as_json=as_json, module=SUPERVISOR, op="events")
-
-
-def follow_state(client: DaemonClient, session_id: str, *, as_json: bool) -> Answer | None:
-    """Print each change until the session ends.
-
-    Returns the answer of an op that failed. Raises `NoDaemonError` when the daemon goes away.
-    """
-    status = client.known("status")
-    if not status.ok:
-        return status
-    shown = client.known("session.show", {"session_id": session_id})
-    if not shown.ok:
-        return shown
-    now, revision = shown.result["status"], shown.result["revision"]
-    click.echo(f"{one_line(session_id)} is {now} at revision {revision}", err=True)
-    if now == "ended":
-        return None
-    journal = status.result["daemon"].get("journal") or {}
-    args = {
-        "session_id": session_id,
-        "event": "session:*",
-        "follow": True,
-        "since": journal.get("last_seq") or 0,
-    }
-    request_id = client.send(*own_op("events", args))
-    for event, _ in client.events():
-        if event.get("requestId") == request_id:
+        status = _result(client.known("status"), as_json=as_json)
+        args = {"session_id": session_id}
+        shown = _result(client.known("session.show", args), as_json=as_json)
+        now, revision = shown["status"], shown["revision"]
+        click.echo(f"{one_line(session_id)} is {now} at revision {revision}", err=True)
+        if now == "ended":
+            return
+        # The journal is followed from a place before the session is read, and entries up to the
+        # revision read are skipped, so nothing is missed between the two.
+        journal = status["daemon"].get("journal") or {}
+        place = {"event": "session:*", "follow": True, "since": journal.get("last_seq") or 0}
+        request_id = client.send(*own_op("events", {**args, **place}))
+        for event, _ in client.events():
+            if event.get("requestId") != request_id:
+                continue
             if event.get("type") == "done":
-                return Answer(event)
+                _result(Answer(event), as_json=as_json)
+                return
             if _is_last(event.get("fields") or {}, revision, as_json=as_json):
-                return None
+                return
     raise NoDaemonError("the daemon closed the connection")
+
+
+def _result(answer: Answer, *, as_json: bool) -> Any:
+    return result_of(answer, as_json=as_json, module=SUPERVISOR, op="events")
 
 
 def _is_last(entry: dict[str, Any], revision: int, *, as_json: bool) -> bool:
