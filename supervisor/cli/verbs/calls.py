@@ -1,4 +1,4 @@
-"""`stdiod invoke`: call an op of a module, show its events, print its result."""
+"""`stdiod invoke` and `plan`: call an op of a module, show its events, print its result."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import os
 import select
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,11 +14,28 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from supervisor.cli.args_document import read_args
-from supervisor.cli.args_words import Word, args_of, read_words
-from supervisor.cli.client import ANSWER_S, SUPERVISOR, DaemonClient, NoAnswerError, OnEvent
+from protocol.errors import Reason
+from protocol.json_document import read_document
+from supervisor.cli.args import ARGS_MIB, Word, args_of, read_args, read_words
+from supervisor.cli.client import (
+    ANSWER_S,
+    SUPERVISOR,
+    DaemonClient,
+    NoAnswerError,
+    OnEvent,
+    given_args,
+)
 from supervisor.cli.event_text import EventPrinter, log_line
-from supervisor.cli.exit_status import INTERRUPTED, NO, OK, NoDaemonError, interruption
+from supervisor.cli.exit_status import (
+    INTERRUPTED,
+    NO,
+    OK,
+    NoDaemonError,
+    NoError,
+    exit_unless,
+    interruption,
+    remark,
+)
 from supervisor.cli.failure_text import failure_text
 from supervisor.cli.options import (
     MODULE,
@@ -26,17 +43,20 @@ from supervisor.cli.options import (
     SECONDS,
     SESSION,
     TEXT,
+    Subverbs,
     example,
     with_json,
     with_socket,
 )
 from supervisor.cli.quantities import duration
-from supervisor.cli.results import echo_json, print_json, print_laid_out
+from supervisor.cli.results import echo_json, own_result, print_json, print_laid_out
 from supervisor.cli.terminal import dim, is_terminal, one_line
+from supervisor.policy.session import plan_problems
 
 if TYPE_CHECKING:
     from protocol.descriptor.model import Descriptor
     from supervisor.runtime.files.module_log import LogLine
+
 
 GRACE_S = 15.0
 """How long after the invocation's own deadline the daemon's answer may come."""
@@ -139,8 +159,6 @@ def invoke(
         content["timeout_s"] = timeout_s
     show = Shown(as_json=as_json, with_daemon=descriptor is None)
     if line_by_line:
-        from supervisor.cli.many_calls import answer_lines
-
         with DaemonClient(socket) as client:
             add_words(client, module, content, typed)
             well = answer_lines(client, module, content, show)
@@ -151,14 +169,13 @@ def invoke(
             socket, module, content, show.event, typed, asking=show if asks else None
         )
     else:
-        from supervisor.cli import direct
+        from supervisor.cli.one_module import load_module
 
-        loaded = direct.load(descriptor, module)
+        loaded = load_module(descriptor, module)
         content["args"] |= args_of(typed, (loaded.inputs or {}).get(op))
         response = _run_here(loaded, content, show, record)
     show.response(response)
-    if not response.get("ok"):
-        raise click.exceptions.Exit(NO)
+    exit_unless(response.get("ok"))
 
 
 def _no_op(module: str, socket: Path | None) -> str:
@@ -227,7 +244,6 @@ class Shown:
             self._printer.line(log_line(line.stream, line.text))
 
     def response_line(self, response: dict[str, Any]) -> None:
-        """Show one of several responses, as a line of JSON."""
         self._printer.close_line()
         print_json(response)
 
@@ -322,17 +338,135 @@ def _schema(client: DaemonClient, module: str, op: str, typed: Sequence[Word]) -
 def _run_here(
     descriptor: Descriptor, content: dict[str, Any], show: Shown, record: Path | None
 ) -> dict[str, Any]:
-    from supervisor.cli import direct
+    from supervisor.cli.one_module import invoke_here
 
     module = descriptor.name
     needed = descriptor.supervision.depends_on
     if needed:
         names = one_line(", ".join(needed))
-        click.echo(f"stdiod: {module} depends on {names}, which is not started here", err=True)
-    response, interrupted = direct.invoke(
+        remark(f"{module} depends on {names}, which is not started here")
+    response, interrupted = invoke_here(
         descriptor, content, lambda line: show.event(_DECODE(line), line), show.log, record
     )
     if interrupted:
         show.response(response)
         raise click.exceptions.Exit(INTERRUPTED)
     return response
+
+
+def answer_lines(client: DaemonClient, module: str, content: dict[str, Any], show: Shown) -> bool:
+    """Print a response for each line that is not blank.
+
+    Returns whether all were ok. The object on a line adds to the args of `content`; another line is
+    answered by `bad_request`. Raises `click.UsageError` for a line longer than the limit.
+    """
+    well, number = True, 0
+    longest = (ARGS_MIB << 20) + 1
+    while line := sys.stdin.buffer.readline(longest):
+        number += 1
+        if len(line) == longest:
+            raise click.UsageError(f"line {number} of stdin has more than {ARGS_MIB} MiB")
+        if not line.strip():
+            continue
+        args = read_document(line)
+        if isinstance(args, dict):
+            asked = {**content, "args": {**content["args"], **args}}
+            words = one_line(f"{module}.{content['op']} was cancelled, line {number} of stdin")
+            with interruption(words):
+                response = call(client, module, asked, show.event)
+        else:
+            words = f"line {number} of stdin: {'; '.join(map(str, args))}"
+            response = _refusal(words, module, content["op"])
+        show.response_line(response)
+        well = well and response.get("ok") is True
+    return well
+
+
+def _refusal(words: str, module: str, op: str) -> dict[str, Any]:
+    details = {"reason": str(Reason.MALFORMED_REQUEST), "origin": "host"}
+    error = {"code": "bad_request", "message": words, "details": details}
+    return {"ok": False, "error": error, "module": module, "op": op}
+
+
+END_S = 10.0
+"""How long the end of the session may take; its entries are kept either way."""
+
+
+@click.group(cls=Subverbs, epilog=example("plan run plan.json --with planner"))
+def plan() -> None:
+    """Carry out plans: {"goal": TEXT, "inputs": OBJECT}."""
+
+
+@plan.command(epilog=example("plan run plan.json --with planner"))
+@click.argument("file", metavar="PLAN.json", type=click.Path(allow_dash=True, path_type=Path))
+@click.option(
+    "--with",
+    "orchestrator",
+    type=TEXT,
+    required=True,
+    metavar="MODULE",
+    help="The module that carries it out.",
+)
+@click.option("--op", type=TEXT, default="execute", show_default=True, help="The op to call.")
+@click.option(
+    "--session",
+    "session_id",
+    type=TEXT,
+    metavar="ID",
+    help="A session that continues afterwards.  [default: one for the plan, which then ends]",
+)
+@click.option(
+    "--timeout", "timeout_s", type=SECONDS, help="Instead of the module's timeouts.invoke_s."
+)
+@with_json
+@with_socket
+def run(
+    *,
+    file: Path,
+    orchestrator: str,
+    op: str,
+    session_id: str | None,
+    timeout_s: float | None,
+    as_json: bool,
+    socket: Path,
+) -> None:
+    """Have a module carry out the plan in PLAN.json ("-" for stdin).
+
+    Invokes it with {"plan": the plan, "prompt": its goal}. Events and the result are shown as by
+    `invoke`. Ctrl-C cancels the invocation.
+    """
+    document = _read(file)
+    show = Shown(as_json=as_json, with_daemon=True)
+    args = {"plan": document, "prompt": document["goal"]}
+    content = given_args(op=op, args=args, timeout_s=timeout_s)
+    with _session(socket, session_id, document, as_json=as_json) as content["session_id"]:
+        response = ask_daemon(socket, orchestrator, content, show.event)
+    show.response(response)
+    exit_unless(response.get("ok"))
+
+
+def _read(file: Path) -> dict[str, Any]:
+    document = read_args("-" if str(file) == "-" else f"@{file}", "PLAN.json")
+    problems = plan_problems(document)
+    if problems:
+        lines = [f"{one_line(str(file))}: {problem}" for problem in problems]
+        raise NoError("the plan is not valid\n" + "\n".join(lines))
+    return document
+
+
+@contextlib.contextmanager
+def _session(
+    socket: Path, session_id: str | None, document: dict[str, Any], *, as_json: bool
+) -> Iterator[str]:
+    """Yield the id of a session; a new one ends with the block."""
+    if session_id is not None:
+        yield session_id
+        return
+    found = own_result(socket, "session.new", {"plan": document}, as_json=as_json)
+    own: str = found["session_id"]
+    try:
+        yield own
+    finally:
+        # An error is reported already; a daemon that is gone cannot end the session.
+        with contextlib.suppress(NoDaemonError, NoAnswerError), DaemonClient(socket) as client:
+            client.own("session.end", {"session_id": own}, timeout_s=END_S)

@@ -1,4 +1,4 @@
-"""Read args that are typed as words behind an op: `key=value` and `key:=json`.
+"""Read the args of an invocation: JSON, a file or stdin; or words behind an op.
 
     dice=3d6         the text, unless the op's schema says that `dice` is something else
     count=3          a number, true or false, null: what the schema has in the place of text
@@ -11,13 +11,71 @@ What the whole is worth is for the daemon to say: it checks all args, however th
 
 from __future__ import annotations
 
+import os
+import stat
+import sys
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
 
 import click
 
-from protocol.json_document import read_value
+from protocol.json_document import read_document, read_value
 from protocol.problem import quoted
+
+ARGS_MIB = 16
+"""Larger args are refused: some files have no end."""
+
+_HALF_WRITTEN = "; is the file still being written?"
+
+
+def read_args(given: str | None, option: str = "--args") -> dict[str, Any]:
+    """Return the object that an option names: JSON itself, `@FILE`, or `-` for stdin.
+
+    Raises `click.UsageError` that says by line and column, or by pointer, what is wrong.
+    """
+    if given is None:
+        return {}
+    where, data = _load(given, option)
+    if not data.strip():
+        raise click.UsageError(f"{where}: is empty, must be one JSON object, such as {{}}")
+    document = read_document(data)
+    if isinstance(document, dict):
+        return document
+    words = "; ".join(str(problem) for problem in document)
+    if where == option:
+        cut = words.endswith(_HALF_WRITTEN)
+        words = words.removesuffix(_HALF_WRITTEN)
+        if cut or "is not JSON" in words:
+            # A shell takes quotes away: {"a": 1} without others around it comes as {a: 1}.
+            words += f'; in a shell it is written {option} \'{{"key": "value"}}\''
+    raise click.UsageError(f"{where}: {words}")
+
+
+def _load(given: str, option: str) -> tuple[str, bytes]:
+    if given in ("-", "@-"):
+        where = f"{option} from stdin"
+        return where, _read(sys.stdin.buffer, where)
+    if not given.startswith("@"):
+        return option, given.encode("utf-8", "surrogateescape")
+    path = Path(given[1:])
+    where = f"{option} from {path}"
+    try:
+        with path.open("rb") as file:
+            return where, _read(file, where)
+    except (OSError, ValueError) as error:
+        words = error.strerror if isinstance(error, OSError) else str(error)
+        raise click.UsageError(f"{option}: {path} cannot be read: {words}") from None
+
+
+def _read(file: BinaryIO, where: str) -> bytes:
+    data = file.read((ARGS_MIB << 20) + 1)
+    if len(data) > ARGS_MIB << 20:
+        regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+        odd = "" if regular else "is not a regular file, and "
+        raise click.UsageError(f"{where}: {odd}has more than {ARGS_MIB} MiB, which are allowed")
+    return data
+
 
 MAX_DEPTH = 16
 """Alternatives and references of a schema are followed no further."""
@@ -43,7 +101,7 @@ class Word(NamedTuple):
 
 
 def read_words(words: tuple[str, ...]) -> list[Word]:
-    """Parse the words; raises `click.UsageError` for a malformed one."""
+    """Raises `click.UsageError` for a malformed word."""
     return [_word(one) for one in words]
 
 
@@ -77,17 +135,22 @@ def args_of(words: Sequence[Word], schema: Any) -> dict[str, Any]:
 
 def properties_of(schema: Any) -> dict[str, Any]:
     """Return the schema of each arg that the op's schema names."""
-    return _properties(schema, schema, 0)
+    found: dict[str, Any] = {}
+    for one in _parts(schema, schema):
+        properties = one.get("properties")
+        if isinstance(properties, dict):
+            found |= properties
+    return found
 
 
 def _value(key: str, said: list[Word], schema: Any, root: Any) -> Any:
     of = {} if not isinstance(schema, dict) else schema
-    kinds = list(dict.fromkeys(_kinds(of, root, 0)))
+    kinds = list(dict.fromkeys(_kinds(of, root)))
     if "array" in kinds and "string" not in kinds:
         if len(said) == 1 and not said[0].is_json and said[0].text.lstrip().startswith("["):
             return _one(said[0], ["array"])
         if not (len(said) == 1 and said[0].is_json):
-            elements = list(_kinds(_items(of, root, 0), root, 0))
+            elements = list(_kinds(_items(of, root), root))
             return [_one(word, elements) for word in said]
     if len(said) > 1:
         raise click.UsageError(f"{key} is given {len(said)} times, and takes one value")
@@ -109,18 +172,9 @@ def _one(word: Word, kinds: list[str]) -> Any:
     raise click.UsageError(f"{word.key}={word.text}: {word.key} must be {words}")
 
 
-def _properties(schema: Any, root: Any, depth: int) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for one in _parts(schema, root, depth):
-        properties = one.get("properties")
-        if isinstance(properties, dict):
-            found |= properties
-    return found
-
-
-def _kinds(schema: Any, root: Any, depth: int) -> Iterator[str]:
+def _kinds(schema: Any, root: Any) -> Iterator[str]:
     """Yield the types that a value may have, as far as the schema names them."""
-    for one in _parts(schema, root, depth):
+    for one in _parts(schema, root):
         named = one.get("type")
         if named is not None:
             yield from [named] if isinstance(named, str) else map(str, named)
@@ -136,11 +190,11 @@ def _kinds(schema: Any, root: Any, depth: int) -> Iterator[str]:
 _ORDERED = sorted(_KINDS.items(), key=lambda one: one[0] != "boolean")
 
 
-def _items(schema: Any, root: Any, depth: int) -> Any:
-    return next((one["items"] for one in _parts(schema, root, depth) if "items" in one), {})
+def _items(schema: Any, root: Any) -> Any:
+    return next((one["items"] for one in _parts(schema, root) if "items" in one), {})
 
 
-def _parts(schema: Any, root: Any, depth: int) -> Iterator[dict[str, Any]]:
+def _parts(schema: Any, root: Any, depth: int = 0) -> Iterator[dict[str, Any]]:
     """Yield a schema, its alternatives, and what it refers to in the same document."""
     if not isinstance(schema, dict) or depth > MAX_DEPTH:
         return

@@ -1,4 +1,4 @@
-"""`stdiod completion`: shell code that completes verbs, options, modules and sessions."""
+"""`stdiod completion` and `help`."""
 
 from __future__ import annotations
 
@@ -34,3 +34,19 @@ def completion(ctx: click.Context, shell: str) -> None:
         raise click.UsageError(f"nothing is known of {shell}")
     root = ctx.find_root()
     click.echo(of_shell(root.command, {}, "stdiod", VARIABLE).source())
+
+
+@click.command("help", epilog=example("help invoke", "help session new"))
+@click.argument("words", metavar="[VERB]...", nargs=-1)
+@click.pass_context
+def help_(ctx: click.Context, words: tuple[str, ...]) -> None:
+    """Show the help of VERB, or the list of all verbs."""
+    context = ctx.find_root()
+    for word in words:
+        if not isinstance(context.command, click.Group):
+            raise click.UsageError(f"{context.command_path!r} has no verbs of its own", context)
+        _, command, _ = context.command.resolve_command(context, [word])
+        if command is None:
+            break  # an option
+        context = click.Context(command, parent=context, info_name=word)
+    click.echo(context.get_help())

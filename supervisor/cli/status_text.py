@@ -1,4 +1,4 @@
-"""The text of `status`: the daemon, a table of its modules, quarantined descriptors.
+"""The text of `status`: the daemon and a table of its modules; or the page of one module.
 
 On a narrow terminal, notes stand below their rows, and columns are left out in the order of
 `_LEAVE_OUT`; elsewhere a line is as long as necessary.
@@ -6,6 +6,7 @@ On a narrow terminal, notes stand below their rows, and columns are left out in 
 
 from __future__ import annotations
 
+import datetime as dt
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -18,13 +19,87 @@ from supervisor.cli.quantities import (
     count,
     duration,
     held_words,
+    latency,
     limit_text,
     size,
     stall_words,
+    time_of_day,
 )
-from supervisor.cli.terminal import cells, cut, dim, one_line, pad, state_word
-from supervisor.cli.trouble import in_trouble, recent_exit, severity, trouble_first
-from supervisor.policy.verdict import last_words, unset_remark
+from supervisor.cli.terminal import (
+    GAP,
+    cells,
+    column_widths,
+    cut,
+    dim,
+    one_line,
+    row_width,
+    state_word,
+    table_line,
+)
+from supervisor.policy.verdict import last_words, signal_name, unset_remark
+
+WORST_FIRST = (
+    "failed",
+    "backoff",
+    "degraded",
+    "stopping",
+    "preparing",
+    "starting",
+    "down",
+    "ready",
+)
+NO_TROUBLE = len(WORST_FIRST) + 1
+"""The place of a module without trouble among those of `severity`."""
+
+_BAD = frozenset({"failed", "backoff", "degraded"})
+_NOT_UP = frozenset({"down", "preparing", "starting"})
+"""Between two tries, a crashing module is in each of them."""
+
+FORGOTTEN_S = 3600.0
+
+
+def recent_exit(module: dict[str, Any], now_s: float) -> dict[str, Any] | None:
+    """Return `last_exit`; None for an old exit of a ready module that left no processes."""
+    died: dict[str, Any] | None = module["last_exit"]
+    if died is None or module["state"] != "ready" or now_s - died["ts"] < FORGOTTEN_S:
+        return died
+    return died if died.get("survivors") or died.get("possible_survivors") else None
+
+
+def in_trouble(module: dict[str, Any]) -> bool:
+    """Tell whether a module needs attention.
+
+    `module` is its entry in `status`. It is in a bad state, waits for another module, is not up
+    again after a bad exit, or its changed descriptor is invalid. A stopped module, or one that
+    waits for its first request, is not in trouble.
+    """
+    if module["state"] in _BAD or module.get("quarantined"):
+        return True
+    if module["state"] not in _NOT_UP:
+        return False
+    died = module["last_exit"]
+    if module["state"] == "down" and module["wanted"] == "up" and module["waits_for"]:
+        return True
+    return died is not None and died["reason"] != "stopped" and died["exit_code"] != 0
+
+
+def is_asleep(module: dict[str, Any]) -> bool:
+    """Tell whether a module ended because it was idle, and waits for its next request."""
+    died = module["last_exit"]
+    return module["state"] == "down" and died is not None and died["reason"] == "idle"
+
+
+def trouble_first(modules: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the entries of `status`, modules in trouble first, the worst first."""
+    return sorted(
+        modules, key=lambda one: severity(one["state"]) if in_trouble(one) else NO_TROUBLE
+    )
+
+
+def severity(state: str) -> int:
+    """Return the place of a state in the order of `WORST_FIRST`."""
+    return WORST_FIRST.index(state) if state in WORST_FIRST else len(WORST_FIRST)
+
 
 Row = dict[str, str]
 
@@ -43,7 +118,6 @@ _NOTE = "NOTE"
 _RIGHT = frozenset({"PID", "UPTIME", "RSS", "RESTARTS", "IN-FLIGHT/QUEUED"})
 _LEAVE_OUT = ("KIND", "PROTOCOL/LIFECYCLE", "IN-FLIGHT/QUEUED", "RSS", "RESTARTS")
 _LEAVE_OUT_FOR_NOTES = ("KIND", "PROTOCOL/LIFECYCLE")
-_GAP = "  "
 _SHORTEST_NAME = 8
 _NONE = "-"
 _NEARLY_ALL = 0.75
@@ -255,53 +329,176 @@ def _pids(instances: list[dict[str, Any]]) -> str:
 
 
 def _table(rows: list[Row], notes: list[str], width: int | None) -> Iterator[str]:
-    widths = {name: max(cells(name), *(cells(row[name]) for row in rows)) for name in _COLUMNS}
+    widths = column_widths(_COLUMNS, rows)
     notes_width = max(map(cells, notes))
     columns, beside = _layout(widths, notes_width, width)
-    if width is not None:
-        _shorten_names(rows, columns, widths, width)
-    titles = {name: name for name in _COLUMNS}
-    yield dim(_line(titles, columns, widths, _NOTE if beside and notes_width else ""))
+    if width is not None and (too_much := row_width(columns, widths) - width) > 0:
+        # A long name would break every row.
+        widths["NAME"] = max(_SHORTEST_NAME, widths["NAME"] - too_much)
+    titles = table_line(columns, widths, right=_RIGHT)
+    yield dim(f"{titles}{GAP}{_NOTE}" if beside and notes_width else titles)
     for row, words in zip(rows, notes, strict=True):
-        yield _line(row, columns, widths, words if beside else "")
+        line = table_line(columns, widths, row, right=_RIGHT, paint=_in_colour)
+        yield f"{line}{GAP}{words}" if beside and words else line
         if words and not beside:
             yield f"    {words}"
 
 
-def _shorten_names(rows: list[Row], columns: list[str], widths: dict[str, int], width: int) -> None:
-    """Cut the names if a long one would break every row."""
-    too_much = _taken(columns, widths) - len(_GAP) - width
-    if too_much > 0:
-        widths["NAME"] = max(_SHORTEST_NAME, widths["NAME"] - too_much)
-        for row in rows:
-            row["NAME"] = cut(row["NAME"], widths["NAME"])
+def _in_colour(column: str, text: str) -> str:
+    return state_word(text) if column == "STATE" else text
 
 
 def _layout(widths: dict[str, int], notes_width: int, width: int | None) -> tuple[list[str], bool]:
     """Choose the columns, and whether the notes stand beside them or below each row."""
     columns = list(_COLUMNS)
-    if width is None or _taken(columns, widths) + notes_width <= width:
+    if width is None or row_width(columns, widths) + len(GAP) + notes_width <= width:
         return columns, True
     without = [name for name in columns if name not in _LEAVE_OUT_FOR_NOTES]
-    if notes_width and _taken(without, widths) + notes_width <= width:
+    if notes_width and row_width(without, widths) + len(GAP) + notes_width <= width:
         return without, True
     for name in _LEAVE_OUT:
-        if _taken(columns, widths) - len(_GAP) <= width:
+        if row_width(columns, widths) <= width:
             break
         columns.remove(name)
     return columns, False
 
 
-def _taken(columns: list[str], widths: dict[str, int]) -> int:
-    return sum(widths[name] + len(_GAP) for name in columns)
+_LABEL_WIDTH = 12
+OPS_SHOWN = 20
 
 
-def _line(row: Row, columns: list[str], widths: dict[str, int], last: str) -> str:
-    shown = [_cell(name, row[name], widths[name]) for name in columns]
-    return _GAP.join([*shown, last]).rstrip()
+def module_text(module: dict[str, Any]) -> str:
+    return "\n".join(_lines(module))
 
 
-def _cell(column: str, text: str, width: int) -> str:
-    if column == "STATE" and text != column:
-        return state_word(text, width)
-    return pad(text, width, right=column in _RIGHT)
+def _lines(module: dict[str, Any]) -> Iterator[str]:
+    version = f" {one_line(module['version'])}" if module.get("version") else ""
+    name = click.style(one_line(module["name"]) + version, bold=True)
+    yield f"{name}, {module['kind']}: {state_word(module['state'])}"
+    if module.get("description"):
+        yield one_line(module["description"])
+    yield ""
+    facts = {
+        "note": note(module),
+        "protocol": f"{module['protocol']}, {module['lifecycle']}{_agreed(module.get('mcp'))}",
+        "service": one_line(module.get("url") or ""),
+        "wanted": f"{module['wanted']} ({module['start']} start)",
+        "restarts": str(module["restarts"]),
+        "requests": _requests(module),
+        "ops": _ops(module.get("ops")),
+        "latency": _latency(module["latency_ms"]),
+        "left out": _left_out(module["counters"]),
+        "observes": _observes(module.get("hook")),
+        "gates": _gates(module.get("hook")),
+        "not set": one_line(", ".join(module.get("unset_variables") or ())),
+        "misfit": one_line("; ".join(module.get("misfits") or ())),
+        "descriptor": one_line(module["descriptor"]),
+        "quarantined": one_line(module.get("quarantined") or ""),
+    }
+    for label, text in facts.items():
+        if text:
+            yield _fact(label, text)
+    for instance in module["instances"]:
+        yield _fact("instance", _instance(instance))
+    if not module["instances"]:
+        yield _fact("instance", "the service is not asked" if module.get("url") else "none runs")
+    if module["last_exit"] is not None:
+        yield from _last_exit(module["last_exit"])
+
+
+def _fact(label: str, text: str) -> str:
+    return dim(label.ljust(_LABEL_WIDTH)) + text
+
+
+def _agreed(mcp: dict[str, Any] | None) -> str:
+    return "" if mcp is None else one_line(f" ({mcp['era']}, {mcp['revision']})")
+
+
+def _requests(module: dict[str, Any]) -> str:
+    counters = module["counters"]
+    return (
+        f"{module['in_flight']} in flight, {module['queued']} queued, "
+        f"{counters['invocations']} answered, {counters['failures']} of them failed"
+    )
+
+
+def _ops(ops: dict[str, Any] | None) -> str:
+    if ops is None:
+        return ""
+    names = ", ".join(map(one_line, ops["names"][:OPS_SHOWN]))
+    more = ops["count"] - len(ops["names"][:OPS_SHOWN])
+    words = f"{names} and {more} more" if more else names
+    return f"{words} (remembered: what it said when it last ran)" if ops["remembered"] else words
+
+
+def _latency(latency_ms: dict[str, Any]) -> str:
+    if not latency_ms["count"]:
+        return ""
+    half, most, longest = (latency(latency_ms[one]) for one in ("p50", "p99", "max"))
+    return f"half within {half}, 99 % within {most}, the longest {longest}"
+
+
+def _observes(hook: dict[str, Any] | None) -> str:
+    events = None if hook is None else hook["events"]
+    if hook is None or events is None:
+        return ""
+    return (
+        f"{one_line(', '.join(hook['observe']))}: {events['delivered']} given, "
+        f"{events['waiting']} wait, {events['dropped']} dropped, {events['failed']} failed"
+    )
+
+
+def _gates(hook: dict[str, Any] | None) -> str:
+    if hook is None or not hook["gate"]:
+        return ""
+    gates, modules = ", ".join(hook["gate"]), one_line(", ".join(hook["modules"]))
+    return f"{gates} of {modules}, priority {hook['priority']}, {hook['on_failure']} on failure"
+
+
+def _left_out(counters: dict[str, Any]) -> str:
+    parts = {
+        "late line": counters["late_lines"],
+        "line outside the protocol": counters["quarantined_lines"],
+        "log line over the rate": counters["left_out_log_lines"],
+    }
+    found = ((number, *noun.partition("line")) for noun, number in parts.items() if number)
+    return ", ".join(count(number, kind + line) + rest for number, kind, line, rest in found)
+
+
+def _instance(instance: dict[str, Any]) -> str:
+    memory, tracer = instance["rss_bytes"], instance.get("traced_by")
+    parts = [
+        one_line(instance["id"]),
+        "" if instance["pid"] is None else f"pid {instance['pid']}",
+        f"up {duration(instance['uptime_s'])}",
+        "" if memory is None else size(memory),
+        "warm" if instance["state"] == "warm" else f"{instance['in_flight']} in flight",
+        "" if tracer is None else f"traced by {one_line(tracer['name'])} (pid {tracer['pid']})",
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def _last_exit(died: dict[str, Any]) -> Iterator[str]:
+    date = dt.datetime.fromtimestamp(died["ts"]).astimezone().date().isoformat()
+    yield _fact("last exit", f"{one_line(died['message'])}, {ago(died['ts'])}")
+    yield _fact(
+        "", dim(f"at {date} {time_of_day(died['ts'])}, reason {died['reason']}{_how(died)}")
+    )
+    if died.get("limit"):
+        yield _fact("", f"limit: {one_line(limit_text(died['limit']))}")
+    if died["stderr_tail"]:
+        yield _fact("", "the last lines of its stderr:")
+        for line in died["stderr_tail"]:
+            yield _fact("", f"  {one_line(line)}")
+    if died.get("survivors"):
+        pids = ", ".join(map(str, died["survivors"]))
+        yield _fact("", f"still running, could not be killed: pid {pids}")
+    for one in died.get("possible_survivors") or ():
+        yield _fact("", f"possibly still running: pid {one['pid']}, {one_line(one['command'])}")
+
+
+def _how(died: dict[str, Any]) -> str:
+    if died["signal"] is not None:
+        by_us = " sent by stdiod" if died.get("stopped_by_host") else ""
+        return f", {signal_name(died['signal'])}{by_us}"
+    return "" if died["exit_code"] is None else f", exit code {died['exit_code']}"
