@@ -8,6 +8,7 @@ figures are this one's.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import datetime as dt
 import logging
 import resource
@@ -77,8 +78,11 @@ def _measured(options: argparse.Namespace) -> Findings:
     quiet = structlog.make_filtering_bound_logger(logging.CRITICAL)
     structlog.configure(wrapper_class=quiet)
     _allow_open_files()
+    sizes = QUICK if options.quick else Sizes()
+    if options.rounds is not None:
+        sizes = dataclasses.replace(sizes, rounds=options.rounds)
     with tempfile.TemporaryDirectory(prefix="stdiod-bench-") as folder:
-        workshop = Workshop(Path(folder), QUICK if options.quick else Sizes())
+        workshop = Workshop(Path(folder), sizes)
         here, present = machine(), tuple(parties(workshop))
         for party in present:
             if party.version is None:
@@ -125,6 +129,7 @@ def _options() -> argparse.Namespace:
     add = parser.add_argument
     add("scenes", nargs="*", metavar="SCENE", help=f"of {', '.join(SCENES)}")
     add("--quick", action="store_true", help="only see whether it works")
+    add("--rounds", type=int, metavar="N", help="how often to measure")
     add("--json", action="store_true", help="print JSON")
     add("--read", type=Path, metavar="FILE", help="measure nothing; take what --json printed")
     add("--write", action="store_true", help="write docs/benchmarks.md")
@@ -132,7 +137,9 @@ def _options() -> argparse.Namespace:
     unknown = sorted(set(options.scenes) - set(SCENES))
     if unknown:
         parser.error(f"there is no scene {unknown[0]!r}; there are {', '.join(SCENES)}")
-    if options.read and (options.scenes or options.quick):
+    if options.rounds is not None and options.rounds < 1:
+        parser.error("--rounds is at least 1")
+    if options.read and (options.scenes or options.quick or options.rounds):
         parser.error("--read measures nothing: it goes with --json and --write only")
     return options
 

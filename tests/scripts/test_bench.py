@@ -85,11 +85,12 @@ def test_the_scene_of_scale_measures_at_each_size_and_can_be_drawn() -> None:
 
 
 @NEEDS_COMPILER
-def test_findings_can_be_read_again(
+def test_rounds_can_be_chosen_and_their_findings_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = measured("stream")
+    found = measured("stream", "--rounds", "2")
     (row,) = found["rows"]
+    assert len(found["rounds"]) == 2
     kept = tmp_path / "found.json"
     kept.write_text(json.dumps(found))
     monkeypatch.setattr("sys.argv", ["bench", "--read", str(kept)])
@@ -102,7 +103,7 @@ def test_findings_can_be_read_again(
 
 
 @pytest.mark.parametrize(
-    "wrong", [("nonsense",), ("--read", "x", "stream"), ("--read", "x", "--quick")]
+    "wrong", [("nonsense",), ("--rounds", "0"), ("--rounds", "x"), ("--read", "x", "stream")]
 )
 def test_what_cannot_be_measured_is_refused(
     wrong: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
