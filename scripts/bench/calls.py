@@ -334,7 +334,8 @@ async def _all_warm() -> None:
         before: Mapping[str, int] = {}
         while True:
             tools = [one for one in psutil.Process().children(recursive=True) if _is_tool(one)]
-            used = cpu_ns(*tools) if len(tools) >= KEPT_WARM else {}
+            asleep = len(tools) >= KEPT_WARM and all(map(_sleeps, tools))
+            used = cpu_ns(*tools) if asleep else {}
             if used and used == before:
                 return
             before = used
@@ -344,5 +345,12 @@ async def _all_warm() -> None:
 def _is_tool(process: psutil.Process) -> bool:
     try:
         return str(PROGRAMS / "tool.py") in process.cmdline()
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _sleeps(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() == psutil.STATUS_SLEEPING)
     except psutil.NoSuchProcess:
         return False
