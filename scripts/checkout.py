@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -40,9 +42,9 @@ class Stdiod:
         # An installed package has its bytecode; without it each command compiles all it imports.
         self.environment.pop("PYTHONDONTWRITEBYTECODE", None)
 
-    def run(self, *arguments: str) -> str:
+    def run(self, *arguments: str, stdin: str = "") -> str:
         """Run a verb and return what it printed; raises `RuntimeError` with what it said."""
-        done = self._run(*arguments)
+        done = self._run(*arguments, stdin=stdin)
         if done.returncode:
             verb = shlex.join(("stdiod", *arguments))
             raise RuntimeError(f"`{verb}` ended with {done.returncode}: {done.stderr.strip()}")
@@ -56,11 +58,11 @@ class Stdiod:
         """Stop the daemon, if it runs."""
         self._run("down")
 
-    def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def _run(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [*STDIOD, *arguments],
             env=self.environment,
-            stdin=subprocess.DEVNULL,
+            input=stdin,
             capture_output=True,
             text=True,
             check=False,
@@ -102,3 +104,14 @@ def has_tmpdir(process: psutil.Process, folder: Path) -> bool:
 def with_tmpdir(folder: Path) -> list[psutil.Process]:
     """Return all processes that have inherited a TMPDIR."""
     return [process for process in psutil.process_iter() if has_tmpdir(process, folder)]
+
+
+def wait_gone(folder: Path, within_s: float, *, kill: bool = False) -> list[psutil.Process]:
+    """Wait until no process has inherited a TMPDIR; return those that stay, none if all is well."""
+    ends_at = time.monotonic() + within_s
+    while (left := with_tmpdir(folder)) and time.monotonic() < ends_at:
+        for process in left if kill else ():
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        time.sleep(0.02)
+    return left

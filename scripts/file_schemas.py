@@ -1,25 +1,213 @@
-"""Write the JSON Schemas of the configuration and of the policy, from the code and the manual.
+"""Write the JSON Schemas of the files that people write, from the code and the manual.
 
-The shapes are those of the code; each description is the field's row in docs/operating.md (or, of a
-view, docs/mcp-clients.md). A test compares the files with them.
+The rules of a descriptor are those of `protocol.descriptor.shape`, its defaults those of the model
+beside it; the shapes of the configuration and of the policy are those of the code that reads them.
+Each description is the field's row in docs/descriptor.md or docs/operating.md (of a view, in
+docs/mcp-clients.md). A test compares the files with them.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
+import msgspec
+
+from protocol.descriptor.model import WHENCE, Descriptor, Timeouts
+from protocol.descriptor.shape import DESCRIPTOR, NUL, URL
+from protocol.dialects import DIALECTS
+from protocol.shape import text
 from supervisor.daemon.config_file import KEYS
 from supervisor.policy.capabilities import Mode
 
 ROOT = Path(__file__).parents[1]
-FOLDER = ROOT / "schemas"
 
-_LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
 _SHORT_ARRAY = re.compile(r"\[\n\s+([^][{}]*?)\n\s+\]")
+_LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
+_ROW = re.compile(r"^\| `([a-z_.*$]+)` \| (?:[^|]* \| )?(.*) \|$", re.MULTILINE)
+"""Of a table on a page: the field, and what it means, which stands in the last column."""
 
+
+def described(page: str, header: str) -> dict[str, str]:
+    """Return what the tables of a page that begin with that header say of each field."""
+    _, *tables = (ROOT / page).read_text(encoding="utf-8").split(f"| {header} |")
+    rows = "\n\n".join(table.partition("\n\n")[0] for table in tables)
+    return {key: _LINK.sub(r"\1", said).replace("`", "") for key, said in _ROW.findall(rows)}
+
+
+def made(title: str, name: str, **rules: Any) -> dict[str, Any]:
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"https://stdiod.dev/schemas/{name}",
+        "title": title,
+        **rules,
+    }
+
+
+# --- Descriptors -------------------------------------------------------------
+
+_BY_DIALECT = {"transport.expand", "transport.lifecycle", "transport.stdout"}
+"""Their defaults in the code are those of one dialect."""
+
+
+def _when(field: str, value: str) -> dict[str, Any]:
+    return {"properties": {field: {"const": value}}, "required": [field]}
+
+
+def _lifecycles() -> Iterator[dict[str, Any]]:
+    for name, dialect in DIALECTS.items():
+        only = {"lifecycle": {"enum": [str(one) for one in dialect.lifecycles]}}
+        yield {"if": _when("protocol", name), "then": {"properties": only}}
+
+
+def _defaults() -> Iterator[dict[str, Any]]:
+    """Yield the defaults of `supervision` that are a dialect's own."""
+    usual = msgspec.structs.asdict(Timeouts())
+    for name, dialect in DIALECTS.items():
+        own = {
+            field: {"default": value}
+            for field, value in msgspec.structs.asdict(dialect.timeouts).items()
+            if value != usual[field]
+        }
+        if own:
+            properties = {
+                "concurrency": {"default": dialect.concurrency},
+                "timeouts": {"properties": own},
+            }
+            spoken = {"properties": {"transport": _when("protocol", name)}}
+            then = {"properties": {"supervision": {"properties": properties}}}
+            yield {"if": {**spoken, "required": ["transport"]}, "then": then}
+
+
+OBJECTS = {
+    "transport": "How it is run, or reached",
+    "transport.exec": "For the protocol exec: what each op runs",
+    "transport.mcp": "For the protocol mcp: how it is spoken with",
+    "hook": "For the kind hook: what it sees, and which invocations it gates",
+    "supervision": "How it is watched, bounded and restarted",
+    "supervision.backoff": "How long it waits before it is restarted",
+    "supervision.timeouts": "How long each thing may take, in seconds",
+    "supervision.health": "How an idle process is probed",
+    "supervision.limits": "What it may use; null is no limit",
+    "supervision.instances": "How many processes there are, and when they are replaced",
+}
+"""The objects, which have no row on the page: their members have."""
+
+BETWEEN_FIELDS: dict[str, Any] = {
+    "properties": {
+        "transport": {
+            "allOf": [
+                {
+                    "if": _when("type", "stdio"),
+                    "then": {"required": ["command"]},
+                    "else": {"required": ["url"], "properties": {"url": {"pattern": URL.pattern}}},
+                },
+                {
+                    "if": _when("input", "flat"),
+                    "then": _when("protocol", "narratoria"),
+                },
+                *_lifecycles(),
+            ],
+            "properties": {"command": {"prefixItems": [text("", forbidden=NUL).schema]}},
+        },
+        "hook": {
+            "anyOf": [
+                {"required": [one], "properties": {one: {"minItems": 1}}}
+                for one in ("observe", "gate")
+            ]
+        },
+    },
+    "dependentSchemas": {
+        "hook": {
+            "properties": {"kind": {"const": "hook"}, "inputs": {"required": ["on_event"]}},
+        }
+    },
+    "allOf": [*_defaults()],
+    "if": {
+        "properties": {
+            "supervision": {"properties": {"warm": {"minimum": 1}}, "required": ["warm"]}
+        },
+        "required": ["supervision"],
+    },
+    "then": {
+        "properties": {
+            "transport": {
+                "anyOf": [
+                    _when("protocol", "narratoria"),
+                    _when("lifecycle", "per-invocation"),
+                ]
+            }
+        }
+    },
+}
+"""The rules of `protocol.descriptor.rules` that JSON Schema has words for."""
+
+
+def descriptor() -> dict[str, Any]:
+    """Return the schema of a descriptor."""
+    whole = made(
+        "stdiod module descriptor v1",
+        "stdiod-descriptor.v1",
+        description="Module Descriptor v1 plus optional fields. Unknown fields are ignored at "
+        "the top level and in transport, and refused in everything within those.",
+    )
+    whole |= msgspec.json.decode(msgspec.json.encode(DESCRIPTOR.schema))  # a copy without enums
+    for path, default in fields():
+        home, _, name = path.rpartition(".")
+        # What has no value unless it is given has no default that could be written.
+        absent = default is msgspec.NODEFAULT or (default is None and not home)
+        required = at(whole, home)["required"] if home else ()
+        if not absent and path not in _BY_DIALECT and name not in required:
+            at(whole, path)["default"] = msgspec.to_builtins(default)
+    for path, meaning in (described("docs/descriptor.md", "Field") | OBJECTS).items():
+        at(whole, path)["description"] = meaning
+    _merge(whole, BETWEEN_FIELDS)
+    return whole
+
+
+def fields(kind: type[msgspec.Struct] = Descriptor, within: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the path and the default of each field a struct has, nested ones too.
+
+    In a path `*` stands for the keys of a map.
+    """
+    for field in msgspec.structs.fields(kind):
+        # An optional object, such as `hook`, is described by its members too.
+        members = [
+            one
+            for one in (field.type, *get_args(field.type))
+            if isinstance(one, type) and issubclass(one, msgspec.Struct)
+        ]
+        if members and get_origin(field.type) is dict:
+            yield f"{within}{field.name}", field.default_factory()
+            yield from fields(members[0], f"{within}{field.name}.*.")
+        elif members:
+            yield from fields(members[0], f"{within}{field.name}.")
+        elif within or field.name not in WHENCE:
+            default = field.default
+            if field.default_factory is not msgspec.NODEFAULT:
+                default = field.default_factory()
+            yield f"{within}{field.name}", default
+
+
+def at(whole: dict[str, Any], path: str) -> dict[str, Any]:
+    """Return the schema of the field with that path."""
+    for name in path.split("."):
+        whole = whole["additionalProperties"] if name == "*" else whole["properties"][name]
+    return whole
+
+
+def _merge(into: dict[str, Any], more: dict[str, Any]) -> None:
+    for key, value in more.items():
+        if isinstance(value, dict) and isinstance(into.get(key), dict):
+            _merge(into[key], value)
+        else:
+            into[key] = value
+
+
+# --- Configuration and policy -------------------------------------------------
 
 OF_MCP = {
     "views": "what clients see, by the name of the view",
@@ -29,23 +217,9 @@ OF_MCP = {
 """The members of the table `mcp`, which have no row of their own."""
 
 
-def described(page: str, header: str) -> dict[str, str]:
-    """Return what the table with that header says of each key."""
-    text = (ROOT / page).read_text(encoding="utf-8")
-    table = text.partition(f"| {header} |")[2].partition("\n\n")[0]
-    found = re.findall(r"^\| `([a-z_$]+)` \| (.*) \|$", table, re.MULTILINE)
-    return {key: _LINK.sub(r"\1", meaning).replace("`", "") for key, meaning in found}
-
-
-def _object(title: str, name: str, properties: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": f"https://stdiod.dev/schemas/{name}",
-        "title": title,
-        "type": "object",
-        "additionalProperties": False,
-        "properties": properties,
-    }
+def closed(properties: dict[str, Any]) -> dict[str, Any]:
+    """Return the rules of an object without other members."""
+    return {"type": "object", "additionalProperties": False, "properties": properties}
 
 
 def config() -> dict[str, Any]:
@@ -62,7 +236,7 @@ def config() -> dict[str, Any]:
     of_view = described("docs/mcp-clients.md", "Key")
     for key, field in views["additionalProperties"]["properties"].items():
         field["description"] = of_view[key]
-    return _object("stdiod configuration v1", "stdiod-config.v1", properties)
+    return made("stdiod configuration v1", "stdiod-config.v1", **closed(properties))
 
 
 def policy() -> dict[str, Any]:
@@ -74,15 +248,14 @@ def policy() -> dict[str, Any]:
         "allow": {**entries, "description": said["allow"]},
         "deny": {**entries, "description": said["deny"]},
     }
-    of_module = {"type": "object", "additionalProperties": False, "properties": rules}
     modules = {
         "type": "object",
-        "additionalProperties": of_module,
+        "additionalProperties": closed(rules),
         "description": said["modules"],
     }
     schema_key = {"type": "string", "description": said["$schema"]}
     properties = {"$schema": schema_key, **rules, "modules": modules}
-    return _object("stdiod policy v1", "stdiod-policy.v1", properties)
+    return made("stdiod policy v1", "stdiod-policy.v1", **closed(properties))
 
 
 def written(document: dict[str, Any]) -> str:
@@ -92,8 +265,13 @@ def written(document: dict[str, Any]) -> str:
     return _SHORT_ARRAY.sub(lambda found: f"[{' '.join(found[1].split())}]", laid_out) + "\n"
 
 
-SCHEMAS = {"stdiod-config.v1": config, "stdiod-policy.v1": policy}
+SCHEMAS = {
+    "stdiod-config.v1": config,
+    "stdiod-descriptor.v1": descriptor,
+    "stdiod-policy.v1": policy,
+}
 
 if __name__ == "__main__":
-    for name, made in SCHEMAS.items():
-        (FOLDER / f"{name}.json").write_text(written(made()), encoding="utf-8")
+    for name, document in SCHEMAS.items():
+        path = ROOT / "schemas" / f"{name}.json"
+        path.write_text(written(document()), encoding="utf-8")

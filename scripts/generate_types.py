@@ -1,7 +1,4 @@
-"""Write `schemas/stdiod.d.ts`: TypeScript types of the OpenAPI document and of `schemas/`.
-
-    python -m scripts.generate_types                     the file, from this checkout
-    python -m scripts.generate_types --server SERVER     what a daemon says it serves, on stdout
+"""Write `schemas/stdiod.d.ts`, as `make typescript` does: types of all that HTTP and files hold.
 
 The types are made by openapi-typescript (npm), which `make test-typescript` installs. It is well
 kept, knows OpenAPI 3.1 with JSON Schema 2020-12, and its `paths` are what typed clients such as
@@ -14,18 +11,14 @@ files that people write, which no route takes (`FILES`).
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
-import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-import httpcore
 
 import schemas
 from scripts.foreign import TYPESCRIPT
@@ -36,9 +29,6 @@ from supervisor.faces.http.routes import ROUTES
 OUTPUT = Path(__file__).parents[1] / "schemas" / "stdiod.d.ts"
 
 WITHIN_S = 250.0
-OK = 200
-TOKEN = "STDIOD_TOKEN"  # noqa: S105 - the name of the variable
-WHERE = f"http://HOST:PORT, with a token in ${TOKEN}; or the absolute path of an http.sock"
 
 FILES: Mapping[str, str] = {
     "event.v1": "AmplifierEvent",
@@ -178,30 +168,12 @@ def generated(openapi: Mapping[str, Any]) -> str:
     return header(document) + body
 
 
-def asked_for(server: str, token: str | None) -> Any:
-    """Return the document of a daemon, at a URL or behind the path of its `http.sock`."""
-    is_path = server.startswith("/")
-    url = "http://localhost" if is_path else server.rstrip("/")
-    headers = [] if token is None else [("Authorization", f"Bearer {token}")]
-    with httpcore.ConnectionPool(uds=server if is_path else None) as pool:
-        answer = pool.request("GET", f"{url}/api/v1/openapi.json", headers=headers)
-    if answer.status != OK:
-        sys.exit(f"{server} answered {answer.status}: {answer.content.decode(errors='replace')}")
-    return json.loads(answer.content)
-
-
 def main() -> None:
     """Write the types."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--server", help=WHERE)
-    asked = parser.parse_args()
     why = TYPESCRIPT.install()
     if why is not None:
         sys.exit(f"the types cannot be made: {why}")
-    if asked.server is None:
-        OUTPUT.write_text(generated(document(ROUTES)), encoding="utf-8")
-    else:
-        sys.stdout.write(generated(asked_for(asked.server, os.environ.get(TOKEN))))
+    OUTPUT.write_text(generated(document(ROUTES)), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -9,11 +9,8 @@ the file with those of today.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -21,12 +18,12 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final
 
+from scripts.checkout import ROOT, Stdiod
 from supervisor.cli.client import DaemonClient
 from supervisor.cli.top.figures import Figures, Order, Trends, figures
 from supervisor.cli.top.live import ARGS
 from supervisor.cli.top.view import Look, view
 
-ROOT: Final = Path(__file__).resolve().parent.parent
 PICTURE: Final = ROOT / "docs" / "top.svg"
 
 WIDTH, HEIGHT = 124, 23
@@ -120,17 +117,12 @@ def _call(client: DaemonClient, number: int) -> None:
 def main() -> None:
     """Write the file."""
     with tempfile.TemporaryDirectory(prefix="stdiod-top-") as name:
-        folder = Path(name).resolve()
-        shutil.copytree(ROOT / "modules", folder / "modules")
-        socket = folder / "top.sock"
-        stdiod = [sys.executable, "-m", "supervisor.cli", "--socket", str(socket)]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        data = ["--data-dir", str(folder / "data")]
-        subprocess.run([*stdiod, "up", "modules", *data], cwd=folder, env=environment, check=True)
+        stdiod = Stdiod(Path(name).resolve())
+        stdiod.run("up", str(shutil.copytree(ROOT / "modules", stdiod.folder / "modules")))
         try:
-            lines = screen(socket)
+            lines = screen(stdiod.socket)
         finally:
-            subprocess.run([*stdiod, "down"], env=environment, check=True)
+            stdiod.end()
     PICTURE.write_text(svg(lines), encoding="utf-8")
     print(f"{PICTURE} is drawn")
 

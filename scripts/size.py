@@ -17,7 +17,6 @@ import tokenize
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
-from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +37,19 @@ RINGS = {
 KEEPS_ITS_FORM = re.compile(r"# *fmt: *off|# *(ruff: *)?noqa.*\bE501\b", re.IGNORECASE)
 
 Tree = dict[str, ast.Module]
-"""The product's Python files, parsed, by path."""
+"""Python files, parsed, by path."""
 
 
 def tracked(root: Path) -> list[str]:
     command = ["git", "ls-files", "-z", "--cached"]
     listed = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True)
     return sorted(path for path in listed.stdout.split("\0") if path and (root / path).is_file())
+
+
+def parsed(root: Path, paths: list[str], *folders: str) -> Tree:
+    """Parse the Python files of some folders."""
+    python = [path for path in paths if inside(path, folders) and path.endswith(".py")]
+    return {path: ast.parse((root / path).read_bytes(), path) for path in python}
 
 
 def inside(path: str, folders: tuple[str, ...]) -> bool:
@@ -115,79 +120,44 @@ def names_twice(tree: Tree) -> list[str]:
 # --- Import circles ----------------------------------------------------------
 
 
-def module_name(path: str) -> str:
-    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+def run_ruff(root: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run ruff with settings of its own, whatever the checkout says."""
+    ruff = [sys.executable, "-m", "ruff", *command, "--isolated", "--target-version", "py311"]
+    return subprocess.run(ruff, cwd=root, check=False, capture_output=True, text=True)
 
 
-def imports_that_run(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
-    """Yield imports at the top and in functions, without those under `TYPE_CHECKING`."""
-    for child in ast.iter_child_nodes(node):
-        match child:
-            case ast.Import() | ast.ImportFrom():
-                yield child
-            case ast.If(test=test, orelse=orelse) if name_of(test) == "TYPE_CHECKING":
-                for statement in orelse:
-                    yield from imports_that_run(ast.Module([statement], []))
-            case _:
-                yield from imports_that_run(child)
+def circles(root: Path, tree: Tree) -> list[list[str]]:
+    """Return the strongly connected components of more than one file.
+
+    Imports in functions count, those under `TYPE_CHECKING` do not.
+    """
+    read = run_ruff(root, "analyze", "graph", "--preview", "--no-type-checking-imports", *tree)
+    graph: dict[str, list[str]] = json.loads(read.stdout)
+    reached = {path: reachable(graph, path) for path in graph}
+    found = {
+        tuple(sorted(other for other in below if path in reached[other]))
+        for path, below in reached.items()
+    }
+    return sorted(list(circle) for circle in found if len(circle) > 1)
 
 
-def imported(path: str, statement: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:
-    """Yield each imported module, and the name taken from it, which may be a module, too."""
-    if isinstance(statement, ast.Import):
-        yield from ((alias.name, "") for alias in statement.names)
-        return
-    package = module_name(path).split(".")
-    if statement.level:
-        above = statement.level - path.endswith("/__init__.py")
-        parts = package[: len(package) - above]
-    else:
-        parts = []
-    source = ".".join([*parts, *filter(None, [statement.module])])
-    yield from ((source, alias.name) for alias in statement.names)
-
-
-def import_graph(tree: Tree) -> dict[str, set[str]]:
-    path_of = {module_name(path): path for path in tree}
-    graph: dict[str, set[str]] = {}
-    for path, module in tree.items():
-        targets = {
-            path_of.get(f"{source}.{name}") or path_of.get(source)
-            for statement in imports_that_run(module)
-            for source, name in imported(path, statement)
-        }
-        graph[path] = {target for target in targets if target and target != path}
-    return graph
-
-
-def circles(tree: Tree) -> list[list[str]]:
-    """Return the strongly connected components of more than one file."""
-    graph = import_graph(tree)
-    found: list[set[str]] = []
-    while True:
-        component_of = {
-            path: component for component in map(frozenset, found) for path in component
-        }
-        condensed: dict[frozenset[str], set[frozenset[str]]] = {}
-        for path, targets in graph.items():
-            source = component_of.get(path, frozenset({path}))
-            reached = {component_of.get(target, frozenset({target})) for target in targets}
-            condensed.setdefault(source, set()).update(reached - {source})
-        try:
-            TopologicalSorter(condensed).prepare()
-        except CycleError as error:
-            joined = set().union(*error.args[1])
-            found = [component for component in found if not component & joined] + [joined]
-        else:
-            return sorted(sorted(component) for component in found)
+def reachable(graph: dict[str, list[str]], path: str) -> set[str]:
+    found: set[str] = set()
+    waiting = [path]
+    while waiting:
+        imported = set(graph.get(waiting.pop(), ())) - found
+        found |= imported
+        waiting += imported
+    return found
 
 
 # --- The table ---------------------------------------------------------------
 
 
-def figures(root: Path, paths: list[str], tree: Tree) -> dict[str, int]:
+def figures(
+    root: Path, paths: list[str], tree: Tree, in_circles: list[list[str]]
+) -> dict[str, int]:
     python = [path for path in paths if path.endswith(".py")]
-    in_circles = circles(tree)
     documents = [path for path in paths if re.fullmatch(r"README\.md|docs/.*\.md", path)]
     handlers = [path for path in tree if inside(path, (*RINGS["kernel"], *RINGS["faces"]))]
     return {
@@ -232,20 +202,9 @@ def evasions(root: Path, paths: list[str], tree: Tree) -> Iterator[str]:
     top = {path.partition("/")[0] for path in paths if path.endswith(".py")}
     for name in sorted(top - PYTHON_FOLDERS):
         yield f"{name} is new Python at the top: product code belongs to {', '.join(PRODUCT)}."
-    settings = ("--isolated", "--config", f"line-length={LINE_LENGTH}", "--target-version", "py311")
-    command = [
-        sys.executable,
-        "-m",
-        "ruff",
-        "format",
-        "--check",
-        "--output-format=concise",
-        *settings,
-        "--",
-        *tree,
-    ]
     if tree:
-        checked = subprocess.run(command, cwd=root, check=False, capture_output=True, text=True)
+        settings = ("--check", "--output-format=concise", "--config", f"line-length={LINE_LENGTH}")
+        checked = run_ruff(root, "format", *settings, *tree)
         if checked.returncode:
             said = checked.stdout.partition("\n")[0] or checked.stderr.strip()
             yield f"Lines are counted as `ruff format` writes them: {said}. Run `make format`."
@@ -266,9 +225,9 @@ def measure(root: Path) -> dict[str, Any]:
     configuration = tomllib.loads((root / "pyproject.toml").read_text())
     bounds: dict[str, list[int]] = configuration["tool"]["stdiod"]["size"]
     paths = tracked(root)
-    product = [path for path in paths if inside(path, PRODUCT) and path.endswith(".py")]
-    tree = {path: ast.parse((root / path).read_bytes(), path) for path in product}
-    found = figures(root, paths, tree)
+    tree = parsed(root, paths, *PRODUCT)
+    in_circles = circles(root, tree)
+    found = figures(root, paths, tree, in_circles)
     return {
         "rows": {
             row: {"today": figure, "target": target, "ceiling": ceiling}
@@ -277,7 +236,7 @@ def measure(root: Path) -> dict[str, Any]:
         },
         "Protocols": sorted(protocols(tree)),
         "names twice": names_twice(tree),
-        "circles": circles(tree),
+        "circles": in_circles,
         "faults": [*excesses(found, bounds), *evasions(root, paths, tree)],
     }
 

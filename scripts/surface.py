@@ -1,8 +1,8 @@
 """Hold all that a user can name to the lists in tests/surface/.
 
-Verbs are read from their help, fields and states from the schemas that `stdiod schema` prints; ops,
-routes, metrics and MCP methods are asked of a daemon. What nothing prints comes from SOURCES and
-TABLES, which name where it stands.
+Verbs are those of the command line, fields and states those of the schemas that `stdiod schema`
+prints; ops, routes, metrics and MCP methods are asked of a daemon. What nothing prints comes from
+SOURCES and TABLES, which name where it stands.
 
 `af46bfda.txt` is what there was before the house was rebuilt. `additions.txt` is what came since:
 whoever adds something adds its line there, and one to CHANGELOG.md. `changes.txt` names what may be
@@ -17,18 +17,21 @@ import contextlib
 import http.client
 import importlib
 import json
-import os
 import re
 import socket
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
-from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+import click
+
+import schemas
+from scripts.checkout import Stdiod
+from scripts.size import parsed, tracked
+from supervisor.cli.command_line import stdiod as STDIOD  # noqa: N812
 
 SOURCES = {
     "code": ("protocol.errors", "Code"),
@@ -62,7 +65,6 @@ LISTS = Path("tests", "surface")
 MCP_SCHEMAS = Path("tests", "protocol", "mcp_schemas")
 METHOD_NOT_FOUND = -32601
 WITHIN_S = 60
-AT_A_TIME = 4
 
 ADVICE = """\
 `-` is gone: put it back, or into tests/surface/changes.txt under the sentence that allows it.
@@ -80,63 +82,21 @@ MODULE = {
 # --- The command line --------------------------------------------------------
 
 
-def stdiod(*words: str, stdin: str = "", **variables: str) -> str:
-    """Run the command line, and return what it prints."""
-    done = subprocess.run(
-        [sys.executable, "-m", "supervisor.cli", *words],
-        env={"PATH": os.environ.get("PATH", os.defpath), **variables},
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=WITHIN_S,
-        check=False,
-    )
-    if done.returncode:
-        words = ("stdiod", *words)
-        raise RuntimeError(f"`{' '.join(words)}` ended with {done.returncode}: {done.stderr}")
-    return done.stdout
-
-
-class Verb(NamedTuple):
-    """What the help of a verb, or of all of them, says."""
-
-    path: tuple[str, ...]
-    arguments: str
-    options: list[str]
-    below: list[tuple[str, ...]]
-
-
-def verb(path: tuple[str, ...]) -> Verb:
-    sections: dict[str, list[str]] = {}
-    lines = sections["Usage"] = []
-    for line in stdiod(*path, "--help").splitlines():
-        if heading := re.fullmatch(r"(\w[\w ]*):", line):
-            lines = sections.setdefault(heading[1], [])
-        else:
-            lines.append(line)
-    usage = " ".join("\n".join(sections.pop("Usage")).partition("\n\n")[0].split())
-    arguments = usage.removeprefix(" ".join(["Usage: stdiod", *path])).replace(" [OPTIONS]", "")
-    options = (re.match(r"  (-.+?)(?:  |$)", line) for line in sections.pop("Options"))
-    named = (
-        re.match(r"  (\w[\w-]*)  +\w", line)
-        for heading, lines in sections.items()
-        for line in lines
-        if "COMMAND" in arguments and not heading.startswith("Example")
-    )
-    below = [(*path, found[1]) for found in named if found]
-    return Verb(path, arguments, [found[1] for found in options if found], below)
-
-
-def verbs() -> Iterator[str]:
-    waiting: list[tuple[str, ...]] = [()]
-    with ThreadPoolExecutor(AT_A_TIME) as threads:
-        while waiting:
-            read = list(threads.map(verb, waiting))
-            for one in read:
-                name = " ".join(["stdiod", *one.path])
-                yield f"verb: {name}{one.arguments}"
-                yield from (f"option: {name} {option}" for option in one.options)
-            waiting = [path for one in read for path in one.below]
+def verbs(
+    verb: click.Command = STDIOD, name: str = "stdiod", above: click.Context | None = None
+) -> Iterator[str]:
+    """Yield each verb with its arguments, and its options, as their help has them."""
+    context = click.Context(verb, parent=above, info_name=name, **verb.context_settings)
+    path = context.command_path
+    arguments = verb.collect_usage_pieces(context)
+    yield " ".join([f"verb: {path}", *(one for one in arguments if one != "[OPTIONS]")])
+    for option in verb.get_params(context):
+        if isinstance(option, click.Option) and (record := option.get_help_record(context)):
+            yield f"option: {path} {record[0]}"
+    if isinstance(verb, click.Group):
+        for below in verb.list_commands(context):
+            if (found := verb.get_command(context, below)) and not found.hidden:
+                yield from verbs(found, below, context)
 
 
 # --- Schemas -----------------------------------------------------------------
@@ -168,14 +128,9 @@ def fields(schema: Any, at: str, inside: tuple[str, ...] = ()) -> Iterator[str]:
         yield f"{at}: {reference.rpartition('/')[2]}"
 
 
-@cache
-def schemas() -> dict[str, dict[str, Any]]:
-    names = [line.split()[0] for line in stdiod("schema").splitlines()]
-    return {name: json.loads(stdiod("schema", name)) for name in names}
-
-
 def schema_fields() -> Iterator[str]:
-    for name, schema in schemas().items():
+    for name in schemas.NAMES:
+        schema = schemas.load(name)
         yield f"schema: {name}"
         yield from fields(schema, f"field: {name}")
         for defined, below in schema.get("$defs", {}).items():
@@ -185,51 +140,38 @@ def schema_fields() -> Iterator[str]:
 # --- A daemon ----------------------------------------------------------------
 
 
-class Daemon:
-    """A daemon with one module, and programs that are its clients."""
-
-    def __init__(self, place: Path) -> None:
-        self._place = place
-        self._variables = {
-            "HOME": str(place),
-            "STDIOD_SOCKET": str(place / "socket"),
-            "STDIOD_DATA_DIR": str(place / "data"),
-        }
-
-    def stdiod(self, *words: str, stdin: str = "") -> str:
-        """Run a verb as a client of the daemon."""
-        return stdiod(*words, stdin=stdin, **self._variables)
-
-    def get(self, path: str) -> str:
-        """Return what the daemon answers over HTTP."""
-        connection = http.client.HTTPConnection("localhost", timeout=WITHIN_S)
-        with socket.socket(socket.AF_UNIX) as connection.sock:
-            connection.sock.connect(str(self._place / "http.sock"))
-            connection.request("GET", path)
-            return connection.getresponse().read().decode()
-
-
 @contextlib.contextmanager
-def running() -> Iterator[Daemon]:
+def running() -> Iterator[Stdiod]:
+    """Run a daemon with one module."""
     with tempfile.TemporaryDirectory(prefix="surface-") as folder:
         (Path(folder) / "once.json").write_text(json.dumps(MODULE))
-        daemon = Daemon(Path(folder))
+        daemon = Stdiod(Path(folder))
+        daemon.environment["HOME"] = folder  # nobody's configuration
         try:
-            daemon.stdiod("up", folder, "--http", "sock")
+            daemon.run("up", folder, "--http", "sock")
             yield daemon
         finally:
-            daemon.stdiod("down")
+            daemon.end()
 
 
-def ops(daemon: Daemon) -> Iterator[str]:
-    described = json.loads(daemon.stdiod("describe", "supervisor", "--json"))
+def get(daemon: Stdiod, path: str) -> str:
+    """Return what the daemon answers over HTTP."""
+    connection = http.client.HTTPConnection("localhost", timeout=WITHIN_S)
+    with socket.socket(socket.AF_UNIX) as connection.sock:
+        connection.sock.connect(str(daemon.folder / "http.sock"))
+        connection.request("GET", path)
+        return connection.getresponse().read().decode()
+
+
+def ops(daemon: Stdiod) -> Iterator[str]:
+    described = json.loads(daemon.run("describe", "supervisor", "--json"))
     for op, schema in described["inputs"].items():
         yield f"op: {op}"
         yield from fields(schema, f"arg: {op}")
 
 
-def routes(daemon: Daemon) -> Iterator[str]:
-    document = json.loads(daemon.get("/api/v1/openapi.json"))
+def routes(daemon: Stdiod) -> Iterator[str]:
+    document = json.loads(get(daemon, "/api/v1/openapi.json"))
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             route = f"route: {method.upper()} {path}"
@@ -241,15 +183,15 @@ def routes(daemon: Daemon) -> Iterator[str]:
             for content in operation.get("requestBody", {}).get("content", {}).values():
                 yield from fields(content["schema"], f"{route} body")
     components = document["components"]["schemas"]
-    for name in components.keys() - schemas()["http-answers.v1"]["$defs"].keys():
+    for name in components.keys() - schemas.load("http-answers.v1")["$defs"].keys():
         yield from fields(components[name], f"field: openapi {name}")
 
 
-def metrics(daemon: Daemon) -> Iterator[str]:
-    yield from (f"metric: {one}" for one in re.findall("# TYPE (.*)", daemon.get("/metrics")))
+def metrics(daemon: Stdiod) -> Iterator[str]:
+    yield from (f"metric: {one}" for one in re.findall("# TYPE (.*)", get(daemon, "/metrics")))
 
 
-def mcp_methods(daemon: Daemon, root: Path) -> Iterator[str]:
+def mcp_methods(daemon: Stdiod, root: Path) -> Iterator[str]:
     """Ask for each method that the specification names, in any of its revisions."""
     named = (re.findall(r'"const": "([\w/]+)"', one.read_text()) for one in root.glob("*.json"))
     methods = sorted({method for found in named for method in found} | {"ping", "initialize"})
@@ -267,7 +209,7 @@ def mcp_methods(daemon: Daemon, root: Path) -> Iterator[str]:
             {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
             for number, (method, params) in enumerate(asked)
         ]
-        answers = daemon.stdiod("mcp", stdin="".join(f"{json.dumps(line)}\n" for line in lines))
+        answers = daemon.run("mcp", stdin="".join(f"{json.dumps(line)}\n" for line in lines))
         for answer in map(json.loads, answers.splitlines()):
             if answer.get("error", {}).get("code") != METHOD_NOT_FOUND and "id" in answer:
                 yield f"MCP method: {asked[answer['id']][0]} ({era})"
@@ -296,8 +238,8 @@ def tables(root: Path) -> Iterator[str]:
 
 
 def variables(root: Path) -> Iterator[str]:
-    for path in root.glob("supervisor/**/*.py"):
-        for node in ast.walk(ast.parse(path.read_bytes())):
+    for module in parsed(root, tracked(root), "supervisor").values():
+        for node in ast.walk(module):
             match node:
                 case ast.Constant(value=str(name)) if VARIABLE.fullmatch(name):
                     yield f"variable: {name}"

@@ -14,7 +14,7 @@ SUITES = ("faces/http", "faces/mcp", "page", "amcp", "mcp", "field")
 INNER = (
     "supervisor",
     "tests.kernel",
-    "tests.faces.conftest",
+    "tests.faces.in_process",
     "tests.faces.http.in_process",
     "tests.faces.mcp.in_process",
 )

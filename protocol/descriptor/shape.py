@@ -1,6 +1,6 @@
 """The shape of a descriptor: every field of docs/descriptor.md with the rule for its value.
 
-`schemas/stdiod-descriptor.v1.json` is made from these by `scripts/descriptor_schema.py`. The rules
+`schemas/stdiod-descriptor.v1.json` is made from these by `scripts/file_schemas.py`. The rules
 between fields are in `protocol.descriptor.rules`, the defaults in `protocol.descriptor.model`.
 """
 

@@ -8,58 +8,47 @@ figures are this one's.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
 import datetime as dt
-import gc
 import logging
 import resource
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import structlog
 
-from scripts.bench import in_process, outside, page, shares, supervised
-from scripts.bench.findings import Findings, Point, from_json, to_json
+from scripts.bench import calls, fleets, journal, page
+from scripts.bench.findings import Curve, Findings, from_json, to_json
 from scripts.bench.machine import machine, parties
-from scripts.bench.rows import Sample, Share
+from scripts.bench.rows import Sample
 from scripts.bench.sizes import QUICK, Sizes
-from scripts.bench.workshop import PEERS, NoCompilerError, Workshop
-from supervisor.daemon.daemon_signals import Continued
-from supervisor.runtime.loop_clock import run_timed
-from supervisor.runtime.stalls import Stalls, Threads
-from supervisor.runtime.turns import SERVING
+from scripts.bench.workshop import NoCompilerError, Workshop
 
-Scene = Callable[[Workshop, Sizes], Awaitable[Sequence[Sample | Point | Share]]]
+Scene = Callable[[Workshop], Sequence[Sample | Curve]]
 
-SCENES: dict[str, Scene] = {
-    "stream": in_process.stream,
-    "invoke": in_process.invoke,
-    "relayed": outside.stream,
-    "socket": outside.invoke,
-    "hosted": in_process.hosted,
-    "http": outside.http,
-    "tool": in_process.tool,
-    "warm": in_process.warm,
-    "crash": supervised.crash,
-    "fleet": supervised.fleet,
-    "command": supervised.command,
-    "patch": in_process.patch,
-    "journal": in_process.journal,
-    "scale": supervised.scale,
-    "shares": shares.shares,
+SCENES: Final[dict[str, Scene]] = {
+    **{name: partial(calls.side_by_side, works=works) for name, works in calls.WORKS.items()},
+    "invoke": calls.invoke,
+    "tool": calls.tools,
+    "warm": calls.warm,
+    "crash": fleets.crash,
+    "fleet": fleets.fleet,
+    "command": fleets.command,
+    "patch": journal.patches,
+    "journal": journal.entries,
+    "scale": fleets.scale,
 }
-ONCE = ("journal", "scale", "shares")
+ONCE: Final = ("journal", "scale")
 """Of these one round is enough: they take long, and have nobody beside them."""
-
-BEGAN_S = time.monotonic()
-
-OPEN_FILES = 65_536
+OPEN_FILES: Final = 65_536
 """A thousand modules need more than the usual 1,024 of their daemon, which inherits this."""
+BEGAN_S: Final = time.monotonic()
 
 
 def main() -> None:
@@ -67,8 +56,9 @@ def main() -> None:
     options = _options()
     findings = _read(options.read) if options.read else _measured(options)
     print(to_json(findings) if options.json else page.page(findings))
-    for path in page.write(findings) if options.write else ():
-        _say(f"wrote {path}")
+    for name, text in page.files(findings).items() if options.write else ():
+        (page.DOCS / name).write_text(text, encoding="utf-8")
+        _say(f"wrote {page.DOCS / name}")
 
 
 def _say(words: str) -> None:
@@ -84,25 +74,20 @@ def _read(path: Path) -> Findings:
 
 
 def _measured(options: argparse.Namespace) -> Findings:
-    sizes = QUICK if options.quick else Sizes()
-    if options.rounds is not None:
-        sizes = dataclasses.replace(sizes, rounds=options.rounds)
     # A daemon in this process would log its modules' lives among the results.
     quiet = structlog.make_filtering_bound_logger(logging.CRITICAL)
     structlog.configure(wrapper_class=quiet)
     _allow_open_files()
+    sizes = QUICK if options.quick else Sizes()
+    if options.rounds is not None:
+        sizes = dataclasses.replace(sizes, rounds=options.rounds)
     with tempfile.TemporaryDirectory(prefix="stdiod-bench-") as folder:
-        workshop = Workshop(Path(folder), options.peers)
+        workshop = Workshop(Path(folder), sizes)
         here, present = machine(), tuple(parties(workshop))
         for party in present:
             if party.version is None:
                 _say(f"{party.name} is left out: {party.why}")
-        names = options.scenes or list(SCENES)
-        with contextlib.closing(Threads.begun()) as threads:
-            # As `serve` runs the event loop of a daemon of its own.
-            gc.callbacks.append(SERVING.collecting)
-            stalls = Stalls(threads=threads, continued=Continued())
-            rounds, others = run_timed(_rounds, workshop, sizes, names, stalls=stalls)
+        rounds, curves = _rounds(workshop, options.scenes or list(SCENES))
     if options.quick:
         _say("quick: this shows that it works; measure without it")
     return Findings(
@@ -111,29 +96,25 @@ def _measured(options: argparse.Namespace) -> Findings:
         present,
         options.quick,
         tuple(map(tuple, rounds)),
-        tuple(one for one in others if isinstance(one, Point)),
-        tuple(one for one in others if isinstance(one, Share)),
-        pinned=True,
+        tuple(curves),
     )
 
 
-async def _rounds(
-    workshop: Workshop, sizes: Sizes, names: Sequence[str]
-) -> tuple[list[list[Sample]], list[Point | Share]]:
+def _rounds(workshop: Workshop, names: Sequence[str]) -> tuple[list[list[Sample]], list[Curve]]:
     rounds: list[list[Sample]] = []
-    others: list[Point | Share] = []
-    for number in range(sizes.rounds):
+    curves: list[Curve] = []
+    for number in range(workshop.sizes.rounds):
         rounds.append([])
         for name in names:
             if number and name in ONCE:
                 continue
-            _say(f"round {number + 1} of {sizes.rounds}: {name}")
+            _say(f"round {number + 1} of {workshop.sizes.rounds}: {name}")
             try:
-                for one in await SCENES[name](workshop, sizes):
-                    rounds[-1].append(one) if isinstance(one, Sample) else others.append(one)
+                for one in SCENES[name](workshop):
+                    rounds[-1].append(one) if isinstance(one, Sample) else curves.append(one)
             except NoCompilerError as error:
                 _say(f"{name} is left out: {error}")
-    return rounds, others
+    return rounds, curves
 
 
 def _allow_open_files() -> None:
@@ -145,36 +126,22 @@ def _allow_open_files() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
-    parser.add_argument("scenes", nargs="*", metavar="SCENE", help=f"of {', '.join(SCENES)}")
-    parser.add_argument("--quick", action="store_true", help="only see whether it works")
-    parser.add_argument("--rounds", type=_positive, metavar="N", help="how often to measure")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument(
-        "--read", type=Path, metavar="FILE", help="measure nothing; take what --json printed"
-    )
-    parser.add_argument(
-        "--peers",
-        type=Path,
-        default=PEERS,
-        metavar="DIR",
-        help="where the peers from PyPI are installed",
-    )
-    parser.add_argument("--write", action="store_true", help="write docs/benchmarks.md")
+    add = parser.add_argument
+    add("scenes", nargs="*", metavar="SCENE", help=f"of {', '.join(SCENES)}")
+    add("--quick", action="store_true", help="only see whether it works")
+    add("--rounds", type=int, metavar="N", help="how often to measure")
+    add("--json", action="store_true", help="print JSON")
+    add("--read", type=Path, metavar="FILE", help="measure nothing; take what --json printed")
+    add("--write", action="store_true", help="write docs/benchmarks.md")
     options = parser.parse_args()
     unknown = sorted(set(options.scenes) - set(SCENES))
     if unknown:
         parser.error(f"there is no scene {unknown[0]!r}; there are {', '.join(SCENES)}")
+    if options.rounds is not None and options.rounds < 1:
+        parser.error("--rounds is at least 1")
     if options.read and (options.scenes or options.quick or options.rounds):
         parser.error("--read measures nothing: it goes with --json and --write only")
     return options
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        message = "at least 1"
-        raise argparse.ArgumentTypeError(message)
-    return number
 
 
 if __name__ == "__main__":

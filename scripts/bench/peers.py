@@ -1,8 +1,7 @@
-"""The peers that are programs of their own: how they are installed, and how they are measured.
+"""The peers that are installed apart: from PyPI into .venv-peers, and s6 from Debian.
 
-`python -m scripts.bench.peers` installs them, from PyPI into .venv-peers, each in an environment of
-its own, and from Debian if that is allowed. None is a must: for one that cannot be installed the
-reason is kept, and the page gives it.
+`python -m scripts.bench.peers` installs them, each of PyPI in an environment of its own, s6 if
+that is allowed. None is a must: why one could not be installed is kept, and the page gives it.
 """
 
 from __future__ import annotations
@@ -12,28 +11,16 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-import trio
-
 from scripts import foreign
-from scripts.bench import rows
-from scripts.bench.rows import Cost, Row, Sample, rate
-from scripts.bench.workshop import PEERS, PROGRAMS, Workshop
-from scripts.checkout import COMMAND_WITHIN_S
+from scripts.checkout import ROOT
 
+PEERS: Final = ROOT / ".venv-peers"
 PACKAGES: Final = ("mcp", "supervisor", "circus")
 S6: Final = "s6"
 HOW: Final = "not installed; `make bench-peers` does that"
-
-Figure = Callable[[Row, str, int, Cost], Sample]
-
-SLOW_PEER: Final = 10
-"""A peer that makes a tenth of our calls is given a tenth of them: the unit is calls per second."""
-SLOW_PEERS: Final = 40
-"""The same where both ends are slow."""
 
 
 def program(package: str, name: str, folder: Path = PEERS) -> Path:
@@ -43,9 +30,20 @@ def program(package: str, name: str, folder: Path = PEERS) -> Path:
 
 def version(package: str, folder: Path = PEERS) -> str | None:
     """Return the version of what is installed, or None."""
+    if package == S6:
+        return _version_of_s6()
     site = [str(path) for path in (folder / package).glob("lib/python*/site-packages")]
     found = importlib.metadata.distributions(name=package, path=site) if site else ()
     return next((one.version for one in found), None)
+
+
+def _version_of_s6() -> str | None:
+    """Ask dpkg, since s6 does not say."""
+    if shutil.which("s6-svscan") is None:
+        return None
+    query = ["dpkg-query", "-W", "-f", "${Version}", S6]
+    done = subprocess.run(query, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "of unknown version"
 
 
 def why_missing(package: str, folder: Path = PEERS) -> str:
@@ -61,7 +59,7 @@ def install(folder: Path = PEERS) -> None:
         if version(package, folder) is None:
             why = foreign.Environment(folder / package, (package,)).install()
             _note(package, folder).write_text(why or "", encoding="utf-8")
-    if shutil.which("s6-svscan") is None:
+    if version(S6) is None:
         _note(S6, folder).write_text(_install_s6(), encoding="utf-8")
 
 
@@ -80,91 +78,6 @@ def _install_s6() -> str:
 
 def _note(package: str, folder: Path) -> Path:
     return folder / f"{package}.missing"
-
-
-_PINGPONG: Final = {
-    rows.C: "pingpong",
-    rows.BARE: "trio_pingpong.py",
-    rows.ASYNCIO: "asyncio_pingpong.py",
-    rows.NODE: "pingpong.js",
-}
-_RELAYS: Final = {rows.RELAY: "relay.py", rows.NODE_RELAY: "relay.js"}
-BESIDE: Final[dict[Row, dict[str, str]]] = {
-    rows.STREAM: {
-        rows.RAW: "raw_stream.py",
-        rows.ASYNCIO: "asyncio_stream.py",
-        rows.NODE: "stream.js",
-    },
-    rows.INVOKE_ONE: _PINGPONG,
-    rows.INVOKE_MANY: _PINGPONG,
-    rows.TOOL: {
-        rows.C: "spawn_loop",
-        rows.TRIO: "trio_spawn_loop.py",
-        rows.NODE: "spawn_loop.js",
-    },
-    rows.SOCKET_ONE: _RELAYS,
-    rows.SOCKET_MANY: _RELAYS,
-    rows.RELAYED: {rows.NODE_RELAY: "relay.js"},
-}
-"""The programs that do the work of a row without us; those in C are named as they are compiled."""
-
-
-def command(workshop: Workshop, name: str) -> list[str]:
-    """Return what runs a program; empty if its language is missing."""
-    if name.endswith(".py"):
-        return [sys.executable, str(PROGRAMS / name)]
-    if name.endswith(".js"):
-        return [] if workshop.node is None else [workshop.node, str(PROGRAMS / name)]
-    return [workshop.program(name)]
-
-
-def commands(workshop: Workshop, row: Row) -> dict[str, list[str]]:
-    """Return what runs the peers of a row; one whose language is missing is left out."""
-    found = {name: command(workshop, program) for name, program in BESIDE[row].items()}
-    return {name: words for name, words in found.items() if words}
-
-
-async def beside(
-    workshop: Workshop, row: Row, count: int, *arguments: str, figure: Figure = rate
-) -> list[Sample]:
-    """Have the peers of a row do something `count` times."""
-    return [
-        await _peer(row, name, count, [*words, str(count), *arguments], figure)
-        for name, words in commands(workshop, row).items()
-    ]
-
-
-async def _peer(
-    row: Row, name: str, count: int, words: Sequence[str], figure: Figure = rate
-) -> Sample:
-    """Run a peer, which prints what it took (s), by the clock and of its own CPU.
-
-    It begins with a quarter as much, to warm up.
-    """
-    try:
-        with trio.fail_after(COMMAND_WITHIN_S):
-            done = await trio.run_process(words, capture_stdout=True, capture_stderr=True)
-    except subprocess.CalledProcessError as error:
-        said = error.stderr.decode(errors="replace").split("\n")
-        last = next((line for line in reversed(said) if line.strip()), "it said nothing")
-        return Sample(row.title, name, None, f"ended with {error.returncode}: {last}")
-    except trio.TooSlowError:
-        return Sample(row.title, name, None, f"did not end in {COMMAND_WITHIN_S:.0f} s")
-    return figure(row, name, count, Cost(*map(float, done.stdout.split())))
-
-
-async def with_sdk(
-    workshop: Workshop, row: Row, count: int, window: int, *, both_ends: bool = False
-) -> list[Sample]:
-    """Have the MCP SDK's client call a tool, of a server in C or of the SDK's own."""
-    if version("mcp", workshop.peers) is None:
-        return []
-    python = str(program("mcp", "python", workshop.peers))
-    native = [workshop.program("mcp_echo")]
-    server = [python, str(PROGRAMS / "mcp_server.py")] if both_ends else native
-    calls = max(count // (SLOW_PEERS if both_ends else SLOW_PEER), window)
-    words = [python, str(PROGRAMS / "mcp_host.py"), str(calls), str(window), *server]
-    return [await _peer(row, rows.MCP_BOTH if both_ends else rows.MCP, calls, words)]
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""What is measured and what it has to reach: the rows, as data.
+"""What is measured and what it has to reach: the rows of docs/benchmarks.md, as data.
 
-A row has samples of ours and of its peers, by contender, one per round. A target holds the median
-of the rounds' ratios ours/peer (both sides of a ratio were measured next to each other), or the
-median of ours alone where the unit says it all.
+A row has samples of ours and of its peers, one of each per round. A target holds the median of the
+rounds' ratios ours/peer (both sides of a ratio were measured next to each other), or the median of
+ours alone where the unit says it all.
 """
 
 from __future__ import annotations
@@ -30,6 +30,24 @@ CIRCUS = "circus"
 S6 = "s6"
 
 
+class Cost(NamedTuple):
+    """What something took, by the clock and of the CPU time of whoever did it."""
+
+    wall_s: float
+    cpu_s: float
+
+
+def now() -> Cost:
+    """Return the time and the CPU time of this process, for `since`."""
+    return Cost(time.perf_counter(), time.process_time())
+
+
+def since(begun: Cost) -> Cost:
+    """Return what has been taken since."""
+    wall_s, cpu_s = now()
+    return Cost(wall_s - begun.wall_s, cpu_s - begun.cpu_s)
+
+
 class Sample(NamedTuple):
     """One figure of one round, or why there is none."""
 
@@ -41,46 +59,7 @@ class Sample(NamedTuple):
     """What one call took of the contender's own CPU time, without its module's."""
 
 
-class Cost(NamedTuple):
-    """What something took, by the clock and of the CPU time of whoever did it."""
-
-    wall_s: float
-    cpu_s: float
-
-
-class Share(NamedTuple):
-    """A part of the CPU time (us) that one of a row's calls takes us."""
-
-    row: str
-    part: str
-    cpu_us: float
-    function: str = ""
-    """The function of that part that takes it; empty for all those that take little."""
-
-
-def now() -> Cost:
-    """Return the time and the CPU time of this process, for `since`."""
-    return Cost(time.perf_counter(), time.process_time())
-
-
-def since(begun: Cost) -> Cost:
-    """Return what has been taken since."""
-    then = now()
-    return Cost(then.wall_s - begun.wall_s, then.cpu_s - begun.cpu_s)
-
-
-def rate(row: Row, name: str, count: int, cost: Cost) -> Sample:
-    """Return how often in a second something was done, which was done `count` times."""
-    return Sample(row.title, name, count / cost.wall_s, cpu_us=cost.cpu_s / count * 1e6)
-
-
-def each_ms(row: Row, name: str, count: int, cost: Cost) -> Sample:
-    """Return how long something took (ms) that was done `count` times."""
-    return Sample(row.title, name, cost.wall_s / count * 1000, cpu_us=cost.cpu_s / count * 1e6)
-
-
-@dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """A bound on the ratio to a peer, or on our own figure if there is no peer."""
 
     bound: float
@@ -96,9 +75,15 @@ class Target:
             return words
         return f"{words} x {self.peer}{', CPU' if self.of_cpu else ''}"
 
-    def met_by(self, figure: float) -> bool:
-        """Tell whether a median reaches it."""
-        return figure >= self.bound if self.at_least else figure <= self.bound
+
+def least(bound: float, peer: str | None = None) -> Target:
+    """Return a target below which ours falls short."""
+    return Target(bound, at_least=True, peer=peer)
+
+
+def most(bound: float, peer: str | None = None, *, of_cpu: bool = False) -> Target:
+    """Return a target above which ours falls short."""
+    return Target(bound, at_least=False, peer=peer, of_cpu=of_cpu)
 
 
 @dataclass(frozen=True)
@@ -114,15 +99,19 @@ class Row:
     one_cpu: bool = False
     """Whether all of a party share a CPU, since each side waits for the other in turn."""
 
+    def figure(self, contender: str, value: float) -> Sample:
+        """Return a figure in the row's own unit."""
+        return Sample(self.title, contender, value)
 
-def least(bound: float, peer: str | None = None) -> Target:
-    """Return a target below which ours falls short."""
-    return Target(bound, at_least=True, peer=peer)
+    def failure(self, contender: str, why: str) -> Sample:
+        """Return why there is no figure."""
+        return Sample(self.title, contender, None, why)
 
-
-def most(bound: float, peer: str | None = None, *, of_cpu: bool = False) -> Target:
-    """Return a target above which ours falls short."""
-    return Target(bound, at_least=False, peer=peer, of_cpu=of_cpu)
+    def sample(self, contender: str, count: int, cost: Cost) -> Sample:
+        """Return the rate (1/s) of what was done `count` times, or the time of each (ms)."""
+        each_s = cost.wall_s / count
+        value = 1 / each_s if self.unit.endswith("/s") else each_s * 1000
+        return Sample(self.title, contender, value, cpu_us=cost.cpu_s / count * 1e6)
 
 
 SUPERVISORS = (OURS, SUPERVISORD, CIRCUS, S6)
@@ -150,10 +139,6 @@ RELAYED = Row(
     "Client and daemon are separate processes. The Node relay replaces the daemon, with the same "
     "client and the same module; it parses and encodes each line, and validates nothing.",
 )
-PATCHES = Row("state patches of one module, merged in a session, told and durable", "patches/s")
-PATCHES_MEMORY = Row("state patches: memory that they leave", "MB", (most(8.0),))
-PATCHES_SIZE = Row("state patches: those of a round in the journal", "MB")
-PATCHES_READ = Row("state patches: read back with `events`", "entries/s")
 INVOKE_ONE = Row(
     "invoke, one at a time, in process",
     "calls/s",
@@ -324,45 +309,14 @@ MCP_FIRST = Row(
     "ms",
     note="The command starts the daemon first.",
 )
+PATCHES = Row("state patches of one module, merged in a session, told and durable", "patches/s")
+PATCHES_MEMORY = Row("state patches: memory that they leave", "MB", (most(8.0),))
+PATCHES_SIZE = Row("state patches: those of a round in the journal", "MB")
+PATCHES_READ = Row("state patches: read back with `events`", "entries/s")
 JOURNAL_WRITE = Row("journal: entries written, durable", "entries/s")
 JOURNAL_READ = Row("journal: the same read back with `events`", "entries/s")
 JOURNAL_SIZE = Row("journal: 1,000 of them on disk", "MB")
 JOURNAL_MEMORY = Row("journal: memory grown meanwhile", "MB", (most(64.0),))
 
-ROWS = (
-    STREAM,
-    RELAYED,
-    INVOKE_ONE,
-    INVOKE_MANY,
-    SHORT_WAY,
-    SOCKET_ONE,
-    SOCKET_MANY,
-    HOSTED_ONE,
-    HOSTED_MANY,
-    HTTP_INVOKE,
-    WS_INVOKE,
-    SSE_FAN_OUT,
-    TOOL,
-    LONE_TOOL,
-    WARM,
-    WARM_SHUTDOWN,
-    CRASH,
-    FLEET_START,
-    FLEET_IDLE,
-    FLEET_MEMORY,
-    FLEET_STOP,
-    VERSION,
-    VERSION_CPU,
-    STATUS,
-    STATUS_CPU,
-    MCP_ENTRY,
-    MCP_FIRST,
-    PATCHES,
-    PATCHES_MEMORY,
-    PATCHES_SIZE,
-    PATCHES_READ,
-    JOURNAL_WRITE,
-    JOURNAL_READ,
-    JOURNAL_SIZE,
-    JOURNAL_MEMORY,
-)
+ROWS = tuple(row for row in tuple(vars().values()) if isinstance(row, Row))
+"""In the order in which the page shows them."""

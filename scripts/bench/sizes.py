@@ -14,6 +14,8 @@ class Sizes:
     patches: int = 50_000
     sequential: int = 5_000
     concurrent: int = 20_000
+    publications: int = 50
+    """Of several events each to many clients."""
     spawns: int = 150
     warm: int = 10
     crashes: int = 20
@@ -38,6 +40,7 @@ QUICK = Sizes(
     patches=100,
     sequential=50,
     concurrent=128,
+    publications=2,
     spawns=2,
     warm=1,
     crashes=1,

@@ -1,4 +1,4 @@
-"""The other supervisors that are measured: how each is told what to run, and who lives of that.
+"""The other supervisors that are measured, and the births and deaths of what supervisors run.
 
 Each runs with its defaults, except for what keeps it to itself (sockets, folders) and for the two
 seconds that a stop may take, which all of them can be told. Each process that it runs connects to a
@@ -10,45 +10,39 @@ from __future__ import annotations
 import os
 import selectors
 import shlex
-import shutil
 import signal
 import socket
+import struct
 import subprocess
-import tempfile
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Final, NamedTuple
 
 import psutil
 
 from scripts.bench import peers
+from scripts.bench.rows import CIRCUS, S6, SUPERVISORD
+from scripts.bench.workshop import Workshop
 
 ENDS_WITHIN_S: Final = 15.0
 BORN_WITHIN_S: Final = 30.0
-STARTED_WITHIN_S: Final = 1.25
-"""For those that were just being started when their supervisor ended."""
-
-
-@dataclass
-class Life:
-    """A process that was here; times are monotonic (s)."""
-
-    pid: int
-    pidfd: int
-    born_s: float
-    is_over: bool = False
+PEER: Final = struct.Struct("3i")
+"""What SO_PEERCRED says: pid, uid, gid."""
 
 
 class Births:
-    """A socket to connect to, and what was seen there."""
+    """A socket to connect to, and what was seen there; times are monotonic (s)."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.lives: list[Life] = []
+        self.pids: list[int] = []
+        """Of all that ever came."""
+        self.alive: dict[socket.socket, int] = {}
+        """The pids of those whose connection is open: they live, so that each number is theirs."""
+        self.last_s = 0.0
+        """When the last one came."""
         self._selector = selectors.DefaultSelector()
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(path))
@@ -56,25 +50,19 @@ class Births:
         self._selector.register(self._listener, selectors.EVENT_READ)
 
     def close(self) -> None:
-        """Kill what was left behind, by its own descriptor: a number may be someone else's."""
+        """Kill what was left behind; what only comes now finds nobody, and ends."""
         self.watch(0.0)
-        for life in self.lives:
-            with suppress(OSError):
-                signal.pidfd_send_signal(life.pidfd, signal.SIGKILL)
-            os.close(life.pidfd)
-        for key in list(self._selector.get_map().values()):
-            assert isinstance(key.fileobj, socket.socket)
-            key.fileobj.close()
+        for connection, pid in self.alive.items():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            connection.close()
+        self._listener.close()
         self._selector.close()
 
-    def alive(self) -> list[Life]:
-        """Return those that live."""
-        return [life for life in self.lives if not life.is_over]
-
     def wait_for(self, number: int) -> None:
-        """Wait until so many processes were born; raises `TimeoutError`."""
-        if not self.until(lambda: len(self.lives) >= number, BORN_WITHIN_S):
-            raise TimeoutError(f"only {len(self.lives)} of {number} processes came")
+        """Wait until so many processes have come; raises `TimeoutError`."""
+        if not self.until(lambda: len(self.pids) >= number, BORN_WITHIN_S):
+            raise TimeoutError(f"only {len(self.pids)} of {number} processes came")
 
     def watch(self, seconds: float) -> None:
         """Watch for so long."""
@@ -97,187 +85,114 @@ class Births:
         found = self._selector.select(within_s)
         now = time.monotonic()
         for key, _ in found:
-            assert isinstance(key.fileobj, socket.socket)
             if key.fileobj is self._listener:
                 connection, _ = self._listener.accept()
-                with connection.makefile("rb") as first:
-                    _, pid = first.readline().split()
-                life = _life(int(pid), now)
-                self.lives.append(life)
-                self._selector.register(connection, selectors.EVENT_READ, life)
+                said = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size)
+                self.alive[connection] = PEER.unpack(said)[0]
+                self.pids.append(self.alive[connection])
+                self.last_s = now
+                self._selector.register(connection, selectors.EVENT_READ)
             else:
-                key.data.is_over = True
+                assert isinstance(key.fileobj, socket.socket)
                 self._selector.unregister(key.fileobj)
+                del self.alive[key.fileobj]
                 key.fileobj.close()
         return bool(found)
 
 
-def _life(pid: int, now: float) -> Life:
-    try:
-        return Life(pid, os.pidfd_open(pid), now)
-    except ProcessLookupError:
-        # It is gone already; that it was born still counts.
-        return Life(pid, os.open("/dev/null", os.O_RDONLY), now, is_over=True)
-
-
-class Supervisor(ABC):
-    """A running supervisor in a folder of its own."""
-
-    name: ClassVar[str]
-
-    def __init__(self, folder: Path, installed: Path, programs: Mapping[str, str]) -> None:
-        """Run it; `programs` are command lines by name."""
-        self.folder, self.installed = folder, installed
-        self.configure(programs)
-        # Its own stdout is a pipe that nobody reads, as under a parent that does not care.
-        self.unread, writing = os.pipe()
-        self.started_s = time.monotonic()
-        with (folder / "stderr").open("wb") as log:
-            self.process = subprocess.Popen(
-                self.command(),
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=writing,
-                stderr=log,
-                start_new_session=True,
-            )
-        os.close(writing)
-
-    @classmethod
-    def version(cls, installed: Path) -> str | None:
-        """Return its version, or None where it is not installed."""
-        return peers.version(cls.name, installed)
-
-    @abstractmethod
-    def configure(self, programs: Mapping[str, str]) -> None:
-        """Write what it reads."""
-
-    @abstractmethod
-    def command(self) -> list[str]:
-        """Return the command that runs it in the foreground."""
-
-    def end(self) -> None:
-        """End it as its manual says; whoever does not obey is killed. Its children are not ours."""
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            try:
-                self.process.wait(ENDS_WITHIN_S)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-        os.close(self.unread)
-
-
-class Supervisord(Supervisor):
-    """http://supervisord.org."""
-
-    name = "supervisor"
-
-    def configure(self, programs: Mapping[str, str]) -> None:
-        """Write one file."""
-        text = f"""
+def supervisord(folder: Path, commands: Mapping[str, str]) -> list[str]:
+    """http://supervisord.org: write its configuration; return what runs it in the foreground."""
+    text = f"""
 [unix_http_server]
-file={self.folder}/s
+file={folder}/s
 [supervisord]
-logfile={self.folder}/log
-pidfile={self.folder}/pid
-childlogdir={self.folder}
+logfile={folder}/log
+pidfile={folder}/pid
+childlogdir={folder}
 [rpcinterface:supervisor]
 supervisor.rpcinterface_factory=supervisor.rpcinterface:make_main_rpcinterface
 [supervisorctl]
-serverurl=unix://{self.folder}/s
+serverurl=unix://{folder}/s
 """
-        for name, command in programs.items():
-            text += f"[program:{name}]\ncommand={command}\nstopwaitsecs=2\n"
-        (self.folder / "conf").write_text(text)
-
-    def command(self) -> list[str]:
-        """Run it in the foreground."""
-        return [str(peers.program(self.name, "supervisord", self.installed)), "-n", "-c", "conf"]
+    for name, command in commands.items():
+        text += f"[program:{name}]\ncommand={command}\nstopwaitsecs=2\n"
+    (folder / "conf").write_text(text)
+    return ["supervisord", "-n", "-c", "conf"]
 
 
-class Circus(Supervisor):
-    """https://circus.readthedocs.io."""
-
-    name = "circus"
-
-    def configure(self, programs: Mapping[str, str]) -> None:
-        """Write one file; its sockets are files too."""
-        text = f"""
+def circus(folder: Path, commands: Mapping[str, str]) -> list[str]:
+    """https://circus.readthedocs.io: its sockets are files too."""
+    text = f"""
 [circus]
-endpoint = ipc://{self.folder}/e
-pubsub_endpoint = ipc://{self.folder}/p
+endpoint = ipc://{folder}/e
+pubsub_endpoint = ipc://{folder}/p
 statsd = False
 """
-        for name, command in programs.items():
-            text += f"[watcher:{name}]\ncmd = {command}\ngraceful_timeout = 2\ncopy_env = True\n"
-        (self.folder / "conf").write_text(text)
-
-    def command(self) -> list[str]:
-        """Run it in the foreground."""
-        return [str(peers.program(self.name, "circusd", self.installed)), "conf"]
+    for name, command in commands.items():
+        text += f"[watcher:{name}]\ncmd = {command}\ngraceful_timeout = 2\ncopy_env = True\n"
+    (folder / "conf").write_text(text)
+    return ["circusd", "conf"]
 
 
-class S6(Supervisor):
+def s6(folder: Path, commands: Mapping[str, str]) -> list[str]:
     """https://skarnet.org/software/s6, without a logger, which is not its default."""
-
-    name = "s6"
-
-    @classmethod
-    def version(cls, installed: Path) -> str | None:
-        """Ask dpkg, since s6 does not say."""
-        del installed
-        if shutil.which("s6-svscan") is None:
-            return None
-        query = ["dpkg-query", "-W", "-f", "${Version}", "s6"]
-        done = subprocess.run(query, capture_output=True, text=True, check=False)
-        return done.stdout.strip() or "of unknown version"
-
-    def configure(self, programs: Mapping[str, str]) -> None:
-        """Make a service folder each."""
-        for name, command in programs.items():
-            service = self.folder / "scan" / name
-            service.mkdir(parents=True)
-            (service / "run").write_text(f"#!/bin/sh\nexec {command}\n")
-            (service / "run").chmod(0o755)
-            (service / "timeout-kill").write_text("2000\n")
-
-    def command(self) -> list[str]:
-        """Run it in the foreground, with room for all."""
-        return ["s6-svscan", "-c", "200", str(self.folder / "scan")]
+    for name, command in commands.items():
+        service = folder / "scan" / name
+        service.mkdir(parents=True)
+        (service / "run").write_text(f"#!/bin/sh\nexec {command}\n")
+        (service / "run").chmod(0o755)
+        (service / "timeout-kill").write_text("2000\n")
+    return ["s6-svscan", "-c", "200", str(folder / "scan")]
 
 
-OTHERS: Final[dict[str, type[Supervisor]]] = {
-    "supervisord": Supervisord,
-    "circus": Circus,
-    "s6": S6,
+CONFIGURE: Final = {
+    SUPERVISORD: ("supervisor", supervisord),
+    CIRCUS: ("circus", circus),
+    S6: (peers.S6, s6),
 }
-"""By the name that each has in rows."""
+"""The package of each, and what configures it."""
+
+
+class Running(NamedTuple):
+    """A supervisor that runs, and what was born of it."""
+
+    process: subprocess.Popen[bytes]
+    started_s: float
+    births: Births
 
 
 @contextmanager
-def under(
-    kind: type[Supervisor], installed: Path, program: str, names: list[str]
-) -> Iterator[tuple[Supervisor, Births]]:
+def under(workshop: Workshop, supervisor: str, names: list[str]) -> Iterator[Running]:
     """Run a supervisor of a native program around the block; nothing of it is left afterwards."""
-    with tempfile.TemporaryDirectory(prefix="cmp-") as folder, ExitStack() as stack:
-        births = Births(Path(folder, "births"))
-        stack.callback(births.close)
-        commands = {name: shlex.join([program, name, str(births.path)]) for name in names}
-        supervisor = kind(Path(folder), installed, commands)
-        try:
-            yield supervisor, births
-        finally:
-            # Helpers go before the programs, or they would start them again.
-            helpers = family(supervisor.process.pid)
-            supervisor.end()
-            births.watch(0.0)
-            theirs = {life.pid for life in births.lives}
-            for helper in helpers:
-                if helper.is_running() and helper.pid not in theirs:
-                    helper.kill()
-            if births.alive():
-                births.watch(STARTED_WITHIN_S)
+    package, configure = CONFIGURE[supervisor]
+    folder = workshop.new_folder()
+    births, native = Births(folder / "births"), workshop.compiled("native")
+    commands = {name: shlex.join([native, name, str(births.path)]) for name in names}
+    program, *words = configure(folder, commands)
+    installed = peers.program(package, program, workshop.installed)
+    started_s = time.monotonic()
+    with (folder / "stderr").open("wb") as log:
+        process = subprocess.Popen(
+            [str(installed) if installed.exists() else program, *words],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        yield Running(process, started_s, births)
+    finally:
+        # Helpers go before the programs, or they would start them again.
+        helpers = [helper for helper in family(process.pid) if helper.pid not in births.pids]
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(ENDS_WITHIN_S)
+        for helper in helpers:
+            with suppress(psutil.NoSuchProcess):
+                helper.kill()
+        process.wait()
+        births.close()
 
 
 def family(pid: int) -> list[psutil.Process]:

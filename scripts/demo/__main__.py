@@ -1,8 +1,8 @@
 """Watch a small fleet being supervised: `make demo`.
 
-A daemon is started on the sample modules, in a temporary folder, through the `stdiod` command. Each
-step of `story.py` checks what it finds; the exit status is 0 only if all of them went as they
-should. A module whose language is missing here is left out, with a word.
+A daemon is started on the sample modules, in a temporary folder, through the `stdiod` command, and
+the script of `story.py` is played. The exit status is 0 only if each step went as it should. A
+module whose language is missing here is left out, with a word.
 
 Every process of the demo inherits a TMPDIR of its own. By that mark all of them are found at the
 end, whoever started them and wherever they went.
@@ -11,9 +11,7 @@ end, whoever started them and wherever they went.
 from __future__ import annotations
 
 import argparse
-import codecs
 import contextlib
-import errno
 import json
 import os
 import pty
@@ -32,9 +30,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NoReturn
 
-import psutil
-
-from scripts.checkout import ROOT, STDIOD, with_tmpdir
+from scripts.checkout import ROOT, STDIOD, wait_gone
 from scripts.demo import story
 
 MODULES: Final = ROOT / "modules"
@@ -55,12 +51,10 @@ COMMAND_WITHIN_S: Final = 90.0
 """The longest command compiles a module."""
 UNTIL_S: Final = 20.0
 """For what takes a moment: a restart, a question to a person."""
-GONE_WITHIN_S: Final = 30.0
 COLUMNS: Final = "88"
 """Always, since what is printed depends on it."""
 SHOWN: Final = 400
 """So many characters of what was expected and found are shown."""
-INDENT: Final = "    "
 CLEAR_LINE: Final = "\r\x1b[K"
 
 
@@ -80,7 +74,7 @@ class MismatchError(Exception):
     """Something did not go as it should; says what was expected and what was found."""
 
 
-class Player:
+class Demo:
     """A folder, the `stdiod` command in it, and where people look."""
 
     def __init__(self, folder: Path, *, as_json: bool) -> None:
@@ -92,14 +86,21 @@ class Player:
         self.coloured = not as_json and sys.stdout.isatty() and "NO_COLOR" not in os.environ
         utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
         self._marks = ("✓", "✗") if utf8 else ("ok:", "FAILED:")
-        self._environment = {
+        self._words: dict[str, str] = {}
+        """What stands for `<name>`."""
+        own = {"STDIOD_SOCKET": str(self.socket), "TMPDIR": str(self.scratch), "COLUMNS": COLUMNS}
+        inherited = {
             name: value
             for name, value in os.environ.items()
             if not name.startswith("STDIOD_") and name != "NOTES_FILE"
-        } | {"STDIOD_SOCKET": str(self.socket), "TMPDIR": str(self.scratch), "COLUMNS": COLUMNS}
-        self._words: dict[str, str] = {}
-        """What stands for `<name>`."""
-        self._background: subprocess.Popen[str] | None = None
+        }
+        self._options: dict[str, Any] = {
+            "cwd": folder,
+            "env": inherited | own,
+            "stdin": subprocess.DEVNULL,
+            "stderr": subprocess.STDOUT,
+        }
+        self._background: list[tuple[subprocess.Popen[bytes], int]] = []
 
     def play(self, script: str, absent: Mapping[str, str]) -> None:
         """Play a script; `absent` says why a module is not here."""
@@ -108,16 +109,14 @@ class Player:
             if title.startswith("# "):
                 self.heading(title.removeprefix("# "))
                 continue
-            name, _, needs = title.removeprefix("== ").partition(" (")
-            step = Step(name)
+            name, _, needs = title.removeprefix("== ").rstrip(")").partition(" (")
+            reasons = (absent[module] for module in needs.split(", ") if module in absent)
+            step = Step(name, skipped=next(reasons, None))
             self.steps.append(step)
-            for module in filter(None, needs.removesuffix(")").split(", ")):
-                step.skipped = step.skipped or absent.get(module)
             try:
-                for part in re.split(
-                    r"^(?=[$!] )", "" if step.skipped else body, flags=re.MULTILINE
-                )[1:]:
-                    self._play(part)
+                if step.skipped is None:
+                    for part in re.split(r"^(?=[$!] )", body, flags=re.MULTILINE)[1:]:
+                        self._play(part.strip())
             except MismatchError as mismatch:
                 step.fault = str(mismatch)
             except subprocess.TimeoutExpired as error:
@@ -130,13 +129,13 @@ class Player:
                 raise
             finally:
                 step.ok = step.fault is None
-                self._ended(step)
+                self._show(step)
 
     def _play(self, part: str) -> None:
-        if part.startswith("! "):
-            getattr(story, part.removeprefix("! ").strip())(self)
+        first, *expected = part.splitlines()
+        if first.startswith("! "):
+            getattr(story, first.removeprefix("! "))(self)
             return
-        first, *expected = part.strip().splitlines()
         words, _, remark = first.removeprefix("$ ").partition("  # ")
         line = re.sub(r"<(\w+)>", lambda name: self._words.get(name[1], name[0]), words)
         status = 0
@@ -149,13 +148,11 @@ class Player:
                 break
             time.sleep(0.05)
         self.print(f"\n  {self._paint('1', f'$ {line}')}")
-        output = Output(silent=self.as_json, limit=int(remark[0]) if "lines" in remark else None)
-        ended = self._run(line, output)
-        output.finish()
+        ended, printed = self._run(line, int(remark[0]) if "lines" in remark else None)
         self.steps[-1].commands.append({"command": line, "exit_status": ended})
-        missing = self._differs(expected, output.text)
+        missing = self._differs(expected, printed)
         if ended != status:
-            missing = f"expected exit status {status}, found {ended}; it said: {output.text}"
+            missing = f"expected exit status {status}, found {ended}; it said: {printed}"
         if missing is not None:
             raise MismatchError(f"`{line}`: {missing}")
 
@@ -185,65 +182,46 @@ class Player:
 
     # Processes.
 
-    def start(self, line: str, stdout: int = subprocess.PIPE) -> subprocess.Popen[str]:
-        """Start a command line."""
-        words = shlex.split(line.removesuffix("&"))
-        stdiod = [*STDIOD, *words[1:]]
-        return subprocess.Popen(
-            stdiod if words[0] == "stdiod" else ["sh", "-c", line],
-            cwd=self.folder,
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            stdout=stdout,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-
     def call(self, line: str) -> str:
         """Run a command line that nobody sees; return what it printed."""
-        with self.start(line) as process:
-            try:
-                return process.communicate(timeout=COMMAND_WITHIN_S)[0]
-            finally:
-                process.kill()
+        options = {**self._options, "stdout": subprocess.PIPE, "timeout": COMMAND_WITHIN_S}
+        done = subprocess.run(_command(line), text=True, check=False, **options)
+        return str(done.stdout)
 
-    def _run(self, line: str, output: Output) -> int:
-        """Run a command line and pass its output on; return its exit status."""
-        if line.endswith("&"):
-            self._background = self.start(line)
-            return 0
-        if line == "wait" and self._background is not None:
-            output.write(self._background.communicate(timeout=COMMAND_WITHIN_S)[0])
-            return self._background.returncode
+    def _start(self, line: str) -> tuple[subprocess.Popen[bytes], int]:
+        """Start a command line; return its process, and where its output comes from."""
         # On a terminal it has colours.
         reading, writing = pty.openpty() if self.coloured else os.pipe()
-        with os.fdopen(reading, "rb", buffering=0) as pipe:
-            try:
-                process = self.start(line, writing)
-            finally:
-                os.close(writing)
-            watchdog = threading.Timer(COMMAND_WITHIN_S, process.kill)
-            watchdog.daemon = True  # an interrupt may come before the cancel below can be reached
-            try:
-                watchdog.start()
-                decoder = codecs.getincrementaldecoder("utf-8")("replace")
-                while data := _read(pipe.fileno()):
-                    output.write(decoder.decode(data).replace("\r\n", "\n"))
-                return process.wait()
-            finally:
-                watchdog.cancel()
-                process.kill()  # what it leaves is found at the end
-                process.wait()
+        try:
+            return subprocess.Popen(_command(line), stdout=writing, **self._options), reading
+        finally:
+            os.close(writing)
 
-    def left(self, *, kill: bool = False) -> list[str]:
-        """Wait until all processes of the demo are gone; return those that stay."""
-        ends_at = time.monotonic() + GONE_WITHIN_S
-        while (left := with_tmpdir(self.scratch)) and time.monotonic() < ends_at:
-            for process in left if kill else ():
-                with contextlib.suppress(psutil.Error):
-                    process.kill()
-            time.sleep(0.02)
-        return list(map(str, left))
+    def _run(self, line: str, most: int | None) -> tuple[int, str]:
+        """Run a command line and show its first lines; return exit status and output."""
+        if line.endswith("&"):
+            self._background.append(self._start(line.removesuffix("&")))
+            return 0, ""
+        process, reading = self._background.pop() if line == "wait" else self._start(line)
+        watchdog = threading.Timer(COMMAND_WITHIN_S, process.kill)
+        watchdog.daemon = True  # an interrupt may come before the cancel below can be reached
+        printed: list[str] = []
+        try:
+            watchdog.start()
+            # An OSError is how a pseudo-terminal says that nobody writes to it any more.
+            with os.fdopen(reading, "rb") as output, contextlib.suppress(OSError):
+                for data in output:
+                    printed.append(data.decode(errors="replace").replace("\r\n", "\n"))
+                    if most is None or len(printed) <= most:
+                        # Of what a command rewrites in place, the last remains.
+                        self.print(f"    {printed[-1].rpartition(CLEAR_LINE)[2]}".rstrip())
+            if most is not None and len(printed) > most:
+                self.print(f"    … {len(printed) - most} more lines")
+            return process.wait(), "".join(printed)
+        finally:
+            watchdog.cancel()
+            process.kill()  # what it leaves is found at the end
+            process.wait()
 
     # What people see.
 
@@ -271,7 +249,7 @@ class Player:
         for words, what in NEXT.items():
             self.print(f"  {self._paint('1', f'{stdiod} {words.ljust(width)}')}  {what}")
 
-    def _ended(self, step: Step) -> None:
+    def _show(self, step: Step) -> None:
         well, ill = self._marks
         if self.as_json:
             print(json.dumps(asdict(step)), flush=True)
@@ -287,122 +265,75 @@ class Player:
         return f"\x1b[{style}m{text}\x1b[0m" if self.coloured else text
 
 
-class Output:
-    """The output of a command: kept whole, and shown indented, piece by piece as it comes."""
-
-    def __init__(self, *, silent: bool, limit: int | None) -> None:
-        """Show the first `limit` lines."""
-        self.text = ""
-        self._silent, self._limit = silent, limit
-        self._lines, self._at_start = 0, True
-
-    def write(self, text: str) -> None:
-        """Take a piece; it may end anywhere."""
-        self.text += text
-        for line in re.findall(r"[^\n]*\n|[^\n]+", text):
-            if self._limit is None or self._lines < self._limit:
-                self._show(line)
-            self._at_start = line.endswith("\n")
-            self._lines += self._at_start
-
-    def finish(self) -> None:
-        """Say how much was left out."""
-        if self._limit is not None and self._lines > self._limit:
-            self._show(f"… {self._lines - self._limit} more lines\n")
-        elif not self._at_start:
-            self._show("\n")
-
-    def _show(self, line: str) -> None:
-        if self._silent:
-            return
-        # What a command rewrites in place stays indented too.
-        shown = line.replace(CLEAR_LINE, CLEAR_LINE + INDENT)
-        sys.stdout.write(INDENT + shown if self._at_start and line != "\n" else shown)
-        sys.stdout.flush()
+def _command(line: str) -> list[str]:
+    words = shlex.split(line)
+    return [*STDIOD, *words[1:]] if words[0] == "stdiod" else ["sh", "-c", line]
 
 
-def _read(descriptor: int) -> bytes:
-    try:
-        return os.read(descriptor, 65536)
-    except OSError as error:
-        if error.errno == errno.EIO:
-            return b""  # how a pseudo-terminal says that nobody writes to it any more
-        raise
+def copy_runnable(source: Path, target: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """Copy the modules that can run here; return their descriptors, and what the others lack."""
+    present: dict[str, Any] = {}
+    missing: dict[str, str] = {}
+    shutil.copytree(source, target)
+    for path in sorted(target.glob("*/module.json")):
+        # What is wrong with a descriptor is not for us to judge: `stdiod validate` says it.
+        with contextlib.suppress(ValueError, LookupError, TypeError):
+            descriptor = json.loads(path.read_text(encoding="utf-8"))
+            name, program = descriptor["name"], descriptor["transport"]["command"][0]
+            if name == COMPILED:
+                program = (shlex.split(os.environ.get("CC", "")) or ["cc"])[0]
+            if "/" in program or shutil.which(program):
+                present[name] = descriptor
+            else:
+                missing[name] = f"there is no {program} here"
+                shutil.rmtree(path.parent)
+    return present, missing
+
+
+def interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    del number, frame
+    raise KeyboardInterrupt
 
 
 def main() -> int:
-    """Run the demo; returns the exit status."""
-    options = _options()
-    signal.signal(signal.SIGTERM, _interrupt)
+    """Play the demo; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="demo", description=f"{__doc__}".partition("\n")[0])
+    parser.add_argument("--json", action="store_true", help="print one object per step")
+    parser.add_argument(
+        "--modules", type=Path, default=MODULES, metavar="DIR", help="instead of the samples"
+    )
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, interrupt)
     began_at = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="stdiod-demo-", ignore_cleanup_errors=True) as name:
-        folder = Path(name).resolve()
-        player = Player(folder, as_json=options.json)
+        demo = Demo(Path(name).resolve(), as_json=options.json)
         try:
-            present, missing = _copy_runnable(options.modules, folder / "modules")
-            policy = (folder / "modules" / story.POLICY).exists()
+            (demo.folder / "plan.json").write_text(json.dumps(story.PLAN))
+            present, missing = copy_runnable(options.modules, demo.folder / "modules")
+            policy = (demo.folder / "modules" / story.POLICY).exists()
             script = story.story(present, missing, policy=policy)
             samples = {path.parent.name for path in MODULES.glob("*/module.json")}
             absent = {one: f"there is no module {one} here" for one in samples - present.keys()}
-            player.play(script, absent | missing)
+            demo.play(script, absent | missing)
         except KeyboardInterrupt:
-            player.verdict("interrupted; cleaned up", well=False)
+            demo.verdict("interrupted; cleaned up", well=False)
             return INTERRUPTED
         finally:
             # Another Ctrl-C is not to leave behind what this one cleans up.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                player.call("stdiod down")
-            player.left(kill=True)
-    failed = [step.step for step in player.steps if not step.ok]
+                demo.call("stdiod down")
+            wait_gone(demo.scratch, story.GONE_WITHIN_S, kill=True)
+    failed = [step.step for step in demo.steps if not step.ok]
     if failed:
-        player.verdict(f"not as it should be: {', '.join(failed)}", well=False)
+        demo.verdict(f"not as it should be: {', '.join(failed)}", well=False)
         return 1
-    done = sum(step.skipped is None for step in player.steps)
+    done = sum(step.skipped is None for step in demo.steps)
     took_s = time.monotonic() - began_at
-    player.verdict(f"all {done} steps went as they should, in {took_s:.0f} s", well=True)
-    player.show_next()
+    demo.verdict(f"all {done} steps went as they should, in {took_s:.0f} s", well=True)
+    demo.show_next()
     return 0
-
-
-def _copy_runnable(source: Path, target: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """Copy the modules that can run here; return their descriptors, and what the others lack."""
-    present: dict[str, Any] = {}
-    missing: dict[str, str] = {}
-    target.mkdir()
-    if (source / story.POLICY).exists():
-        shutil.copyfile(source / story.POLICY, target / story.POLICY)
-    for path in sorted(source.glob("*/module.json")):
-        try:
-            descriptor = json.loads(path.read_text(encoding="utf-8"))
-            name, program = descriptor["name"], descriptor["transport"]["command"][0]
-        except (ValueError, LookupError, TypeError):
-            # Not for us to judge: `stdiod validate` says what is wrong with it.
-            shutil.copytree(path.parent, target / path.parent.name)
-            continue
-        if name == COMPILED:
-            program = (shlex.split(os.environ.get("CC", "")) or ["cc"])[0]
-        if "/" in program or shutil.which(program):
-            shutil.copytree(path.parent, target / path.parent.name)
-            present[name] = descriptor
-        else:
-            missing[name] = f"there is no {program} here"
-    return present, missing
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="demo", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one object per step")
-    parser.add_argument(
-        "--modules", type=Path, default=MODULES, metavar="DIR", help="instead of the samples"
-    )
-    return parser.parse_args()
-
-
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    del number, frame
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

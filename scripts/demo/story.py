@@ -18,14 +18,18 @@ from jsonschema import Draft202012Validator
 
 import schemas
 from protocol.journal_event import lint
+from scripts.checkout import wait_gone
 
 if TYPE_CHECKING:
-    from scripts.demo.__main__ import Player
+    from scripts.demo.__main__ import Demo
 
 POLICY: Final = "policy.toml"
+PLAN: Final = {"goal": 'use dice.roll {"dice":"4d1+3"}', "inputs": {}}
 PERSISTENT: Final = ("dice", "textstats", "primes")
+"""The first of these that is there is killed."""
 AT_ONCE: Final = 64
 ANSWERS_WITHIN_S: Final = 30.0
+GONE_WITHIN_S: Final = 30.0
 
 BEGIN: Final = """\
 # A folder of descriptors becomes a fleet
@@ -167,7 +171,6 @@ $ stdiod session show talk
 $ stdiod session end talk
 talk has ended
 == a plan (orchestrator, oracle, memory, dice)
-! write_plan
 $ stdiod plan run plan.json --with orchestrator
 ok     done
 "content": "dice.roll answered {\"rolls\": [1, 1, 1, 1], \"total\": 7}",
@@ -284,62 +287,52 @@ def story(present: Mapping[str, Any], missing: Mapping[str, str], *, policy: boo
     return text + STORY.replace("VICTIM", victim).replace("AT_ONCE", str(AT_ONCE))
 
 
-def write_plan(player: Player) -> None:
-    """Write the plan that is run."""
-    plan = {"goal": 'use dice.roll {"dice":"4d1+3"}', "inputs": {}}
-    (player.folder / "plan.json").write_text(json.dumps(plan))
-
-
-def ask_all(player: Player) -> None:
+def ask_all(demo: Demo) -> None:
     """Ask one process many things at once, over one connection to the control socket."""
-    requests = {
-        f"q{n}": {
-            "requestId": f"q{n}",
-            "tool": "crowd",
-            "operation": "invoke",
-            "input": {"op": "complete", "args": {"prompt": f"Verse {n}", "delay_ms": 25}},
-        }
-        for n in range(1, AT_ONCE + 1)
-    }
-    player.print(f"  {AT_ONCE} lines into the control socket, as any program can:")
-    player.print(f"  {json.dumps(requests['q1'])}")
+    args = {f"q{n}": {"prompt": f"Verse {n}", "delay_ms": 25} for n in range(1, AT_ONCE + 1)}
+    invoke = {"tool": "crowd", "operation": "invoke"}
+    lines = [
+        json.dumps({"requestId": name, **invoke, "input": {"op": "complete", "args": one}})
+        for name, one in args.items()
+    ]
+    demo.print(f"  {AT_ONCE} lines into the control socket, as any program can:\n  {lines[0]}")
     streamed: dict[str, str] = {}
-    answers: dict[str, list[dict[str, Any]]] = {}
+    said: dict[str, list[str]] = {}
     begun_before_first_end = 0
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         client.settimeout(ANSWERS_WITHIN_S)
-        client.connect(str(player.socket))
-        client.sendall("".join(json.dumps(one) + "\n" for one in requests.values()).encode())
-        with client.makefile("r", encoding="utf-8", newline="\n") as lines:
-            while len(answers) < AT_ONCE and (line := lines.readline()):
+        client.connect(str(demo.socket))
+        client.sendall("".join(f"{line}\n" for line in lines).encode())
+        with client.makefile("r", encoding="utf-8", newline="\n") as answers:
+            while len(said) < AT_ONCE and (line := answers.readline()):
                 event = json.loads(line)
                 name = event["requestId"]
                 if event["type"] == "done":
                     begun_before_first_end = begun_before_first_end or len(streamed)
-                    answers.setdefault(name, []).append(event)
+                    said.setdefault(name, []).append(event["result"]["text"])
                 else:
                     streamed[name] = streamed.get(name, "") + event["payload"]["content"]
-    ended = {name: [one["ok"] for one in of_name] for name, of_name in answers.items()}
-    player.expect("each has one answer", {name: [True] for name in requests}, ended)
-    said = {name: one["result"]["text"] for name, (one,) in answers.items()}
-    player.expect("each answer is what was streamed for it", said, streamed)
-    player.expect("all had begun before the first one ended", AT_ONCE, begun_before_first_end)
+    demo.expect("each has one answer", dict.fromkeys(args, 1), {n: len(said[n]) for n in said})
+    words = {name: text for name, (text,) in said.items()}
+    demo.expect("each answer is what was streamed for it", words, streamed)
+    demo.expect("all had begun before the first one ended", AT_ONCE, begun_before_first_end)
     for name in ("q1", f"q{AT_ONCE}"):
-        player.print(f"  {name}: {said[name]}")
+        demo.print(f"  {name}: {words[name]}")
 
 
-def read_journal(player: Player) -> None:
+def read_journal(demo: Demo) -> None:
     """Hold each entry of the journal to its schema and to the registry."""
-    printed = player.call("stdiod events --since 0 --json")
+    printed = demo.call("stdiod events --since 0 --json")
     entries = [json.loads(line) for line in printed.splitlines()]
     numbers = [entry.pop("seq") for entry in entries]
-    player.expect("its numbers have no gap", list(range(1, len(entries) + 1)), numbers)
+    demo.expect("its numbers have no gap", list(range(1, len(entries) + 1)), numbers)
     event_v1 = Draft202012Validator(schemas.load("event.v1"))
     wrong = [fault for entry in entries for fault in lint(entry)]
     wrong += [fault.message for entry in entries for fault in event_v1.iter_errors(entry)]
-    player.expect("each is an Event v1 with what its name asks for", [], wrong)
+    demo.expect("each is an Event v1 with what its name asks for", [], wrong)
 
 
-def look_for_processes(player: Player) -> None:
+def look_for_processes(demo: Demo) -> None:
     """See that all processes are gone."""
-    player.expect("not of the daemon, nor of any module", [], player.left())
+    left = wait_gone(demo.scratch, GONE_WITHIN_S)
+    demo.expect("not of the daemon, nor of any module", [], [str(one) for one in left])

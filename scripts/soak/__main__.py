@@ -5,8 +5,7 @@ asked at random, by many clients, some of them slow or gone in the middle; now a
 itself is killed and started again. At the end every request must have had exactly one outcome,
 unless its client hung up or the daemon was killed, and no process or descriptor may be left. The
 daemon is sent what takes long to be looked at, and is suspended; nothing of that may hold up its
-event loop for more than 50 ms of its own doing, and what was in flight must not be late by it. In
-the end its event loop is blocked on purpose, which it has to tell.
+event loop for more than 50 ms of its own doing, and what was in flight must not be late by it.
 
 It ends by itself; Ctrl-C ends it early and just as cleanly. The same seed makes the same choices,
 but what they meet depends on the machine. Exit status 0 only if nothing was amiss.
@@ -17,89 +16,437 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import random
-import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, ExitStack, suppress
 from pathlib import Path
+from typing import Any, Final
 
+import psutil
 import trio
 
-from scripts.checkout import with_tmpdir
+from scripts.checkout import ROOT, has_tmpdir, with_tmpdir
+from scripts.soak.client import ANSWERED_WITHIN_S, NAMELESS, Client, Report, outcome
 from scripts.soak.daemon import Daemon
-from scripts.soak.havoc import Havoc
-from scripts.soak.modules import Modules
-from scripts.soak.report import Report
+from scripts.soak.modules import (
+    BIG_ANSWER,
+    CALM,
+    EXTRAS,
+    FLOOD,
+    FORMS,
+    MANY_VALUES,
+    PICKY,
+    Modules,
+    half_written,
+)
+
+CLIENTS: Final = 6
+MOST_OPEN: Final = 48
+"""More open requests than this would only wait in queues."""
+UNHURRIED, UNHURRIED_S = 5, 3.0
+SUSPENDED_S: Final = UNHURRIED_S + 0.5
+"""Longer than requests in flight have, of which each takes milliseconds."""
+HELD_S: Final = 0.7
+"""How long a debugger, a pipe or a crowd stays."""
+TRACER: Final = ROOT / "tests" / "runtime" / "containment" / "tracer.py"
+CROWD, MOST_CROWDS = 50, 20
+"""So many more come, so often at most, until some are refused."""
+MISSPELT: Final = 200
+UNREAD_ANSWERS: Final = 30
+WAITING_REQUESTS, REQUEST_BYTES = 8, 10 << 20
+SIGNALS: Final = (signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV, signal.SIGSTOP)
+ODD: Final = (
+    b'"tool":"plain","operation":"invoke","input":{"op":"%s"}' % (b"x" * 100_000),
+    b'"tool":"plain","operation":"invoke","input":{"op":"go","args":{"n":%s}}' % (b"7" * 5000),
+    b'"tool":"plain\\u202e\\u0007","operation":"invoke","input":{"op":"go\\u009b2J"}',
+    UNPAIRED := b'"tool":"plain","operation":"\\ud800","input":{"op":"go"}',
+)
+"""Names and numbers of any length, characters that a terminal would obey, and one that is none."""
 
 
-def main() -> int:
-    """Run the soak; returns the exit status."""
-    options = _options()
-    seed = random.randrange(1 << 32) if options.seed is None else options.seed  # noqa: S311
-    report = Report(seed, patient=options.patient)
-    with tempfile.TemporaryDirectory(prefix="stdiod-soak-", ignore_cleanup_errors=True) as name:
-        trio.run(_soak, Path(name).resolve(), report, options)
-    print(json.dumps(report.document()) if options.json else report.text())
-    return 1 if report.faults() else 0
+class Soak:
+    """A daemon, its modules and its clients."""
+
+    def __init__(self, folder: Path, report: Report, nursery: trio.Nursery) -> None:
+        """Run the readers of all clients in `nursery`."""
+        self.report = report
+        self.draw = random.Random(report.seed)  # noqa: S311 - dice are not keys
+        self.daemon = Daemon(folder, report)
+        self.modules = Modules(self.daemon.modules, self.draw)
+        self.clients: list[Client] = []
+        self._nursery = nursery
+        # Apart from `draw`, from which more or less is taken as things turn out.
+        self._order = random.Random(self.draw.random())  # noqa: S311
+
+    async def begin(self) -> None:
+        """Start the daemon and connect."""
+        await self.daemon.start()
+        self.clients = [await self.connect() for _ in range(CLIENTS)]
+
+    async def act(self) -> None:
+        """Do one thing."""
+        weights = [weight for weight, _ in ACTIONS.values()]
+        (name,) = self._order.choices(list(ACTIONS), weights)
+        self.report.actions[name] += 1
+        happens = ACTIONS[name][1](self)
+        if isinstance(happens, Awaitable):
+            await happens
+        while sum(len(one.open) for one in self.clients) > MOST_OPEN:
+            self.open_gates()
+            await trio.sleep(0.01)
+        await trio.sleep(self.draw.random() * 0.02)
+
+    async def end(self) -> None:
+        """Wait for every answer, stop every module, compare what is left, end the daemon."""
+        async with trio.open_nursery() as nursery:
+            for client in self.clients:
+                nursery.start_soon(client.wait_answered)
+        operator, *others = self.clients
+        for client in others:
+            await client.hang_up()
+        # What was changed last may not have been noticed yet, and modules come and go by that.
+        await operator.ask("reload")
+        for module in (await operator.ask("status"))["modules"]:
+            await operator.ask("stop", module=module["name"])
+        await self.leave()
+        await operator.hang_up()
+        await self.daemon.compare_files()
+        await self.daemon.end()
+
+    async def connect(self) -> Client:
+        """Return a client that reads."""
+        client = Client(await trio.open_unix_socket(self.daemon.socket), self.report)
+        self._nursery.start_soon(client.read)
+        return client
+
+    def any_client(self) -> Client:
+        """Return one of those that read."""
+        return self.draw.choice([one for one in self.clients if one.gate.is_set()])
+
+    def slow_client(self) -> Client:
+        """Return one that reads nothing until another client becomes slow, or too much is open."""
+        self.open_gates()
+        client = self.any_client()
+        client.gate = trio.Event()
+        return client
+
+    def open_gates(self) -> None:
+        """Let all clients read."""
+        for client in self.clients:
+            client.gate.set()
+
+    async def control(self, op: str) -> None:
+        """Start, stop or restart a module."""
+        await self.any_client().send("supervisor", op, {"module": self.modules.any_name()})
+
+    def put(self, make: Callable[[Path], Any]) -> None:
+        """Put something in the place of a descriptor."""
+        self.modules.replace(self.modules.any_name(), make)
+
+    async def any_process(self) -> tuple[str, int] | None:
+        """Return module and pid of a process that may be disturbed."""
+        status = await self.any_client().ask("status")
+        found = [
+            (module["name"], one["pid"])
+            for module in status["modules"]
+            for one in module["instances"]
+            if module["name"] != CALM
+        ]
+        return self.draw.choice(found) if found else None
+
+    async def connections(self, operator: Client) -> dict[str, int]:
+        """Return how many connections are open and were refused."""
+        found: dict[str, int] = (await operator.ask("status"))["daemon"]["connections"]
+        return found
+
+    async def leave(self) -> None:
+        """Take note of what a daemon says of itself before its end, as a client of its own."""
+        client = await self.connect()
+        status = await client.ask("status")
+        self.report.note(status["daemon"], self.daemon.peak_bytes())
+        await client.hang_up()
 
 
-async def _soak(folder: Path, report: Report, options: argparse.Namespace) -> None:
-    daemon = Daemon(folder, report)
-    modules = Modules(daemon.modules, random.Random(report.seed))  # noqa: S311 - no keys
+async def _invoke(soak: Soak) -> None:
+    name, op, args = soak.modules.call()
+    timeout_s = soak.draw.choice((0.05, 0.3, 2.0))
+    await soak.any_client().send(name, op, args, timeout_s)
+
+
+async def _cancel(soak: Soak) -> None:
+    client = soak.any_client()
+    if client.open:
+        await client.cancel(soak.draw.choice(list(client.open)))
+
+
+async def _kill_module(soak: Soak) -> None:
+    """Send a signal to a module's process."""
+    if (found := await soak.any_process()) is None:
+        return
+    _, pid = found
+    number = soak.draw.choice(SIGNALS)
+    with suppress(ProcessLookupError, psutil.Error), ExitStack() as stack:
+        pidfd = os.pidfd_open(pid)
+        stack.callback(os.close, pidfd)
+        # Looked at only now: the pidfd stands for what has the number, whoever that is.
+        if has_tmpdir(psutil.Process(pid), soak.daemon.scratch):
+            signal.pidfd_send_signal(pidfd, number)
+
+
+def _remove(soak: Soak) -> None:
+    name = soak.modules.any_name()
+    (soak.modules.folder / f"{name}.json").unlink(missing_ok=True)
+
+
+async def _hang_up(soak: Soak) -> None:
+    index = soak.draw.randrange(CLIENTS)
+    await soak.clients[index].hang_up()
+    soak.clients[index] = await soak.connect()
+
+
+async def _slow_client(soak: Soak) -> None:
+    """Ask for floods, and read none of them for a while."""
+    client = soak.slow_client()
+    for _ in range(3):
+        await client.send("many", "go", FLOOD)
+
+
+# What takes its time to be looked at, and must cost nobody else any.
+
+
+async def _backtrack(soak: Soak) -> None:
+    """Have a pattern backtrack."""
+    client = soak.any_client()
+    for timeout_s in (0.1, 0.3, 2.0):
+        await client.send(PICKY, "go", {"word": "a" * 60 + "!"}, timeout_s)
+    await client.send(PICKY, "go", {"word": "aaa"}, 2.0)
+
+
+async def _misspell(soak: Soak) -> None:
+    """Ask for modules that there are nearly."""
+    client = soak.any_client()
+    for _ in range(MISSPELT):
+        await client.send(f"extra-{soak.draw.randrange(EXTRAS):03}x", "go", {})
+
+
+async def _small_values(soak: Soak) -> None:
+    """Send a line of 1 or of 15 MB, of which none is read so far that it has an id."""
+    count = soak.draw.choice((MANY_VALUES, 7_500_000))
+    await soak.any_client().send_rest(b'"input":[' + b"0," * count + b"0]", NAMELESS)
+
+
+async def _trace(soak: Soak) -> None:
+    """Have a debugger hold a process while its module is restarted."""
+    if (found := await soak.any_process()) is None:
+        return
+    name, pid = found
+    tracer = await trio.lowlevel.open_process(
+        [sys.executable, "-I", "-S", str(TRACER), str(pid)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        assert tracer.stdout is not None
+        with trio.move_on_after(ANSWERED_WITHIN_S):
+            await tracer.stdout.receive_some()
+        await soak.any_client().send("supervisor", "restart", {"module": name})
+        await trio.sleep(HELD_S)
+    finally:
+        tracer.kill()
+        await tracer.wait()
+
+
+async def _leave_unread(soak: Soak) -> None:
+    """Ask for answers of 4 MiB, and read none of them for a while."""
+    client = soak.slow_client()
+    for _ in range(UNREAD_ANSWERS):
+        await client.send("many", "go", BIG_ANSWER)
+
+
+async def _big_requests(soak: Soak) -> None:
+    """Send more than one party may have waiting; what was not read by then is withdrawn."""
+    client = await soak.connect()
+    args = {"fault": "hang", "word": "x" * REQUEST_BYTES}
+    with trio.move_on_after(HELD_S):
+        for _ in range(WAITING_REQUESTS):
+            await client.send("plain", "go", args, 0.3)
+    await client.hang_up()
+
+
+async def _crowd(soak: Soak) -> None:
+    """Have clients come who ask nothing, until the daemon refuses some."""
+    operator = soak.any_client()
+    before = await soak.connections(operator)
+    async with AsyncExitStack() as streams:
+        for _ in range(MOST_CROWDS):
+            for _ in range(CROWD):
+                stream = await trio.open_unix_socket(soak.daemon.socket)
+                await streams.enter_async_context(stream)
+            if (await soak.connections(operator))["refused"] > before["refused"]:
+                break
+        else:
+            soak.report.errors.append("no connection of a crowd was refused")
+        await soak.any_client().send("plain", "go", {"word": "in a crowd"})
+        await trio.sleep(HELD_S)
+    # Who comes next is to have an ordinary place.
+    with trio.fail_after(ANSWERED_WITHIN_S):
+        while (await soak.connections(operator))["open"] > before["open"]:  # noqa: ASYNC110
+            await trio.sleep(0.01)
+
+
+async def _fifo_log(soak: Soak) -> None:
+    """Put a pipe that nobody reads in the place of a module's log."""
+    log = soak.daemon.data_dir / "logs" / "many.log"
+    pipe, fifo = log.with_name("pipe"), log.with_name("fifo")
+    os.mkfifo(pipe)
+    pipe.replace(log)  # in one step: the daemon may be making its log anew
+    await soak.any_client().send("many", "go", {"fault": "stderr", "bytes": 1000})
+    await trio.sleep(HELD_S)
+    log.rename(fifo)
+    # Whoever waits to open it goes on.
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    fifo.unlink()
+    await trio.sleep(HELD_S)
+    os.close(reader)
+
+
+async def _odd(soak: Soak) -> None:
+    """Send odd names and numbers."""
+    client, rest = soak.any_client(), soak.draw.choice(ODD)
+    # What is no JSON has an answer without an id.
+    await client.send_rest(rest, NAMELESS if rest is UNPAIRED else None)
+
+
+async def _suspend(soak: Soak) -> None:
+    """Suspend the daemon while requests with time enough are in flight."""
+    client, call = soak.any_client(), {"fault": "event+event"}
+    first = await client.send(CALM, "go", {"word": "first"}, ANSWERED_WITHIN_S)
+    await first.ended()
+    unhurried = [await client.send(CALM, "go", call, UNHURRIED_S) for _ in range(UNHURRIED)]
+    await soak.daemon.suspend(SUSPENDED_S)
+    for request in unhurried:
+        if answer := await request.ended():
+            soak.report.unhurried += 1
+            if outcome(answer) == "timeout/deadline":
+                soak.report.late.append(request.words)
+
+
+async def _kill_daemon(soak: Soak) -> None:
+    """Kill the daemon; what is open then has no outcome."""
+    await soak.leave()
+    for client in soak.clients:
+        client.killed = True
+    soak.open_gates()
+    await soak.daemon.kill()
+    await soak.begin()
+
+
+async def _end_daemon(soak: Soak) -> None:
+    """End the daemon while much is asked, all of which it has read: each request has an answer."""
+    for client in soak.clients:
+        client.gate.set()
+        await client.ask("status", module=CALM)
+    await soak.leave()
+    await soak.daemon.end()
+    await soak.begin()
+
+
+ACTIONS: Final[dict[str, tuple[float, Callable[[Soak], Any]]]] = {
+    "invoke": (60, _invoke),
+    "cancel": (8, _cancel),
+    "kill_module": (8, _kill_module),
+    "start": (4, lambda soak: soak.control("start")),
+    "stop": (3, lambda soak: soak.control("stop")),
+    "restart": (3, lambda soak: soak.control("restart")),
+    "change": (3, lambda soak: soak.modules.write(soak.modules.any_name(), changed=True)),
+    "touch": (4, lambda soak: soak.modules.write(soak.modules.any_name())),
+    "remove": (1, _remove),
+    "put_back": (3, lambda soak: soak.modules.write(*FORMS)),
+    "spoil": (1, lambda soak: soak.put(half_written)),
+    "reload": (2, lambda soak: soak.any_client().send("supervisor", "reload", {})),
+    "hang_up": (2, _hang_up),
+    "slow_client": (1, _slow_client),
+    "backtrack": (1, _backtrack),
+    "misspell": (1, _misspell),
+    "small_values": (1, _small_values),
+    "trace": (1, _trace),
+    "leave_unread": (0.5, _leave_unread),
+    "big_requests": (0.5, _big_requests),
+    "crowd": (1, _crowd),
+    "fifo_descriptor": (1, lambda soak: soak.put(os.mkfifo)),
+    "fifo_log": (0.5, _fifo_log),
+    "odd": (1, _odd),
+    "suspend": (0.5, _suspend),
+    "kill_daemon": (0.4, _kill_daemon),
+    "end_daemon": (0.4, _end_daemon),
+}
+"""What can happen, and how often."""
+
+
+async def soaked(folder: Path, report: Report, options: argparse.Namespace) -> None:
     began_at = time.monotonic()
-    interrupted = trio.Event()
+    scratch = folder / "tmp"
+    scratch.mkdir()
     try:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_end_on_signals, interrupted)
-            havoc = Havoc(daemon, modules, report, nursery)
-            await havoc.begin()
+            interrupted = trio.Event()
+            nursery.start_soon(end_on_signals, interrupted)
+            soak = Soak(folder, report, nursery)
+            await soak.begin()
             while (
                 report.seconds < options.minutes * 60
                 and report.actions.total() < options.actions
                 and not interrupted.is_set()
             ):
-                await havoc.act()
+                await soak.act()
                 report.seconds = time.monotonic() - began_at
-                _show(report, options.minutes)
-            await havoc.end()
+                show(
+                    f"{report.seconds:.0f} s, {report.actions.total()} actions, "
+                    f"{report.asked} requests, {len(report.lost)} lost, {report.daemons} daemons"
+                )
+            await soak.end()
             nursery.cancel_scope.cancel()
     finally:
-        _show_line("")
+        show("")
         report.seconds = round(time.monotonic() - began_at, 3)
-        for process in with_tmpdir(daemon.scratch):
+        for process in with_tmpdir(scratch):
             process.kill()
 
 
-async def _end_on_signals(interrupted: trio.Event) -> None:
+async def end_on_signals(interrupted: trio.Event) -> None:
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
         async for _ in received:
             interrupted.set()
 
 
-def _show(report: Report, minutes: float) -> None:
-    of = "" if math.isinf(minutes) else f" of {minutes * 60:.0f}"
-    _show_line(
-        f"{report.seconds:.0f}{of} s, {report.actions.total()} actions, {report.asked} requests, "
-        f"{report.outcomes.total()} answered, {len(report.lost)} lost, {report.daemons} daemons"
-    )
-
-
-def _show_line(line: str) -> None:
+def show(line: str) -> None:
+    """Let people on a terminal see how far it is."""
     if sys.stderr.isatty():
-        columns = shutil.get_terminal_size().columns
-        sys.stderr.write(f"\r\x1b[K{line[: columns - 1]}")
-        sys.stderr.flush()
+        print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
 
-def _options() -> argparse.Namespace:
+def above_0(text: str) -> float:
+    number = float(text)
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return number
+
+
+def main() -> int:
+    """Run the soak; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="soak", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--minutes", type=_above_0, default=math.inf, help="when to end")
+    parser.add_argument("--minutes", type=above_0, default=math.inf, help="when to end")
     parser.add_argument(
-        "--actions", type=_above_0, default=math.inf, help="or after how many things were done"
+        "--actions", type=above_0, default=math.inf, help="or after how many things were done"
     )
     parser.add_argument("--seed", type=int, help="make the same choices again")
     parser.add_argument(
@@ -111,14 +458,12 @@ def _options() -> argparse.Namespace:
     options = parser.parse_args()
     if math.isinf(options.minutes) and math.isinf(options.actions):
         parser.error("say --minutes or --actions: a soak is bounded")
-    return options
-
-
-def _above_0(text: str) -> float:
-    number = float(text)
-    if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is not above 0")
-    return number
+    seed = random.randrange(1 << 32) if options.seed is None else options.seed  # noqa: S311
+    report = Report(seed, patient=options.patient)
+    with tempfile.TemporaryDirectory(prefix="stdiod-soak-", ignore_cleanup_errors=True) as name:
+        trio.run(soaked, Path(name).resolve(), report, options)
+    print(json.dumps(report.document()) if options.json else report.text())
+    return 1 if report.faults() else 0
 
 
 if __name__ == "__main__":

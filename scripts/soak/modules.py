@@ -83,8 +83,7 @@ class Modules:
     """The descriptors in a folder, and what may be asked of their modules."""
 
     def __init__(self, folder: Path, draw: random.Random) -> None:
-        self.folder = folder
-        self.draw = draw
+        self.folder, self.draw = folder, draw
         self._variants = dict.fromkeys(FORMS, 0)
         folder.mkdir()
         self.write(*FORMS)
@@ -113,20 +112,12 @@ class Modules:
         make(new)
         new.replace(self.folder / f"{name}.json")
 
-    def remove(self, name: str) -> None:
-        """Take a descriptor away."""
-        (self.folder / f"{name}.json").unlink(missing_ok=True)
-
     def call(self) -> tuple[str, str, dict[str, Any]]:
         """Return a module, an op and arguments."""
         if self.draw.random() < 0.1:  # noqa: PLR2004 - one in ten
             return "dice", "roll", {"dice": "3d6"}
         weights, calls = zip(*CALLS, strict=True)
         return self.any_name(), "go", self.draw.choices(calls, weights)[0]
-
-    def misspelt(self) -> str:
-        """Return a name that nobody has, and somebody nearly has."""
-        return f"extra-{self.draw.randrange(EXTRAS):03}x"
 
     def _describe(self, name: str, form: str) -> None:
         words, transport, supervision = FORMS[form]

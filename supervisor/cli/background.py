@@ -11,7 +11,6 @@ import os
 import select
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -19,7 +18,7 @@ from typing import NoReturn
 import click
 import msgspec
 
-from supervisor.cli.exit_status import NO, NoError
+from supervisor.cli.exit_status import NO, NoError, remark
 from supervisor.cli.project import daemons_project
 from supervisor.daemon.inherited import mend_umask
 from supervisor.daemon.log_stream import PID_FIELD
@@ -61,7 +60,7 @@ def start(arguments: Sequence[str], data_dir: Path) -> int:
         finally:
             os.close(writing)
         with _ended_if_interrupted(process):
-            said = _read(reading, LISTEN_S)
+            said = _read(reading)
     finally:
         os.close(reading)
     if not said:
@@ -111,17 +110,11 @@ def _ended_if_interrupted(process: subprocess.Popen[bytes]) -> Iterator[None]:
         raise
 
 
-def _read(descriptor: int, timeout_s: float) -> bytes | None:
-    """Return the bytes written, b"" for the end of the pipe, None after the timeout."""
-    ends_at = time.monotonic() + timeout_s
+def _read(descriptor: int) -> bytes | None:
+    """Return the bytes written, b"" for the end of the pipe, None after `LISTEN_S`."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
-    left_s = timeout_s
-    while left_s > 0:
-        if poll.poll(left_s * 1000):
-            return os.read(descriptor, 64)
-        left_s = ends_at - time.monotonic()
-    return None
+    return os.read(descriptor, 64) if poll.poll(LISTEN_S * 1000) else None
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -147,7 +140,7 @@ def _give_up(
         raise NoError(f"the daemon neither listened nor ended; its log is {log}") from None
     tail = _tail(log, began_at, process.pid)
     how = f"was killed by {signal_name(-status)}" if status < 0 else f"ended with status {status}"
-    click.echo(f"stdiod: the daemon {how} before it listened\n{tail}", err=True)
+    remark(f"the daemon {how} before it listened\n{tail}")
     raise click.exceptions.Exit(status if status > 0 else NO)
 
 

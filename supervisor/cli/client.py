@@ -1,4 +1,4 @@
-"""Client of a daemon's control socket, without trio.
+"""Client of a daemon's control socket, without trio; and why nobody answers there.
 
 A request is a line; the answers are Spec 001 events with its `requestId`, the last one `done`.
 Closing the connection cancels what is still open, so Ctrl-C needs no more than leaving the block.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import socket
 import struct
 import sys
@@ -15,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import msgspec
 
@@ -23,7 +24,9 @@ from protocol.frames import encode_line
 from protocol.framing import UNCOUNTED, LineSplitter, Overlong
 from protocol.version import VERSION
 from supervisor.cli.exit_status import NoDaemonError
-from supervisor.cli.lock_file import version_beside
+from supervisor.cli.lock_file import lock_holder, socket_lock, version_beside
+from supervisor.cli.project import default_data_dir, way_to_start
+from supervisor.cli.terminal import one_line
 
 SUPERVISOR = "supervisor"
 
@@ -67,8 +70,9 @@ class Answer(msgspec.Struct, frozen=True):
         return error if isinstance(error, dict) else {}
 
 
-def own_op(op: str, args: dict[str, Any] | None = None) -> dict[str, Any]:
-    return {"op": op, "args": args or {}}
+def own_op(op: str, args: dict[str, Any] | None = None) -> tuple[str, str, dict[str, Any]]:
+    """Return the request for an op of the daemon itself: a tool, an operation and its input."""
+    return SUPERVISOR, "invoke", {"op": op, "args": args or {}}
 
 
 def given_args(**args: Any) -> dict[str, Any]:
@@ -120,7 +124,7 @@ class DaemonClient:
         timeout_s: float | None = None,
     ) -> Answer:
         """Call an op of the daemon itself; see `request`."""
-        return self.request(SUPERVISOR, "invoke", own_op(op, args), on_event, timeout_s)
+        return self.request(*own_op(op, args), on_event, timeout_s)
 
     def known(self, op: str, args: dict[str, Any] | None = None) -> Answer:
         """Call an op that the daemon answers at once; raises `NoDaemonError` without an answer."""
@@ -129,6 +133,17 @@ class DaemonClient:
         except NoAnswerError:
             words = f"the daemon on {self.path} gave no answer in {ANSWER_S:g} s; it may be stopped"
             raise NoDaemonError(words) from None
+
+    def chosen(self, modules: tuple[str, ...], *, every: bool, wanted: bool = False) -> list[str]:
+        """Return the typed names, or with `every` those of all enabled modules.
+
+        With `wanted`, of those that are wanted up.
+        """
+        if not every:
+            return list(dict.fromkeys(modules))
+        entries: list[dict[str, Any]] = self.known("status").result["modules"]
+        used = (one for one in entries if one["state"] != "disabled")
+        return [one["name"] for one in used if one["wanted"] == "up" or not wanted]
 
     def request(
         self,
@@ -147,24 +162,15 @@ class DaemonClient:
         _, answer = next(self._answers(open_requests, told, timeout_s))
         return answer
 
-    def own_together(
-        self,
-        ops: Sequence[tuple[str, dict[str, Any]]],
-        on_event: Callable[[int, dict[str, Any], bytes], None] | None = None,
-    ) -> Iterator[tuple[int, Answer]]:
-        """Call ops of the daemon concurrently; yields each answer as it comes, with its number.
-
-        Raises `NoDaemonError` if the daemon goes away.
-        """
-        asked = [(SUPERVISOR, "invoke", own_op(op, args)) for op, args in ops]
-        return self.together(asked, on_event)
-
     def together(
         self,
         requests: Sequence[tuple[str, str, dict[str, Any]]],
         on_event: Callable[[int, dict[str, Any], bytes], None] | None = None,
     ) -> Iterator[tuple[int, Answer]]:
-        """Send requests, each a tool, an operation and its input; as `own_together`."""
+        """Send requests at once; yields each answer as it comes, with its number.
+
+        Raises `NoDaemonError` if the daemon goes away.
+        """
         sent = [self.send(*one) for one in requests]
         return self._answers({one: number for number, one in enumerate(sent)}, on_event, None)
 
@@ -264,8 +270,6 @@ def tell_other_version(path: Path) -> None:
     """Warn that the daemon has another version."""
     version = version_beside(path)
     if version is not None and version != VERSION:
-        from supervisor.cli.terminal import one_line
-
         sys.stderr.write(
             f"stdiod: this is {VERSION}, the daemon is {one_line(version)}; a feature that only one"
             " of them has will not work: `stdiod down` and `stdiod up` start this version\n"
@@ -273,13 +277,9 @@ def tell_other_version(path: Path) -> None:
 
 
 def _why_not(path: Path, error: OSError) -> str:
-    from supervisor.cli.options import way_to_start
-
     start = f"{way_to_start(path)} starts one"
     if isinstance(error, FileNotFoundError):
-        from supervisor.cli import missing_socket
-
-        return missing_socket.words(path)
+        return why_missing(path)
     if isinstance(error, ConnectionRefusedError):
         if path.is_socket():
             return f"no daemon listens on {path}: the one that did is gone; {start}"
@@ -289,3 +289,79 @@ def _why_not(path: Path, error: OSError) -> str:
     if isinstance(error, TimeoutError | BlockingIOError):
         return f"the daemon on {path} accepted no client in {CONNECT_S:g} s; it may be stopped"
     return f"{path} cannot be connected to: {error.strerror}"
+
+
+class Deaf(NamedTuple):
+    """A running daemon whose socket file was deleted: nobody can connect."""
+
+    pid: int
+    socket: Path
+
+    @property
+    def what(self) -> str:
+        return f"the socket {self.socket} is missing, but its daemon (pid {self.pid}) lives"
+
+    @property
+    def way_out(self) -> str:
+        return (
+            f"`kill {self.pid}` ends it and its modules in order, "
+            f"then {way_to_start(self.socket)} starts another one"
+        )
+
+
+def deaf_daemon(socket: Path, data_dir: Path | None = None) -> Deaf | None:
+    """Find the daemon of a socket file that is not there.
+
+    It holds the lock beside the socket, which may be deleted too, and that of its data directory,
+    the default one if None. A daemon that is starting or ending has no socket.
+    """
+    path = os.path.realpath(socket)
+    for pid in (lock_holder(socket_lock(socket)), daemon_of(data_dir)):
+        if pid is not None and path in map(os.path.realpath, listens_on(pid)):
+            return Deaf(pid, socket)
+    return None
+
+
+def daemon_of(data_dir: Path | None = None) -> int | None:
+    """Return the pid of the daemon that holds a data directory, the default one if None."""
+    return lock_holder((data_dir or default_data_dir()) / "instances.lock")
+
+
+def control_sockets(data_dir: Path) -> list[Path]:
+    """Return the sockets of a data directory's daemon; `NoDaemonError` if another user's."""
+    lock = data_dir / "instances.lock"
+    if os.access(data_dir, os.X_OK) and lock.exists() and lock.stat().st_uid != os.geteuid():
+        words = f"{data_dir} is in use by user {lock.stat().st_uid}"
+        raise NoDaemonError(f"{words}; STDIOD_DATA_DIR can name another directory")
+    pid = daemon_of(data_dir)
+    return [] if pid is None else [one for one in listens_on(pid) if one.name != "http.sock"]
+
+
+def listens_on(pid: int) -> list[Path]:
+    """Return the paths of a process's Unix sockets, also of deleted files."""
+    import psutil
+
+    try:
+        # Accepted connections have the path of the listening socket, clients have none.
+        found = {str(one.laddr) for one in psutil.Process(pid).net_connections("unix")}
+    except psutil.Error:
+        return []
+    return sorted(Path(path) for path in found if path)
+
+
+def why_missing(socket: Path) -> str:
+    """Explain why no connection is possible, and what to do."""
+    deaf = deaf_daemon(socket)
+    if deaf is not None:
+        return f"{deaf.what}: {deaf.way_out}"
+    import shlex
+
+    said = f"no daemon listens on {socket}"
+    start = f"{way_to_start(socket)} starts one"
+    pid, others = daemon_of(), control_sockets(default_data_dir())
+    if not others:
+        return f"{said}; {start}"
+    return (
+        f"{said}; the daemon with pid {pid} listens on {others[0]}: "
+        f"`stdiod --socket {shlex.quote(str(others[0]))}` speaks with it"
+    )

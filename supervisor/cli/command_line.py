@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from protocol.version import VERSION
-from supervisor.cli.exit_status import BROKEN_PIPE, BUG, INTERRUPTED
+from supervisor.cli.exit_status import BROKEN_PIPE, BUG, INTERRUPTED, remark
 from supervisor.cli.options import SOCKET_HELP, UNSEEN_PATH, example
 from supervisor.cli.standard_streams import let_go_of_stdout
 from supervisor.daemon import collector
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 
 class Verb(NamedTuple):
-    """The section, file and summary of a verb."""
-
     section: str
     module: str
     summary: str
@@ -39,46 +37,46 @@ _SHELL = "Shell"
 
 VERBS = {
     "up": Verb(_COMMON, "up", "Run the daemon in the background, for directories or a project."),
-    "status": Verb(_COMMON, "status", "Show what runs, what does not, and why."),
-    "invoke": Verb(_COMMON, "invoke", "Call an op of a module and show its output."),
-    "logs": Verb(_COMMON, "logs", "Show what modules wrote to stderr, and what happened to them."),
-    "restart": Verb(_COMMON, "control_module", "Replace the processes of modules."),
+    "status": Verb(_COMMON, "daemon", "Show what runs, what does not, and why."),
+    "invoke": Verb(_COMMON, "calls", "Call an op of a module and show its output."),
+    "logs": Verb(_COMMON, "feeds", "Show what modules wrote to stderr, and what happened to them."),
+    "restart": Verb(_COMMON, "modules", "Replace the processes of modules."),
     "top": Verb(_COMMON, "top", "Watch what the modules do: rates, latencies, CPU, memory."),
-    "page": Verb(_COMMON, "page", "Log a browser in to the page, and open it."),
+    "page": Verb(_COMMON, "access", "Log a browser in to the page, and open it."),
     "mcp": Verb(_COMMON, "mcp", "Serve all modules as one MCP server on stdin and stdout."),
-    "down": Verb(_COMMON, "down", "End the daemon and all its modules."),
-    "start": Verb(_MODULES, "control_module", "Start modules; returns when they are ready."),
-    "stop": Verb(_MODULES, "control_module", "Stop modules; they stay down."),
-    "enable": Verb(_MODULES, "control_module", "Have modules used that were disabled."),
-    "disable": Verb(_MODULES, "control_module", "Leave modules out until they are enabled."),
-    "wait": Verb(_MODULES, "wait", "Wait until modules are ready, or down."),
-    "reload": Verb(_MODULES, "reload", "Apply what changed in the descriptors."),
-    "health": Verb(_MODULES, "ask_module", "Ask modules whether they are well."),
-    "describe": Verb(_MODULES, "ask_module", "Ask modules what they are and which ops they have."),
-    "events": Verb(_MODULES, "events", "Show what happened, from the journal."),
-    "ui": Verb(_MODULES, "ui", "Watch the ui_events of all invocations."),
-    "session": Verb(_SESSIONS, "session", "Begin, show, change, fork, end and watch sessions."),
-    "prompt": Verb(_SESSIONS, "prompt", "Ask a session something, and show the answer."),
-    "plan": Verb(_SESSIONS, "plan", "Have an orchestrator carry out a plan, in a session."),
+    "down": Verb(_COMMON, "daemon", "End the daemon and all its modules."),
+    "start": Verb(_MODULES, "modules", "Start modules; returns when they are ready."),
+    "stop": Verb(_MODULES, "modules", "Stop modules; they stay down."),
+    "enable": Verb(_MODULES, "modules", "Have modules used that were disabled."),
+    "disable": Verb(_MODULES, "modules", "Leave modules out until they are enabled."),
+    "wait": Verb(_MODULES, "modules", "Wait until modules are ready, or down."),
+    "reload": Verb(_MODULES, "daemon", "Apply what changed in the descriptors."),
+    "health": Verb(_MODULES, "modules", "Ask modules whether they are well."),
+    "describe": Verb(_MODULES, "modules", "Ask modules what they are and which ops they have."),
+    "events": Verb(_MODULES, "feeds", "Show what happened, from the journal."),
+    "ui": Verb(_MODULES, "feeds", "Watch the ui_events of all invocations."),
+    "session": Verb(_SESSIONS, "sessions", "Begin, show, change, fork, end and watch sessions."),
+    "prompt": Verb(_SESSIONS, "sessions", "Ask a session something, and show the answer."),
+    "plan": Verb(_SESSIONS, "calls", "Have an orchestrator carry out a plan, in a session."),
     "asset": Verb(_SESSIONS, "asset", "Find the files that modules handed over, and open them."),
-    "approvals": Verb(_SESSIONS, "approvals", "Show the questions that wait for a person."),
-    "approve": Verb(_SESSIONS, "approvals", "Answer one of these questions."),
-    "new": Verb(_WRITING, "new", "Create a working module in one of several languages."),
-    "dev": Verb(_WRITING, "dev", "Run a module while you write it, and call its ops."),
-    "check": Verb(_WRITING, "check", "Check that modules keep to their protocol."),
-    "validate": Verb(_WRITING, "validate", "Check descriptor files, and say what is wrong."),
+    "approvals": Verb(_SESSIONS, "access", "Show the questions that wait for a person."),
+    "approve": Verb(_SESSIONS, "access", "Answer one of these questions."),
+    "new": Verb(_WRITING, "writing", "Create a working module in one of several languages."),
+    "dev": Verb(_WRITING, "writing", "Run a module while you write it, and call its ops."),
+    "check": Verb(_WRITING, "writing", "Check that modules keep to their protocol."),
+    "validate": Verb(_WRITING, "writing", "Check descriptor files, and say what is wrong."),
     "import": Verb(_WRITING, "import_servers", "Write descriptors for the MCP servers in a file."),
-    "schema": Verb(_WRITING, "schema", "Print a JSON Schema: of a descriptor, and of others."),
-    "record": Verb(_WRITING, "record", "Record what a module and the daemon say."),
+    "schema": Verb(_WRITING, "writing", "Print a JSON Schema: of a descriptor, and of others."),
+    "record": Verb(_WRITING, "feeds", "Record what a module and the daemon say."),
     "replay": Verb(_WRITING, "replay", "Play a transcript again, and show what differs."),
-    "doctor": Verb(_ADMIN, "doctor", "Say what is wrong with the setup, and what to do."),
+    "doctor": Verb(_ADMIN, "admin", "Say what is wrong with the setup, and what to do."),
     "trust": Verb(_ADMIN, "trust", "Let a project's stdiod.toml say what runs in its folder."),
-    "policy": Verb(_ADMIN, "policy", "Explain and check what modules are allowed."),
-    "token": Verb(_ADMIN, "token", "Make, list and revoke tokens for HTTP."),
-    "service": Verb(_ADMIN, "service", "Write a systemd unit that runs the daemon for you."),
+    "policy": Verb(_ADMIN, "access", "Explain and check what modules are allowed."),
+    "token": Verb(_ADMIN, "access", "Make, list and revoke tokens for HTTP."),
+    "service": Verb(_ADMIN, "admin", "Write a systemd unit that runs the daemon for you."),
     "run": Verb(_ADMIN, "run", "Run the daemon in the foreground."),
-    "completion": Verb(_SHELL, "completion", "Print the completion code for bash, zsh or fish."),
-    "help": Verb(_SHELL, "show_help", "Show the help of a verb."),
+    "completion": Verb(_SHELL, "shell", "Print the completion code for bash, zsh or fish."),
+    "help": Verb(_SHELL, "shell", "Show the help of a verb."),
 }
 """In the order of the help: daily verbs come first."""
 
@@ -92,37 +90,35 @@ there; 130 Ctrl-C.
 _OPTIONS = ("version",)
 """Options that other commands have as verbs."""
 
-_ELSEWHERE = {
-    **dict.fromkeys(("ls", "ps", "list", "show", "modules"), ("status",)),
-    **dict.fromkeys(("call", "exec"), ("invoke",)),
-    **dict.fromkeys(("init", "create"), ("new",)),
-    **dict.fromkeys(("add", "install"), ("import", "new")),
-    **dict.fromkeys(("kill", "quit"), ("stop", "down")),
-    **dict.fromkeys(("tail", "log"), ("logs",)),
-    **dict.fromkeys(("monit", "monitor", "watch"), ("top",)),
-    **dict.fromkeys(("delete", "remove", "rm", "del"), ("stop", "disable")),
-    **dict.fromkeys(("tools", "ops"), ("describe",)),
-    **dict.fromkeys(("update", "upgrade", "refresh"), ("reload", "restart")),
-    **dict.fromkeys(("info", "inspect"), ("status", "describe")),
-    "scale": (),
-    **dict.fromkeys(("startup", "systemd"), ("service",)),
-}
-"""Names of verbs in other programs, and the verbs of stdiod that do the same."""
-
-_FURTHER = {
+_ELSEWHERE: dict[str, tuple[tuple[str, ...], str]] = {
+    **dict.fromkeys(("ls", "ps", "list", "show", "modules"), (("status",), "")),
+    **dict.fromkeys(("call", "exec"), (("invoke",), "")),
+    **dict.fromkeys(("init", "create"), (("new",), "")),
     **dict.fromkeys(
         ("add", "install"),
-        "a module's folder in a directory that the daemon serves is noticed by itself",
+        (
+            ("import", "new"),
+            "a module's folder in a directory that the daemon serves is noticed by itself",
+        ),
     ),
+    **dict.fromkeys(("kill", "quit"), (("stop", "down"), "")),
+    **dict.fromkeys(("tail", "log"), (("logs",), "")),
+    **dict.fromkeys(("monit", "monitor", "watch"), (("top",), "")),
     **dict.fromkeys(
         ("delete", "remove", "rm", "del"),
-        "a module whose folder is deleted is stopped by itself",
+        (("stop", "disable"), "a module whose folder is deleted is stopped by itself"),
     ),
-    **dict.fromkeys(("tools", "ops"), "`stdiod describe --all` is about all of them"),
-    "scale": "supervision.instances in the descriptor says how many processes a module has",
-    **dict.fromkeys(("startup", "systemd"), "`stdiod service install` runs it when you log in"),
+    **dict.fromkeys(
+        ("tools", "ops"), (("describe",), "`stdiod describe --all` is about all of them")
+    ),
+    **dict.fromkeys(("update", "upgrade", "refresh"), (("reload", "restart"), "")),
+    **dict.fromkeys(("info", "inspect"), (("status", "describe"), "")),
+    "scale": ((), "supervision.instances in the descriptor says how many processes a module has"),
+    **dict.fromkeys(
+        ("startup", "systemd"), (("service",), "`stdiod service install` runs it when you log in")
+    ),
 }
-"""Further hints for such names."""
+"""Names of verbs in other programs, the verbs of stdiod that do the same, and a further hint."""
 
 _OPTIONS_ELSEWHERE = {
     ("up", "-d --detach --daemon -D"): "`up` is in the background already; `run` is not",
@@ -147,9 +143,8 @@ class Verbs(click.Group):
             return None
         module = import_module(f"supervisor.cli.verbs.{VERBS[cmd_name].module}")
         collector.begin()
-        # Where a function cannot have the verb's name, it has that of its file.
-        function = getattr(module, cmd_name, None) or getattr(module, VERBS[cmd_name].module)
-        command: click.Command = function
+        # A function cannot be called `import`, and `help` is Python's.
+        command: click.Command = getattr(module, f"{cmd_name}_", None) or getattr(module, cmd_name)
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -166,7 +161,6 @@ class Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the verb, or suggest a similar one."""
         name = args[0]
         known = name in VERBS or name.startswith("-")
         if not known and not ctx.resilient_parsing:  # a completing shell shows no error
@@ -175,9 +169,9 @@ class Verbs(click.Group):
             near = [f"--{name}"] if name in _OPTIONS else get_close_matches(name, VERBS, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else "; `stdiod --help` lists them"
             if name.lower() in _ELSEWHERE:
-                verbs = _ELSEWHERE[name.lower()]
+                verbs, further = _ELSEWHERE[name.lower()]
                 hint = "".join(f"; `stdiod {one}`: {VERBS[one].summary[:-1]}" for one in verbs)
-                hint += f"; {_FURTHER[name.lower()]}" if name.lower() in _FURTHER else ""
+                hint += f"; {further}" if further else ""
             raise click.UsageError(f"there is no verb {name!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
 
@@ -204,7 +198,7 @@ class Verbs(click.Group):
         except KeyboardInterrupt as error:
             click.echo(err=True)  # the terminal has written ^C
             if error.args:
-                click.echo(f"stdiod: {error.args[0]}", err=True)
+                remark(f"{error.args[0]}")
             ctx.exit(INTERRUPTED)
         except BrokenPipeError:
             let_go_of_stdout()
@@ -224,10 +218,9 @@ class Verbs(click.Group):
                 raise leaf from None
             if os.environ.get("STDIOD_TRACEBACK"):
                 raise
-            click.echo(
-                f"stdiod: this is a bug in stdiod: {type(error).__name__}: {error} "
-                "(STDIOD_TRACEBACK=1 shows where)",
-                err=True,
+            remark(
+                f"this is a bug in stdiod: {type(error).__name__}: {error} "
+                "(STDIOD_TRACEBACK=1 shows where)"
             )
             ctx.exit(BUG)
 
@@ -265,7 +258,6 @@ def _words_of(error: click.ClickException) -> str:
 
 
 def _leaf(error: BaseException) -> BaseException:
-    """Return the first exception of a group, or the exception itself."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

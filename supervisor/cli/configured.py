@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from supervisor.cli.exit_status import NoError
+from supervisor.cli.project import Standing, here
 
 if TYPE_CHECKING:
     from supervisor.daemon.config_file import Config
@@ -20,9 +21,8 @@ _KEY = "stdiod.config"
 _PROJECTS = "stdiod.config_of_project"
 
 
-def read(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
+def read(ctx: click.Context, _: click.Parameter, value: Path | None) -> Path | None:
     """Read the file of `--config`; returns its absolute path."""
-    del param
     if value is None:
         return None
     from supervisor.daemon.config_file import ConfigError, read_config
@@ -58,8 +58,6 @@ def _file(ctx: click.Context) -> tuple[Path, Config] | None:
 
 
 def _of_project(ctx: click.Context) -> tuple[Path, Config] | None:
-    from supervisor.cli.project import Standing, here
-
     project = here()
     if project is None or project.standing is not Standing.TRUSTED:
         return None
@@ -89,8 +87,6 @@ def refuse_untrusted(ctx: click.Context, *, directories_named: bool) -> None:
     With directories on the command line, a project that was never trusted does not matter: the
     user's own daemon is started.
     """
-    from supervisor.cli.project import Standing, here
-
     project = here() if named(ctx) is None else None
     if project is None or project.standing is Standing.TRUSTED:
         return

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, cast
 import click
 
 from supervisor.cli import configured
-from supervisor.cli.locations import default_data_dir
 from supervisor.cli.options import TEXT, UNSEEN_PATH, F, UnseenPath
+from supervisor.cli.project import default_data_dir
 from supervisor.daemon.config_file import Config
 from supervisor.kernel.store.settings import JournalOptions, Limits
 from supervisor.policy.http_exposure import OFF, Exposure, ExposureError, read_exposure
@@ -43,7 +43,6 @@ class HttpOptions(NamedTuple):
             raise click.UsageError(f"--http: {error}", ctx) from None
 
     def words(self) -> list[str]:
-        """Return the options for a command line."""
         words = [] if self.place is None else ["--http", self.place]
         for option, path in {"--http-cert": self.cert, "--http-key": self.key}.items():
             if path is not None:
@@ -51,14 +50,12 @@ class HttpOptions(NamedTuple):
         return words + ["--http-insecure"] * self.insecure
 
 
-def _data_dir(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path:
-    del param
+def _data_dir(ctx: click.Context, _: click.Parameter, value: Path | None) -> Path:
     config = configured.said(ctx)
     return (value or (config and config.data_dir) or default_data_dir()).absolute()
 
 
-def _policy(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
-    del param
+def _policy(ctx: click.Context, _: click.Parameter, value: Path | None) -> Path | None:
     config = configured.said(ctx)
     chosen = value or (config.policy if config is not None else None)
     return None if chosen is None else chosen.absolute()

@@ -1,4 +1,4 @@
-"""Show the events of an invocation to a person as they come, on stderr."""
+"""The events of an invocation as they come, on stderr; and questions to a person."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import Any
 
 import click
 
+from supervisor.cli.quantities import duration
 from supervisor.cli.results import short
-from supervisor.cli.terminal import Ticker, cut, dim, one_line, safe
-from supervisor.cli.verbs.approvals import decided, how
+from supervisor.cli.terminal import Ticker, cut, dim, one_line, safe, shell_word
+from supervisor.policy.form import choices_of
 
 _LEVEL_COLOURS = {"debug": "bright_black", "info": "blue", "warn": "yellow", "error": "red"}
 _RUNNING_TEXT = frozenset({"message.chunk", "agent.thinking"})
@@ -145,7 +146,7 @@ def _approval(name: str, payload: dict[str, Any]) -> str:
     if name != "approval.request":
         return decided(payload)
     asked = one_line(f"{payload.get('asked_by')} asks: {payload.get('prompt')}")
-    return f"{asked} {dim('- answer with')} {how(payload)}"
+    return f"{asked} {dim('- answer with')} {way_to_answer(payload)}"
 
 
 def log_line(stream: str, text: str) -> str:
@@ -165,3 +166,74 @@ def _fields(fields: dict[str, Any]) -> str:
 
 def _value(value: Any) -> str:
     return value if isinstance(value, str) and " " not in value else short(value)
+
+
+# Questions that wait for a person.
+
+_BY = {
+    "timeout": "nobody answered in time",
+    "withdrawn": "its request has ended",
+}
+
+
+def question_text(question: dict[str, Any]) -> str:
+    about = f"{question['asked_by']} asks about {question['module']}.{question['op']}"
+    id_ = click.style(one_line(str(question["id"])), bold=True)
+    left = f"{question['default']} in {duration(float(question['left_s']))}"
+    return "\n".join(
+        [
+            f"{id_}  {one_line(str(question['prompt']))}",
+            *(f"  {one_line(one)}" for one in _form_lines(question.get("form"))),
+            f"  {dim(one_line(about))}",
+            f"  {dim('answer')} {way_to_answer(question)}{dim(f', else {one_line(left)}')}",
+        ]
+    )
+
+
+def _form_lines(form: Any) -> list[str]:
+    """Return a line for each field of a form: its name, type and description."""
+    if not isinstance(form, dict) or not isinstance(form.get("properties"), dict):
+        return []
+    required, lines = form.get("required") or [], []
+    for name, field in form["properties"].items():
+        choices = choices_of(field)
+        wants = str(field.get("type")) if choices is None else "|".join(choices)
+        if field.get("type") == "array":
+            wants += " (several, with commas)"
+        if name in required:
+            wants += " required"
+        if "default" in field:
+            wants += f" (else {field['default']})"
+        about = field.get("description") or field.get("title") or ""
+        lines.append(f"{name}  {wants}  {about}".rstrip())
+    return lines
+
+
+def way_to_answer(question: dict[str, Any]) -> str:
+    id_ = shell_word(str(question["id"]))
+    options = [str(one) for one in question.get("options") or ()]
+    if question.get("form"):
+        return f"stdiod approve {id_} --set FIELD=VALUE... [--deny]"
+    if options in (["allow", "deny"], []):
+        return f"stdiod approve {id_} [--deny]"
+    return f"stdiod approve {id_} --answer {'|'.join(shell_word(one) for one in options)}"
+
+
+def question_change(change: dict[str, Any]) -> str:
+    question, decision = change["approval"], change.get("decision")
+    if decision is None:
+        return question_text(question)
+    return f"{one_line(str(question['id']))}  {decided(decision)}"
+
+
+def decided(decision: dict[str, Any]) -> str:
+    word = (
+        click.style("allowed", fg="green")
+        if decision.get("allowed")
+        else click.style("denied", fg="red")
+    )
+    why = _BY.get(str(decision.get("by")))
+    answer = str(decision.get("answer"))
+    if why is None and answer not in {"allow", "deny"}:
+        why = f"the answer was {answer}"
+    return f"{word} {dim(f'({one_line(why)})')}" if why else word

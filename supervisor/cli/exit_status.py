@@ -27,30 +27,38 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141
 
 
+def remark(words: str) -> None:
+    """Say something about stdiod or its daemon, on stderr."""
+    click.echo(f"stdiod: {words}", err=True)
+
+
+def exit_unless(well: object) -> None:
+    """End the verb if the answer is no; it has been shown."""
+    if not well:
+        raise click.exceptions.Exit(NO)
+
+
 class EndError(click.ClickException):
-    """End the command with a sentence on stderr, and the exit status of the class."""
+    """End the command with a sentence on stderr, and an exit status."""
+
+    def __init__(self, message: str, status: int = NO) -> None:
+        super().__init__(message)
+        vars(self)["exit_code"] = status  # click declares it of the class
 
     def show(self, file: IO[Any] | None = None) -> None:
         del file
-        click.echo(f"stdiod: {self.message}", err=True)
+        remark(self.message)
 
 
 class NoError(EndError):
     """The answer is no."""
 
-    exit_code = NO
-
 
 class NoDaemonError(EndError):
     """Nobody answers on the socket."""
 
-    exit_code = NO_DAEMON
-
-
-class UnwritableError(EndError):
-    """Nobody can be told the answer."""
-
-    exit_code = UNWRITABLE
+    def __init__(self, message: str) -> None:
+        super().__init__(message, NO_DAEMON)
 
 
 @contextlib.contextmanager

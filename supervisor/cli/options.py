@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import io
 import math
 import os
 from collections.abc import Callable
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 from supervisor.cli import configured
-from supervisor.cli.locations import absolute_socket, default_socket
+from supervisor.cli.project import SOCKET_PASSED, absolute_socket, default_socket
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -44,8 +46,6 @@ SECONDS = Seconds()
 
 
 class Lines(click.ParamType[int]):
-    """A number of lines, 0 included."""
-
     name = "lines"
 
     def __init__(self, most: int) -> None:
@@ -82,33 +82,63 @@ class Text(click.ParamType[str]):
 TEXT = Text()
 
 
-class Kind(Enum):
-    MODULE = "module"
-    OP = "op"
-    SESSION = "session"
-    TOKEN = "token"  # noqa: S105 - a kind of name
-
-
 class Known(Text):
     """A name or an id that the daemon completes."""
 
-    def __init__(self, kind: Kind) -> None:
-        self._kind = kind
+    def __init__(
+        self, op: str, names: Callable[[Any], dict[str, str]], *, of_module: bool = False
+    ) -> None:
+        """Complete by what `names` finds in the answer of `op`: each name, and a word about it."""
+        self._op = op
+        self._names = names
+        self._of_module = of_module
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Return the matching names; none if no daemon answers at once."""
-        from supervisor.cli.candidates import candidates
+        """Return the matching names; none if no daemon answers at once.
+
+        A shell shows whatever is written, so nothing is.
+        """
+        from click.shell_completion import CompletionItem
+
+        from supervisor.cli.client import DaemonClient, NoAnswerError
 
         taken = ctx.params.get(param.name or "")
-        return candidates(self._kind, ctx, incomplete, taken if isinstance(taken, tuple) else ())
+        given = ctx.params.get("socket") or ctx.find_root().params.get("socket")
+        known: dict[str, str] = {}
+        with (
+            contextlib.redirect_stderr(io.StringIO()),
+            # An answer of another version may have another form.
+            contextlib.suppress(
+                click.ClickException, NoAnswerError, OSError, AttributeError, KeyError, TypeError
+            ),
+        ):
+            args = {"module": ctx.params["module"]} if self._of_module else {}
+            socket = absolute_socket(Path(given) if given else default_socket())
+            with DaemonClient(socket) as client:
+                known = self._names(client.own(self._op, args, timeout_s=PATIENCE_S).result)
+        return [
+            CompletionItem(name, help=words)
+            for name, words in known.items()
+            if name.startswith(incomplete) and not (isinstance(taken, tuple) and name in taken)
+        ]
 
 
-MODULE = Known(Kind.MODULE)
-OP = Known(Kind.OP)
-SESSION = Known(Kind.SESSION)
-TOKEN = Known(Kind.TOKEN)
+PATIENCE_S = 0.5
+"""A person waits for the completion."""
+
+MODULE = Known("status", lambda found: {one["name"]: one["state"] for one in found["modules"]})
+OP = Known("status", lambda found: dict.fromkeys(found["ops"]["names"], ""), of_module=True)
+SESSION = Known(
+    "session.list",
+    lambda found: {
+        one["session_id"]: one.get("title") or one["status"] for one in found["sessions"]
+    },
+)
+TOKEN = Known(
+    "token.list", lambda found: {one["name"]: ", ".join(one["scopes"]) for one in found["tokens"]}
+)
 
 
 def example(*commands: str) -> str:
@@ -128,40 +158,13 @@ class UnseenPath(click.Path):
 UNSEEN_PATH = UnseenPath()
 
 
-SOCKET_PASSED = "stdiod.socket_passed"
-"""The key of a context under which `--socket` is known to be passed or not."""
-
-
-def _chosen_socket(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path:
+def _chosen_socket(ctx: click.Context, _: click.Parameter, value: Path | None) -> Path:
     """Return the verb's --socket, the one before the verb, the configuration's, or the default."""
-    del param
     before_verb = ctx.find_root().params.get("socket")
     config = configured.named(ctx)
     ctx.meta[SOCKET_PASSED] = bool(value or before_verb)
     chosen = value or before_verb or (config and config.socket)
     return absolute_socket(chosen or default_socket())
-
-
-def socket_option(socket: Path) -> str:
-    """Return `--socket PATH ` for a hint, "" if the user passed none."""
-    ctx = click.get_current_context(silent=True)
-    passed = ctx is None or ctx.meta.get(SOCKET_PASSED, True)
-    if not passed:
-        return ""
-    import shlex
-
-    return f"--socket {shlex.quote(str(socket))} "
-
-
-def way_to_start(socket: Path) -> str:
-    """Return the command that starts a daemon on a socket, for a hint."""
-    from supervisor.cli.project import daemons_project
-
-    passed = socket_option(socket)
-    project = daemons_project()
-    if passed or project is None or project.socket != socket:
-        return f"`stdiod {passed}up DIR`"
-    return "`stdiod up`"
 
 
 def with_socket(function: F) -> F:
@@ -181,6 +184,22 @@ def with_json(function: F) -> F:
     )(function)
 
 
+def with_modules(function: F) -> F:
+    """Add MODULE... and --all; the verb gets `modules` or `every`, for `chosen`."""
+
+    @functools.wraps(function)
+    def checked(*, modules: tuple[str, ...], every: bool, **others: Any) -> Any:
+        if modules and every:
+            raise click.UsageError("name modules or give --all, not both")
+        if not modules and not every:
+            raise click.UsageError("name a MODULE, or several, or give --all")
+        return function(modules=modules, every=every, **others)
+
+    all_of_them = click.option("--all", "every", is_flag=True, help="All modules instead.")
+    named = click.argument("modules", metavar="[MODULE]...", nargs=-1, type=MODULE)
+    return cast("F", named(all_of_them(checked)))
+
+
 with_directories = click.argument(
     "directories",
     metavar="[DIR...]",
@@ -195,29 +214,6 @@ with_paths = click.argument(
     required=True,
     type=click.Path(exists=True, path_type=Path),
 )
-
-
-def with_scopes(scope_help: str) -> Callable[[F], F]:
-    """Add --scope and --modules: the rights of a token."""
-
-    def add(function: F) -> F:
-        function = click.option(
-            "--modules",
-            type=TEXT,
-            multiple=True,
-            metavar="GLOB",
-            help="The modules (kv) or ops (kv.get*) that it covers; repeat it for more."
-            "  [default: all]",
-        )(function)
-        return click.option(
-            "--scope",
-            "scopes",
-            type=click.Choice(("read", "invoke", "admin")),
-            multiple=True,
-            help=scope_help,
-        )(function)
-
-    return add
 
 
 class Subverbs(click.Group):

@@ -1,4 +1,6 @@
-"""Find the project that a verb is typed in: a folder with a `stdiod.toml`, from here upwards.
+"""Find the daemon that a verb is about: that of the project here, else the user's own.
+
+A project is a folder with a `stdiod.toml`, looked for from the working directory upwards.
 
     nobody said `stdiod trust`     the file is not read, and the user's own daemon is spoken with
     trusted                        its daemon is spoken with, and started by what the file says
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import os
 import stat
+import warnings
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
@@ -20,13 +23,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from supervisor.cli.exit_status import NoError
-from supervisor.cli.locations import runtime_folder, state_folder
+from supervisor.cli.exit_status import NoError, remark
 from supervisor.cli.terminal import one_line
 
 if TYPE_CHECKING:
     from supervisor.daemon.config_file import Config
     from supervisor.daemon.project_trust import TrustedProject
+
 
 FILE = "stdiod.toml"
 
@@ -41,8 +44,6 @@ class Standing(Enum):
 
 
 class Project(NamedTuple):
-    """A folder with a `stdiod.toml`."""
-
     folder: Path
     standing: Standing
     changed: str = ""
@@ -99,7 +100,7 @@ def here() -> Project | None:
     if _KEY not in known:
         known[_KEY] = project = _found()
         if project is not None and project.standing is not Standing.TRUSTED:
-            click.echo(f"stdiod: {project.words()}", err=True)
+            remark(f"{project.words()}")
     found: Project | None = known[_KEY]
     return found
 
@@ -117,9 +118,8 @@ def daemons_project() -> Project | None:
     return project if project is not None and project.has_daemon else None
 
 
-def stand_in(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
+def stand_in(ctx: click.Context, _: click.Parameter, value: Path | None) -> Path | None:
     """Take a folder as the project here: `up` starts `run` from elsewhere."""
-    del param
     if value is not None:
         ctx.meta[_KEY] = judged(value)
     return value
@@ -145,7 +145,7 @@ def nearest(start: Path) -> Project | None:
         words = why_none(folder)
         if words is None:
             return judged(folder)
-        click.echo(f"stdiod: {words}; it is ignored", err=True)
+        remark(f"{words}; it is ignored")
     return None
 
 
@@ -213,7 +213,7 @@ def _trusted() -> dict[str, TrustedProject]:
     try:
         return trusted_projects().read()
     except TrustStoreError as error:
-        click.echo(f"stdiod: {error}", err=True)
+        remark(str(error))
         return {}
 
 
@@ -231,3 +231,78 @@ def user_name(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return f"user {uid}"
+
+
+MAX_SOCKET_PATH_BYTES = 107
+"""`sun_path` holds 108 bytes, the last one a NUL (unix(7))."""
+
+
+def default_socket() -> Path:
+    """Return $STDIOD_SOCKET, else that of the project here, else the user's own."""
+    named = os.environ.get("STDIOD_SOCKET")
+    if named:
+        return Path(named)
+    project = own_daemon()
+    return runtime_folder() / "stdiod.sock" if project is None else project.socket
+
+
+def default_data_dir() -> Path:
+    """Return $STDIOD_DATA_DIR, else that of the project here, else the user's own."""
+    named = os.environ.get("STDIOD_DATA_DIR")
+    if named:
+        return Path(named)
+    project = own_daemon()
+    return state_folder() if project is None else project.data_dir
+
+
+def runtime_folder() -> Path:
+    """Return the folder of sockets in the user's runtime directory."""
+    from platformdirs import user_runtime_path
+
+    with warnings.catch_warnings():
+        # It warns if XDG_RUNTIME_DIR is not set; its other folder serves as well.
+        warnings.simplefilter("ignore")
+        return user_runtime_path("stdiod", appauthor=False)
+
+
+def state_folder() -> Path:
+    from platformdirs import user_state_path
+
+    return user_state_path("stdiod", appauthor=False)
+
+
+def absolute_socket(path: Path) -> Path:
+    """Return the absolute path; raises `click.UsageError` if it is too long for a socket."""
+    path = path.absolute()
+    size = len(os.fsencode(path))
+    if size > MAX_SOCKET_PATH_BYTES:
+        message = (
+            f"the socket path {path} has {size} bytes, and a Unix socket's path may have "
+            f"{MAX_SOCKET_PATH_BYTES}; choose a shorter one with --socket or $STDIOD_SOCKET"
+        )
+        raise click.UsageError(message)
+    return path
+
+
+SOCKET_PASSED = "stdiod.socket_passed"
+"""The key of a context under which `--socket` is known to be passed or not."""
+
+
+def socket_option(socket: Path) -> str:
+    """Return `--socket PATH ` for a hint, "" if the user passed none."""
+    ctx = click.get_current_context(silent=True)
+    passed = ctx is None or ctx.meta.get(SOCKET_PASSED, True)
+    if not passed:
+        return ""
+    import shlex
+
+    return f"--socket {shlex.quote(str(socket))} "
+
+
+def way_to_start(socket: Path) -> str:
+    """Return the command that starts a daemon on a socket, for a hint."""
+    passed = socket_option(socket)
+    project = daemons_project()
+    if passed or project is None or project.socket != socket:
+        return f"`stdiod {passed}up DIR`"
+    return "`stdiod up`"

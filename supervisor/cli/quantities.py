@@ -69,6 +69,11 @@ def utc_stamp(unix_s: float) -> str:
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def stamp(unix_s: float, *, live: bool) -> str:
+    """Write the time of an entry: short for a terminal, in full for a file."""
+    return time_of_day(unix_s) if live else utc_stamp(unix_s)
+
+
 def utc_second(unix_s: float) -> str:
     """Write a time for people: 2026-01-31 18:30:00 UTC."""
     return f"{dt.datetime.fromtimestamp(unix_s, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"

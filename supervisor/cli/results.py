@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 import msgspec
 
-from protocol.frames import one_line
-from supervisor.cli.client import SUPERVISOR, Answer, DaemonClient
-from supervisor.cli.exit_status import NO
-from supervisor.cli.terminal import STEERING, cut, is_terminal, safe
+from protocol.frames import one_line as one_json_line
+from supervisor.cli.client import SUPERVISOR, Answer, DaemonClient, OnEvent
+from supervisor.cli.exit_status import NO, remark
+from supervisor.cli.terminal import STEERING, cut, is_terminal, one_line, safe
 
 ONE_LINE_CHARS = 80
 """Shorter JSON stays on one line."""
@@ -43,7 +44,7 @@ def print_json(value: Any) -> None:
         line = msgspec.json.encode(value)
     except UnicodeEncodeError:
         line = msgspec.json.encode(_without_surrogates(value))
-    echo_json(one_line(line))
+    echo_json(one_json_line(line))
 
 
 def print_document(value: Any) -> None:
@@ -88,46 +89,53 @@ def short(value: Any) -> str:
     return cut(safe(compact(value)), SHORT_CHARS)
 
 
-def show_result(result: Any, words: str, *, as_json: bool) -> None:
-    """Print a result for a program, or words for a person."""
+def show_result(result: Any, text: str | Callable[[Any], str | None], *, as_json: bool) -> None:
+    """Print a result for a program; or for a person: words, or what a function makes of it."""
     if as_json:
         print_json(result)
-    else:
+        return
+    words = text if isinstance(text, str) else text(result)
+    if words is not None:  # a function may print them itself
         click.echo(words)
 
 
-def own_result(socket: Path, op: str, args: dict[str, Any] | None = None, *, as_json: bool) -> Any:
-    """Call an op that the daemon answers at once; a failure is printed and ends the verb."""
+def show_message(event: dict[str, Any]) -> None:
+    """Show what the daemon itself says among the events that it passes on."""
+    remark(one_line(str(event.get("message"))))
+
+
+def own_result(
+    socket: Path,
+    op: str,
+    args: dict[str, Any] | None = None,
+    on_event: OnEvent | None = None,
+    *,
+    as_json: bool,
+) -> Any:
+    """Call an op of the daemon; a failure is printed and ends the verb.
+
+    With `on_event` it is followed to its end; else the daemon answers it at once.
+    """
     with DaemonClient(socket) as client:
-        answer = client.known(op, args)
+        answer = client.known(op, args) if on_event is None else client.own(op, args, on_event)
     return result_of(answer, as_json=as_json, module=SUPERVISOR, op=op)
 
 
 def result_of(answer: Answer, *, as_json: bool, module: str, op: str = "") -> Any:
     """Return the result of an answer; a failure is printed and ends the verb."""
     if not answer.ok:
-        end_with_failure(answer, as_json=as_json, module=module, op=op)
+        tell_failure(answer, as_json=as_json, module=module, op=op)
+        raise click.exceptions.Exit(NO)
     return answer.result
 
 
-def end_with_failure(answer: Answer, *, as_json: bool, module: str, op: str = "") -> NoReturn:
-    """Print why an answer is not ok, and end the verb."""
+def tell_failure(
+    answer: Answer, *, as_json: bool, module: str, op: str = "", alone: bool = True
+) -> None:
+    """Print why an answer is not ok; the JSON of one of several names its module."""
     if as_json:
-        print_json(answer.document)
-    else:
-        _print_failure(answer, module, op)
-    raise click.exceptions.Exit(NO)
-
-
-def tell_failure(answer: Answer, *, as_json: bool, module: str) -> None:
-    """Print why one answer of several is not ok."""
-    if as_json:
-        print_json({"module": module, **answer.document})
-    else:
-        _print_failure(answer, module, "")
-
-
-def _print_failure(answer: Answer, module: str, op: str) -> None:
+        print_json(answer.document if alone else {"module": module, **answer.document})
+        return
     from supervisor.cli.failure_text import failure_text
 
     click.echo(failure_text(answer.error, module=module, op=op), err=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from supervisor.cli.exit_status import BROKEN_PIPE, UnwritableError
+from supervisor.cli.exit_status import BROKEN_PIPE, UNWRITABLE, EndError
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -95,4 +95,5 @@ def _end(error: OSError) -> NoReturn:
     let_go_of_stdout()
     if isinstance(error, BrokenPipeError):
         raise click.exceptions.Exit(BROKEN_PIPE) from None
-    raise UnwritableError(f"stdout cannot be written: {os.strerror(error.errno or 0)}") from None
+    words = f"stdout cannot be written: {os.strerror(error.errno or 0)}"
+    raise EndError(words, UNWRITABLE) from None

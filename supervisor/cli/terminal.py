@@ -1,4 +1,4 @@
-"""Text for terminals: safe text, columns of cells, and a line that is rewritten in place.
+"""Text for terminals: safe text, tables, and a line that is rewritten in place.
 
 Colours are added with `click.style`; `click.echo` removes them where no terminal reads.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import click
@@ -62,9 +63,9 @@ def shell_word(name: str) -> str:
     return f"-- {word}" if name.startswith("-") else word
 
 
-def state_word(state: str, width: int = 0) -> str:
-    """Return a state in its colour, padded to a width."""
-    return click.style(state.ljust(width), fg=STATE_COLOURS.get(state))
+def state_word(state: str) -> str:
+    """Return a state in its colour; it may be padded."""
+    return click.style(state, fg=STATE_COLOURS.get(state.rstrip()))
 
 
 def is_in(state: str) -> str:
@@ -99,6 +100,36 @@ def cut(text: str, width: int) -> str:
 def pad(text: str, width: int, *, right: bool = False) -> str:
     space = " " * (width - cells(text))
     return space + text if right else text + space
+
+
+GAP = "  "
+"""Between the columns of a table."""
+
+
+def column_widths(columns: Iterable[str], rows: Sequence[Mapping[str, str]]) -> dict[str, int]:
+    """Return the width of each column: that of its title, or of its widest cell."""
+    return {name: max(cells(name), *(cells(row[name]) for row in rows), 0) for name in columns}
+
+
+def row_width(columns: Sequence[str], widths: Mapping[str, int]) -> int:
+    return sum(widths[name] for name in columns) + len(GAP) * (len(columns) - 1)
+
+
+def table_line(
+    columns: Iterable[str],
+    widths: Mapping[str, int],
+    row: Mapping[str, str] | None = None,
+    *,
+    right: Container[str] = (),
+    paint: Callable[[str, str], str] = lambda _, text: text,
+) -> str:
+    """Return a row of a table, or its titles, each cell cut and padded.
+
+    `paint` gets a column and its cell.
+    """
+    texts = [(name, cut(name if row is None else row[name], widths[name])) for name in columns]
+    padded = [(name, pad(text, widths[name], right=name in right)) for name, text in texts]
+    return GAP.join(paint(*one) if row else one[1] for one in padded).rstrip()
 
 
 def is_terminal(stream: Any) -> bool:

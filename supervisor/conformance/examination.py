@@ -213,6 +213,13 @@ class Examination:
             words += known
         self.find(clause, Status.FAILS, words, trial, op, fix=fix)
 
+    def judge_health(self, clause: str, outcome: Outcome | None, trial: Watched) -> None:
+        if isinstance(outcome, Failure):
+            words = f"it answered {outcome.code}: {outcome.message}"
+            self.find(clause, Status.FAILS, words, trial)
+        elif outcome is not None:
+            self.find(clause, Status.HOLDS)
+
     def has_failed(self, clause: str) -> bool:
         return any(one.clause == clause and one.status is Status.FAILS for one in self.findings)
 
@@ -240,19 +247,27 @@ class Examination:
                 words = f"the result{problem.pointer and ' at ' + problem.pointer} "
                 self.find("results", Status.FAILS, words + problem.message, trial, op)
 
-    def judge_schemas(self, description: dict[str, Any]) -> bool:
-        """Check the schemas of a description; returns whether args can be made from them."""
+    def take_description(self, description: dict[str, Any]) -> Any:
+        """Check its schemas, and choose the ops that are called; returns its `outputs`."""
+        # As a daemon does: what the descriptor says of args counts.
+        stated = {"inputs": self.descriptor.inputs, "outputs": self.descriptor.outputs}
+        description = {**description, **{key: value for key, value in stated.items() if value}}
+        self.judge_schemas(description)
+        self.choose_ops(description.get("inputs"))
+        return description.get("outputs")
+
+    def judge_schemas(self, description: dict[str, Any]) -> None:
         for key in ("inputs", "outputs"):
             schemas = description.get(key)
             if schemas and op_schemas(schemas) is None:
                 words = f"{key} is not a map of ops to schemas, so it is not checked"
                 self.find("schemas", Status.WARNING, words)
-                return False
+                return
             problems = ops_problems(schemas, f"/{key}") if schemas else []
             if problems:
                 words = f"{problems[0].pointer}: {problems[0].message}"
                 self.find("schemas", Status.FAILS, words)
-                return False
+                return
         if description.get("inputs") or self.descriptor.hook is not None:
             self.find("schemas", Status.HOLDS)
         else:
@@ -260,7 +275,6 @@ class Examination:
             words = "/inputs: neither the module nor its descriptor says which ops it has"
             words += f"; add {add[1:-1]} to the descriptor, with the JSON Schema of each op's args"
             self.find("schemas", Status.WARNING, words)
-        return True
 
     def choose_ops(self, inputs: Any) -> None:
         schemas = op_schemas(inputs) or {}

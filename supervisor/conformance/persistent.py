@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
 import trio
 
 from protocol.connection import Flow, StartFailed
-from protocol.errors import Failure, Outcome, Success
+from protocol.errors import Outcome, Success
 from protocol.replies import Operation
 from supervisor.conformance.examination import Examination
 from supervisor.conformance.report import Status
@@ -19,7 +20,12 @@ from supervisor.runtime.process.incarnation import StopStep
 from supervisor.runtime.supervision.description import misfit_of
 from supervisor.runtime.supervision.start_attempt import SLOW
 
-LONG_BYTES = 1 << 20
+ODD_FIELDS: dict[str, dict[str, Any]] = {
+    "unknown fields": {"unknown": {"as": ["yet", None]}, "unknownToo": "x"},
+    "long line": {"padding": "x" * (1 << 20)},
+}
+"""Fields in a request that no protocol knows, by the clause that they try."""
+
 ODD_ID = 'check "é✓😀" \\ /'
 """Quotes, a backslash, and characters of two, three and four bytes."""
 
@@ -48,15 +54,9 @@ async def examine(exam: Examination) -> None:
             told = tuple(trial.findings)
             exam.find("introduction", Status.WARNING, words, exchanged=told)
     exam.inapplicable |= {"cancel", "flow"}.difference(description.get("features", ()))
-    # As a daemon does: what the descriptor says of args counts.
-    stated = {"inputs": exam.descriptor.inputs, "outputs": exam.descriptor.outputs}
-    description = {**description, **{key: value for key, value in stated.items() if value}}
-    exam.judge_schemas(description)
-    exam.choose_ops(description.get("inputs"))
-    outputs = description.get("outputs")
-    for play in (
-        _unknown_fields,
-        _long_line,
+    outputs = exam.take_description(description)
+    plays: list[Callable[[Examination, Trial], Awaitable[None]]] = [
+        *(partial(_healthy, clause=clause, **odd) for clause, odd in ODD_FIELDS.items()),
         _any_id,
         _two_at_once,
         partial(_ops, outputs),
@@ -66,7 +66,8 @@ async def examine(exam: Examination) -> None:
         _late_answer,
         _end_of_input,
         judge_sigterm,
-    ):
+    ]
+    for play in plays:
         if trial.exit is not None or trial.is_out_of_step:
             await exam.end(trial)
             again = await _started(exam)
@@ -208,19 +209,7 @@ async def _healthy(exam: Examination, trial: Trial, clause: str, **unknown: Any)
     request = exam.request(Operation.HEALTH)
     trial.ask(request, **unknown)
     reply = await trial.answer(request.request_id, "health_s")
-    outcome = exam.judge(clause, trial, reply)
-    if isinstance(outcome, Failure):
-        exam.find(clause, Status.FAILS, f"it answered {outcome.code}: {outcome.message}", trial)
-    elif outcome is not None:
-        exam.find(clause, Status.HOLDS)
-
-
-async def _unknown_fields(exam: Examination, trial: Trial) -> None:
-    await _healthy(exam, trial, "unknown fields", unknown={"as": ["yet", None]}, unknownToo="x")
-
-
-async def _long_line(exam: Examination, trial: Trial) -> None:
-    await _healthy(exam, trial, "long line", padding="x" * LONG_BYTES)
+    exam.judge_health(clause, exam.judge(clause, trial, reply), trial)
 
 
 async def _any_id(exam: Examination, trial: Trial) -> None:

@@ -45,7 +45,6 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def must(self) -> str:
-        """The expected behaviour."""
         return CLAUSES[self.clause].must
 
     @property

@@ -14,7 +14,7 @@ from protocol.replies import Operation
 from protocol.service_answer import ServiceAnswer, request_body
 from protocol.transcript import EntrySource
 from supervisor.conformance.examination import Examination
-from supervisor.conformance.persistent import LONG_BYTES
+from supervisor.conformance.persistent import ODD_FIELDS
 from supervisor.conformance.report import Status
 from supervisor.conformance.trial import PATIENCE, Exchange, Reply, Timing
 from supervisor.runtime.process.environment import UnsetVariableError
@@ -38,12 +38,9 @@ async def _examine(exam: Examination, client: ServiceClient) -> None:
     description = await _introduced(exam, client)
     if description is None:
         return
-    stated = {"inputs": exam.descriptor.inputs, "outputs": exam.descriptor.outputs}
-    description = {**description, **{key: value for key, value in stated.items() if value}}
-    exam.judge_schemas(description)
-    exam.choose_ops(description.get("inputs"))
-    await _healthy(exam, client, "unknown fields", unknown={"as": ["yet", None]}, unknownToo="x")
-    await _healthy(exam, client, "long line", padding="x" * LONG_BYTES)
+    outputs = exam.take_description(description)
+    for clause, odd in ODD_FIELDS.items():
+        await _healthy(exam, client, clause, **odd)
     if exam.descriptor.supervision.concurrency > 1:
         async with trio.open_nursery() as nursery:
             for _ in range(2):
@@ -56,7 +53,7 @@ async def _examine(exam: Examination, client: ServiceClient) -> None:
         if outcome is not None:
             exam.find("answers", Status.HOLDS, op=op)
             if not any(one.reason == "unknown_field" for one in asked.notices):
-                exam.judge_result(op, outcome, description.get("outputs"), asked)
+                exam.judge_result(op, outcome, outputs, asked)
 
 
 async def _introduced(exam: Examination, client: ServiceClient) -> dict[str, Any] | None:
@@ -83,10 +80,7 @@ async def _introduced(exam: Examination, client: ServiceClient) -> dict[str, Any
 async def _healthy(exam: Examination, client: ServiceClient, clause: str, **unknown: Any) -> bool:
     asked = _Asked(exam, exam.request(Operation.HEALTH), **unknown)
     outcome = await asked.judged(client, clause, "health_s")
-    if isinstance(outcome, Failure):
-        exam.find(clause, Status.FAILS, f"it answered {outcome.code}: {outcome.message}", asked)
-    elif outcome is not None:
-        exam.find(clause, Status.HOLDS)
+    exam.judge_health(clause, outcome, asked)
     return isinstance(outcome, Success)
 
 

@@ -11,7 +11,7 @@ from protocol.dialects import DIALECTS
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.replies import Operation, completed
 from supervisor.conformance.examination import Examination
-from supervisor.conformance.persistent import LONG_BYTES, judge_sigterm
+from supervisor.conformance.persistent import ODD_FIELDS, judge_sigterm
 from supervisor.conformance.report import Status
 from supervisor.conformance.trial import Trial
 from supervisor.policy.verdict import on_invocation
@@ -45,12 +45,8 @@ async def examine(exam: Examination) -> None:
 
 async def _robust(exam: Examination, op: str) -> None:
     args = exam.args[op]
-    plays: dict[str, dict[str, Any]] = {
-        "unknown fields": {"unknown": {"as": ["yet", None]}, "unknownToo": "x"},
-        "long line": {"padding": "x" * LONG_BYTES},
-    }
-    for clause, unknown in plays.items():
-        outcome = await _serve(exam, clause, Operation.INVOKE, op, args, **unknown)
+    for clause, odd in ODD_FIELDS.items():
+        outcome = await _serve(exam, clause, Operation.INVOKE, op, args, **odd)
         if outcome is not None:
             exam.find(clause, Status.HOLDS)
     trial = exam.trial()
@@ -98,8 +94,7 @@ def _judge(exam: Examination, trial: Trial, clause: str, op: str | None) -> Outc
     words = outcome.message
     if "line_excerpt" in outcome.details:
         words += f": {outcome.details['line_excerpt']}"
-    own = clause in ("unknown fields", "long line")
-    if own:
+    if clause in ODD_FIELDS:
         exam.find(clause, Status.FAILS, words, trial)
     else:
         of = "events" if reason is Reason.INVALID_EVENT else clause

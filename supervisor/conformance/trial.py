@@ -44,17 +44,17 @@ from protocol.dialects import DIALECTS
 from protocol.errors import Outcome
 from protocol.json_line import Fault, excerpt, read_object
 from protocol.replies import Operation
-from protocol.transcript import EntrySource, Happened
+from protocol.transcript import EntrySource
 from supervisor.policy.verdict import Exit, Said, last_words, telling_tail
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.files.module_log import ModuleLog
-from supervisor.runtime.process.dialogue import Dialogue, Receiver
-from supervisor.runtime.process.effort import effort
+from supervisor.runtime.process.dialogue import Dialogue, Receiver, effort
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
 from supervisor.runtime.supervision.containers import Containers
 from supervisor.runtime.supervision.deadlines import Deadlines
+from supervisor.runtime.supervision.life import with_arguments
 from supervisor.runtime.taps import Tap, Taps
 
 PATIENCE = 2
@@ -87,16 +87,12 @@ class Place(NamedTuple):
 
 
 class Timing(Enum):
-    """Whether an answer came within its bound."""
-
     IN_TIME = auto()
     LATE = auto()
     NEVER = auto()
 
 
 class Reply(NamedTuple):
-    """An answer, if it came."""
-
     answered: Answered | None
     timing: Timing
     bound: str
@@ -147,9 +143,6 @@ class Exchange(Tap):
             if len(same) > SHOWN_LINES:
                 self._lines.remove(same[0])
 
-    def happened(self, instance: str, event: Happened, **facts: Any) -> None:
-        """Do nothing: the exit is told otherwise."""
-
 
 _SIGNS = {EntrySource.HOST: ">", EntrySource.MODULE: "<"}
 
@@ -163,12 +156,12 @@ class Trial(Receiver):
         self._descriptor = descriptor
         self._place = place
         self.exchange = Exchange()
-        self._taps = Taps()
-        self._taps.attach(self.exchange)
+        taps = Taps()
+        taps.attach(self.exchange)
         connect = DIALECTS[descriptor.transport.protocol].connect
         self.connection = connect(self._descriptor, new_id, memory)
         self.dialogue = Dialogue(
-            f"{descriptor.name}#1", self.connection, self, place.deadlines, self._taps
+            f"{descriptor.name}#1", self.connection, self, place.deadlines, taps
         )
         self.incarnation: Incarnation | None = None
         self.exit: Exit | None = None
@@ -207,28 +200,16 @@ class Trial(Receiver):
     async def spawn(self, *, single_use: bool = False) -> None:
         """Start the process, contained; raises `SpawnError`. `run` has to follow."""
         opening = self.dialogue.opening() if single_use else None
-        descriptor = self._descriptor
-        if self.connection.arguments:
-            command = (*descriptor.transport.command, *self.connection.arguments)
-            transport = msgspec.structs.replace(descriptor.transport, command=command)
-            descriptor = msgspec.structs.replace(descriptor, transport=transport)
+        descriptor = with_arguments(self._descriptor, self.connection.arguments)
         place, timeouts = self._place, descriptor.supervision.timeouts
-        instance = self.dialogue.instance
         containers = Containers(place.custody, place.environment, place.log_files)
-        process = await containers.spawn(descriptor, instance, opening)
-        self.incarnation = Incarnation(
-            instance,
-            process,
-            self.dialogue,
-            ModuleLog(descriptor.name, place.log_files, lambda: 0.0),
-            exit_s=timeouts.exit_s,
-            stop_s=PATIENCE * timeouts.stop_s,
-            taps=self._taps,
-        )
+        process = await containers.spawn(descriptor, self.dialogue.instance, opening)
+        log = ModuleLog(descriptor.name, place.log_files, lambda: 0.0)
+        timeouts = msgspec.structs.replace(timeouts, stop_s=PATIENCE * timeouts.stop_s)
+        self.incarnation = Incarnation(process, self.dialogue, log, timeouts)
         self.exchange.stderr = self.incarnation.stderr.tail
 
     async def run(self) -> None:
-        """Serve the process to its end."""
         assert self.incarnation is not None  # noqa: S101 - it was spawned
         self.exit = await self.incarnation.run()
         self._tell()

@@ -168,16 +168,14 @@ def _path(value: Any, folder: Path) -> Path:
         raise _Fault(f"{quoted(value)} names the home folder of a user there is not") from None
 
 
-def _text(value: Any, folder: Path) -> str:
-    del folder
+def _text(value: Any, _: Path) -> str:
     if not isinstance(value, str):
         raise _Fault(f"must be a string, not {_kind(value)}")
     return value
 
 
 def _word(words: tuple[str, ...]) -> Key:
-    def read(value: Any, folder: Path) -> str:
-        del folder
+    def read(value: Any, _: Path) -> str:
         allowed = ", ".join(f'"{word}"' for word in words)
         if not isinstance(value, str):
             raise _Fault(f"must be one of {allowed}, not {_kind(value)}")
@@ -190,28 +188,29 @@ def _word(words: tuple[str, ...]) -> Key:
 
 
 def _bytes(otherwise: str) -> Key:
-    def read(value: Any, folder: Path) -> int:
-        del folder
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise _Fault(f"must be a whole number of bytes, not {_kind(value)}")
-        if value <= 0:
-            raise _Fault(f"must be above 0, not {value}; leave it out for {otherwise}")
-        return value
+    def read(value: Any, _: Path) -> int:
+        size = _whole(value)
+        if size <= 0:
+            raise _Fault(f"must be above 0, not {size}; leave it out for {otherwise}")
+        return size
 
     return Key(read, {"type": "integer", "exclusiveMinimum": 0})
 
 
-def _journal_bytes(value: Any, folder: Path) -> int:
-    del folder
+def _journal_bytes(value: Any, _: Path) -> int:
+    size = _whole(value)
+    if size < MIN_JOURNAL_BYTES:
+        raise _Fault(f"must be at least {MIN_JOURNAL_BYTES}, not {size}")
+    return size
+
+
+def _whole(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise _Fault(f"must be a whole number of bytes, not {_kind(value)}")
-    if value < MIN_JOURNAL_BYTES:
-        raise _Fault(f"must be at least {MIN_JOURNAL_BYTES}, not {value}")
     return value
 
 
-def _days(value: Any, folder: Path) -> float:
-    del folder
+def _days(value: Any, _: Path) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise _Fault(f"must be a number of days, not {_kind(value)}")
     if not 0 < value <= MAX_DAYS:
@@ -219,15 +218,13 @@ def _days(value: Any, folder: Path) -> float:
     return float(value)
 
 
-def _http(value: Any, folder: Path) -> str:
-    del folder
+def _http(value: Any, _: Path) -> str:
     if not isinstance(value, str):
         raise _Fault(f'must be "off", "sock" or "HOST:PORT", not {_kind(value)}')
     return value
 
 
-def _origins(value: Any, folder: Path) -> tuple[str, ...]:
-    del folder
+def _origins(value: Any, _: Path) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise _Fault(f"must be an array of origins, not {_kind(value)}")
     for one in value:
@@ -239,15 +236,13 @@ def _origins(value: Any, folder: Path) -> tuple[str, ...]:
         raise _Fault(str(error)) from None
 
 
-def _flag(value: Any, folder: Path) -> bool:
-    del folder
+def _flag(value: Any, _: Path) -> bool:
     if not isinstance(value, bool):
         raise _Fault(f"must be true or false, not {_kind(value)}")
     return value
 
 
-def _mcp(value: Any, folder: Path) -> McpOptions:
-    del folder
+def _mcp(value: Any, _: Path) -> McpOptions:
     found = read_mcp(value)
     if isinstance(found, list):
         raise _Fault("; ".join(found))

@@ -59,16 +59,14 @@ def set_up_logging(log_format: str, log_file: Path | None, blocking: BlockingWor
     return stream
 
 
-def _add_daemon_pid(logger: Any, method: str, line: Any) -> Any:
+def _add_daemon_pid(_: Any, __: str, line: Any) -> Any:
     """Daemons that are started at the same time share the log file."""
-    del logger, method
     line[PID_FIELD] = os.getpid()
     return line
 
 
-def _make_printable(logger: Any, method: str, line: Any) -> Any:
+def _make_printable(_: Any, __: str, line: Any) -> Any:
     """Keep strings of modules and clients from steering a terminal; `repr` does the rest."""
-    del logger, method
     for key, value in line.items():
         if isinstance(value, str) and not value.isprintable():
             line[key] = "\n".join(map(printable, value.split("\n")))

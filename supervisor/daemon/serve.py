@@ -12,6 +12,7 @@ import gc
 import os
 import socket
 import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -34,12 +35,11 @@ from supervisor.daemon.daemon_signals import (
     obey,
     receiving,
 )
-from supervisor.daemon.enough_threads import try_threads
 from supervisor.daemon.inherited import mend_signals, mend_umask
 from supervisor.daemon.log_stream import LogStream
 from supervisor.daemon.project_trust import objection
 from supervisor.daemon.sd_notify import Notifier, tell_status
-from supervisor.daemon.span_export import SpanExport, exporting
+from supervisor.daemon.span_export import exporting
 from supervisor.faces import control_socket, stdio
 from supervisor.faces.admission import Admission
 from supervisor.faces.control_socket import SocketPathError, SocketTakenError
@@ -67,6 +67,7 @@ from supervisor.runtime.turns import SERVING
 
 if TYPE_CHECKING:
     from supervisor.faces.http.serving import Door
+
 
 log = structlog.get_logger()
 
@@ -164,21 +165,50 @@ def _serve(
             exporting(os.environ) as spans,
         ):
             stalls = Stalls(threads=threads, continued=Continued())
-            begun = _Begun(
-                options=options,
-                found=found,
+            kernel = Kernel(
+                found,
+                data_dir=options.data_dir,
+                directories=options.directories,
+                environment=HostVariables(os.environ, options.env_files),
                 sources=sources,
-                operator=operator,
-                listener=listener,
-                doors=doors,
-                notifier=notifier,
-                stalls=stalls,
+                containment=None if options.containment == "auto" else options.containment,
+                whole_process=True,
                 file_limit=file_limit,
+                memory_ceiling_bytes=options.memory_ceiling_bytes,
+                memory=options.memory,
+                asset_options=asset_options(options),
+                operator=operator,
+                stalls=stalls,
                 blocking=blocking,
-                own_log=own_log,
-                spans=spans,
+                mcp=options.mcp,
             )
-            run_timed(_main, begun, edges.keep(), stalls=stalls)
+
+            async def main(kept: Kept) -> None:
+                # Handlers first, children after: PID 1 has no default actions, and a signal that
+                # comes while the modules are being started must find somebody.
+                with receiving(SIGNALS, kept) as signals:
+                    async with trio.open_nursery() as nursery:
+                        nursery.start_soon(notifier.run)
+                        async with kernel as daemon:
+                            daemon.facts.own_log = own_log.status
+                            own_log.hold_in(Account(daemon.facts.ledger, "the daemon's log"))
+                            daemon.facts.spans = spans
+                            if spans is not None:
+                                daemon.requests.tell_spans(spans)
+                            await _serve_fleet(
+                                daemon,
+                                options,
+                                found,
+                                signals,
+                                notifier,
+                                stalls=stalls,
+                                listener=listener,
+                                doors=doors,
+                            )
+                        nursery.cancel_scope.cancel()
+                log.info("stopped", pid=os.getpid())
+
+            run_timed(main, edges.keep(), stalls=stalls)
     except* (SocketTakenError, SocketPathError, ContainmentError, DataInUseError) as group:
         # What is raised within a nursery comes in a group; what is raised before it does not.
         refusals = _leaves(group)
@@ -197,92 +227,60 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
     ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Begun:
-    """The parts that exist before the event loop runs."""
+async def _serve_fleet(
+    daemon: Kernel,
+    options: ServeOptions,
+    found: Found,
+    signals: AsyncIterator[int],
+    notifier: Notifier,
+    *,
+    stalls: Stalls,
+    listener: socket.socket,
+    doors: list[Door],
+) -> None:
+    daemon.facts.socket = shown(options.socket)
+    daemon.facts.project = None if options.project is None else shown(options.project)
+    if doors:
+        daemon.facts.http = shown(doors[-1].address)
+    admission = Admission.of(daemon.facts)
+    async with trio.open_nursery() as nursery:
+        reloading = Reloading(daemon.reload, notifier)
+        nursery.start_soon(reloading.run)
+        nursery.start_soon(obey, signals, daemon.shut_down, reloading)
+        async with trio.open_nursery() as faces:
+            faces.start_soon(control_socket.serve, daemon, listener, admission)
+            if doors:
+                from supervisor.faces.http import serving  # noqa: PLC0415 - as above
 
-    options: ServeOptions
-    found: Found
-    sources: Sources
-    operator: OperatorPolicy
-    listener: socket.socket
-    doors: list[Door]
-    notifier: Notifier
-    stalls: Stalls
-    file_limit: FileLimit
-    blocking: BlockingWork
-    own_log: LogStream
-    spans: SpanExport | None
-
-
-async def _main(begun: _Begun, kept: Kept) -> None:
-    # Handlers first, children after: PID 1 has no default actions, and a signal that comes while
-    # the modules are being started must find somebody.
-    with receiving(SIGNALS, kept) as signals:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(begun.notifier.run)
-            await _serve_fleet(begun, signals)
-            nursery.cancel_scope.cancel()
-    log.info("stopped", pid=os.getpid())
-
-
-async def _serve_fleet(begun: _Begun, signals: AsyncIterator[int]) -> None:
-    options, notifier = begun.options, begun.notifier
-    async with Kernel(
-        begun.found,
-        data_dir=options.data_dir,
-        directories=options.directories,
-        environment=HostVariables(os.environ, options.env_files),
-        sources=begun.sources,
-        containment=None if options.containment == "auto" else options.containment,
-        whole_process=True,
-        file_limit=begun.file_limit,
-        memory_ceiling_bytes=options.memory_ceiling_bytes,
-        memory=options.memory,
-        asset_options=asset_options(options),
-        operator=begun.operator,
-        stalls=begun.stalls,
-        blocking=begun.blocking,
-        mcp=options.mcp,
-    ) as daemon:
-        daemon.facts.own_log = begun.own_log.status
-        begun.own_log.hold_in(Account(daemon.facts.ledger, "the daemon's log"))
-        daemon.facts.spans = begun.spans
-        if begun.spans is not None:
-            daemon.requests.tell_spans(begun.spans)
-        daemon.facts.socket = shown(options.socket)
-        daemon.facts.project = None if options.project is None else shown(options.project)
-        if begun.doors:
-            daemon.facts.http = shown(begun.doors[-1].address)
-        admission = Admission.of(daemon.facts)
-        async with trio.open_nursery() as nursery:
-            reloading = Reloading(daemon.reload, notifier)
-            nursery.start_soon(reloading.run)
-            nursery.start_soon(obey, signals, daemon.shut_down, reloading)
-            async with trio.open_nursery() as faces:
-                faces.start_soon(control_socket.serve, daemon, begun.listener, admission)
-                if begun.doors:
-                    from supervisor.faces.http import serving  # noqa: PLC0415 - as above
-
-                    faces.start_soon(serving.serve, daemon, begun.doors, admission)
-                if options.watch:
-                    await nursery.start(daemon.watch)
-                if options.stdio:
-                    faces.start_soon(stdio.serve, daemon, options.name)
-                collector.begin()
-                gc.callbacks.append(SERVING.collecting)
-                memory_bytes = partial(procfs.rss_bytes, os.getpid())
-                nursery.start_soon(collector.collect_all, daemon.is_calm, memory_bytes)
-                begun.stalls.begin()
-                _say_listening(begun, daemon)
-                nursery.start_soon(tell_status, daemon, notifier)
-                if options.keep_s is not None:
-                    nursery.start_soon(end_unused, daemon, admission, options.keep_s)
-                await daemon.wait_ending()
-                notifier.stopping()
-                await daemon.stop_fleet()
-                # The faces part from their clients and end by themselves.
-            nursery.cancel_scope.cancel()
+                faces.start_soon(serving.serve, daemon, doors, admission)
+            if options.watch:
+                await nursery.start(daemon.watch)
+            if options.stdio:
+                faces.start_soon(stdio.serve, daemon, options.name)
+            collector.begin()
+            gc.callbacks.append(SERVING.collecting)
+            memory_bytes = partial(procfs.rss_bytes, os.getpid())
+            nursery.start_soon(collector.collect_all, daemon.is_calm, memory_bytes)
+            stalls.begin()
+            log.info(
+                "listening",
+                socket=daemon.facts.socket,
+                http=daemon.facts.http,
+                pid=os.getpid(),
+                modules=len(found.descriptors),
+                quarantined=len(found.quarantined),
+                containment=daemon.facts.custody.containment,
+            )
+            _say_ready(options.ready_fd)
+            notifier.ready()
+            nursery.start_soon(tell_status, daemon, notifier)
+            if options.keep_s is not None:
+                nursery.start_soon(end_unused, daemon, admission, options.keep_s)
+            await daemon.wait_ending()
+            notifier.stopping()
+            await daemon.stop_fleet()
+            # The faces part from their clients and end by themselves.
+        nursery.cancel_scope.cancel()
 
 
 async def end_unused(daemon: Kernel, admission: Admission, keep_s: float) -> None:
@@ -310,20 +308,6 @@ def _http_doors(options: ServeOptions) -> AbstractContextManager[list[Door]]:
     from supervisor.faces.http import serving  # noqa: PLC0415
 
     return serving.listening(options.http, options.socket)
-
-
-def _say_listening(begun: _Begun, daemon: Kernel) -> None:
-    log.info(
-        "listening",
-        socket=shown(begun.options.socket),
-        http=daemon.facts.http,
-        pid=os.getpid(),
-        modules=len(begun.found.descriptors),
-        quarantined=len(begun.found.quarantined),
-        containment=daemon.facts.custody.containment,
-    )
-    _say_ready(begun.options.ready_fd)
-    begun.notifier.ready()
 
 
 def asset_options(options: ServeOptions) -> AssetOptions:
@@ -357,3 +341,28 @@ def _make_data_dir(path: Path) -> None:
     except OSError as error:
         message = f"the data directory {path} cannot be made: {error.strerror}"
         raise OSError(message) from None
+
+
+THREADS_NEEDED = 8
+"""For journal, logs, spawns and looks at files. The limits count processes too, its guardian's."""
+
+
+def try_threads() -> None:
+    """Start this many threads at once, and end them; raises `OSError` if there are too few."""
+    may_end = threading.Event()
+    begun: list[threading.Thread] = []
+    try:
+        for _ in range(THREADS_NEEDED):
+            thread = threading.Thread(target=may_end.wait, daemon=True)
+            thread.start()
+            begun.append(thread)
+    except RuntimeError:
+        message = (
+            f"the system gives fewer than {THREADS_NEEDED} further threads and processes to this"
+            " user (ulimit -u) or control group, and a daemon needs them"
+        )
+        raise OSError(message) from None
+    finally:
+        may_end.set()
+        for thread in begun:
+            thread.join()

@@ -94,7 +94,6 @@ class BeginOrder(dict[str, deque[Held]]):
         self[_PAUSED] = deque()
 
     def go_on(self) -> None:
-        """Let ops begin again."""
         del self[_PAUSED]
         self._move_up()
 

@@ -1,7 +1,8 @@
-"""The last descriptions of modules, kept beyond the daemon's life: for display only.
+"""What is remembered beyond the daemon's life: descriptions of modules, and notes on programs.
 
-A module that is down, or was never started by this daemon, is listed with its last ops as long as
-its descriptor is the same. No request is refused or validated by them: a request starts the module.
+A description is for display only: a module that is down, or was never started by this daemon, is
+listed with its last ops as long as its descriptor is the same. No request is refused or validated
+by them: a request starts the module.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from protocol.descriptor.model import Descriptor
 from protocol.host_call import UNENCODABLE
 from supervisor.kernel.recorder import Recorder, Restored
 from supervisor.runtime.supervision.module import Module
+from supervisor.runtime.supervision.notes import Notes
 
-KIND = "description"
+DESCRIPTION = "description"
 """Of the recorder's documents; the name of one is the module's."""
 
 DESCRIPTION_BYTES = 256 << 10
@@ -57,7 +59,7 @@ class RememberedDescriptions:
             return
         self._drop(descriptor.name)
         if body is None:
-            self._recorder.keep(KIND, descriptor.name, None)
+            self._recorder.keep(DESCRIPTION, descriptor.name, None)
             return
         one = RememberedDescription(
             descriptor.name,
@@ -67,7 +69,7 @@ class RememberedDescriptions:
             msgspec.Raw(body),
         )
         self._take(one)
-        self._recorder.keep(KIND, one.module, one)
+        self._recorder.keep(DESCRIPTION, one.module, one)
 
     def find(self, descriptor: Descriptor) -> RememberedDescription | None:
         """Return the last description of a module with this very descriptor."""
@@ -110,7 +112,7 @@ class RememberedDescriptions:
     def restore(self, restored: Restored) -> None:
         found: list[RememberedDescription] = []
         problem = "a description was not restored"
-        for name, one in restored.decoded(KIND, RememberedDescription, problem):
+        for name, one in restored.decoded(DESCRIPTION, RememberedDescription, problem):
             if one.module == name:
                 found.append(one)
             else:
@@ -120,7 +122,7 @@ class RememberedDescriptions:
 
     def keep_all(self) -> None:
         for one in self._all.values():
-            self._recorder.keep(KIND, one.module, one)
+            self._recorder.keep(DESCRIPTION, one.module, one)
 
     def _take(self, one: RememberedDescription) -> None:
         self._all[one.module] = one
@@ -128,7 +130,7 @@ class RememberedDescriptions:
         while self._bytes > KEPT_BYTES:
             oldest = next(iter(self._all))
             self._drop(oldest)
-            self._recorder.keep(KIND, oldest, None)
+            self._recorder.keep(DESCRIPTION, oldest, None)
 
     def _drop(self, module: str) -> None:
         one = self._all.pop(module, None)
@@ -156,3 +158,37 @@ def _encoded(description: dict[str, Any]) -> bytes | None:
 
 def _size(one: RememberedDescription) -> int:
     return len(bytes(one.description)) + sum(map(len, one.ops))
+
+
+NOTE = "note"
+"""The kind of the documents; the name of each is the digest of its program."""
+
+NOTES_KEPT = 10_000
+"""The oldest are forgotten beyond that; it is found out again then."""
+
+
+class KeptNotes(Notes):
+    """What was found out about programs."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+
+    def put(self, digest: str, note: dict[str, Any] | None) -> None:
+        """Note something, and keep it; None deletes the note."""
+        super().put(digest, note)
+        self._keep(digest, note)
+        while len(self._all) > NOTES_KEPT:
+            self.put(next(iter(self._all)), None)
+
+    def restore(self, restored: Restored) -> None:
+        for name, note in restored.decoded(NOTE, dict[str, Any], "a note was not restored"):
+            super().put(name, note)
+
+    def keep_all(self) -> None:
+        for digest, note in self._all.items():
+            self._keep(digest, note)
+
+    def _keep(self, digest: str, note: dict[str, Any] | None) -> None:
+        body = None if note is None else msgspec.json.encode(note)
+        self._recorder.keep(NOTE, digest, body)

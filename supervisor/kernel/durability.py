@@ -52,18 +52,11 @@ class Durability:
 
     async def confirmed(self) -> None:
         """Return when all that was recorded so far is stored; raises `RefusedError`."""
-        answered = trio.Event()
-        found: list[Failure] = []
-
-        def done(failure: Failure | None) -> None:
-            if failure is not None:
-                found.append(failure)
-            answered.set()
-
-        self.confirm(done)
-        await answered.wait()
-        if found:
-            raise RefusedError(_unstored("it is done, but could not be stored", found[0]))
+        done, found = trio.open_memory_channel[Failure | None](1)
+        self.confirm(done.send_nowait)
+        failure = await found.receive()
+        if failure is not None:
+            raise RefusedError(_unstored("it is done, but could not be stored", failure))
 
     async def wait_told(self) -> bool:
         """Return when no answer waits any more, and whether all they waited for was stored.

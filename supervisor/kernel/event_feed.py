@@ -3,13 +3,19 @@
 Only committed entries are sent, read in pages: a commit merely wakes the followers. So a client
 that names the last `seq` it has seen gets each later entry once, whether it was away for a moment
 or the daemon was started again in between.
+
+A page is bounded in entries, in bytes and in entries examined, so that no reader holds the write-
+ahead log for long, and a filter that nothing fits costs the others nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import sqlite3
+from collections.abc import Callable, Sized
 from fnmatch import fnmatchcase
-from typing import Any, Literal, TypeVar
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 import trio
@@ -18,13 +24,146 @@ from protocol.errors import Failure, Origin, Reason
 from protocol.events import Log, Progress
 from protocol.journal_event import REGISTRY, is_own_family
 from supervisor.kernel.journal import Journal
+from supervisor.kernel.operations.events import Sees
 from supervisor.kernel.operations.op import Emit
 from supervisor.kernel.parties import RefusedError
-from supervisor.kernel.seen_entries import Sees
-from supervisor.kernel.store.faults import FAILURES, in_words, is_damage
-from supervisor.kernel.store.reader import Filter, Reader
+from supervisor.kernel.store.database import FAILURES, check_regular, in_words, is_damage
 from supervisor.kernel.store.writer import Told as StoreTold
 from supervisor.runtime.blocking import BlockingWork
+
+PAGE_ENTRIES = 256
+PAGE_BYTES = 1 << 20
+"""A page ends with the entry that passes this."""
+
+PAGE_SPAN = 20_000
+"""Entries that are examined for one page; some 20 ms."""
+
+
+BODY = "coalesce(CAST(body AS BLOB), x'')"
+"""Bytes, also where damage has changed their type."""
+
+
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
+    """The conditions of a request; None is for all."""
+
+    events: tuple[str, ...] | None = None
+    """Names of the registry."""
+    own_events: str | None = None
+    """A pattern for names that modules made up, beside `events`."""
+    module: str | None = None
+    session_id: str | None = None
+    since_ts: float | None = None
+    sees: Callable[[bytes], bool] | None = None
+    """Whether the principal may see an entry."""
+
+
+class Page(NamedTuple):
+    """Entries as (seq, Event v1 as JSON); those up to `cursor` have been examined."""
+
+    entries: list[tuple[int, bytes]]
+    cursor: int
+
+
+class Reader:
+    """A read-only connection, opened at the first page; for one thread at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._connection: sqlite3.Connection | None = None
+
+    def page(self, wanted: Filter, after: int, last: int) -> Page:
+        """Return the entries with `after` < seq <= `last` that fit, or the first of them.
+
+        Raises `sqlite3.Error` and `OSError`.
+        """
+        connection = self._open(wanted)
+        (first,) = connection.execute(
+            "SELECT min(seq) FROM events WHERE seq > ?", [after]
+        ).fetchone()
+        if first is None or first > last:
+            return Page([], last)
+        upto = min(last, first + PAGE_SPAN - 1)
+        where, values = _conditions(wanted)
+        found: list[tuple[int, bytes]] = []
+        size = 0
+        rows = connection.execute(
+            f"SELECT seq, {BODY} FROM events WHERE seq BETWEEN ? AND ?{where} ORDER BY seq",  # noqa: S608 - fixed words
+            [first, upto, *values],
+        )
+        with contextlib.closing(rows):
+            for seq, body in rows:
+                found.append((seq, body))
+                size += len(body)
+                if len(found) >= PAGE_ENTRIES or size >= PAGE_BYTES:
+                    return Page(found, seq)
+        return Page(found, upto)
+
+    def begin_of_last(self, wanted: Filter, count: int, before: int) -> tuple[int, int]:
+        """Return how many of `count` are found in the span that ends at `before`, and its begin.
+
+        The second figure is the cursor (a seq to read after) from which they follow.
+        """
+        begin = max(0, before - PAGE_SPAN)
+        where, values = _conditions(wanted)
+        rows = self._open(wanted).execute(
+            f"SELECT seq FROM events WHERE seq BETWEEN ? AND ?{where} "  # noqa: S608 - fixed words
+            "ORDER BY seq DESC LIMIT ?",
+            [begin + 1, before, *values, count],
+        )
+        found = [seq for (seq,) in rows]
+        return len(found), found[-1] - 1 if len(found) == count and found else begin
+
+    def first_seq(self) -> int | None:
+        """Return the oldest entry's number, None if there is no entry."""
+        (first,) = self._open().execute("SELECT min(seq) FROM events").fetchone()
+        return None if first is None else int(first)
+
+    def close(self) -> None:
+        """Close the connection; the next use opens it again."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _open(self, wanted: Filter | None = None) -> sqlite3.Connection:
+        if self._connection is None:
+            check_regular(self._path)
+            # Never made here: a missing journal is a failure.
+            uri = f"{self._path.absolute().as_uri()}?mode=ro"
+            self._connection = sqlite3.connect(
+                uri, uri=True, isolation_level=None, check_same_thread=False, timeout=1.0
+            )
+            self._connection.create_function("fits", 2, fnmatchcase, deterministic=True)
+        if wanted is not None and wanted.sees is not None:
+            self._connection.create_function("seen", 1, wanted.sees)
+        return self._connection
+
+
+def _conditions(wanted: Filter) -> tuple[str, list[str | float]]:
+    words = ""
+    values: list[str | float] = []
+    if wanted.since_ts is not None:
+        words += " AND ts >= ?"
+        values.append(wanted.since_ts)
+    if wanted.events is not None:
+        named = f"event IN ({_places(wanted.events)})"
+        values += wanted.events
+        if wanted.own_events is not None:
+            # Not GLOB, which takes a time that a pattern of many "*" makes long.
+            named += f" OR (event NOT IN ({_places(REGISTRY)}) AND fits(event, ?))"
+            values += [*REGISTRY, wanted.own_events]
+        words += f" AND ({named})"
+    for column, value in (("module", wanted.module), ("session_id", wanted.session_id)):
+        if value is not None:
+            words += f" AND {column} = ?"
+            values.append(value)
+    if wanted.sees is not None:
+        words += f" AND seen({BODY})"
+    return words, values
+
+
+def _places(values: Sized) -> str:
+    return ",".join("?" * len(values))
+
 
 _SHOWN = ("path", "from", "to", "cause", "plan", "parent", "key", "uri", "bytes", "capability")
 _MORE = ("count", "revision", "version", "pid", "event", "as", "prompt", "answer", "by")
@@ -110,7 +249,7 @@ class EventFeed:
         await emit(_heading(told.journal, first, told.last_seq, int(cursor)))
         limit = args.get("limit")
         if limit is not None:
-            emit = _Limited(emit, int(limit))
+            emit = _limited(emit, int(limit))
         try:
             return await self._send_entries(args, wanted, int(cursor), told, emit)
         except _Enough:
@@ -201,7 +340,7 @@ class EventFeed:
                 if is_damage(error):
                     self._journal.suspect()
                 words = f"the journal cannot be read: {in_words(error)}"
-                raise RefusedError(Failure.because(Reason.STORAGE, words)) from None
+                raise RefusedError.because(Reason.STORAGE, words) from None
             finally:
                 if self._at_work:  # a connection is not to be closed under a thread
                     self._reader = Reader(self._journal.path)
@@ -220,18 +359,17 @@ class _Enough(Exception):  # noqa: N818 - not an error
     """The requested number of entries was sent."""
 
 
-class _Limited:
-    """Sends a number of entries and no more."""
+def _limited(emit: Emit, left: int) -> Emit:
+    """Return a function that sends a number of entries and no more."""
 
-    def __init__(self, emit: Emit, limit: int) -> None:
-        self._emit = emit
-        self._left = limit
-
-    async def __call__(self, event: Progress | None) -> None:
-        if event is not None and not self._left:
+    async def send(event: Progress | None) -> None:
+        nonlocal left
+        if event is not None and not left:
             raise _Enough
-        await self._emit(event)
-        self._left -= event is not None
+        await emit(event)
+        left -= event is not None
+
+    return send
 
 
 def _names(pattern: str | None) -> tuple[str, ...] | None:
@@ -241,7 +379,7 @@ def _names(pattern: str | None) -> tuple[str, ...] | None:
     names = tuple(name for name in REGISTRY if fnmatchcase(name, pattern))
     if not names and _own(pattern) is None:
         words = f"there is no event {pattern!r:.80}; there are {', '.join(REGISTRY)}"
-        raise RefusedError(Failure.because(Reason.INVALID_ARGS, words, pointer="/event"))
+        raise RefusedError.because(Reason.INVALID_ARGS, words, pointer="/event")
     return names
 
 

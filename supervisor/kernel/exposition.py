@@ -70,7 +70,6 @@ class Exposition:
         )
 
     def texts(self) -> Iterator[str]:
-        """Yield the text in parts."""
         for name, lines in self._lines.items():
             yield self._heads[name]
             for at in range(0, len(lines), TOGETHER):

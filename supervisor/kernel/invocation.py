@@ -17,21 +17,30 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from protocol.connection import HostCalled
+from protocol.connection import HostCalled, Notice
 from protocol.dialects import DIALECTS
 from protocol.errors import Failure, Outcome, Reason
-from protocol.events import Asset, AssetBytes, CallEvent, ErrorEvent, Progress, StatePatch, UiEvent
+from protocol.events import (
+    Asset,
+    AssetBytes,
+    CallEvent,
+    ErrorEvent,
+    Progress,
+    StatePatch,
+    StatePatched,
+    UiEvent,
+    built,
+)
 from protocol.response import Response
+from supervisor.kernel.effects import Effects
 from supervisor.kernel.hooks.approvals import with_questions
 from supervisor.kernel.invoke_record import NOTHING, record_response
-from supervisor.kernel.long_way import LongWay
+from supervisor.kernel.long_way import LongWay, Parents
 from supervisor.kernel.parties import Client, Origin
 from supervisor.kernel.request_checks import without_unseen
 from supervisor.kernel.sessions.session import Session
 from supervisor.kernel.spans import Spans
 from supervisor.kernel.store.settings import Span
-from supervisor.kernel.taking_effect import Effects, take_effect
-from supervisor.kernel.wait_graph import Parents
 from supervisor.policy.principals import Principal
 from supervisor.policy.tally import OK, outcome_of
 from supervisor.policy.verdict import Stopped
@@ -86,7 +95,6 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
     """The bound where events renew `timeout_s`, which counts from `begun_at`; None: nothing does,
     and `timeout_s` counts from `accepted_at`."""
     session: Session | None = None
-    """The session that its request names."""
     parent: Invocation | None = None
     """The invocation on whose behalf it is made: its end is the end of this one."""
     traceparent: str | None = None
@@ -169,9 +177,28 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
         effects = self.setting.effects
         if type(event) is ErrorEvent and self.recorded:
             self.take_long_way().record_error(event)
-        told = take_effect(event, self.session, effects, self.origin, self.warn)
+        told: Progress | None = event
+        match event:
+            case UiEvent() if not effects.ui.is_plain(event):
+                told = effects.ui.pass_on(event, self.origin)
+            case StatePatch() if self.session is not None:
+                told = self._patched(event, self.session)
         if told is not None:
             self.client.event(told, line if told is event else None)
+
+    def _patched(self, event: StatePatch, session: Session) -> StatePatched | None:
+        """Merge a patch into the session's state; None if it is refused."""
+        patch = built(event.patch)
+        refusal = self.setting.effects.sessions.patch(session, patch, self.origin)
+        if refusal is not None:
+            self.warn(Notice("patch_refused", refusal.message))
+            return None
+        return StatePatched(
+            version=event.version,
+            timestamp=event.timestamp,
+            patch=patch,
+            revision=session.kept.revision,
+        )
 
     def host_call(self, asked: HostCalled, dialogue: Dialogue, call: Call) -> None:
         del call
@@ -329,7 +356,6 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
 
     @property
     def session_id(self) -> str | None:
-        """The session that the request names."""
         return self.request.session_id
 
     @property
@@ -349,10 +375,6 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
             self.principal.name if self.session is None else self.session.owner,
             self.principal.by,
         )
-
-    @property
-    def has_outcome(self) -> bool:
-        return self.settled
 
     @property
     def is_waiting(self) -> bool:
@@ -401,5 +423,5 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
     def tell_first(self, event: Progress) -> None:
         """Send an event to the client of the first one; nothing is sent after the response."""
         first = self.first
-        if not first.has_outcome:
+        if not first.settled:
             first.tell(event)

@@ -120,7 +120,6 @@ def bounded_error(failure: Failure) -> dict[str, Any]:
 
 
 def _log(response: Response) -> None:
-    """Log a request that failed, with the reason."""
     failure = response.outcome
     if type(failure) is not Failure:  # see `record_response`
         return

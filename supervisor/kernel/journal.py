@@ -32,10 +32,9 @@ from supervisor.kernel.recorder import (
     Restored,
     Unended,
     encoded,
-    overheard,
 )
-from supervisor.kernel.store.batch import Entry
 from supervisor.kernel.store.retention import Clocks
+from supervisor.kernel.store.rows import Entry
 from supervisor.kernel.store.settings import DocumentKey, JournalOptions, Span
 from supervisor.kernel.store.writer import Relay, Told, Writer, WriterOptions
 from supervisor.runtime.blocking import BlockingWork
@@ -83,7 +82,8 @@ class Journal(Recorder):
         self._over = False
         self._flushes: dict[int, tuple[float, Kept]] = {}
         self._flush_asked = trio.Event()
-        self._on_loss: list[Callable[[], None]] = []
+        self.on_loss: Callable[[], None] = lambda: None
+        """Called when documents were lost: all are then kept anew."""
         self._commits = trio.lowlevel.ParkingLot()
         self._opened = trio.Event()
         self._closed = trio.Event()
@@ -112,7 +112,7 @@ class Journal(Recorder):
         if in_place_of is not None:
             self._unended.pop(in_place_of, None)
         if self._listener is not None:
-            self._listener(overheard(entry, written.body))
+            self._listener(entry, written.body)
 
     def keep(self, kind: str, name: str, document: Content | None, revision: int = 0) -> None:
         self._writer.keep((kind, name), revision, document)
@@ -183,10 +183,6 @@ class Journal(Recorder):
         restored, self._restored = self._restored, Restored()
         return restored
 
-    def on_loss(self, again: Callable[[], None]) -> None:
-        """Call `again` when documents were lost: it then keeps all of its own anew."""
-        self._on_loss.append(again)
-
     async def wait_beyond(self, seq: int) -> None:
         """Return when an entry after `seq` is committed."""
         while self.told.last_seq <= seq:
@@ -213,11 +209,10 @@ class Journal(Recorder):
             self._end_flushes(None, lambda ticket, _asked_at: ticket <= told.ticket)
             self._report_drops()
         if renewed:
-            self._tell_of_loss()
+            self.on_loss()
         self._commits.unpark_all()
 
     def take_closed(self) -> None:
-        """Note that nothing is written any more."""
         self._over = True
         self._opened.set()
         self._closed.set()
@@ -226,7 +221,6 @@ class Journal(Recorder):
     # Life.
 
     async def begin(self) -> None:
-        """Open the file, within a bound."""
         self._writer.start()
         with trio.move_on_after(OPEN_S) as scope:
             await self._opened.wait()
@@ -282,13 +276,9 @@ class Journal(Recorder):
             self._unreported = 0
             log.warning("entries of the journal were dropped", count=count)
             if self._listener is not None:
-                self._listener(overheard(event, written.body))
-            self._tell_of_loss()
+                self._listener(event, written.body)
+            self.on_loss()
             self._lost = False
-
-    def _tell_of_loss(self) -> None:
-        for again in self._on_loss:
-            again()
 
 
 @asynccontextmanager

@@ -34,20 +34,16 @@ from supervisor.kernel.assets.registry import Assets
 from supervisor.kernel.assets.store import AssetOptions, AssetStore
 from supervisor.kernel.catalogue import Catalogue
 from supervisor.kernel.chronicle import Chronicle
-from supervisor.kernel.descriptions import RememberedDescriptions
+from supervisor.kernel.descriptions import KeptNotes, RememberedDescriptions
 from supervisor.kernel.durability import FLUSH_S, Durability
-from supervisor.kernel.grants.grants import ApprovalAsker, Grants
+from supervisor.kernel.effects import Effects
+from supervisor.kernel.grants.grants import Answers, Grants
 from supervisor.kernel.grants.operator_policy import OperatorPolicy
-from supervisor.kernel.grants.remembered import Answers
 from supervisor.kernel.hooks.approvals import Approvals
-from supervisor.kernel.hooks.gates import Gates
-from supervisor.kernel.hooks.observing import Observing
-from supervisor.kernel.hooks.registry import Hooks
-from supervisor.kernel.notes import KeptNotes
+from supervisor.kernel.hooks.registry import Gates, Hooks
 from supervisor.kernel.operations import Operations
 from supervisor.kernel.operations.op import Parts
-from supervisor.kernel.page_codes import PageCodes
-from supervisor.kernel.parties import Client, Handle, Lineage, Party, RefusedError
+from supervisor.kernel.parties import Begin, Client, Handle, Lineage, Party, RefusedError
 from supervisor.kernel.recorder import Recorder, Restored
 from supervisor.kernel.reloads import Reloads
 from supervisor.kernel.requests import Requests
@@ -55,8 +51,7 @@ from supervisor.kernel.resource_updates import ResourceUpdates
 from supervisor.kernel.sessions.registry import Sessions
 from supervisor.kernel.status import DaemonFacts
 from supervisor.kernel.store.settings import JournalOptions
-from supervisor.kernel.taking_effect import Effects
-from supervisor.kernel.tokens import Tokens
+from supervisor.kernel.tokens import PageCodes, Tokens
 from supervisor.kernel.ui_events import UiBounds, UiEvents
 from supervisor.policy.findings import Found
 from supervisor.policy.lifecycle import State
@@ -67,18 +62,41 @@ from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment.custody import holding
 from supervisor.runtime.containment.file_limit import FileLimit
 from supervisor.runtime.containment.reaping import tracer_of
+from supervisor.runtime.containment.survivors import DataInUseError
 from supervisor.runtime.files.directory import shown
 from supervisor.runtime.files.log_files import LogFiles
-from supervisor.runtime.files.source import Source
+from supervisor.runtime.files.source import LentDescriptors, Source, UnreadableSourceError
 from supervisor.runtime.files.sources import Sources
 from supervisor.runtime.held_bytes import FREE_BYTES, HeldBounds
 from supervisor.runtime.stalls import Stalls
+from supervisor.runtime.supervision.call import Congestion
 from supervisor.runtime.supervision.fleet import Fleet
 from supervisor.runtime.supervision.host import Host
 
 if TYPE_CHECKING:
     from supervisor.kernel.event_feed import EventFeed
     from supervisor.kernel.journal import Journal
+
+__all__ = [
+    "AssetOptions",  # where assets are copied, and when
+    "Bounds",
+    "Client",  # what gets a request's events and its response
+    "Congestion",  # whether a client has room for events
+    "DataInUseError",
+    "Handle",  # an open request, for its client
+    "HeldBounds",
+    "JournalOptions",
+    "Kernel",
+    "LentDescriptors",  # modules that somebody lends a kernel for a while
+    "OperatorPolicy",  # what modules may call the daemon for
+    "Party",  # the principal of one connection, on whose behalf requests are made
+    "RefusedError",  # an op's failure
+    "Sources",  # where descriptors are read from
+    "Times",
+    "UiBounds",
+    "UnreadableSourceError",  # raised by a source that cannot be read
+]
+"""What those who open a kernel and make requests need to speak to it."""
 
 CALM_TASKS = 500
 """So many tasks, of clients and of the daemon, are collected as garbage without a delay for
@@ -116,6 +134,7 @@ class Kernel:
 
     fleet: Fleet
     requests: Requests
+    begin: Begin
     sessions: Sessions
     tokens: Tokens
     page_codes: PageCodes
@@ -309,11 +328,11 @@ class Kernel:
                     recorder,
                     effects.answers,
                     self._environment,
-                    ApprovalAsker(self.approvals),
+                    self.approvals,
                     blocking=self._blocking,
                 )
                 gates = Gates()
-                requests = self.requests = Requests(
+                requests = Requests(
                     host,
                     self.fleet,
                     effects,
@@ -322,8 +341,10 @@ class Kernel:
                     approvals=self.approvals,
                     grants=self.grants,
                 )
-                observing = Observing(host, self.fleet, effects, requests.invoke, nursery)
-                hooks = Hooks(recorder, observing, gates)
+                self.requests, self.begin = requests, requests.begin
+                hooks = Hooks(
+                    host, self.fleet, effects, gates, invoke=requests.invoke, nursery=nursery
+                )
                 updates = ResourceUpdates(self.catalogue, requests.invoke)
                 host.observer = Chronicle(
                     recorder, hooks, effects.descriptions, self.catalogue, updates
@@ -368,21 +389,6 @@ class Kernel:
                 nursery.cancel_scope.cancel()
         finally:
             log_files.close()
-
-    def begin(
-        self,
-        party: Party,
-        tool: str | None,
-        operation: str | None,
-        content: dict[str, Any],
-        client: Client,
-    ) -> Handle | None:
-        """Begin a request as a face does; events and the response go to `client`.
-
-        `tool`, `operation` and `content` are the frame's (docs/protocol.md). None is returned if it
-        has ended with that: the client has its response.
-        """
-        return self.requests.begin(party, tool, operation, content, client)
 
     async def ask(
         self,
@@ -503,8 +509,6 @@ class Kernel:
 
 
 class _OneResponse(Client):
-    """The client of `Kernel.ask`."""
-
     def __init__(self, on_event: Callable[[Progress], None] | None) -> None:
         self.response: Response | None = None
         self.answered = trio.Event()
@@ -526,7 +530,7 @@ async def _take_over(effects: Effects, journal: Journal | None, restored: Restor
         await effects.restore(restored, complete=True)
         return
     await effects.restore(journal.take_restored(), complete=journal.is_complete)
-    journal.on_loss(effects.keep_all)
+    journal.on_loss = effects.keep_all
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ for an invocation without it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,11 +22,11 @@ from supervisor.kernel.durability import acknowledged
 from supervisor.kernel.invoke_record import ERRORS_RECORDED, NOTHING, record_error
 from supervisor.kernel.request_checks import Doubt
 from supervisor.kernel.spans import ended_span
-from supervisor.kernel.taking_effect import InTurn
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.files.program_files import module_folder
+from supervisor.policy.waits import Waits, circle
 from supervisor.runtime.process.dialogue import Dialogue
 from supervisor.runtime.supervision.deadlines import Timer
+from supervisor.runtime.supervision.module import Module
 
 if TYPE_CHECKING:
     from supervisor.kernel.hooks.guard import Guard
@@ -35,16 +35,14 @@ if TYPE_CHECKING:
 
 
 class LongWay:
-    """The state of one invocation that is not plain."""
-
     __slots__ = (
         "_calls",
-        "_children",
         "_family",
         "_guard",
         "_held",
         "_invocation",
         "_silence",
+        "children",
         "errors",
         "intake",
     )
@@ -54,8 +52,7 @@ class LongWay:
         self.intake: AssetIntake | None = None
         """The intake of its assets, from the first one on."""
         self.errors = 0
-        """The count of its `error` events."""
-        self._children: set[Invocation] = set()
+        self.children: set[Invocation] = set()
         self._calls: Docket | None = None
         self._guard: Guard | None = None
         self._family: LongWay | None = None
@@ -108,11 +105,10 @@ class LongWay:
     # What comes of it.
 
     def take_in(self, asset: Asset | AssetBytes, line: bytes | None) -> None:
-        """Take in its first asset; from then on `InTurn` takes its events."""
+        """Take in its first asset; from then on the intake takes its events."""
         one = self._invocation
-        self.intake = self._begin_intake()
-        one.listener = InTurn(one, self.intake)
-        self.intake.put(asset, line)
+        one.listener = self.intake = AssetIntake(one)
+        self.intake.event(asset, one, line)
 
     def record_error(self, event: ErrorEvent) -> None:
         """Record an `error` event, except in a flood of them."""
@@ -163,13 +159,8 @@ class LongWay:
     # What is known of it.
 
     @property
-    def children(self) -> Iterable[Invocation]:
-        return self._children
-
-    @property
     def questions(self) -> list[str]:
-        """The ids of the open questions to people about it, or about its descendants."""
-        found = [one for child in self._children for one in child.questions]
+        found = [one for child in self.children for one in child.questions]
         if self._calls is not None:
             found += self._calls.questions
         if self._guard is not None and self._guard.question is not None:
@@ -177,7 +168,6 @@ class LongWay:
         return found
 
     def attributes(self, outcome: Outcome) -> Mapping[str, str]:
-        """Return the attributes of its module's dialect for the journal."""
         module, request = self._invocation.module, self._invocation.request
         if module.span_attributes is None or request.traceparent is None:
             return NOTHING
@@ -205,36 +195,23 @@ class LongWay:
         effects.durability.confirm(lambda failure: one.finish(acknowledged(response, failure)))
 
     def adopt(self, child: Invocation) -> None:
-        """Add an invocation made on behalf of this one."""
-        self._children.add(child)
+        self.children.add(child)
         self._invocation.setting.parents.add(self._invocation)
 
     def let_go(self, child: Invocation) -> None:
-        self._children.discard(child)
-        if not self._children:
+        self.children.discard(child)
+        if not self.children:
             self._invocation.setting.parents.discard(self._invocation)
 
     def _end_what_it_caused(self) -> None:
-        if self._calls is None and not self._children:
+        if self._calls is None and not self.children:
             return
         words = f"{self._invocation.what}, on whose behalf it was made, has ended"
         stopped = Stopped(Reason.PARENT_ENDED, words)
         if self._calls is not None:
             self._calls.end(stopped)
-        for child in tuple(self._children):
+        for child in tuple(self.children):
             child.cancel(stopped)
-
-    def _begin_intake(self) -> AssetIntake:
-        one = self._invocation
-        return AssetIntake(
-            one.setting.effects.assets,
-            one.origin,
-            module_folder(one.module.descriptor),
-            one.account,
-            pass_on=one.pass_on,
-            warn=one.warn,
-            resume=one.nudge,
-        )
 
     def _look_later(self, delay_s: float, silence_s: float) -> None:
         one = self._invocation
@@ -252,3 +229,80 @@ class LongWay:
                 one.cancel(Stopped(Reason.SILENCE, words))
 
         self._silence = one.setting.host.deadlines.after(delay_s, look)
+
+
+class Parents:
+    """The invocations that have open children, by module: which wait for each other.
+
+    An invocation waits for its open children: the host calls of its module, and the gates that are
+    asked about it. Before its module has begun with it, it also waits for that module's capacity.
+    A call that would wait for itself is refused (`policy.waits`).
+    """
+
+    def __init__(self) -> None:
+        self._by_module: dict[str, dict[str, Invocation]] = {}
+
+    def add(self, one: Invocation) -> None:
+        """Add an invocation that has a child; idempotent."""
+        self._by_module.setdefault(one.module.name, {})[one.request_id] = one
+
+    def discard(self, one: Invocation) -> None:
+        of_module = self._by_module.get(one.module.name, {})
+        of_module.pop(one.request_id, None)
+        if not of_module:
+            self._by_module.pop(one.module.name, None)
+
+    def reentrant(self, call: str, parent: Invocation, module: Module) -> Failure | None:
+        """Return the failure if a call for a module without room would never be served.
+
+        `call` is its id, `parent` the invocation on whose behalf it is to be made.
+        """
+        self.add(parent)  # it is one as soon as the call is made
+        try:
+            chain = circle(call, self._waits(call, parent, module))
+        finally:
+            if not any(True for _ in parent.children):
+                self.discard(parent)
+        if chain is None:
+            return None
+        words = (
+            f"{module.name} would never serve this call: {' -> '.join(chain)} wait for each other;"
+            " a larger supervision.concurrency makes room"
+        )
+        return Failure.because(Reason.REENTRANT_CALL, words, chain=list(chain))
+
+    def _waits(self, call: str, parent: Invocation, module: Module) -> Waits:
+        """Collect what the end of a call may depend on, and no more."""
+        modules = {call: module.name}
+        children: dict[str, list[str]] = {}
+        waiting = {call}
+        holders: dict[str, list[str]] = {}
+        capacities: dict[str, int] = {}
+        wanted, found = [module], list["Invocation"]()
+        while wanted or found:
+            if wanted:
+                one = wanted.pop()
+                if one.name not in holders:
+                    there = self._holders(one)
+                    holders[one.name] = [kin.request_id for kin in there]
+                    capacities[one.name] = one.capacity
+                    found += there
+                continue
+            kin = found.pop()
+            if kin.request_id in modules:
+                continue
+            modules[kin.request_id] = kin.module.name
+            below = list(kin.children)
+            children[kin.request_id] = [child.request_id for child in below]
+            if kin is parent:
+                children[kin.request_id].append(call)
+            if kin.is_waiting:
+                waiting.add(kin.request_id)
+                wanted.append(kin.module)
+            found += below
+        return Waits(modules, children, waiting, holders, capacities)
+
+    def _holders(self, module: Module) -> list[Invocation]:
+        """Return the invocations that hold a module's capacity; others there end by themselves."""
+        of_module = self._by_module.get(module.name, {})
+        return [one for one in of_module.values() if not (one.is_waiting or one.settled)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -17,15 +18,11 @@ from supervisor.policy.lifecycle import State
 
 
 class Form(StrEnum):
-    """The text formats of metrics."""
-
     PROMETHEUS = "prometheus"
     OPENMETRICS = "openmetrics"
 
 
 class Kind(StrEnum):
-    """Prometheus' kinds: counter, gauge, histogram, info."""
-
     COUNTER = "counter"
     GAUGE = "gauge"
     HISTOGRAM = "histogram"
@@ -149,17 +146,12 @@ def _durations(module: dict[str, Any]) -> Iterator[Sample]:
     yield Sample(latency["total_us"] / 1e6, suffix="_sum")
 
 
-def _counter(name: str, words: str, read: Read, *labels: str) -> Metric:
-    return Metric(f"stdiod_{name}", Kind.COUNTER, words, read, labels)
+def _metric(kind: Kind, name: str, words: str, read: Read, *labels: str) -> Metric:
+    return Metric(f"stdiod_{name}", kind, words, read, labels)
 
 
-def _gauge(name: str, words: str, read: Read, *labels: str) -> Metric:
-    return Metric(f"stdiod_{name}", Kind.GAUGE, words, read, labels)
-
-
-def _info(name: str, words: str, read: Read, *labels: str) -> Metric:
-    return Metric(f"stdiod_{name}", Kind.INFO, words, read, labels)
-
+_counter, _gauge = partial(_metric, Kind.COUNTER), partial(_metric, Kind.GAUGE)
+_info = partial(_metric, Kind.INFO)
 
 OF_DAEMON: tuple[Metric, ...] = (
     _info("build_info", "What runs; always 1", _build, "version", "containment"),

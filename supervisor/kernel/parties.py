@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import msgspec
 import trio
 
-from protocol.errors import Failure, Outcome
+from protocol.errors import Failure, Outcome, Reason
 from protocol.events import Progress
 from protocol.response import Response
 from supervisor.policy.mcp_views import View
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 NOBODY: frozenset[str] = frozenset()
 
+T = TypeVar("T")
+
 
 class Lineage:
     """The hooks behind open requests, by the daemon's id of the request."""
@@ -40,7 +42,6 @@ class Lineage:
             self._behind[request_id] = hooks
 
     def of(self, request_id: str | None) -> frozenset[str]:
-        """Return the hooks on whose behalf a request is made."""
         return NOBODY if request_id is None else self._behind.get(request_id, NOBODY)
 
     def end(self, request_id: str) -> None:
@@ -64,6 +65,15 @@ class Origin(msgspec.Struct, frozen=True):
     """The owner of its products: the session's owner, or else the principal."""
     by: msgspec.Raw | None = None
     """The principal, for the journal (`policy.principals.Principal.by`)."""
+
+    def recorded(self) -> dict[str, Any]:
+        """Return what an entry of the journal says of it beside the module (`Recorder.record`)."""
+        return {
+            "session_id": self.session_id,
+            "request_id": self.request_id,
+            "span_id": self.span_id,
+            "by": self.by,
+        }
 
     def document(self) -> dict[str, str]:
         """Return what subscribers see of it."""
@@ -139,7 +149,6 @@ class Client:
         return Congestion.NONE
 
     def may_be_asked(self, method: str) -> bool:
-        """Whether the client can answer a host method."""
         del method
         return False
 
@@ -252,3 +261,20 @@ class RefusedError(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
         self.failure = failure
+
+    @classmethod
+    def because(cls, reason: Reason, words: str, **evidence: Any) -> Self:
+        return cls(Failure.because(reason, words, **evidence))
+
+
+def or_refused(found: T | Failure) -> T:
+    """Return what was found; raises `RefusedError` if that is a failure."""
+    if isinstance(found, Failure):
+        raise RefusedError(found)
+    return found
+
+
+def refuse_if(refusal: Failure | None) -> None:
+    """Raise `RefusedError` if there is a refusal."""
+    if refusal is not None:
+        raise RefusedError(refusal)

@@ -18,24 +18,27 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from enum import IntEnum, StrEnum
+from itertools import islice
 from typing import Any
 
 import msgspec
 
 from protocol.amcp import EventType
 from protocol.amcp_errors import error_of
+from protocol.descriptor.model import Kind
 from protocol.errors import Failure, Reason, Success
 from protocol.events import Log, Progress, UiEvent, built
 from protocol.host_events import HostUiEvent
+from protocol.problem import printable
 from protocol.response import Response
-from supervisor.kernel.casting import Able, cast_of
 from supervisor.kernel.invocation import Invocation
 from supervisor.kernel.parties import Client, Invoke, Origin
+from supervisor.kernel.request_checks import unknown_module
 from supervisor.kernel.sessions.registry import Sessions
 from supervisor.kernel.sessions.session import Session
 from supervisor.kernel.ui_events import UiEvents
 from supervisor.policy.principals import Principal
-from supervisor.policy.roles import EXECUTE, Roles
+from supervisor.policy.roles import EXECUTE, Roles, only_agent
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import Account
 from supervisor.runtime.supervision.call import Congestion
@@ -58,8 +61,6 @@ PREVIEW_CHARS = 100
 
 
 class Priority(IntEnum):
-    """How urgent a prompt is."""
-
     LOW = 0
     NORMAL = 1
     HIGH = 2
@@ -298,10 +299,11 @@ class Prompts:
         if lane is None:
             lane = self._lanes[session.id] = Lane(session)
         prompt.lane = lane
+        dots = "..." if len(prompt.content) > PREVIEW_CHARS else ""
         prompt.tell(
             EventType.PROMPT_RECEIVED,
             message_id=prompt.message_id,
-            content_preview=_preview(prompt.content),
+            content_preview=prompt.content[:PREVIEW_CHARS] + dots,
             content_length=len(prompt.content),
             priority=prompt.priority.name.lower(),
         )
@@ -405,5 +407,71 @@ class Prompts:
         return Failure.because(Reason.QUEUE_FULL, words, session_id=session_id)
 
 
-def _preview(content: str) -> str:
-    return content if len(content) <= PREVIEW_CHARS else f"{content[:PREVIEW_CHARS]}..."
+LOOKED_AT = 100
+"""Modules of a kind that are looked at for a suggestion."""
+
+
+class Able(msgspec.Struct):
+    """The modules that could take the prompts of a session that names nobody, by name."""
+
+    agents: list[str] = []
+    orchestrators: list[str] = []
+    """Only if there are no agents."""
+
+    def looking(self, fleet: Fleet, principal: Principal) -> Iterator[None]:
+        """Look for them, one module with each step: each is matched against all globs."""
+        # Whom it may ask, it also sees.
+        for name in _named(Kind.AGENT, fleet):
+            if principal.covers(name, EXECUTE):
+                self.agents.append(name)
+            yield
+        for name in () if self.agents else _named(Kind.ORCHESTRATOR, fleet):
+            if principal.sees(name):
+                self.orchestrators.append(name)
+            yield
+
+
+def cast_problem(roles: Roles, fleet: Fleet, principal: Principal) -> Failure | None:
+    """Return why a role cannot be played by the module that is named for it, or None."""
+    for pointer, kind, name in roles.cast():
+        module = fleet.modules.get(name)
+        role = pointer.split("/")[2]
+        if module is None or not principal.sees(name):
+            missing = unknown_module(name, fleet, principal)
+            words = f"the session's {role}: {missing.message}"
+            return Failure.because(Reason.UNKNOWN_MODULE, words, module=name[:128], role=role)
+        found = module.descriptor.kind
+        if found is not kind:
+            words = f"the session's {role}: {printable(name, 128)} is of the kind {found}"
+            able = filter(principal.sees, _named(kind, fleet)[:LOOKED_AT])
+            words += f"; modules of the kind {kind}: {', '.join(islice(able, 10)) or 'none'}"
+            return Failure.because(Reason.INVALID_ARGS, words, pointer=pointer)
+    return None
+
+
+def cast_of(
+    session_id: str, roles: Roles, able: Able, fleet: Fleet, principal: Principal
+) -> tuple[str, Roles] | Failure:
+    """Return the module for a session's prompts and its roles; the only agent if none is named."""
+    lead = roles.lead
+    if lead is None:
+        # Not a module that has gone since.
+        agents = [name for name in able.agents if _is_of(Kind.AGENT, name, fleet)]
+        orchestrators = [
+            name for name in able.orchestrators if _is_of(Kind.ORCHESTRATOR, name, fleet)
+        ]
+        found = only_agent(session_id, agents, orchestrators)
+        if isinstance(found, Failure):
+            return found
+        return found, Roles(agent=found)
+    return cast_problem(roles, fleet, principal) or (lead, roles)
+
+
+def _is_of(kind: Kind, name: str, fleet: Fleet) -> bool:
+    module = fleet.modules.get(name)
+    return module is not None and module.descriptor.kind is kind
+
+
+def _named(kind: Kind, fleet: Fleet) -> list[str]:
+    found = (one.descriptor for one in fleet.modules.values() if one.descriptor.kind is kind)
+    return sorted(one.name for one in found if one.enabled)

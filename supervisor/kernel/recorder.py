@@ -14,7 +14,7 @@ import itertools
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import structlog
@@ -62,8 +62,9 @@ def _encodable(value: Any, depth: int = DEPTH) -> Any:
             return "\N{REPLACEMENT CHARACTER}"
 
 
-Overhear = Callable[["Overheard"], None]
-"""Called with each entry as it is recorded; must neither block nor raise."""
+Overhear = Callable[[JournalEvent, bytes], None]
+"""Called with each entry as it is recorded, and its JSON (`schemas/event.v1.json`); must neither
+block nor raise."""
 
 Content = bytes | msgspec.Struct
 """The body of a document; a struct is encoded as JSON when it is written."""
@@ -73,15 +74,6 @@ Unended = Content | Span
 
 Kept = Callable[[Failure | None], None]
 """Called once, in the event loop: with None, or with why it could not be stored."""
-
-
-class Overheard(NamedTuple):
-    """An entry as it was recorded, with its whole body (`schemas/event.v1.json`)."""
-
-    event: str
-    module: str | None
-    request_id: str | None
-    body: bytes
 
 
 class Recorder:
@@ -137,7 +129,7 @@ class Recorder:
     def _write(self, entry: JournalEvent, in_place_of: DocumentKey | None) -> None:
         del in_place_of
         if self._listener is not None:
-            self._listener(overheard(*encoded(entry)))
+            self._listener(*encoded(entry))
 
     def keep(self, kind: str, name: str, document: Content | None, revision: int = 0) -> None:
         """Store a document in place of the one of that kind and name; None deletes it.
@@ -230,7 +222,3 @@ class Restored(msgspec.Struct):
                 log.warning(problem, name=document.name, words=str(error))
             else:
                 yield document.name, content
-
-
-def overheard(entry: JournalEvent, body: bytes) -> Overheard:
-    return Overheard(entry.event, entry.module, entry.request_id, body)

@@ -17,7 +17,7 @@ import structlog
 import trio
 
 from protocol.descriptor.model import Descriptor
-from protocol.errors import Failure, Reason
+from protocol.errors import Reason
 from supervisor.kernel.grants.operator_policy import OperatorPolicy
 from supervisor.kernel.parties import RefusedError
 from supervisor.policy.findings import Found, Quarantined
@@ -71,7 +71,8 @@ class Reloads:
         self.count = 0
         self.last: LastReload | None = None
         self.sources = sources
-        self.watch = Watch(sources, self.descriptors, watched, host.custody.blocking)
+        self._blocking = host.custody.blocking
+        self.watch = Watch(sources, self.descriptors, watched, self._blocking)
         self._host = host
         self._fleet = fleet
         self._operator = operator
@@ -79,7 +80,7 @@ class Reloads:
         self._programs: Mapping[str, Mapping[str, str]] = found.programs
         self._quarantined = found.quarantined
         self._one_at_a_time = trio.Lock()
-        self._looks = Looks(host.custody.blocking)
+        self._looks = Looks(self._blocking)
 
     async def reload(self, cause: str, *, if_needed: bool = False, again: bool = False) -> Plan:
         """Apply what changed and return it; raises `RefusedError` once the daemon is stopping.
@@ -174,8 +175,7 @@ class Reloads:
         return [one.refused for one in of_those_there() if one.refused is not None]
 
     async def _look_at_policy(self) -> PolicyFile | PolicyError:
-        blocking = self._host.custody.blocking
-        return await blocking.run("reading the policy", self._operator.look)
+        return await self._blocking.run("reading the policy", self._operator.look)
 
     async def wait_for(self, number: int) -> LastReload:
         """Return once so many reloads have been applied."""
@@ -204,8 +204,8 @@ class Reloads:
 
         # In a thread: ten thousand files, or one on a slow disk, are not to hold up the modules.
         # If it is cancelled, the next one waits until it is done.
-        blocking = self._host.custody.blocking
-        found = await blocking.run("reading the descriptors and their programs", read_and_compare)
+        doing = "reading the descriptors and their programs"
+        found = await self._blocking.run(doing, read_and_compare)
         obstacles, interests = await self._obstacles(found)
         hopeless = {name for name, one in self._fleet.modules.items() if one.succession.hopeless}
         words = {name: one.words for name, one in obstacles.items()}
@@ -229,9 +229,8 @@ class Reloads:
         obstacles: dict[str, Obstacle] = {}
         interests = Interests()
         if looks:
-            blocking = self._host.custody.blocking
             do = partial(self._looks.each, looks)
-            seen = await blocking.run("looking whether programs can be run", do)
+            seen = await self._blocking.run("looking whether programs can be run", do)
             for descriptor, one in zip(descriptors, seen, strict=True):
                 if one is not None and not isinstance(one, Unanswered):
                     obstacles[descriptor.name], way = one
@@ -249,7 +248,7 @@ class Reloads:
 
     def _refuse_at_the_end(self) -> None:
         if self._host.shutting_down:
-            raise RefusedError(Failure.because(Reason.SHUTDOWN, "the daemon is stopping"))
+            raise RefusedError.because(Reason.SHUTDOWN, "the daemon is stopping")
 
 
 def _shown(found: Plan) -> dict[str, Any]:

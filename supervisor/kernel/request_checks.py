@@ -84,21 +84,14 @@ class Doubt(msgspec.Struct, frozen=True):
 
     async def settled(self, checks: Checks, party: str) -> Failure | None:
         """Wait for the check; return the refusal, if there is one."""
-        found: list[Failure | None] = []
-        done = trio.Event()
-
-        def told(failure: Failure | None) -> None:
-            found.append(failure)
-            done.set()
-
-        check = self.ask(checks, party, told)
+        told, refusals = trio.open_memory_channel[Failure | None](1)
+        check = self.ask(checks, party, told.send_nowait)
         if isinstance(check, Failure):
             return check
         try:
-            await done.wait()
+            return await refusals.receive()
         finally:
             check.drop()
-        return found[0]
 
     def _refusal(self, verdict: Verdict) -> Failure | None:
         if verdict is None:

@@ -17,7 +17,7 @@ import trio
 
 from protocol.errors import Failure, Outcome, Reason
 from supervisor.kernel.catalogue import Catalogue
-from supervisor.kernel.parties import Handle, Invoke, OutcomeOnly, RefusedError
+from supervisor.kernel.parties import Handle, Invoke, OutcomeOnly, RefusedError, or_refused
 from supervisor.policy.principals import Principal
 from supervisor.policy.verdict import Stopped
 
@@ -38,8 +38,6 @@ Updated = Callable[[str], None]
 
 
 class ResourceFollower(msgspec.Struct, eq=False):
-    """A principal that follows a resource."""
-
     module: str
     uri: str
     principal: Principal
@@ -47,8 +45,6 @@ class ResourceFollower(msgspec.Struct, eq=False):
 
 
 class ResourceUpdates:
-    """The followers of resources, in one daemon."""
-
     def __init__(self, catalogue: Catalogue, invoke: Invoke) -> None:
         self._catalogue = catalogue
         self._invoke = invoke
@@ -65,7 +61,7 @@ class ResourceUpdates:
         name = follower.principal.name
         if self._count[name] >= FOLLOWED or self._count.total() >= ALL_FOLLOWED:
             words = f"{FOLLOWED} resources are what one may follow, and {ALL_FOLLOWED} all together"
-            raise RefusedError(Failure.because(Reason.LIMIT_REACHED, words))
+            raise RefusedError.because(Reason.LIMIT_REACHED, words)
         self._count[name] += 1
         try:
             if self._is_to_be_asked(follower):
@@ -115,10 +111,10 @@ class ResourceUpdates:
             return True
         if "mcp" in self._catalogue.said(module):
             words = f"{module} does not tell when a resource changes: it has no {SUBSCRIBE}"
-            raise RefusedError(Failure.because(Reason.UNKNOWN_OP, words))
+            raise RefusedError.because(Reason.UNKNOWN_OP, words)
         if not principal.covers(module, "resources/read"):
             words = f"{principal.name} may not read the resources of {module}"
-            raise RefusedError(Failure.because(Reason.SCOPE, words))
+            raise RefusedError.because(Reason.SCOPE, words)
         return False
 
     def _has_op(self, module: str) -> bool:
@@ -151,8 +147,7 @@ class ResourceUpdates:
         finally:
             if asked is not None and found is None:
                 asked.cancel(GONE)
-        if isinstance(found, Failure):
-            raise RefusedError(found)
+        or_refused(found)
 
     def _begin(
         self, follower: ResourceFollower, op: str, take: Callable[[Outcome], None]

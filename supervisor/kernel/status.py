@@ -119,7 +119,8 @@ def module_status(
     `outcomes` the outcomes of each op's invocations and the causes of restarts.
     """
     descriptor = module.descriptor
-    last_exit = module.last_exit
+    causes = {"outcomes": module.tally.by_outcome, "restarts": dict(module.restarts_by_cause)}
+    last_exit, refused = module.last_exit, module.succession.refused
     return {
         "name": module.name,
         "kind": str(descriptor.kind),
@@ -141,7 +142,7 @@ def module_status(
         "descriptor": descriptor.source,
         "unset_variables": list(module.workers[0].setting.unset_variables),
         "misfits": module.descriptions.misfits(),
-        "quarantined": why_bad(descriptor, quarantined) or _refused(module),
+        "quarantined": why_bad(descriptor, quarantined) or (refused and refused.reason),
         "instances": [_instance(one, state) for one, state in module.instances()],
         "last_exit": None if last_exit is None else msgspec.to_builtins(last_exit),
         "counters": {
@@ -149,14 +150,10 @@ def module_status(
             "failures": module.tally.failures,
             **msgspec.to_builtins(module.counters),
             "left_out_log_lines": module.log.left_out_lines,
-            **(_causes(module) if outcomes else {}),
+            **(causes if outcomes else {}),
         },
         "latency_ms": _latency(module.latency, histogram=histogram),
     }
-
-
-def _causes(module: Module) -> dict[str, Any]:
-    return {"outcomes": module.tally.by_outcome, "restarts": dict(module.restarts_by_cause)}
 
 
 def _agreed(module: Module) -> dict[str, Any] | None:
@@ -165,11 +162,6 @@ def _agreed(module: Module) -> dict[str, Any] | None:
     if current is None or module.descriptor.transport.protocol != "mcp":
         return None
     return {one: current["mcp"][one] for one in ("era", "revision")}
-
-
-def _refused(module: Module) -> str | None:
-    refused = module.succession.refused
-    return None if refused is None else refused.reason
 
 
 def _instance(one: Instance, state: State) -> dict[str, Any]:

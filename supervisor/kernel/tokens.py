@@ -7,7 +7,7 @@ A client with the token is the principal `token:NAME`, with the token's scopes a
 is the owner: a token that replaces one of the same name sees the sessions of that one. When a token
 is revoked, or expires, its logins are told, and have to close their connections.
 
-A browser has one, too, as a cookie: it is made for a code (`kernel.page_codes`), has a name of its
+A browser has one, too, as a cookie: it is made for a code (`PageCodes`), has a name of its
 own, and its principal is the user of this machine who opened the page.
 """
 
@@ -25,7 +25,7 @@ import msgspec
 import structlog
 import trio
 
-from protocol.errors import Failure, Reason
+from protocol.errors import Reason
 from protocol.problem import did_you_mean, named, printable
 from supervisor.kernel.parties import RefusedError
 from supervisor.kernel.recorder import Recorder, Restored
@@ -41,7 +41,6 @@ from supervisor.policy.rate import Bucket
 from supervisor.runtime.supervision.deadlines import Deadlines, Timer
 
 KIND = "token"
-"""The kind of the documents."""
 
 TOKENS = 1000
 """The most tokens; expired ones make room."""
@@ -178,17 +177,19 @@ class Tokens:
         """Make a token, with no more scopes than its maker has; returns it with its text."""
         if printable(name) != name or not name.strip():
             words = f"a token's name is for people to read, and {named(name, NAME_CHARS)} is not"
-            raise _refused(Reason.INVALID_ARGS, words, pointer="/name")
+            raise RefusedError.because(Reason.INVALID_ARGS, words, pointer="/name")
         if more := scopes - maker.scopes:
             which = ", ".join(one for one in Scope if one in more)
             words = f"{maker.name} may not give what it does not have: {which}"
-            raise _refused(Reason.SCOPE, words, scope=which)
+            raise RefusedError.because(Reason.SCOPE, words, scope=which)
         self._drop_expired()
         if any(one.name == name for one in self._all.values()):
             words = f"there is a token {name!r} already; revoke it first, or choose another name"
-            raise _refused(Reason.INVALID_ARGS, words, pointer="/name")
+            raise RefusedError.because(Reason.INVALID_ARGS, words, pointer="/name")
         if len(self._all) >= TOKENS:
-            raise _refused(Reason.LIMIT_REACHED, f"there are {TOKENS} tokens; revoke one")
+            raise RefusedError.because(
+                Reason.LIMIT_REACHED, f"there are {TOKENS} tokens; revoke one"
+            )
         if unavailable := self._recorder.unavailable():
             raise RefusedError(unavailable)
         return self._made(name, scopes, modules=modules, expires_s=expires_s, rate_per_s=rate_per_s)
@@ -237,7 +238,7 @@ class Tokens:
                 return token
         hint = did_you_mean(name, [one.name for one in self._all.values()])
         words = f"there is no token {named(name, NAME_CHARS)}{hint}"
-        raise _refused(Reason.INVALID_ARGS, words, pointer="/name")
+        raise RefusedError.because(Reason.INVALID_ARGS, words, pointer="/name")
 
     async def wait_all_over(self) -> None:
         """Return when all logins of tokens that are over have been closed."""
@@ -311,5 +312,43 @@ def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode(errors="replace")).hexdigest()
 
 
-def _refused(reason: Reason, words: str, **evidence: Any) -> RefusedError:
-    return RefusedError(Failure.because(reason, words, **evidence))
+CODE_S = 60.0
+"""How long a code is good: a browser that has to start takes some seconds."""
+
+CODES = 32
+"""Unused codes at a time; one more replaces the oldest."""
+
+
+class _Code(msgspec.Struct, frozen=True):
+    principal: Principal
+    until_s: float
+
+
+class PageCodes:
+    """The unused codes, the oldest first; times are monotonic (s).
+
+    A code lets a user of this machine into the page, without a secret that lasts in a URL:
+    `stdiod page` asks for one, the browser says it once, within 60 s, and has a cookie for it.
+    Codes are in memory alone: those of a daemon end with it.
+    """
+
+    def __init__(self) -> None:
+        self._unused: dict[str, _Code] = {}
+        """By digest. The time of a look-up depends on the digest, which nobody can choose who tries
+        codes: so it says nothing of the codes there are."""
+
+    def new(self, principal: Principal, now_s: float) -> str:
+        """Make a code for a browser, which then acts as `principal`."""
+        for digest, one in list(self._unused.items()):
+            if one.until_s <= now_s:
+                del self._unused[digest]
+        if len(self._unused) >= CODES:
+            del self._unused[next(iter(self._unused))]
+        code = secrets.token_urlsafe(32)
+        self._unused[_digest(code)] = _Code(principal, now_s + CODE_S)
+        return code
+
+    def take(self, code: str, now_s: float) -> Principal | None:
+        """Use a code up; returns its principal, None if it is used, expired or unknown."""
+        found = self._unused.pop(_digest(code), None)
+        return None if found is None or found.until_s <= now_s else found.principal

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 import trio
 
-from protocol.errors import Failure, Reason
+from protocol.errors import Reason
 from protocol.events import Log, UiEvent, built
 from protocol.host_events import PlaceholderUiEvent, SeenUiEvent
 from supervisor.kernel.last_items import LastItems
@@ -166,7 +166,6 @@ class _Names:
         self._lengths += Counter()  # without those of which there are none
 
     def wanted_by(self, name: str) -> set[Subscription]:
-        """Return the subscribers to a name."""
         found = set(self._names.get(name, _NOBODY))
         for length in self._lengths:
             found |= self._beginnings.get(name[:length], _NOBODY)
@@ -191,8 +190,6 @@ class _Kept(NamedTuple):
 
 
 class UiBounds(msgspec.Struct, frozen=True, kw_only=True):
-    """The bounds on subscriptions, and on the bytes kept for them."""
-
     events: int = 10_000
     bytes: int = 32 << 20
     """Bytes kept for all subscribers; beyond either, slow subscribers fall behind the oldest."""
@@ -240,11 +237,11 @@ class UiEvents:
         if same >= of_one or len(self._subscriptions) >= most:
             words = f"there are {same} subscriptions of this connection, and may be {of_one};"
             words += f" of all {len(self._subscriptions)}, and may be {most}"
-            raise RefusedError(Failure.because(Reason.QUEUE_FULL, words))
+            raise RefusedError.because(Reason.QUEUE_FULL, words)
         held = sum(map(len, self._globs.keys() | {subscription.globs}))
         if held > SUBSCRIBED_GLOBS and subscription.globs:
             words = f"all that subscribe would have {held} globs, and may have {SUBSCRIBED_GLOBS}"
-            raise RefusedError(Failure.because(Reason.QUEUE_FULL, words))
+            raise RefusedError.because(Reason.QUEUE_FULL, words)
         self._subscriptions.add(subscription)
         self._globs.setdefault(subscription.globs, set()).add(subscription)
         self._names.add(subscription)

@@ -42,8 +42,6 @@ class _Waiter:
 
 
 class FairQueue:
-    """The parties that wait to be served, by how much each was lately."""
-
     def __init__(self) -> None:
         self.waiting = 0
         """How many wait, or were called and have not come yet."""

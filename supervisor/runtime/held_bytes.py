@@ -97,7 +97,6 @@ class Account:
         self._ledger = ledger
 
     def hold(self, what: str, size: int) -> None:
-        """Set how much is held."""
         more = size - self.bytes[what]
         if more:
             self.bytes[what] = size
@@ -116,7 +115,6 @@ class Account:
         self._ledger.bound_unfinished()
 
     def drop_unfinished(self) -> None:
-        """Drop the line without an end."""
         self._set_unfinished(0)
         if self._drop is not None:
             self._drop()
@@ -128,7 +126,6 @@ class Account:
         self.add(LINES, more)
 
     def fits(self, size: int) -> bool:
-        """Whether there is room for so much more."""
         bounds = self.bounds
         held, left = self.total + size, bounds.all - self._ledger.total
         return held <= left or held <= (bounds.free if size <= left else bounds.least_free)

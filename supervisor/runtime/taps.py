@@ -6,8 +6,8 @@ While there is none, `tap` is None, and that is all a chunk of output costs: one
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -35,31 +35,29 @@ class Tap:
         """A request has its outcome."""
 
 
-class _Listening(NamedTuple):
-    tap: Tap
-    left_out: frozenset[str]
-    """The processes that it is told nothing of."""
+Listeners = Mapping[Tap, frozenset[str]]
+"""Each with the processes that it is told nothing of."""
 
 
 class Taps:
     def __init__(self) -> None:
         self.tap: Tap | None = None
         """Tells them all; None while there is none."""
-        self._listeners: tuple[_Listening, ...] = ()
+        self._listeners: Listeners = {}
         self._processes: dict[str, Incarnation] = {}
 
     def attach(self, listener: Tap, *, from_spawn: bool = False) -> None:
         """Tell `listener` from now on; with `from_spawn`, only of processes spawned from now on."""
         running = dict(self._processes)
         left_out = frozenset(running if from_spawn else ())
-        self._listen((*self._listeners, _Listening(listener, left_out)))
+        self._listen({**self._listeners, listener: left_out})
         for process in () if from_spawn else running.values():
             facts = {"pid": process.pid, "mid_line": process.mid_line}
             listener.happened(process.instance, Happened.ATTACHED, **facts)
 
     def detach(self, listener: Tap) -> None:
         """Tell it no more; idempotent."""
-        self._listen(tuple(one for one in self._listeners if one.tap is not listener))
+        self._listen({one: out for one, out in self._listeners.items() if one is not listener})
 
     @contextlib.contextmanager
     def of_process(self, process: Incarnation) -> Iterator[None]:
@@ -92,7 +90,7 @@ class Taps:
             limit=None if exit_.breach is None else msgspec.structs.asdict(exit_.breach),
         )
 
-    def _listen(self, listeners: tuple[_Listening, ...]) -> None:
+    def _listen(self, listeners: Listeners) -> None:
         self._listeners = listeners
         self.tap = _All(listeners) if listeners else None
 
@@ -100,11 +98,11 @@ class Taps:
 class _All(Tap):
     """Tells each of several; some are told only of processes spawned after they came."""
 
-    def __init__(self, listeners: tuple[_Listening, ...]) -> None:
+    def __init__(self, listeners: Listeners) -> None:
         self._listeners = listeners
 
     def _of(self, instance: str) -> Iterator[Tap]:
-        return (one.tap for one in self._listeners if instance not in one.left_out)
+        return (one for one, left_out in self._listeners.items() if instance not in left_out)
 
     def said(self, instance: str, source: EntrySource, data: bytes) -> None:
         for one in self._of(instance):

@@ -86,7 +86,6 @@ class Serving:
         self.queue = FairQueue()
 
     def begin(self, who: str, doing: str) -> None:
-        """A party is served from now on."""
         if self._who:  # mostly none was served
             self.end()
         if who != self._last:
@@ -99,7 +98,6 @@ class Serving:
         self._since = self._clock()
 
     def end(self) -> None:
-        """No party is served any more."""
         if not self._who:
             return
         who, self._who = self._who, NOBODY

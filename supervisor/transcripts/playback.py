@@ -91,7 +91,6 @@ class Script(Connection):
         return self._say()
 
     def receive_data(self, data: bytes) -> Events:
-        """Keep the lines, and write the host's next ones."""
         lines = self._splitter.feed(data)
         self.lines += lines
         self._answers += _answers(self._understood.receive_data(data))
@@ -105,7 +104,6 @@ class Script(Connection):
         return NOTHING
 
     def _say(self) -> Events:
-        """Write the lines that are due, and drop them."""
         while self._cues and self._is_due(self._cues[0]):
             data = self._cues.pop(0).data
             self._understood.sent(data)
@@ -127,7 +125,6 @@ class _Player(Receiver):
         self._stops = stops
 
     def receive(self, events: Events) -> None:
-        """Look whether all is said."""
         del events
         self.look()
 
@@ -138,7 +135,6 @@ class _Player(Receiver):
             self.incarnation.stop()
 
     def stdout_closed(self) -> None:
-        """End it: it has no more to say."""
         self.incarnation.stop()
 
 
@@ -166,17 +162,9 @@ async def play(
     )
     player = _Player(script, stops=not _ended_by_itself(entries))
     process = await Containers(custody, environment, log_files).spawn(descriptor, instance)
-    taps = Taps()
-    timeouts = descriptor.supervision.timeouts
-    incarnation = Incarnation(
-        instance,
-        process,
-        Dialogue(instance, script, player, Deadlines(), taps),
-        ModuleLog(descriptor.name, log_files, lambda: 0.0),
-        exit_s=timeouts.exit_s,
-        stop_s=timeouts.stop_s,
-        taps=taps,
-    )
+    dialogue = Dialogue(instance, script, player, Deadlines(), Taps())
+    log = ModuleLog(descriptor.name, log_files, lambda: 0.0)
+    incarnation = Incarnation(process, dialogue, log, descriptor.supervision.timeouts)
     player.incarnation = incarnation
     ended: Exit | None = None
     overdue = False

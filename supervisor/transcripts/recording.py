@@ -193,7 +193,8 @@ class TranscriptFile:
 
     def __init__(self, path: Path, header: Header) -> None:
         """Create or truncate the file; raises `OSError`."""
-        self.recording = Recording(self._wake)
+        self._awake = threading.Event()
+        self.recording = Recording(self._awake.set)
         self.error: str | None = None
         """Why the file is incomplete, once `close` has returned."""
         self._path = path
@@ -205,7 +206,6 @@ class TranscriptFile:
         except OSError:
             self._file.close()
             raise
-        self._awake = threading.Event()
         self._ending: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._ended_at = 0.0
         # A daemon thread: a disk that hangs for good must not keep the process from ending.
@@ -222,9 +222,6 @@ class TranscriptFile:
         self._thread.join(CLOSE_S)
         if self._thread.is_alive():
             self.error = f"{self._path}: the disk did not answer in {CLOSE_S:g} s"
-
-    def _wake(self) -> None:
-        self._awake.set()
 
     def _run(self) -> None:
         try:

@@ -14,7 +14,7 @@ from protocol.descriptor.model import Descriptor
 from supervisor.policy.verdict import Suspect
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.containment.reaping import End
-from supervisor.runtime.process.opening import Opening
+from supervisor.runtime.process.process import Opening
 from supervisor.runtime.supervision import containers
 from supervisor.runtime.turns import SharedTurn
 from tests.budget.turns import Turns, read_all, write_some

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +95,7 @@ async def test_a_long_answer_leaves_the_neighbours_their_turns(
         for one in range(FEW)
     ]
     told, rounds = await told_beside_a_neighbour(made, tmp_path, op, args, ADA)
-    name: Any = {"status": itemgetter("name"), "offers": attrgetter("module"), "wait": str}[op]
+    name: Any = {"status": itemgetter("name"), "offers": itemgetter("module"), "wait": str}[op]
     assert sorted(map(name, told["modules"])) == sorted(f"m{one}" for one in range(FEW))
     assert rounds >= FEW // 2  # who of the two comes first in a turn is chance
 

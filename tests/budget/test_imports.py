@@ -43,20 +43,19 @@ STATUS = VERSION | {
     "supervisor.cli.configured",
     "supervisor.cli.exit_status",
     "supervisor.cli.quantities",
-    "supervisor.cli.locations",
+    "supervisor.cli.project",
     "supervisor.cli.lock_file",
     "supervisor.cli.options",
     "supervisor.cli.results",
     "supervisor.cli.standard_streams",
-    "supervisor.cli.status_table",
     "supervisor.cli.terminal",
-    "supervisor.cli.trouble",
+    "supervisor.cli.status_text",
     "supervisor.policy",
     "supervisor.policy.verdict",
     "supervisor.cli.verbs",
-    "supervisor.cli.verbs.status",
+    "supervisor.cli.verbs.daemon",
 }
-MCP = VERSION | {"supervisor.cli.lock_file", "supervisor.cli.quick_mcp", "supervisor.cli.relay"}
+MCP = VERSION | {"supervisor.cli.lock_file", "supervisor.cli.quick_mcp"}
 FOREIGN = {"click", "msgspec", "typing_extensions"}
 """msgspec takes typing_extensions if they are installed."""
 

@@ -19,8 +19,7 @@ import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from supervisor.cli.dev_screen import OpCompleter
-from supervisor.cli.developing import look
+from supervisor.cli.developing import OpCompleter, look
 from supervisor.runtime.files.directory import read_descriptor
 from tests.cli.conftest import Run
 from tests.factories import GENEROUS_S

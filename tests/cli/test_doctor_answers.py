@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from supervisor.cli.checked import check
-from supervisor.cli.doctor import running
-from supervisor.cli.doctor.examination import examine
-from supervisor.cli.doctor.finding import bad, ok, warn
+from supervisor.cli.examination import examine, examine_daemon
+from supervisor.cli.machine import bad, ok, warn
 from tests.cli.conftest import Run
 from tests.cli.fake_daemon import Reply, serving, status
 
@@ -22,7 +21,7 @@ def test_who_accepts_and_does_not_answer_is_bad(
 ) -> None:
     path = tmp_path / "socket"
     with serving(path, lambda _frame: replies):
-        found = examine([], path, tmp_path / "data", data_dir_chosen=True)
+        found = examine([], path, tmp_path / "data")
     (one,) = [one for one in found if one.area == "daemon"]
     assert (one.level, bool(one.hint)) == ("bad", True)
     assert "gives no answer" in one.message
@@ -31,13 +30,13 @@ def test_who_accepts_and_does_not_answer_is_bad(
 def test_that_nobody_would_end_what_a_killed_daemon_left_is_bad() -> None:
     document = status()
     document["daemon"]["guardian_problem"] = "there is no guardian (it died)"
-    (found,) = [one for one in running.daemon(document) if one.area == "guardian"]
+    (found,) = [one for one in examine_daemon(document) if one.area == "guardian"]
     assert (found.level, found.message) == ("bad", "there is no guardian (it died)")
     assert "tries again" in str(found.hint)
 
 
 def test_that_nobody_listens_is_no_fault(tmp_path: Path) -> None:
-    found = examine([], tmp_path / "socket", tmp_path / "data", data_dir_chosen=True)
+    found = examine([], tmp_path / "socket", tmp_path / "data")
     (one,) = [one for one in found if one.area == "daemon"]
     assert one.level == "ok"
 
@@ -51,7 +50,7 @@ def test_what_is_advised_for_a_descriptor_that_is_not_valid_shows_the_problem(
     transport = {"type": "stdio", "command": ["cat"]}
     for name in ("a", "b"):
         (fleet / f"{name}.json").write_text(json.dumps({**form, "transport": transport}))
-    found = examine([fleet], tmp_path / "socket", tmp_path / "data", data_dir_chosen=True)
+    found = examine([fleet], tmp_path / "socket", tmp_path / "data")
     (one,) = [one for one in found if one.level == "bad"]
     assert one.subject == str(fleet / "b.json")
     assert one.hint is not None
@@ -66,7 +65,7 @@ def test_what_is_well_is_shown_with_all_and_in_json_alone_and_counted_all_the_sa
     run: Run, monkeypatch: pytest.MonkeyPatch, well: bool
 ) -> None:
     found = [ok("machine", "it runs"), *([] if well else [warn("a", "b", "c"), bad("d", "e", "f")])]
-    monkeypatch.setattr("supervisor.cli.doctor.examination.examine", lambda *_, **__: found)
+    monkeypatch.setattr("supervisor.cli.examination.examine", lambda *_, **__: found)
     for words in ((), ("--problems",), ("--all",)):
         ended = run("doctor", *words)
         assert ended.exit_code == (0 if well else 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from supervisor.cli.doctor import containment
+from supervisor.cli.machine import containment_in_force, new_containment
 from supervisor.runtime.containment import cgroup2
 
 
@@ -19,7 +19,7 @@ def test_without_a_daemon_the_ladder_is_tried_and_each_higher_rung_has_its_reaso
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     no_cgroups(monkeypatch)
-    found = containment.of_a_new_daemon(None)
+    found = new_containment(None)
     assert found.level == "warn"
     assert found.message == (
         "a daemon started here would contain processes by subreaper; cgroup2 would be stronger"
@@ -32,17 +32,17 @@ def test_what_the_configuration_insists_on_and_this_machine_lacks_is_bad(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     no_cgroups(monkeypatch)
-    found = containment.of_a_new_daemon("cgroup2")
+    found = new_containment("cgroup2")
     assert found.level == "bad"
     assert "would not start here" in found.message
     assert "cgroup v2 is not mounted here" in found.message
 
 
 def test_a_lower_rung_that_was_asked_for_is_no_matter_of_the_machine() -> None:
-    found = containment.of_a_new_daemon("process_group")
+    found = new_containment("process_group")
     assert found.level == "warn"
     assert '"auto"' in (found.hint or "")
 
 
 def test_the_highest_rung_is_all_well() -> None:
-    assert containment.in_force("cgroup2", None).level == "ok"
+    assert containment_in_force("cgroup2", None).level == "ok"

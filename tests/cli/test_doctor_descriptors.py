@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from supervisor.cli.doctor.descriptors import examine
+from supervisor.cli.examination import examine_descriptors
 from supervisor.policy.findings import Found
 from tests.factories import actor, descriptor
 
@@ -14,7 +14,7 @@ def test_of_a_module_that_is_prepared_the_program_for_that_is_looked_at(tmp_path
     built = {"prepare": ["true"]}
     good = descriptor(tmp_path, ["./built"], transport=built)
     bad = descriptor(tmp_path, ["true"], name="b", transport={"prepare": ["./fetch"]})
-    well, wrong = examine(Found((good, bad)), os.environ, [tmp_path])
+    well, wrong = examine_descriptors(Found((good, bad)), os.environ, [tmp_path])
     assert well.level == "ok"
     assert well.message.startswith("is prepared by /")
     assert (wrong.level, wrong.message) == ("bad", f"{tmp_path}/fetch is not there")
@@ -22,6 +22,6 @@ def test_of_a_module_that_is_prepared_the_program_for_that_is_looked_at(tmp_path
 
 def test_a_hook_that_is_told_of_nothing_is_a_warning(tmp_path: Path) -> None:
     found = Found((actor(tmp_path), actor(tmp_path, name="h", kind="hook")))
-    well, hook = examine(found, {}, [tmp_path])
+    well, hook = examine_descriptors(found, {}, [tmp_path])
     assert (well.level, hook.level, hook.subject) == ("ok", "warn", "h")
     assert hook.message.startswith("/hook: is missing")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.cli.verbs import events
+from supervisor.cli.verbs import feeds
 from tests.cli.conftest import Run, Serve
 from tests.cli.fake_daemon import Reply, not_ok, ok
 
@@ -90,7 +90,7 @@ def test_a_warning_goes_to_stderr(run: Run, serve: Serve) -> None:
 def test_a_follower_goes_on_after_what_it_has_seen_whatever_ended_its_connection(
     run: Run, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "RECONNECT_S", (0.0,))
+    monkeypatch.setattr(feeds, "RECONNECT_S", (0.0,))
     answers: list[list[Reply] | None] = [
         [heading(since=2), entry(3), entry(4), not_ok("cancelled", "", reason="shutdown")],
         [heading(since=4), entry(5), not_ok("cancelled", "", reason="disconnect")],

@@ -29,7 +29,7 @@ sys.modules.pop({moment!r}, None)
 sys.argv = ["stdiod", "status"]
 {entry}
 """
-MOMENTS = ["signal", "click", "supervisor.cli.options", "supervisor.cli.verbs.status", "msgspec"]
+MOMENTS = ["signal", "click", "supervisor.cli.options", "supervisor.cli.verbs.daemon", "msgspec"]
 
 
 @pytest.mark.parametrize("entry", ENTRIES)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click import UsageError
 
-from supervisor.cli.args_words import args_of, read_words
+from supervisor.cli.args import args_of, read_words
 from tests.cli.conftest import Run, Serve
 from tests.cli.fake_daemon import Frame, module, not_ok, ok
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.cli import missing_socket
+from supervisor.cli import client as missing_socket
 from supervisor.cli.lock_file import lock_holder
 from tests.cli.conftest import Run
 

@@ -16,7 +16,7 @@ import pytest
 import schemas
 from protocol.descriptor.model import Kind, Lifecycle
 from supervisor.cli import module_templates
-from supervisor.cli.verbs import new
+from supervisor.cli.verbs import writing
 from supervisor.conformance import persistent
 from tests.cli.conftest import Run
 from tests.system.descriptors import PATIENT
@@ -25,8 +25,8 @@ ALL = "STDIOD_TEST_LANGUAGES" in os.environ
 ONCE = {"go": "module", "java": "module", "rust": "mcp"}
 TRIED = [
     (lang, protocol)
-    for lang in new.LANGUAGES
-    for protocol in new.PROTOCOLS
+    for lang in writing.LANGUAGES
+    for protocol in writing.PROTOCOLS
     if lang != "exec" and (ALL or ONCE.get(lang, protocol) == protocol)
 ]
 
@@ -36,7 +36,7 @@ def _few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(persistent, "SETTLING_CALLS", 5)
     monkeypatch.setattr(persistent, "ALL_CALLS", 10)
     # bash reads each byte by itself, and Perl's JSON is written in Perl.
-    monkeypatch.setattr(persistent, "LONG_BYTES", 1 << 16)
+    monkeypatch.setitem(persistent.ODD_FIELDS, "long line", {"padding": "x" * (1 << 16)})
 
 
 def begun(run: Run, folder: Path, *options: str) -> Path:
@@ -73,7 +73,7 @@ def test_what_is_begun_passes_its_check_and_its_test(
     assert "lines as recorded" in ended.stdout
 
 
-@pytest.mark.parametrize("kind", new.KINDS)
+@pytest.mark.parametrize("kind", writing.KINDS)
 def test_a_module_of_any_kind_has_the_op_of_its_kind(run: Run, tmp_path: Path, kind: str) -> None:
     folder = begun(run, tmp_path, "--lang", "python", "--kind", kind)
     assert checked(run, folder) == {"describe"}
@@ -100,9 +100,9 @@ def test_without_a_language_those_there_are_are_named_once_each(run: Run) -> Non
 
 
 def test_the_choices_are_those_that_there_are() -> None:
-    assert set(new.LANGUAGES) == set(module_templates.LANGUAGES)
-    assert set(new.KINDS) == set(Kind) == set(module_templates.PARTS)
-    assert set(new.LIFECYCLES) == set(Lifecycle)
+    assert set(writing.LANGUAGES) == set(module_templates.LANGUAGES)
+    assert set(writing.KINDS) == set(Kind) == set(module_templates.PARTS)
+    assert set(writing.LIFECYCLES) == set(Lifecycle)
 
 
 def test_a_program_that_is_missing_is_told(
@@ -147,16 +147,21 @@ def test_what_no_module_can_be_is_refused_before_anything_is_written(
 
 
 def test_a_language_has_the_names_that_people_call_it_by(run: Run, tmp_path: Path) -> None:
-    for short, language in {**new.ALIASES, "PY": "python", "Bash": "bash", "TS": "node"}.items():
+    for short, language in {
+        **writing.ALIASES,
+        "PY": "python",
+        "Bash": "bash",
+        "TS": "node",
+    }.items():
         ended = run("new", short, "--lang", short, "--into", str(tmp_path))
         assert ended.exit_code == 0, ended.stderr
         file = module_templates.LANGUAGES[language].file
         assert (tmp_path / short / file).is_file()
-    assert {"ts", "js", "py", "sh", "rb", "rs"} <= set(new.ALIASES)
-    assert set(new.ALIASES.values()) <= set(new.LANGUAGES)
+    assert {"ts", "js", "py", "sh", "rb", "rs"} <= set(writing.ALIASES)
+    assert set(writing.ALIASES.values()) <= set(writing.LANGUAGES)
 
 
-@pytest.mark.parametrize("lang", new.LANGUAGES)
+@pytest.mark.parametrize("lang", writing.LANGUAGES)
 def test_a_new_descriptor_names_its_schema_and_is_valid(
     run: Run, tmp_path: Path, lang: str
 ) -> None:

@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from supervisor.cli import background
 from supervisor.cli import project as project_file
 from supervisor.cli.command_line import stdiod
-from supervisor.cli.doctor.places import project_place
+from supervisor.cli.machine import examine_project
 from supervisor.cli.project import FILE, Project, Standing
 from supervisor.daemon import project_trust
 from supervisor.daemon.project_trust import STORE, objection, trusted_projects
@@ -516,7 +516,7 @@ def test_each_verb_says_whose_daemon_it_is(shop: Path, typed: Type) -> None:
 def test_doctor_says_whether_the_project_counts(
     shop: Path, standing: Standing, level: str, words: str
 ) -> None:
-    finding = project_place(Project(shop, standing, str(shop / FILE)))
+    finding = examine_project(Project(shop, standing, str(shop / FILE)))
     assert finding.level == level
     assert words in finding.message
 

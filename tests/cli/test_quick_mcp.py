@@ -10,7 +10,7 @@ from protocol.errors import Success
 from protocol.response import Response
 from protocol.version import VERSION
 from supervisor.cli import quick_mcp
-from supervisor.cli.locations import default_socket
+from supervisor.cli.project import default_socket
 from supervisor.faces.module_wire import done_line
 from tests.cli.conftest import Serve
 from tests.cli.fake_daemon import Frame, Reply, not_ok

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from supervisor.cli.verbs.reload import plan_text
+from supervisor.cli.verbs.daemon import plan_text
 from tests.cli.conftest import Run, Serve
 from tests.cli.fake_daemon import ok
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from supervisor.cli.exit_status import NoError
-from supervisor.cli.verbs.service import quoted
+from supervisor.cli.verbs.admin import quoted
 from tests.cli.conftest import Run
 from tests.docs.markdown import blocks
 

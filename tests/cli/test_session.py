@@ -10,7 +10,7 @@ from typing import Any
 import click
 import pytest
 
-from supervisor.cli.session_text import table
+from supervisor.cli.verbs.sessions import table
 from tests.cli.conftest import Run, Serve
 from tests.cli.fake_daemon import Frame, Reply, log, not_ok, ok, status
 

@@ -8,12 +8,10 @@ import click
 import pytest
 
 from protocol.weight import MOST_VALUES
-from supervisor.cli.doctor import running
-from supervisor.cli.module_page import module_text
+from supervisor.cli.examination import examine_modules
 from supervisor.cli.quantities import limit_text
-from supervisor.cli.status_table import note, status_text
+from supervisor.cli.status_text import in_trouble, module_text, note, status_text, trouble_first
 from supervisor.cli.terminal import cells
-from supervisor.cli.trouble import in_trouble, trouble_first
 from tests.cli.conftest import Run, Serve
 from tests.cli.fake_daemon import Frame, last_exit, module, ok, status
 
@@ -432,7 +430,7 @@ def test_the_last_failure_of_a_module_that_is_ready_is_forgotten_after_an_hour(
 ) -> None:
     died = last_exit("exited with code 3", ts=1e9, stderr_tail=["out of cheese"], **others)
     fleet = status(module(state=state, last_exit=died, next_retry_s=None, restarts=2))
-    (finding,) = running.modules(fleet, 1e9 + age_s)
+    (finding,) = examine_modules(fleet, 1e9 + age_s)
     assert (finding.level == "ok") != is_told
     page = status_text(fleet, None, now_s=1e9 + age_s)
     words = "ended: memory" if "limit" in others else "exited with code 3: out of cheese"

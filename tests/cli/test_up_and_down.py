@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from supervisor.cli import background
-from supervisor.cli.locations import default_data_dir, default_socket
+from supervisor.cli.project import default_data_dir, default_socket
 from supervisor.cli.verbs import up as up_verb
 from tests.cli.conftest import Run, Serve
 from tests.cli.fake_daemon import Frame, Reply, Script, last_exit, log, module, ok, status
@@ -325,7 +325,7 @@ def test_down_tells_which_modules_are_down_and_returns_when_the_daemon_is_gone(
 def test_down_says_so_if_the_daemon_is_still_there(
     run: Run, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("supervisor.cli.verbs.down.GONE_S", 0.1)
+    monkeypatch.setattr("supervisor.cli.verbs.daemon.GONE_S", 0.1)
     serve(answers(answer=status()))
     ended = run("down")
     assert ended.exit_code == 1

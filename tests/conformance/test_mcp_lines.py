@@ -11,7 +11,7 @@ import pytest
 
 from protocol.dialects.mcp.greeting import DISCOVER, INITIALIZE, LEGACY, MODERN
 from protocol.transcript import EntrySource
-from tests.conformance.test_transcripts import FILES, SERVERS, read
+from tests.conformance.recorded import FILES, SERVERS, read
 from tests.protocol.mcp_revisions import check
 
 

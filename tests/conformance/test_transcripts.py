@@ -11,32 +11,21 @@ import re
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from protocol.transcript import Transcript, descriptor_of, read_transcript
-from supervisor.transcripts.replay import Replayed, replay_through_dialect
+from tests.cli.conftest import Run
+from tests.conformance.recorded import FILES, SERVERS, read
 from tests.schemas.local_registry import validator
 
-FILES = sorted((Path(__file__).parent / "transcripts").glob("*.jsonl"))
 SHOWN = {"good", "error", "protocol_fault", "crash", "torch", "truncated_line"}
-SERVERS = {
-    f"mcp_server_{one}" for one in ("everything", "fetch", "filesystem", "git", "memory", "time")
-}
-"""Of others, in the versions of `scripts/foreign.py`, each called well and badly."""
-
 
 BY_HOST = {"deadline": 1}
 """How many requests the host ended for a reason of its own; all others are compared."""
 
 
-def read(path: Path) -> Transcript:
-    with path.open("rb") as lines:
-        return read_transcript(lines, path.name)
-
-
-def replayed(transcript: Transcript) -> Replayed:
-    return replay_through_dialect(transcript, descriptor_of(transcript.header, "t"))
+def replayed(run: Run, path: Path) -> Any:
+    """Return what `stdiod replay` tells of a transcript, which is read through its dialect."""
+    return json.loads(run("replay", str(path), "--json").stdout)
 
 
 def test_the_ways_a_conversation_goes_are_there() -> None:
@@ -44,14 +33,12 @@ def test_the_ways_a_conversation_goes_are_there() -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_conversation_is_read_as_it_was(path: Path) -> None:
-    transcript = read(path)
-    assert transcript.flaws == ()
-    outcomes = sum(entry.outcome is not None for entry in transcript.entries)
-    result = replayed(transcript)
-    assert result.differences == ()
-    assert result.by_host == BY_HOST.get(path.stem, 0)
-    assert result.compared + result.by_host == outcomes > 0
+def test_a_conversation_is_read_as_it_was(run: Run, path: Path) -> None:
+    outcomes = sum(entry.outcome is not None for entry in read(path).entries)
+    result = replayed(run, path)
+    assert (result["flaws"], result["differences"], result["same"]) == ([], [], True)
+    assert result["by_host"] == BY_HOST.get(path.stem, 0)
+    assert result["compared"] + result["by_host"] == outcomes > 0
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -64,17 +51,18 @@ def test_each_line_of_a_transcript_is_valid_and_names_nobodys_machine(path: Path
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_an_outcome_that_is_another_one_is_seen(path: Path) -> None:
-    transcript = read(path)
+def test_an_outcome_that_is_another_one_is_seen(run: Run, path: Path, tmp_path: Path) -> None:
     if path.stem in BY_HOST:
         return  # what the host decided does not follow from what was said
-    *_, last = [one for one in transcript.entries if one.outcome is not None]
-    assert last.outcome is not None
-    other: dict[str, Any] = {**last.outcome, "ok": not last.outcome["ok"]}
-    changed = msgspec.structs.replace(last, outcome=other)
-    entries = tuple(changed if one is last else one for one in transcript.entries)
-    (difference,) = replayed(msgspec.structs.replace(transcript, entries=entries)).differences
-    assert difference.request_id == last.request_id
-    assert difference.recorded == other
-    assert difference.replayed is not None
-    assert difference.replayed["ok"] is last.outcome["ok"]
+    entries = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    *_, last = [one for one in entries if one.get("outcome") is not None]
+    recorded = last["outcome"]
+    last["outcome"] = {**recorded, "ok": not recorded["ok"]}
+    changed = tmp_path / path.name
+    changed.write_text("".join(json.dumps(one) + "\n" for one in entries), encoding="utf-8")
+    result = replayed(run, changed)
+    (difference,) = result["differences"]
+    assert not result["same"]
+    assert difference["request_id"] == last["request_id"]
+    assert difference["recorded"] == last["outcome"]
+    assert difference["replayed"]["ok"] is recorded["ok"]

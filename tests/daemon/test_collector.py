@@ -22,13 +22,13 @@ def test_a_verb_runs_with_a_collector_that_has_its_imports_behind_it() -> None:
 import atexit, gc, json, sys
 from supervisor.cli import main
 from supervisor.daemon import collector
-from supervisor.cli.verbs import status
+from supervisor.cli.verbs import daemon
 import supervisor.cli.command_line as command_line
 found = {"before": gc.isenabled()}
 def look(args, **_):
     found.update(enabled=gc.isenabled(), frozen=gc.get_freeze_count())
     raise SystemExit(0)
-status.status.invoke = look
+daemon.status.invoke = look
 sys.argv = ["stdiod", "status"]
 begun = collector.begin
 def begin():

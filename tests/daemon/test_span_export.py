@@ -24,7 +24,7 @@ from supervisor.daemon.span_export import WAITING, SpanExport, exporting
 from supervisor.kernel.spans import EndedSpan
 from tests.factories import actor, none_left
 from tests.kernel.conftest import ask, daemon_with
-from tests.kernel.test_host_calls import allowing, caller, payload
+from tests.kernel.host_calls import allowing, caller, payload
 
 CALM = {"timeouts": {"stop_s": 0.1, "exit_s": 0.1}}
 SPAN = EndedSpan(EXAMPLE, None, False, 1.0, 2.0, "m", "echo", "r1", None, "ok", None)

@@ -7,15 +7,8 @@ import re
 import tomllib
 from pathlib import Path
 
-import pytest
-
 from scripts import lifecycle_diagram
-from supervisor.kernel.parties import Client
 from supervisor.policy.lifecycle import TABLE
-from supervisor.runtime.supervision.call import Listener
-from supervisor.runtime.supervision.fleet import Fleet
-from supervisor.runtime.supervision.module import Module
-from supervisor.runtime.supervision.worker import Worker
 from tests.docs.markdown import ROOT, code, read, rows
 
 
@@ -51,24 +44,6 @@ def test_the_rings_are_those_of_the_import_contract() -> None:
     assert [code(row[0]) for row in rows("ARCHITECTURE.md", "Ring")] == layers[::-1]
     for name in ("ARCHITECTURE.md", "CONTRIBUTING.md"):
         assert f"    {' <- '.join(layers[::-1])}\n" in read(name)
-
-
-def told_upwards(told: type) -> set[str]:
-    label = re.search(rf'-\. "{told.__name__}: ([\w, ]+)"', read("docs/architecture.md"))
-    assert label is not None
-    return set(label[1].split(", "))
-
-
-@pytest.mark.parametrize("interface", [Client, Listener])
-def test_the_picture_of_the_house_names_what_is_told_upwards(interface: type) -> None:
-    assert told_upwards(interface) == {
-        name for name, one in vars(interface).items() if not name.startswith("_") and callable(one)
-    }
-
-
-@pytest.mark.parametrize("told", [Worker, Module, Fleet])
-def test_what_the_picture_of_the_house_says_is_told_to_a_class_is_there(told: type) -> None:
-    assert told_upwards(told) <= vars(told).keys()
 
 
 def test_what_is_set_on_a_part_after_it_was_made_stands_on_the_page() -> None:

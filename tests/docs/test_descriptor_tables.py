@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 import pytest
@@ -14,16 +13,12 @@ from protocol.descriptor import shape
 from protocol.descriptor.loading import FETCH_S, parse_descriptor
 from protocol.descriptor.model import Hook, Supervision, Timeouts, Transport
 from protocol.dialects import DIALECTS
-from protocol.problem import Problem
 from protocol.shape import Fields, Map
-from scripts import descriptor_schema
+from scripts import file_schemas
 from tests.docs.markdown import Block, blocks, code, rows
 from tests.schemas.local_registry import validator
 
 DOCUMENT = "docs/descriptor.md"
-BY_DIALECT = {"transport.expand", "transport.lifecycle", "transport.stdout"}
-REQUIRED = "required"
-ABSENT = "absent"
 
 
 def documented() -> dict[str, str]:
@@ -49,35 +44,7 @@ def test_the_tables_have_every_field_of_a_descriptor_and_no_other() -> None:
 
 
 def test_every_field_of_the_typed_descriptor_has_a_row() -> None:
-    assert {path for path, _ in descriptor_schema.fields()} <= documented().keys()
-
-
-@pytest.mark.parametrize(
-    ("path", "default"), list(descriptor_schema.fields()), ids=lambda value: str(value)[:60]
-)
-def test_a_row_gives_the_default_that_the_code_has(path: str, default: Any) -> None:
-    said = documented()[path]
-    required = {name for name, fields, key in shaped() if key in fields._required}
-    if path in required or path == "transport.command":
-        assert said == REQUIRED
-    elif path in BY_DIALECT:
-        assert said == "by protocol"
-    elif said == ABSENT:
-        assert default is None
-        assert refuses_null(path)
-    else:
-        value = code(said)
-        assert value is not None, said
-        assert json.loads(value) == json.loads(msgspec.json.encode(default))
-        assert default is not None or not refuses_null(path)
-
-
-def refuses_null(path: str) -> bool:
-    found: list[Problem] = []
-    for name, fields, key in shaped():
-        if name == path:
-            fields.fields[key](None, "", found)
-    return bool(found)
+    assert {path for path, _ in file_schemas.fields()} <= documented().keys()
 
 
 def test_the_defaults_by_protocol_are_those_of_the_dialects() -> None:
@@ -106,15 +73,10 @@ def test_the_rows_name_the_defaults_that_are_a_dialects_own() -> None:
     assert f"{FETCH_S:g} where" in meanings["supervision.timeouts.start_s"]
 
 
-def test_the_json_schema_is_made_of_the_rules_the_defaults_and_this_page() -> None:
-    committed = descriptor_schema.SCHEMA.read_text(encoding="utf-8")
-    assert committed == descriptor_schema.written(), "run -m scripts.descriptor_schema"
-
-
 def test_every_field_has_a_description_in_the_json_schema() -> None:
-    whole = descriptor_schema.schema()
+    whole = file_schemas.descriptor()
     for path, _, _ in shaped():
-        assert descriptor_schema.at(whole, path)["description"], path
+        assert file_schemas.at(whole, path)["description"], path
 
 
 DESCRIPTORS = [

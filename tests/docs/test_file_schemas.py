@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from protocol.descriptor.rules import near_misses
 from protocol.json_document import read_document
 from protocol.transcript import read_transcript
 from scripts import file_schemas
-from supervisor.daemon.config_file import ConfigError, parse_config
 from supervisor.policy.policy_file import PolicyError, parse_policy
 from tests.schemas.local_registry import validator
 
@@ -46,39 +44,6 @@ def test_every_field_of_a_file_has_a_description(name: str) -> None:
 def test_the_file_is_as_it_is_made(name: str) -> None:
     made = file_schemas.written(file_schemas.SCHEMAS[name]())
     assert schemas.text(name) == made, "run -m scripts.file_schemas"
-
-
-CONFIGS = {
-    "": True,
-    '"$schema" = "./config.schema.json"': True,
-    'directories = ["modules"]\nwatch = false': True,
-    "directories = []": False,
-    'log_format = "xml"': False,
-    "journal_bytes = 1": False,
-    "journal_days = 0": False,
-    "memory_ceiling_bytes = 1.5": False,
-    "http_insecure = 1": False,
-    'http_origins = ["https://example.org"]': True,
-    '[mcp.views.notes]\nmodules = ["git"]\nprefix = false\nfor = ["ada"]': True,
-    '[mcp]\nkeep = "always"\nsession_idle_s = 60': True,
-    "[mcp]\nkeep = 0": False,
-    "[mcp.views.notes]\nmodules = []": False,
-    "[mcp.view.notes]": False,
-    'sokcet = "/run/x.sock"': False,
-}
-
-
-@pytest.mark.parametrize("text", CONFIGS)
-def test_a_configuration_is_good_to_the_schema_as_it_is_to_the_daemon(
-    text: str, tmp_path: Path
-) -> None:
-    assert validator("stdiod-config.v1").is_valid(tomllib.loads(text)) is CONFIGS[text]
-    try:
-        parse_config(text.encode(), tmp_path / "stdiod.toml")
-    except ConfigError:
-        assert not CONFIGS[text]
-    else:
-        assert CONFIGS[text]
 
 
 POLICIES = {

@@ -4,27 +4,12 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
-from supervisor.kernel.metrics import EDGES_US, OF_DAEMON, OF_MODULE, Metric
+from supervisor.kernel.metrics import EDGES_US, OF_DAEMON, OF_MODULE
 from supervisor.policy.lifecycle import State
 from supervisor.policy.tally import OUTCOMES, SERIES
-from tests.docs.markdown import blocks, prose, rows
+from tests.docs.markdown import blocks, prose
 
 DOCUMENT = "docs/metrics.md"
-
-
-@pytest.mark.parametrize(
-    ("heading", "metrics"), [("Of the daemon", OF_DAEMON), ("Of each module", OF_MODULE)]
-)
-def test_every_metric_has_a_row_and_every_row_is_a_metric(
-    heading: str, metrics: tuple[Metric, ...]
-) -> None:
-    shown = [
-        [f"`{one.name}`", str(one.kind), ", ".join(f"`{label}`" for label in one.labels), one.words]
-        for one in metrics
-    ]
-    assert rows(DOCUMENT, heading) == shown
 
 
 def test_alerts_and_queries_are_about_metrics_that_there_are() -> None:

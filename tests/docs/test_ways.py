@@ -23,9 +23,7 @@ import trio.testing
 
 from supervisor.faces.byte_stream import carry, disconnect
 from supervisor.faces.conversation import Conversation
-from supervisor.kernel.kernel import Kernel
-from supervisor.kernel.parties import Party
-from supervisor.kernel.store.settings import JournalOptions
+from supervisor.kernel.kernel import JournalOptions, Kernel, Party
 from tests import factories
 from tests.docs.markdown import ROOT, read
 from tests.kernel.conftest import daemon_with

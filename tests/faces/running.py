@@ -21,8 +21,14 @@ from tests.faces import lines
 from tests.faces.http.client import Client
 from tests.faces.mcp.clients import McpClient
 from tests.system.daemon import Daemon
+from tests.system.descriptors import actor
+from tests.system.liveness import BOUND_S
 
 LOOPBACK = "127.0.0.1:0"
+UNREAD_BYTES = 1 << 20
+"""With so much unread, a client has its modules wait."""
+ENDLESS = {"count": 1_000_000, "pad": "x" * 1000}
+"""Has a module say more events than anybody waits for."""
 PERMISSIVE = 'mode = "permissive"\n'
 """A policy that grants a module what its descriptor asks for."""
 
@@ -89,6 +95,17 @@ class Running:
         while self.daemon.status(module)["in_flight"] != wanted:
             await trio.lowlevel.checkpoint()
 
+    @property
+    def held_bytes(self) -> int:
+        """What it holds for others in memory."""
+        held: int = self.daemon.op("status")["daemon"]["held_bytes"]["total"]
+        return held
+
+    async def holds_unread(self) -> None:
+        """Wait until as much waits for a client that does not read as may."""
+        while self.held_bytes < UNREAD_BYTES:
+            await trio.lowlevel.checkpoint()
+
     async def is_alone(self) -> None:
         """Wait until the fixture's own client is the only one."""
         while self.daemon.op("status")["daemon"]["connections"]["open"] > 1:
@@ -129,6 +146,42 @@ async def running(*modules: dict[str, Any], **options: Any) -> AsyncIterator[Run
     """Run a daemon as `started` does, beside other asynchronous contexts."""
     with started(*modules, **options) as daemon:
         yield daemon
+
+
+async def written_until_not_read(daemon: Running, client: lines.Client, line: bytes) -> int:
+    """Have a client write a line over and over, until that is not read; returns its bytes."""
+    written = 0
+
+    async def pour() -> None:
+        nonlocal written
+        while True:
+            await client.send(line * 100)
+            written += 100 * len(line)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(pour)
+        before = -1
+        while written != before:
+            before = written
+            for _ in range(20):
+                await trio.lowlevel.checkpoint()
+                assert daemon.daemon.client.ask("supervisor", "health").ok
+        nursery.cancel_scope.cancel()
+    return written
+
+
+@asynccontextmanager
+async def flooded() -> AsyncIterator[tuple[Running, lines.Client]]:
+    """Have a client of lines with an open request `flood` whose answers it does not read.
+
+    Of two modules, `noisy` says them, and `quiet` does what its ops say.
+    """
+    patient = {"timeouts": {"exit_s": 0.1, "stop_s": BOUND_S}}
+    modules = actor(name="noisy"), actor(name="quiet", supervision=patient)
+    async with running(*modules) as daemon, daemon.lines() as client:
+        await client.send(lines.request("flood", "noisy", op="events", args=ENDLESS))
+        await daemon.holds_unread()
+        yield daemon, client
 
 
 def _view(name: str, view: Mapping[str, Any]) -> str:

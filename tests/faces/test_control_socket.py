@@ -1,138 +1,111 @@
+"""Where the control socket is, whose it is, and what else may stand in its place."""
+
 from __future__ import annotations
 
 import os
 import pwd
 import socket
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
-import trio
 
-from supervisor.faces.control_socket import (
-    MAX_PATH_BYTES,
-    SocketPathError,
-    SocketTakenError,
-    listening,
-    serve,
-)
-from tests.bounds import WAIT_S
-from tests.faces.conftest import Client, request
-from tests.factories import actor, open_files, opened_since
-from tests.kernel.conftest import daemon_with
+from tests.faces.lines import request
+from tests.faces.running import Running
+from tests.faces.starting import refusal, serving
+
+MAX_PATH_BYTES = 107
+"""Of a socket (`sun_path` of unix(7))."""
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "run" / "stdiod.sock"
+def folder() -> Iterator[Path]:
+    """A short path, which a socket needs."""
+    with TemporaryDirectory(prefix="stdiod-") as name:
+        yield Path(name)
 
 
-async def test_clients_are_served_side_by_side(tmp_path: Path, path: Path) -> None:
-    before = open_files()
-    made = actor(tmp_path, supervision={"timeouts": {"stop_s": 0.1}})
-    async with daemon_with(tmp_path, made) as daemon:
-        with listening(path) as listener:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(serve, daemon, listener)
-                async with (
-                    await trio.open_unix_socket(path) as one,
-                    await trio.open_unix_socket(path) as two,
-                ):
-                    await Client(one).send(request("a", "supervisor", "wait", **{"for": "down"}))
-                    await Client(two).send(request("a", "m", op="echo", args={"n": 2}))
-                    assert (await Client(two).done())["result"] == {"n": 2}
-                nursery.cancel_scope.cancel()
-    assert not opened_since(before)
+@pytest.fixture
+def path(folder: Path) -> Path:
+    return folder / "run" / "stdiod.sock"
+
+
+def can_connect(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(path))
+    return True
+
+
+async def test_clients_are_served_side_by_side(shared: Running) -> None:
+    async with shared.lines() as one, shared.lines() as two:
+        await one.send(request("a", "supervisor", "wait", **{"for": "down"}))
+        await two.send(request("a", "m", op="echo", args={"n": 2}))
+        assert (await two.done())["result"] == {"n": 2}
 
 
 async def test_a_client_is_the_user_at_the_other_side_and_may_do_everything(
-    tmp_path: Path, path: Path
+    shared: Running,
 ) -> None:
-    async with daemon_with(tmp_path) as daemon:
-        with listening(path) as listener:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(serve, daemon, listener)
-                async with (
-                    await trio.open_unix_socket(path) as one,
-                    await trio.open_unix_socket(path) as two,
-                ):
-                    await Client(one).send(request("a", "supervisor", "narrow", modules=["m"]))
-                    await Client(two).send(request("b", "supervisor", "narrow"))
-                    user = {"name": pwd.getpwuid(os.geteuid()).pw_name, "face": "socket"}
-                    scopes = ["read", "invoke", "admin"]
-                    narrowed = (await Client(one).done())["result"]
-                    assert narrowed == {**user, "scopes": scopes, "modules": ["m"]}
-                    # What one connection gives up, another one keeps.
-                    whole = (await Client(two).done())["result"]
-                    assert whole == {**user, "scopes": scopes, "modules": ["*"]}
-                nursery.cancel_scope.cancel()
+    async with shared.lines() as one, shared.lines() as two:
+        await one.send(request("a", "supervisor", "narrow", modules=["m"]))
+        user = {"name": pwd.getpwuid(os.geteuid()).pw_name, "face": "socket"}
+        scopes = ["read", "invoke", "admin"]
+        narrowed = (await one.done())["result"]
+        assert narrowed == {**user, "scopes": scopes, "modules": ["m"]}
+        # What one connection gives up, another one keeps.
+        await two.send(request("b", "supervisor", "narrow"))
+        whole = (await two.done())["result"]
+        assert whole == {**user, "scopes": scopes, "modules": ["*"]}
 
 
-def test_the_socket_is_its_owners_alone_and_goes_with_the_daemon(path: Path) -> None:
-    before = open_files()
-    with listening(path):
+def test_the_socket_is_its_owners_alone_and_goes_with_the_daemon(folder: Path, path: Path) -> None:
+    with serving(folder, path):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-        with socket.socket(socket.AF_UNIX) as client:
-            client.connect(str(path))
+        assert can_connect(path)
     assert not path.exists()
-    assert not opened_since(before)
 
 
-def test_who_comes_while_a_start_fails_is_told_and_not_reset(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(WAIT_S)
-        with listening(path):
-            client.connect(str(path))
-            client.sendall(b'{"operation":"describe"}\n')
-        said = client.recv(1 << 16)
-    assert b"could not start" in said
-    assert b'"stopping"' in said
-
-
-def test_a_stale_socket_is_replaced(path: Path) -> None:
+def test_a_stale_socket_is_replaced(folder: Path, path: Path) -> None:
     path.parent.mkdir()
-    with socket.socket(socket.AF_UNIX) as stale:
-        stale.bind(str(path))
+    _bind(path)
     assert path.is_socket()
-    with listening(path), socket.socket(socket.AF_UNIX) as client:
-        client.connect(str(path))
+    with serving(folder, path):
+        assert can_connect(path)
 
 
-def test_a_second_daemon_is_refused_with_the_pid_of_the_first(path: Path) -> None:
-    with listening(path):
-        before = open_files()
-        words = rf"\(pid {os.getpid()}\) serves {path}; `kill {os.getpid()}` ends it"
-        with pytest.raises(SocketTakenError, match=words), listening(path):
-            pass
-        assert not opened_since(before)
-        assert path.is_socket()  # the first one's is left alone
-        with socket.socket(socket.AF_UNIX) as client:
-            client.connect(str(path))
-    with listening(path):
+def test_a_second_daemon_is_refused_with_the_pid_of_the_first(folder: Path, path: Path) -> None:
+    with serving(folder, path) as first:
+        said = refusal(folder / "second", path)
+        assert f"(pid {first.pid}) serves {path}; `kill {first.pid}` ends it" in said
+        assert can_connect(path)  # the first one's is left alone
+    with serving(folder, path):
         pass
 
 
-def test_a_daemon_whose_socket_file_is_gone_can_only_be_killed(path: Path) -> None:
-    with listening(path):
+def test_a_daemon_whose_socket_file_is_gone_can_only_be_killed(folder: Path, path: Path) -> None:
+    with serving(folder, path) as first:
         path.unlink()
-        words = rf"\(pid {os.getpid()}\) .* socket file is gone; `kill {os.getpid()}` ends it"
-        with pytest.raises(SocketTakenError, match=words), listening(path):
-            pass
+        said = refusal(folder / "second", path)
+        assert f"(pid {first.pid}) " in said
+        assert f" socket file is gone; `kill {first.pid}` ends it" in said
 
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
-def test_what_is_no_socket_is_somebodys_and_left_alone(path: Path, kind: str) -> None:
+def test_what_is_no_socket_is_somebodys_and_left_alone(folder: Path, path: Path, kind: str) -> None:
     path.parent.mkdir()
     if kind == "file":
         path.write_text("precious")
     else:
         path.mkdir()
-    said = "cannot listen on .*: it exists and is not a socket"
-    with pytest.raises(SocketPathError, match=said), listening(path):
-        pass
+    said = refusal(folder, path)
+    assert "cannot listen on " in said
+    assert ": it exists and is not a socket" in said
     assert path.is_dir() if kind == "folder" else path.read_text() == "precious"
+    # Nor is a lock left beside it.
+    assert list(path.parent.iterdir()) == [path]
 
 
 def _bind(path: Path) -> None:
@@ -150,46 +123,30 @@ def _bind(path: Path) -> None:
     ],
 )
 def test_what_stands_in_the_place_of_the_lock_is_named(
-    path: Path, make: Callable[[Path], None], kind: str
+    folder: Path, path: Path, make: Callable[[Path], None], kind: str
 ) -> None:
     path.parent.mkdir()
     make(path.with_name(f"{path.name}.lock"))
-    said = f"the lock file {path}.lock is {kind}, it must be a regular file"
-    with pytest.raises(SocketPathError, match=said), listening(path):
-        pass
+    words = f"the lock file {path}.lock is {kind}, it must be a regular file"
+    assert words in refusal(folder, path)
 
 
-def test_beside_what_is_no_socket_no_lock_is_left(path: Path) -> None:
-    path.mkdir(parents=True)
-    with pytest.raises(SocketPathError), listening(path):
-        pass
-    assert list(path.parent.iterdir()) == [path]
+def test_a_path_too_long_for_a_socket_says_the_limit(folder: Path) -> None:
+    there = folder / "there"
+    there.mkdir()
+    words = f"and a Unix socket's path may have {MAX_PATH_BYTES}"
+    assert words in refusal(folder, there / ("x" * MAX_PATH_BYTES))
+    assert list(there.iterdir()) == []
 
 
-def test_a_path_too_long_for_a_socket_says_the_limit(tmp_path: Path) -> None:
-    long = tmp_path / ("x" * MAX_PATH_BYTES)
-    words = f"longer than the {MAX_PATH_BYTES} bytes"
-    with pytest.raises(SocketPathError, match=words), listening(long):
-        pass
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_longest_path_that_fits_is_taken(tmp_path: Path) -> None:
-    room = MAX_PATH_BYTES - len(os.fsencode(tmp_path)) - 1
+def test_the_longest_path_that_fits_is_taken(folder: Path) -> None:
+    room = MAX_PATH_BYTES - len(os.fsencode(folder)) - 1
     if room < 1:
         pytest.skip("the folder for temporary files has a path too long for this")
-    with listening(tmp_path / ("x" * room)):
+    with serving(folder, folder / ("x" * room)):
         pass
 
 
-def test_a_folder_that_cannot_be_made_is_put_into_words(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    below = tmp_path / "file" / "s"
-    with pytest.raises(SocketPathError, match="cannot listen on"), listening(below):
-        pass
-
-
-def test_the_socket_and_its_lock_are_not_inherited(path: Path) -> None:
-    before = set(open_files())
-    with listening(path):
-        assert not any(os.get_inheritable(number) for number in set(open_files()) - before)
+def test_a_folder_that_cannot_be_made_is_put_into_words(folder: Path) -> None:
+    (folder / "file").write_text("")
+    assert "cannot listen on" in refusal(folder, folder / "file" / "s")

@@ -1,19 +1,16 @@
 from __future__ import annotations
 
-import gc
-from pathlib import Path
 from typing import Any
 
 import pytest
-import trio.testing
 
-from supervisor.faces import conversation, module_wire
-from supervisor.faces.module_wire import Exchange
-from supervisor.kernel.invocation import Invocation
-from tests.bounds import WAIT_S
-from tests.faces.conftest import connected, request
-from tests.factories import actor
-from tests.kernel.conftest import daemon_with
+from tests.faces.lines import request
+from tests.faces.running import Running, running
+from tests.system.descriptors import CALM, actor
+
+OPEN_REQUESTS = 8192
+REQUEST_BYTES = 16 << 20
+"""Bounds of a connection, and of a request (docs/protocol.md)."""
 
 
 def error(done: dict[str, Any]) -> tuple[str, str]:
@@ -21,42 +18,16 @@ def error(done: dict[str, Any]) -> tuple[str, str]:
     return done["error"]["code"], done["error"]["details"]["reason"]
 
 
-async def test_an_invocation_is_answered_by_one_done_with_its_id(tmp_path: Path) -> None:
-    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+async def test_an_invocation_is_answered_by_one_done_with_its_id(shared: Running) -> None:
+    async with shared.lines() as client:
         await client.send(request("a", "m", op="echo", args={"n": 1}))
         done = await client.done()
         assert (done["requestId"], done["ok"], done["result"]) == ("a", True, {"n": 1})
         assert (done["version"], done["module"], done["op"]) == ("0", "m", "echo")
 
 
-def of_requests() -> list[object]:
-    """Return what there is of requests, reachable or not."""
-    return [one for one in gc.get_objects() if type(one) in (Exchange, Invocation)]
-
-
-async def test_an_answered_invocation_needs_no_garbage_collector(tmp_path: Path) -> None:
-    async with (
-        daemon_with(tmp_path, actor(tmp_path, name="m")) as daemon,
-        connected(daemon) as client,
-    ):
-        gc.collect()
-        # A test that failed keeps what it had.
-        known = {id(one) for one in of_requests()}
-        gc.disable()
-        try:
-            await client.send(request("a", "m", op="echo"), request("b", "m", op="echo"))
-            assert (await client.done())["ok"]
-            assert (await client.done())["ok"]
-            # Not at once: the journal's thread may just be looking at who is in flight.
-            with trio.fail_after(WAIT_S):
-                while any(id(one) not in known for one in of_requests()):
-                    await trio.lowlevel.checkpoint()
-        finally:
-            gc.enable()
-
-
-async def test_events_carry_the_clients_id_and_come_before_the_end(tmp_path: Path) -> None:
-    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+async def test_events_carry_the_clients_id_and_come_before_the_end(shared: Running) -> None:
+    async with shared.lines() as client:
         await client.send(request("mine", "m", op="events", args={"count": 3}))
         await client.stream.send_eof()
         lines = await client.rest()
@@ -69,9 +40,9 @@ async def test_events_carry_the_clients_id_and_come_before_the_end(tmp_path: Pat
     [b"hello\n", b"[1]\n", b"\xff\n", b'"x"\n', b"{\n", b'{"requestId":5}\n', b"[" * 5000 + b"\n"],
 )
 async def test_a_malformed_line_is_answered_and_the_next_one_served(
-    tmp_path: Path, line: bytes
+    line: bytes, shared: Running
 ) -> None:
-    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+    async with shared.lines() as client:
         await client.send(line, request("a", "m", op="echo"))
         first, second = await client.done(), await client.done()
         assert error(first) == ("bad_request", "malformed_request")
@@ -93,9 +64,9 @@ async def test_a_malformed_line_is_answered_and_the_next_one_served(
     ],
 )
 async def test_a_bad_request_that_has_an_id_is_answered_with_it(
-    tmp_path: Path, fields: dict[str, Any]
+    fields: dict[str, Any], shared: Running
 ) -> None:
-    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+    async with shared.lines() as client:
         deep: Any = {}
         for _ in range(300):
             deep = {"d": deep}
@@ -117,31 +88,29 @@ async def test_a_bad_request_that_has_an_id_is_answered_with_it(
     ],
 )
 async def test_a_line_that_cannot_be_read_is_answered_with_the_id_that_it_shows(
-    tmp_path: Path, value: bytes, words: str
+    value: bytes, words: str, shared: Running
 ) -> None:
     line = (
         b'{"requestId":"a","tool":"m","operation":"invoke","input":{"op":"echo","args":{"x":%b}}}\n'
     )
-    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+    async with shared.lines() as client:
         await client.send(line % value)
         done = await client.done()
         assert done["requestId"] == "a"
         assert words in done["error"]["message"]
 
 
-async def test_nameless_requests_are_answered_without_a_name(tmp_path: Path) -> None:
-    made = actor(tmp_path, supervision={"concurrency": 3})
-    async with daemon_with(tmp_path, made) as daemon, connected(daemon) as client:
+async def test_nameless_requests_are_answered_without_a_name() -> None:
+    made = actor(supervision={**CALM, "concurrency": 3})
+    async with running(made) as daemon, daemon.lines() as client:
         await client.send(*(request(None, "m", op="echo", args={"n": n}) for n in range(3)))
         dones = [await client.done() for _ in range(3)]
         assert sorted(done["result"]["n"] for done in dones) == [0, 1, 2]
         assert not any("requestId" in done for done in dones)
 
 
-async def test_an_id_that_is_open_already_is_refused_and_the_first_goes_on(
-    tmp_path: Path,
-) -> None:
-    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+async def test_an_id_that_is_open_already_is_refused_and_the_first_goes_on(shared: Running) -> None:
+    async with shared.lines() as client:
         await client.send(request("a", "m", op="hang"), request("a", "m", op="echo"))
         refusal = await client.done()
         assert error(refusal) == ("bad_request", "malformed_request")
@@ -152,8 +121,8 @@ async def test_an_id_that_is_open_already_is_refused_and_the_first_goes_on(
         assert (await client.done())["ok"] is True
 
 
-async def test_a_cancel_of_what_is_not_open_is_nothing(tmp_path: Path) -> None:
-    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+async def test_a_cancel_of_what_is_not_open_is_nothing(shared: Running) -> None:
+    async with shared.lines() as client:
         await client.send(
             {"requestId": "none", "operation": "cancel"},
             {"operation": "cancel"},
@@ -162,21 +131,17 @@ async def test_a_cancel_of_what_is_not_open_is_nothing(tmp_path: Path) -> None:
         assert (await client.line() or {})["requestId"] == "a"
 
 
-async def test_an_overlong_line_is_dropped_and_the_next_one_served(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(conversation, "REQUEST_BYTES", 10_000)
-    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+async def test_an_overlong_line_is_dropped_and_the_next_one_served(shared: Running) -> None:
+    async with shared.lines() as client:
         await client.send(request("open", "m", op="hang"))
         for number, named in ((1, 1), ("open", None), ("long", "long")):
-            long = request(number, "m", op="echo", args={"text": "x" * 20_000})
+            long = request(number, "m", op="echo", args={"text": "x" * (REQUEST_BYTES + 1)})
             await client.send(long, request("a", "supervisor", "health"))
             refusal = await client.done()
             assert error(refusal) == ("bad_request", "malformed_request")
             assert refusal.get("requestId") == (None if number == 1 else named)
-            assert (
-                "longer than 10000 bytes, which a request may have" in refusal["error"]["message"]
-            )
+            words = f"longer than {REQUEST_BYTES} bytes, which a request may have"
+            assert words in refusal["error"]["message"]
             assert (await client.done())["requestId"] == "a"
 
 
@@ -196,9 +161,9 @@ MISSPELT = [
 
 @pytest.mark.parametrize(("content", "words"), MISSPELT)
 async def test_a_field_of_input_that_is_probably_misspelt_is_a_warning_in_the_answer(
-    tmp_path: Path, content: dict[str, Any], words: str
+    content: dict[str, Any], words: str, shared: Running
 ) -> None:
-    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+    async with shared.lines() as client:
         await client.send(request("a", "m", **content))
         done = await client.done()
         assert done["ok"] == ("op" in content)
@@ -207,8 +172,8 @@ async def test_a_field_of_input_that_is_probably_misspelt_is_a_warning_in_the_an
         )
 
 
-async def test_an_op_of_the_daemon_itself_warns_of_misspelt_fields_too(tmp_path: Path) -> None:
-    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+async def test_an_op_of_the_daemon_itself_warns_of_misspelt_fields_too(shared: Running) -> None:
+    async with shared.lines() as client:
         await client.send(request("a", "supervisor", op="status", arg={"module": "m"}))
         [warning] = (await client.done())["warnings"]
         assert "did you mean 'args'?" in warning["message"]
@@ -227,27 +192,22 @@ async def test_an_op_of_the_daemon_itself_warns_of_misspelt_fields_too(tmp_path:
     ],
 )
 async def test_a_client_of_another_protocol_is_told_where_that_is_spoken(
-    tmp_path: Path, line: bytes, words: str
+    line: bytes, words: str, shared: Running
 ) -> None:
-    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+    async with shared.lines() as client:
         await client.send(line)
         done = await client.done()
         assert error(done) == ("bad_request", "malformed_request")
         assert words in done["error"]["message"]
 
 
-async def test_too_many_open_requests_are_refused_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module_wire, "OPEN_REQUESTS", 3)
-    limits = {"timeouts": {"stop_s": 0.1}}
-    async with (
-        daemon_with(tmp_path, actor(tmp_path, supervision=limits)) as daemon,
-        connected(daemon) as client,
-    ):
-        await client.send(*(request(f"a{n}", "m", op="hang") for n in range(4)))
+async def test_too_many_open_requests_are_refused_by_name(shared: Running) -> None:
+    async with shared.lines() as client:
+        wait = {"for": "down", "modules": ["m"]}
+        asked = [request(f"a{n}", "supervisor", "wait", **wait) for n in range(OPEN_REQUESTS + 1)]
+        await client.send(*asked)
         done = await client.done()
-        assert done["requestId"] == "a3"
+        assert done["requestId"] == f"a{OPEN_REQUESTS}"
         assert error(done) == ("unreachable", "queue_full")
 
 
@@ -258,8 +218,8 @@ async def test_too_many_open_requests_are_refused_by_name(
         request("a", "supervisor", "invoke", op="status", args={"module": "m"}),
     ],
 )
-async def test_the_daemons_own_ops_come_in_two_forms(tmp_path: Path, form: dict[str, Any]) -> None:
-    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+async def test_the_daemons_own_ops_come_in_two_forms(form: dict[str, Any], shared: Running) -> None:
+    async with shared.lines() as client:
         await client.send(form)
         done = await client.done()
         assert (done["requestId"], done["result"]["name"]) == ("a", "m")
@@ -280,17 +240,17 @@ async def test_the_daemons_own_ops_come_in_two_forms(tmp_path: Path, form: dict[
     ],
 )
 async def test_what_the_daemon_cannot_do_is_refused_by_name(
-    tmp_path: Path, form: dict[str, Any], reason: str
+    form: dict[str, Any], reason: str, shared: Running
 ) -> None:
-    async with daemon_with(tmp_path) as daemon, connected(daemon) as client:
+    async with shared.lines() as client:
         await client.send(form)
         done = await client.done()
         assert done["requestId"] == "a"
         assert error(done)[1] == reason
 
 
-async def test_the_daemon_is_a_module_with_health_and_describe(tmp_path: Path) -> None:
-    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+async def test_the_daemon_is_a_module_with_health_and_describe(shared: Running) -> None:
+    async with shared.lines() as client:
         await client.send(
             request("h", "supervisor", "health"),
             request("d", "supervisor", "describe"),
@@ -303,15 +263,15 @@ async def test_the_daemon_is_a_module_with_health_and_describe(tmp_path: Path) -
         assert found["md"]["name"] == "m"
 
 
-async def test_a_module_is_invoked_through_the_daemon_too(tmp_path: Path) -> None:
-    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+async def test_a_module_is_invoked_through_the_daemon_too(shared: Running) -> None:
+    async with shared.lines() as client:
         inner = {"module": "m", "op": "echo", "args": {"n": 1}}
         await client.send(request("a", "supervisor", "invoke", op="invoke", args=inner))
         assert (await client.done())["result"] == {"n": 1}
 
 
-async def test_an_op_of_the_daemon_can_be_cancelled(tmp_path: Path) -> None:
-    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+async def test_an_op_of_the_daemon_can_be_cancelled(shared: Running) -> None:
+    async with shared.lines() as client:
         follow = {"module": "m", "lines": 1, "follow": True}
         await client.send(request("a", "supervisor", "logs", **follow))
         assert (await client.line() or {})["type"] == "log"
@@ -321,9 +281,9 @@ async def test_an_op_of_the_daemon_can_be_cancelled(tmp_path: Path) -> None:
         assert await client.rest() == []
 
 
-async def test_a_thousand_requests_at_once_get_one_done_each(tmp_path: Path) -> None:
-    made = actor(tmp_path, supervision={"concurrency": 16})
-    async with daemon_with(tmp_path, made) as daemon, connected(daemon) as client:
+async def test_a_thousand_requests_at_once_get_one_done_each() -> None:
+    made = actor(supervision={**CALM, "concurrency": 16})
+    async with running(made) as daemon, daemon.lines() as client:
         requests = [request(str(n), "m", op="echo", args={"n": n}) for n in range(1000)]
         await client.send(*requests)
         await client.stream.send_eof()
@@ -332,8 +292,8 @@ async def test_a_thousand_requests_at_once_get_one_done_each(tmp_path: Path) -> 
         assert all(line["result"]["n"] == int(line["requestId"]) for line in lines)
 
 
-async def test_a_request_behind_a_stop_finds_the_module_stopped(tmp_path: Path) -> None:
-    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+async def test_a_request_behind_a_stop_finds_the_module_stopped() -> None:
+    async with running(actor()) as daemon, daemon.lines() as client:
         await client.send(
             request("before", "m", op="echo"),
             request("stop", "supervisor", "stop", module="m"),
@@ -347,8 +307,8 @@ async def test_a_request_behind_a_stop_finds_the_module_stopped(tmp_path: Path) 
         assert dones["status"]["result"]["state"] == "stopping"
 
 
-async def test_a_request_behind_a_start_waits_for_the_module(tmp_path: Path) -> None:
-    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+async def test_a_request_behind_a_start_waits_for_the_module() -> None:
+    async with running(actor()) as daemon, daemon.lines() as client:
         await client.send(request("stop", "supervisor", "stop", module="m"))
         assert (await client.done())["ok"] is True
         await client.send(
@@ -362,8 +322,8 @@ async def test_a_request_behind_a_start_waits_for_the_module(tmp_path: Path) -> 
         assert dones["after"]["ok"] is True
 
 
-async def test_a_request_behind_a_restart_is_served_by_the_next_process(tmp_path: Path) -> None:
-    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+async def test_a_request_behind_a_restart_is_served_by_the_next_process() -> None:
+    async with running(actor()) as daemon, daemon.lines() as client:
         await client.send(
             request("before", "m", op="whoami"),
             request("restart", "supervisor", "restart", module="m"),
@@ -375,8 +335,8 @@ async def test_a_request_behind_a_restart_is_served_by_the_next_process(tmp_path
         assert before != after == instance["pid"]
 
 
-async def test_an_op_that_takes_long_holds_up_nobody(tmp_path: Path) -> None:
-    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+async def test_an_op_that_takes_long_holds_up_nobody() -> None:
+    async with running(actor()) as daemon, daemon.lines() as client:
         await client.send(
             request("wait", "supervisor", "wait", modules=["m"], **{"for": "down"}),
             request("echo", "m", op="echo"),

@@ -8,22 +8,23 @@ from typing import Any
 
 import pytest
 
-from protocol.descriptor.model import Descriptor
-from tests.faces.conftest import Client, connected, request
-from tests.factories import actor, script
-from tests.kernel.conftest import daemon_with
+from tests.faces.lines import Client, request
+from tests.faces.running import running
+from tests.system.descriptors import actor, script
 
 LOG = '{"type": "log", "level":"info",  "message":"m\\u00fc", "x-new": [1.50, {"requestId":"r9"}]}'
 LOG = LOG.replace("{", '{"version":"0", ', 1)
 DONE = '{"version":"0","type":"done","ok":true}'
 
 
-def said_by(folder: Path, dialect: str, lines: list[str]) -> tuple[Descriptor, dict[str, Any]]:
+def said_by(folder: Path, dialect: str, lines: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return a module of a dialect, and the input that has it say these lines."""
     if dialect == "narratoria":
         (folder / "said").write_text("".join(f"{one}\n" for one in lines), newline="")
-        return script(folder, f"cat {folder}/said"), {"op": "go", "args": {}}
-    return actor(folder), {"op": "say", "args": {"lines": lines}}
+        return script(f"cat {folder}/said"), {"op": "go", "args": {}}
+    module = actor()
+    module["transport"]["cwd"] = str(folder)
+    return module, {"op": "say", "args": {"lines": lines}}
 
 
 async def told(
@@ -31,7 +32,7 @@ async def told(
 ) -> list[bytes]:
     """Return the lines that a client gets before the answer, without their ends."""
     module, content = said_by(folder, dialect, lines)
-    async with daemon_with(folder, module) as daemon, connected(daemon) as client:
+    async with running(module) as daemon, daemon.lines() as client:
         await client.send(request(request_id, "m", **content))
         return await until_done(client)
 
@@ -74,7 +75,7 @@ async def test_an_id_is_replaced_where_it_stands(tmp_path: Path) -> None:
 '"requestId":"'$id'"}'
     echo '{"version":"0","type":"done","ok":true}'
     """
-    async with daemon_with(tmp_path, script(tmp_path, body)) as daemon, connected(daemon) as client:
+    async with running(script(body)) as daemon, daemon.lines() as client:
         await client.send(request('"', "m", op="go", args={}))
         log, thought = await until_done(client)
     level = b'"level": "info", "message": "m"}'
@@ -145,7 +146,7 @@ async def test_a_line_cannot_name_another_request_of_the_client(tmp_path: Path) 
     sed "s/ID\\"/$id\\"/" {tmp_path}/said
     echo '{DONE}'
     """
-    async with daemon_with(tmp_path, script(tmp_path, body)) as daemon, connected(daemon) as client:
+    async with running(script(body)) as daemon, daemon.lines() as client:
         await client.send(request("mine", "m", op="go", args={}))
         found = await until_done(client)
     assert len(found) == len(spellings)

@@ -3,99 +3,70 @@
 from __future__ import annotations
 
 import json
-import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import IO, Any
 
 import pytest
-import trio
 
-from supervisor.faces import stdio
-from tests.faces.conftest import request
-from tests.factories import actor
-from tests.kernel.conftest import daemon_with
-
-
-class Pipe:
-    def __init__(self) -> None:
-        self.reading, self.writing = os.pipe()
-
-
-class End:
-    def __init__(self, number: int) -> None:
-        self._number = number
-
-    def fileno(self) -> int:
-        return self._number
+from tests.faces.lines import request
+from tests.system.daemon import command
+from tests.system.descriptors import actor, write
+from tests.system.liveness import BOUND_S
 
 
 @pytest.fixture
-def pipes(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Pipe, Pipe]]:
-    to_daemon, from_daemon = Pipe(), Pipe()
-    ends = SimpleNamespace(stdin=End(to_daemon.reading), stdout=End(from_daemon.writing))
-    monkeypatch.setattr(stdio, "sys", ends)
-    yield to_daemon, from_daemon
-    for number in (to_daemon.reading, from_daemon.writing):
-        os.close(number)
+def folder() -> Iterator[Path]:
+    """A short path, which a socket needs."""
+    with TemporaryDirectory(prefix="stdiod-") as name:
+        yield Path(name)
 
 
-async def answers(pipe: Pipe, count: int) -> list[dict[str, Any]]:
-    data = b""
-    while data.count(b"\n") < count:
-        await trio.lowlevel.wait_readable(pipe.reading)
-        data += os.read(pipe.reading, 65536)
-    return [json.loads(line) for line in data.splitlines()]
+@pytest.fixture
+def inner(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A daemon that is somebody's module, with the module `m` that does what its ops say."""
+    write(folder / "modules", actor())
+    words = command(folder / "modules", folder / "socket", folder / "data", "--stdio")
+    with subprocess.Popen(
+        [*words, "--name", "inner"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        try:
+            yield process
+            assert process.wait(BOUND_S) == 0
+        finally:
+            process.kill()
 
 
-async def test_the_daemon_answers_to_the_name_it_was_given(
-    tmp_path: Path, pipes: tuple[Pipe, Pipe]
+def written(pipe: IO[bytes] | None, *requests: dict[str, Any]) -> None:
+    assert pipe is not None
+    pipe.write(b"".join(json.dumps(one).encode() + b"\n" for one in requests))
+    pipe.flush()
+
+
+def read(pipe: IO[bytes] | None) -> dict[str, Any]:
+    assert pipe is not None
+    line: dict[str, Any] = json.loads(pipe.readline())
+    return line
+
+
+def test_the_daemon_answers_to_the_name_it_was_given(inner: subprocess.Popen[bytes]) -> None:
+    written(inner.stdin, request("h", "inner", "health"), request("d", "inner", "describe"))
+    health, description = read(inner.stdout), read(inner.stdout)
+    assert health["result"] == {"status": "ok"}
+    assert description["result"]["name"] == "inner"
+    assert inner.stdin is not None
+    inner.stdin.close()
+
+
+def test_what_was_asked_before_the_end_of_the_input_is_answered(
+    inner: subprocess.Popen[bytes],
 ) -> None:
-    there, back = pipes
-    async with (
-        daemon_with(tmp_path, actor(tmp_path)) as daemon,
-        trio.open_nursery() as nursery,
-    ):
-        nursery.start_soon(stdio.serve, daemon, "inner")
-        asked = [request("h", "inner", "health"), request("d", "inner", "describe")]
-        os.write(there.writing, b"".join(json.dumps(one).encode() + b"\n" for one in asked))
-        health, description = await answers(back, 2)
-        assert health["result"] == {"status": "ok"}
-        assert description["result"]["name"] == "inner"
-        os.close(there.writing)
-        await daemon.wait_ending()
-    os.close(back.reading)
-    assert os.get_blocking(there.reading)
-    assert os.get_blocking(back.writing)
-
-
-async def test_what_was_asked_before_the_end_of_the_input_is_answered(
-    tmp_path: Path, pipes: tuple[Pipe, Pipe]
-) -> None:
-    there, back = pipes
-    os.write(there.writing, json.dumps(request("a", "m", op="echo", args={"n": 1})).encode())
-    os.close(there.writing)
-    async with (
-        daemon_with(tmp_path, actor(tmp_path)) as daemon,
-        trio.open_nursery() as nursery,
-    ):
-        nursery.start_soon(stdio.serve, daemon, "inner")
-        (done,) = await answers(back, 1)
-        assert done["result"] == {"n": 1}
-        await daemon.wait_ending()
-    os.close(back.reading)
-
-
-async def test_an_end_of_both_pipes_cancels_what_is_open(
-    tmp_path: Path, pipes: tuple[Pipe, Pipe]
-) -> None:
-    there, back = pipes
-    os.write(there.writing, json.dumps(request("a", "m", op="hang")).encode())
-    os.close(there.writing)
-    os.close(back.reading)
-    made = actor(tmp_path, supervision={"timeouts": {"stop_s": 0.1}})
-    async with daemon_with(tmp_path, made) as daemon:
-        await stdio.serve(daemon, "inner")
-        assert daemon.ending
-        assert daemon.fleet.modules["m"].tally.failures == 1
+    assert inner.stdin is not None
+    inner.stdin.write(json.dumps(request("a", "m", op="echo", args={"n": 1})).encode())
+    inner.stdin.close()
+    assert read(inner.stdout)["result"] == {"n": 1}

@@ -14,7 +14,7 @@ from supervisor.faces.conversation import Conversation
 from supervisor.kernel.parties import Party
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.turns import TURN_S, Turn
-from tests.faces.conftest import request
+from tests.faces.lines import request
 from tests.factories import actor
 from tests.kernel.conftest import daemon_with
 from tests.principals import ADA

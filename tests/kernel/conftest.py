@@ -11,18 +11,17 @@ from typing import Any
 import trio
 
 from protocol.descriptor.model import Descriptor
-from protocol.errors import Failure, Success
+from protocol.errors import Failure, Reason
 from protocol.events import Progress
 from protocol.response import Response
-from supervisor.kernel.kernel import Kernel
-from supervisor.kernel.operations.op import OwnRequest
-from supervisor.kernel.parties import Client, OutcomeOnly, Party
-from supervisor.kernel.request_checks import Doubt
+from supervisor.kernel.kernel import Client, Congestion, Handle, Kernel, Party, RefusedError
 from supervisor.policy.findings import Found, Quarantined
-from supervisor.policy.lifecycle import State
 from supervisor.policy.principals import Principal
-from supervisor.runtime.supervision.call import Congestion
+from supervisor.policy.verdict import Stopped
 from tests.principals import ADA
+
+GONE = Stopped(Reason.CLIENT, "the client cancelled the request")
+LATE = Stopped(Reason.DEADLINE, "the deadline passed")
 
 Start = Callable[..., AbstractAsyncContextManager[Kernel]]
 
@@ -72,45 +71,62 @@ async def daemon_with(
     """Run a daemon; the block begins when its eager modules are ready."""
     found = Found(descriptors, quarantined)
     async with Kernel(found, data_dir=folder / "data", environment=os.environ, **options) as daemon:
-
-        def ready() -> bool | None:
-            return all(one.state is State.READY for one in daemon.fleet.eager()) or None
-
-        await daemon.fleet.wait_until(ready)
+        await daemon.wait_ready()
         yield daemon
 
 
 Emit = Callable[[Progress | None], Awaitable[None]]
 
 
-class Asked(OwnRequest):
-    """A request for one of the daemon's own ops."""
+class _Emitting(Asker):
+    """A client that is slow while an event of its waits to be emitted."""
 
-    def __init__(self, emit: Emit, principal: Principal = ADA) -> None:
-        super().__init__(Party(principal), OutcomeOnly(lambda _: None), "an op")
-        self._emit = emit
+    def __init__(self) -> None:
+        super().__init__()
+        self.handle: Handle | None = None
 
-    async def emit(self, event: Progress | None) -> None:
-        await self._emit(event)
+    def congested(self) -> Congestion:
+        return Congestion.SLOW if self.events else Congestion.NONE
+
+    async def emit_all(self, emit: Emit) -> Response:
+        while self.events or not self.responses:
+            if self.events:
+                await emit(self.events[0])
+                del self.events[0]
+                if self.handle is not None:
+                    self.handle.resume()
+            else:
+                await self._heard.park()
+        return await self.response()
 
 
 async def run_op(
     daemon: Kernel, op: str, args: dict[str, Any], emit: Emit, principal: Principal = ADA
 ) -> Any:
-    """Run one of the daemon's own ops to its end."""
-    operations = daemon.requests.own.operations
-    assert operations.refusal(op, args) is None
-    begun = operations.begin(op, args, Asked(emit, principal))
-    return Success(begun if isinstance(begun, dict) else await begun).result
+    """Run one of the daemon's own ops to its end; raises `RefusedError`."""
+    client = _Emitting()
+    content = {"op": op, "args": args}
+    client.handle = daemon.begin(Party(principal), "supervisor", "invoke", content, client)
+    try:
+        response = await client.emit_all(emit)
+    finally:
+        if client.handle is not None and not client.responses:
+            client.handle.cancel(Stopped(Reason.CLIENT, "its caller is gone"))
+    if isinstance(response.outcome, Failure):
+        raise RefusedError(response.outcome)
+    return response.outcome.result
 
 
 async def refused(daemon: Kernel, op: str, args: Any) -> Failure:
     """Return why one of the daemon's own ops cannot be run with these args."""
-    refusal = daemon.requests.own.operations.refusal(op, args)
-    if isinstance(refusal, Doubt):
-        refusal = await refusal.settled(daemon.requests.checks, "a client")
-    assert refusal is not None
-    return refusal
+    asker = begin(daemon, "supervisor", "invoke", {"op": op, "args": args})
+    outcome = (await asker.response()).outcome
+    assert isinstance(outcome, Failure)
+    return outcome
+
+
+async def nothing(event: object) -> None:
+    """Take what an op emits."""
 
 
 def begin(
@@ -122,12 +138,25 @@ def begin(
 ) -> Asker:
     """Begin a request as a face does."""
     asker = Asker()
-    daemon.requests.begin(Party(principal), tool, operation, content or {}, asker)
+    daemon.begin(Party(principal), tool, operation, content or {}, asker)
     return asker
+
+
+def begun(daemon: Kernel, tool: str, op: str, **content: Any) -> tuple[Handle, Asker]:
+    """Begin an invocation that has not ended with that."""
+    asker = Asker()
+    handle = daemon.begin(Party(ADA), tool, "invoke", {"op": op, **content}, asker)
+    assert handle is not None
+    return handle, asker
 
 
 def ask(daemon: Kernel, tool: str, op: Any = "echo", **content: Any) -> Asker:
-    asker = Asker()
     content = {"op": op, **content} if op is not None else content
-    daemon.requests.invoke(ADA, tool, content, asker)
-    return asker
+    return begin(daemon, tool, "invoke", content)
+
+
+async def own(daemon: Kernel, who: Principal, op: str, /, **args: Any) -> Any:
+    """Return the result of an op, or the words of its refusal."""
+    content = {"op": op, "args": args}
+    document = await begin(daemon, "supervisor", "invoke", content, who).document()
+    return document["result"] if document["ok"] else document["error"]["message"]

@@ -12,14 +12,10 @@ from typing import Any
 
 import trio
 
-from supervisor.kernel.kernel import Kernel
+from supervisor.kernel.kernel import Kernel, LentDescriptors, Sources, UnreadableSourceError
 from supervisor.policy.findings import Reading, usable
 from supervisor.policy.lifecycle import SERVES
 from supervisor.policy.reload_plan import Plan
-from supervisor.runtime.files.lent_descriptors import LentDescriptors
-from supervisor.runtime.files.source import UnreadableSourceError
-from supervisor.runtime.files.sources import Sources
-from supervisor.runtime.files.watched_paths import Interests
 from tests.bounds import WAIT_S
 from tests.factories import ACTOR, PYTHON, document
 
@@ -45,7 +41,7 @@ class Owner(LentDescriptors):
         self._may_read = threading.Event()
         self._may_read.set()
 
-    def read(self, interests: Interests) -> Reading:
+    def read(self, interests: Any) -> Reading:
         self._reading_begun.set()
         assert self._may_read.wait(WAIT_S), f"nobody let {self.owner} be read"
         if self.unreadable:

@@ -9,9 +9,9 @@ import trio
 
 from protocol.errors import Failure
 from supervisor.kernel.journal import Journal, remembering
+from supervisor.kernel.kernel import JournalOptions
 from supervisor.kernel.store import writer
 from supervisor.kernel.store.database import Database, open_database
-from supervisor.kernel.store.settings import JournalOptions
 
 
 def journal(folder: Path, **options: Any) -> Any:

@@ -16,19 +16,17 @@ from protocol.descriptor.model import Descriptor
 from protocol.errors import Failure, Success
 from protocol.events import Log
 from protocol.host_call import HostCall
-from supervisor.kernel.descriptions import RememberedDescriptions
+from supervisor.kernel.descriptions import KeptNotes, RememberedDescriptions
 from supervisor.kernel.durability import Durability
-from supervisor.kernel.grants.grants import Grant
-from supervisor.kernel.grants.remembered import Answers
+from supervisor.kernel.effects import Effects
+from supervisor.kernel.grants.grants import Answers, Grant
 from supervisor.kernel.hooks.approvals import Approvals
-from supervisor.kernel.hooks.gates import Gates
-from supervisor.kernel.notes import KeptNotes
+from supervisor.kernel.hooks.registry import Gates
 from supervisor.kernel.operations.op import OwnRequest
 from supervisor.kernel.parties import Lineage, Origin
 from supervisor.kernel.recorder import Recorder
 from supervisor.kernel.requests import Requests
 from supervisor.kernel.sessions.registry import Sessions
-from supervisor.kernel.taking_effect import Effects
 from supervisor.kernel.tokens import Tokens
 from supervisor.kernel.ui_events import UiEvents
 from supervisor.policy.capabilities import Decision, Rule, RulePlace, Verdict
@@ -243,6 +241,6 @@ async def pipeline(
         )
         requests.own.operations = operations
         world = World(requests, module, told, approvals)
-        recorder.overhear(lambda one: world.entries.append(json.loads(one.body)))
+        recorder.overhear(lambda _, body: world.entries.append(json.loads(body)))
         yield world
         nursery.cancel_scope.cancel()

@@ -6,19 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
 from msgspec.structs import replace
 
 from protocol.descriptor.model import McpTransport
 from protocol.host_events import ApprovalUiEvent
-from supervisor.kernel.kernel import Kernel
-from supervisor.kernel.parties import RefusedError
-from tests.kernel.conftest import Asker, ask, daemon_with, run_op
-from tests.kernel.test_grants import nothing
-from tests.kernel.test_host_calls import allowing, caller, error, payload, results
-from tests.kernel.test_lineage import Noting
-from tests.kernel.test_policy_prompts import question, result
-from tests.principals import ADA
+from supervisor.kernel.kernel import JournalOptions, Kernel, RefusedError
+from tests.kernel.conftest import Asker, ask, daemon_with, nothing, run_op
+from tests.kernel.host_calls import allowing, caller, error, payload, question, result, results
+from tests.kernel.noted import noted
 
 FORM = {
     "type": "object",
@@ -53,10 +48,9 @@ async def approve(daemon: Kernel, **args: Any) -> dict[str, Any]:
 async def test_what_a_person_fills_in_gets_to_the_module_and_into_no_journal(
     args: dict[str, Any], output: Any, tmp_path: Path
 ) -> None:
-    recorder = Noting()
     module = caller(tmp_path, "a", capabilities=MAY)
     async with daemon_with(
-        tmp_path, module, operator=allowing(tmp_path), recorder=recorder
+        tmp_path, module, operator=allowing(tmp_path), memory=JournalOptions()
     ) as daemon:
         asker = begin(daemon, form=FORM)
         asked = await question(daemon)
@@ -70,7 +64,7 @@ async def test_what_a_person_fills_in_gets_to_the_module_and_into_no_journal(
         told = [one for one in asker.events if isinstance(one, ApprovalUiEvent)]
         assert [one.event for one in told] == ["approval.request", "approval.decision"]
         assert "Ada" not in str([one.payload for one in told])
-        kept = [one for one in recorder.entries if one["event"] == "approval:decision"]
+        kept = await noted(daemon, "approval:decision")
         assert len(kept) == 1
         assert "Ada" not in str(kept)
 
@@ -94,21 +88,6 @@ async def test_an_answer_that_does_not_fit_its_question_leaves_it_open(
             await approve(daemon, **args)
         await approve(daemon, answer="deny")
         assert (await result(asker))["output"] == {"action": "decline"}
-
-
-async def test_a_question_dies_with_its_request_and_names_itself(tmp_path: Path) -> None:
-    module = caller(tmp_path, "a", capabilities=MAY)
-    async with daemon_with(tmp_path, module, operator=allowing(tmp_path)) as daemon:
-        asker = Asker()
-        calls = {"calls": [payload("user.ask", message="Who?")], "lines": []}
-        content = {"op": "calls", "args": calls, "timeout_s": 60}
-        submitted = daemon.requests.invoke(ADA, "a", content, asker)
-        assert submitted is not None
-        id_ = (await question(daemon))["id"]
-        submitted.expired()
-        assert f"`stdiod approve {id_}`" in (await asker.document())["error"]["message"]
-        while daemon.approvals.waiting(ADA):
-            await trio.lowlevel.checkpoint()
 
 
 async def test_a_daemon_that_stops_cancels_its_questions(tmp_path: Path) -> None:

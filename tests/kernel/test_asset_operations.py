@@ -13,10 +13,8 @@ import trio
 from protocol.errors import Failure
 from protocol.host_events import RegisteredAsset
 from supervisor.kernel.assets import checks as asset_checks
-from supervisor.kernel.assets import reading as asset_reading
-from supervisor.kernel.assets.store import AssetOptions
-from supervisor.kernel.kernel import Kernel
-from supervisor.kernel.parties import RefusedError
+from supervisor.kernel.kernel import AssetOptions, Kernel, RefusedError
+from supervisor.kernel.operations import assets as asset_reading
 from supervisor.policy.principals import Principal
 from tests.factories import actor, open_files
 from tests.kernel.conftest import begin, daemon_with, run_op

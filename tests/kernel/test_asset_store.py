@@ -14,7 +14,8 @@ from supervisor.kernel.assets import checks as asset_checks
 from supervisor.kernel.assets import store as asset_store
 from supervisor.kernel.assets.checks import AssetChecks
 from supervisor.kernel.assets.files import ChangedError, opened
-from supervisor.kernel.assets.store import AssetOptions, AssetStore, NotCopiedError
+from supervisor.kernel.assets.store import AssetStore, NotCopiedError
+from supervisor.kernel.kernel import AssetOptions
 from supervisor.runtime.blocking import BlockingWork
 from tests.bounds import WAIT_S
 

@@ -23,10 +23,9 @@ from supervisor.kernel.assets import checks as asset_checks
 from supervisor.kernel.assets import intake as asset_intake
 from supervisor.kernel.assets import registry as assets
 from supervisor.kernel.assets.checks import Looked
-from supervisor.kernel.assets.record import is_supported
-from supervisor.kernel.assets.store import AssetOptions
+from supervisor.kernel.assets.registry import is_supported
 from supervisor.kernel.invocation import Invocation
-from supervisor.kernel.kernel import Kernel, Times
+from supervisor.kernel.kernel import AssetOptions, Kernel, Party, Times
 from supervisor.policy.verdict import Stopped
 from tests.factories import actor
 from tests.kernel.conftest import Asker, run_op
@@ -239,7 +238,7 @@ async def test_a_hung_file_system_of_one_module_holds_up_no_other(
         await _until(lambda: invocation.settled)
         lines = [json.dumps({"version": "0", **one}) for one in (asset("quick"), DONE)]
         neighbour = Asker()
-        daemon.requests.invoke(ADA, "n", {"op": "say", "args": {"lines": lines}}, neighbour)
+        daemon.begin(Party(ADA), "n", "invoke", {"op": "say", "args": {"lines": lines}}, neighbour)
         assert (await neighbour.response()).notices == ()
         assert asker.responses == []
         gate.open.set()

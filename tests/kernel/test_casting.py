@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from protocol.errors import Failure
-from supervisor.kernel.casting import Able, cast_of
+from supervisor.kernel.prompts import Able, cast_of
 from supervisor.policy.roles import Roles
+from tests.kernel.agents import agent
 from tests.kernel.conftest import daemon_with
-from tests.kernel.test_prompts import agent
 from tests.principals import ADA
 
 

@@ -12,10 +12,9 @@ import trio
 
 from protocol.errors import Failure, Reason
 from supervisor.kernel.assets.checks import AssetChecks, Looked
-from supervisor.kernel.assets.store import AssetOptions, AssetStore
-from supervisor.kernel.kernel import Kernel
+from supervisor.kernel.assets.store import AssetStore
+from supervisor.kernel.kernel import AssetOptions, JournalOptions, Kernel
 from supervisor.kernel.recorder import Kept
-from supervisor.kernel.store.settings import JournalOptions
 from supervisor.policy.findings import Found
 from supervisor.runtime import blocking
 from supervisor.runtime.blocking import BlockingWork

@@ -17,10 +17,10 @@ import trio
 from protocol.events import Log, Progress
 from protocol.journal_event import REGISTRY
 from supervisor.kernel import event_feed
+from supervisor.kernel import event_feed as reader
 from supervisor.kernel.event_feed import EventFeed, entry_text
 from supervisor.kernel.journal import Journal
-from supervisor.kernel.parties import RefusedError
-from supervisor.kernel.store import reader
+from supervisor.kernel.kernel import RefusedError
 from supervisor.runtime.blocking import BlockingWork
 from tests.kernel.memory import flushed, journal
 

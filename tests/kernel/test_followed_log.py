@@ -10,11 +10,12 @@ import pytest
 import trio
 import trio.testing
 
-from supervisor.kernel import followed_log
-from supervisor.kernel.followed_log import FollowedLogs, Follower
+from supervisor.kernel.kernel import HeldBounds
+from supervisor.kernel.operations import modules as followed_log
+from supervisor.kernel.operations.modules import FollowedLogs, Follower
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.files.module_log import ModuleLog
-from supervisor.runtime.held_bytes import HeldBounds, HeldBytes
+from supervisor.runtime.held_bytes import HeldBytes
 
 
 @pytest.fixture

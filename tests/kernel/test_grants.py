@@ -11,32 +11,10 @@ import pytest
 import trio
 
 from protocol.descriptor.model import Descriptor
-from supervisor.kernel.grants.grants import Answer, ApprovalAsker, GrantQuestion
-from supervisor.kernel.grants.operator_policy import OperatorPolicy, read_policy
-from supervisor.kernel.grants.remembered import program_digest
-from supervisor.kernel.kernel import Kernel
-from supervisor.kernel.store.settings import JournalOptions
-from supervisor.policy.policy_file import PolicyError
-from supervisor.runtime.files.file_digest import FileDigests
+from supervisor.kernel.kernel import Kernel, OperatorPolicy
 from tests.factories import PYTHON, descriptor
-from tests.kernel.conftest import daemon_with, run_op
-from tests.kernel.test_host_calls import CALLER, allowing, caller, error, payload, results
-from tests.principals import ADA
-
-PROMPT = 'mode = "prompt"\n'
-
-
-class Person(ApprovalAsker):
-    """Answers each question, and keeps it."""
-
-    def __init__(self, *, allowed: bool = True, remember: bool = True) -> None:
-        self.asked: list[GrantQuestion] = []
-        self._answer = Answer(allowed, "a person said so", remember)
-
-    async def ask(self, question: GrantQuestion, tell: object) -> Answer:
-        del tell
-        self.asked.append(question)
-        return self._answer
+from tests.kernel.conftest import daemon_with
+from tests.kernel.host_calls import CALLER, allowing, error, payload, results
 
 
 def own_program(folder: Path) -> tuple[Descriptor, Path]:
@@ -49,113 +27,9 @@ def own_program(folder: Path) -> tuple[Descriptor, Path]:
     return made, program
 
 
-async def nothing(event: object) -> None:
-    """Take what an op emits."""
-
-
 async def logged(daemon: Kernel) -> dict[str, Any]:
     [result] = await results(daemon, payload("log", message="x"))
     return result
-
-
-async def test_a_person_is_asked_once_about_a_program_and_again_when_it_changed(
-    tmp_path: Path,
-) -> None:
-    module, program = own_program(tmp_path)
-    async with daemon_with(tmp_path, module, operator=allowing(tmp_path, PROMPT)) as daemon:
-        person = Person()
-        daemon.grants.asker = person
-        for _ in range(2):
-            assert not (await logged(daemon))["is_error"]
-        [question] = person.asked
-        assert (question.module, question.capability) == ("a", "log")
-        assert (question.origin.op, question.origin.module) == ("calls", "a")
-        program.write_text(program.read_text() + "# changed\n")
-        assert not (await logged(daemon))["is_error"]
-        assert len(person.asked) == 2
-        forgotten = await run_op(daemon, "policy.forget", {"module": "a"}, nothing)
-        assert [one["capability"] for one in forgotten["forgotten"]] == ["log"]
-        await logged(daemon)
-        assert len(person.asked) == 3
-
-
-@pytest.mark.parametrize("remember", [True, False])
-async def test_a_no_is_a_no_and_may_be_remembered_too(remember: bool, tmp_path: Path) -> None:
-    module, _ = own_program(tmp_path)
-    async with daemon_with(tmp_path, module, operator=allowing(tmp_path, PROMPT)) as daemon:
-        person = Person(allowed=False, remember=remember)
-        daemon.grants.asker = person
-        for _ in range(2):
-            problem = error(await logged(daemon), "denied", "forbidden")
-            assert "a person said so" in problem["message"] or "remembered" in problem["message"]
-        assert len(person.asked) == (1 if remember else 2)
-
-
-async def test_a_remembered_answer_outlives_the_daemon(tmp_path: Path) -> None:
-    module, program = own_program(tmp_path)
-    operator = allowing(tmp_path, PROMPT)
-    person = Person()
-    wanted = {"module": "a", "capability": "log"}
-    for _ in range(2):
-        async with daemon_with(
-            tmp_path, module, operator=operator, memory=JournalOptions()
-        ) as daemon:
-            daemon.grants.asker = person
-            assert not (await logged(daemon))["is_error"]
-            found = await run_op(daemon, "policy.explain", wanted, nothing)
-            assert found["verdict"] == "ask"
-            remembered = found["remembered"]
-            assert (remembered["allowed"], remembered["same_program"]) == (True, True)
-    assert len(person.asked) == 1
-    program.write_text("changed")
-    async with daemon_with(tmp_path, operator=operator, memory=JournalOptions()) as daemon:
-        forgotten = await run_op(daemon, "policy.forget", {"module": "a"}, nothing)
-        assert len(forgotten["forgotten"]) == 1  # also of a module that is not there
-
-
-async def test_a_request_that_ends_does_not_wait_for_a_person(tmp_path: Path) -> None:
-    class Slow(Person):
-        async def ask(self, question: GrantQuestion, tell: object) -> Answer:
-            self.asked.append(question)
-            daemon.sessions.end(ADA, "s")
-            return await super().ask(question, tell)
-
-    a = caller(tmp_path, "a")
-    async with daemon_with(tmp_path, a, operator=allowing(tmp_path, PROMPT)) as daemon:
-        daemon.sessions.new(ADA, "s")
-        daemon.grants.asker = Slow()
-        with pytest.raises(AssertionError, match="was ended"):
-            await results(daemon, payload("log", message="x"), session_id="s")
-
-
-def test_the_digest_is_of_the_command_and_the_bytes_it_names(tmp_path: Path) -> None:
-    module, program = own_program(tmp_path)
-    digests = [program_digest(module, os.environ, FileDigests())]
-    program.write_text("other")
-    digests.append(program_digest(module, os.environ, FileDigests()))
-    program.unlink()
-    digests.append(program_digest(module, os.environ, FileDigests()))
-    other = descriptor(tmp_path, ["no-such-program"], name="a")
-    digests.append(program_digest(other, os.environ, FileDigests()))
-    assert len(set(digests)) == 4
-
-
-@pytest.mark.parametrize(
-    ("data", "words"),
-    [
-        (b"mode = 1\n", "policy.toml: mode"),
-        (b"# fine\nallow = [\xff]\n", "policy.toml:2: is not UTF-8"),
-        (b"#" * (1 << 20) + b"\n", "is larger than"),
-        (None, "policy.toml: cannot be read: No such file"),
-    ],
-)
-def test_a_bad_file_is_told_with_its_name(data: bytes | None, words: str, tmp_path: Path) -> None:
-    path = tmp_path / "policy.toml"
-    if data is not None:
-        path.write_bytes(data)
-    with pytest.raises(PolicyError) as found:
-        read_policy(path)
-    assert words in str(found.value)
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo], ids=["folder", "pipe"])

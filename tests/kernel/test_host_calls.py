@@ -9,59 +9,20 @@ import pytest
 import trio
 import trio.testing
 
-from protocol.descriptor.model import Descriptor
-from supervisor.kernel.grants.operator_policy import OperatorPolicy
-from supervisor.kernel.kernel import Kernel
-from tests.factories import GENEROUS_S, PYTHON, descriptor
-from tests.kernel.conftest import Asker, ask, daemon_with
-from tests.kernel.test_lineage import Noting
+from supervisor.kernel.kernel import JournalOptions, Kernel
+from tests.factories import GENEROUS_S
+from tests.kernel.conftest import LATE, ask, begun, daemon_with
+from tests.kernel.host_calls import ALL, allowing, caller, error, payload, results
+from tests.kernel.noted import invoked, noted
 from tests.principals import ADA
-
-CALLER = str(Path(__file__).with_name("caller.py"))
-ALL = ["module.*", "session.*", "event.*", "log"]
-
-
-def caller(folder: Path, name: str, *flags: str, **fields: Any) -> Descriptor:
-    fields.setdefault("capabilities", ALL)
-    fields.setdefault("supervision", {"concurrency": 8})
-    return descriptor(folder, [*PYTHON, CALLER, name, *flags], name=name, **fields)
-
-
-def allowing(folder: Path, text: str = 'mode = "permissive"\n') -> OperatorPolicy:
-    path = folder / "policy.toml"
-    path.write_text(text)
-    return OperatorPolicy(path)
-
-
-def payload(method: str, call_id: str = "c1", **params: Any) -> dict[str, Any]:
-    return {"call_id": call_id, "capability": method, "method": method, "params": params}
-
-
-async def results(daemon: Kernel, *calls: dict[str, Any], **content: Any) -> list[dict[str, Any]]:
-    """Have the module `a` make calls, and return the payloads of their results."""
-    args = {"calls": list(calls), "lines": content.pop("lines", [])}
-    document = await ask(daemon, "a", "calls", args=args, **content).document()
-    assert document["ok"], document
-    found: list[dict[str, Any]] = document["result"]["results"]
-    return found
-
-
-def error(result: dict[str, Any], code: str, original: str) -> dict[str, Any]:
-    """Return the error of a result, which has these codes."""
-    assert result["is_error"] is True
-    assert result["output"] == {}
-    found: dict[str, Any] = result["error"]
-    assert (found["code"], found["details"]["code"]) == (code, original), found
-    return found
 
 
 async def test_a_module_has_another_one_do_something_on_behalf_of_its_request(
     tmp_path: Path,
 ) -> None:
-    recorder = Noting()
     a, b = caller(tmp_path, "a"), caller(tmp_path, "b")
     async with daemon_with(
-        tmp_path, a, b, recorder=recorder, operator=allowing(tmp_path)
+        tmp_path, a, b, memory=JournalOptions(), operator=allowing(tmp_path)
     ) as daemon:
         [result] = await results(daemon, payload("invoke", module="b", op="echo", args={"x": 1}))
         assert result["call_id"] == "c1"
@@ -69,9 +30,9 @@ async def test_a_module_has_another_one_do_something_on_behalf_of_its_request(
         assert "error" not in result
         output = result["output"]
         assert (output["ok"], output["result"], output["module"]) == (True, {"x": 1}, "b")
-        outer, inner = recorder.invoked("calls"), recorder.invoked("echo")
+        outer, inner = await invoked(daemon, "calls"), await invoked(daemon, "echo")
         assert inner["data"]["parent_span_id"] == outer["span_id"]
-        [decision] = [one for one in recorder.entries if one["event"] == "policy:decision"]
+        [decision] = await noted(daemon, "policy:decision")
         assert (decision["module"], decision["status"]) == ("a", "allowed")
         assert decision["data"]["capability"] == "module.invoke:b.echo"
         assert decision["request_id"] == outer["request_id"]
@@ -192,20 +153,19 @@ async def test_a_chain_has_a_bounded_depth(tmp_path: Path) -> None:
 
 
 async def test_sixty_four_chains_at_a_time_come_to_their_ends(tmp_path: Path) -> None:
-    recorder = Noting()
     a, b, c = (
         caller(tmp_path, name, supervision={"concurrency": room})
         for name, room in (("a", 64), ("b", 4), ("c", 1))
     )
     async with daemon_with(
-        tmp_path, a, b, c, operator=allowing(tmp_path), recorder=recorder
+        tmp_path, a, b, c, operator=allowing(tmp_path), memory=JournalOptions()
     ) as daemon:
         chains = [ask(daemon, "a", "relay", args={"path": ["b", "c"]}) for _ in range(64)]
         for chain in chains:
             assert last_result(await chain.document())["result"] == {"name": "c"}
         spans = {
             one["span_id"]: (one["module"], one["data"].get("parent_span_id"))
-            for one in recorder.entries
+            for one in await noted(daemon)
             if one["event"] == "module:invoke"
         }
         assert len(spans) == 3 * 64
@@ -238,30 +198,34 @@ async def test_more_is_streamed_than_waits_at_a_time(tmp_path: Path) -> None:
 
 async def test_state_is_read_and_written_in_the_session_of_the_request(tmp_path: Path) -> None:
     a = caller(tmp_path, "a")
-    recorder = Noting()
-    async with daemon_with(tmp_path, a, operator=allowing(tmp_path), recorder=recorder) as daemon:
+    async with daemon_with(
+        tmp_path, a, operator=allowing(tmp_path), memory=JournalOptions()
+    ) as daemon:
         session = daemon.sessions.new(ADA, "s", plan={"goal": "g", "inputs": {}}, state={"x": 1})
-        read, written, conflict = await results(
+        found = await results(
             daemon,
             payload("session.read", "1"),
             payload("session.write", "2", patch={"y": 2}, if_revision=0),
             payload("session.write", "3", patch={"y": 3}, if_revision=0),
             session_id="s",
         )
+        # A refusal does not wait for the disk, as what it comes after does.
+        read, written, conflict = sorted(found, key=lambda one: str(one["call_id"]))
         assert read["output"]["state"] == {"x": 1}
         assert (read["output"]["revision"], read["output"]["plan"]["goal"]) == (0, "g")
         assert written["output"] == {"session_id": "s", "revision": 1}
         problem = error(conflict, "invalid_request", "bad_request")
         assert problem["details"]["reason"] == "revision_conflict"
         assert session.kept.state == {"x": 1, "y": 2}
-        [patch] = [one for one in recorder.entries if one["event"] == "session:patch"]
+        [patch] = await noted(daemon, "session:patch")
         assert (patch["module"], patch["request_id"] is not None) == ("a", True)
 
 
 async def test_events_and_log_lines_are_written_in_the_modules_name(tmp_path: Path) -> None:
     a = caller(tmp_path, "a")
-    recorder = Noting()
-    async with daemon_with(tmp_path, a, operator=allowing(tmp_path), recorder=recorder) as daemon:
+    async with daemon_with(
+        tmp_path, a, operator=allowing(tmp_path), memory=JournalOptions()
+    ) as daemon:
         found = await results(
             daemon,
             payload("event.emit", "1", event="context:set", data={"key": "k"}),
@@ -270,12 +234,12 @@ async def test_events_and_log_lines_are_written_in_the_modules_name(tmp_path: Pa
             payload("log", "4", message="again"),
         )
         assert [(one["is_error"], one["output"]) for one in found] == [(False, {})] * 4
-        entry = next(one for one in recorder.entries if one["event"] == "context:set")
+        entry = (await noted(daemon, "context:set"))[0]
         assert (entry["module"], entry["data"]) == ("a", {"key": "k"})
-        assert entry["span_id"] == recorder.invoked("calls")["span_id"]
-        assert next(one for one in recorder.entries if one["event"] == "my:step")["status"] == "ok"
+        assert entry["span_id"] == (await invoked(daemon, "calls"))["span_id"]
+        assert (await noted(daemon, "my:step"))[0]["status"] == "ok"
         decided = [
-            one["data"]["capability"] for one in recorder.entries if "policy" in one["event"]
+            one["data"]["capability"] for one in await noted(daemon) if "policy" in one["event"]
         ]
         assert decided == ["event.emit:context:set", "event.emit:my:step", "log"]
         lines = [
@@ -296,15 +260,14 @@ async def test_what_is_not_granted_is_denied_and_says_by_what(
     capabilities: list[str], policy: str, words: str, tmp_path: Path
 ) -> None:
     a = caller(tmp_path, "a", capabilities=capabilities)
-    recorder = Noting()
     async with daemon_with(
-        tmp_path, a, operator=allowing(tmp_path, policy), recorder=recorder
+        tmp_path, a, operator=allowing(tmp_path, policy), memory=JournalOptions()
     ) as daemon:
         [result] = await results(daemon, payload("log", message="x"))
         problem = error(result, "denied", "forbidden")
         assert problem["details"]["reason"] == "capability"
         assert words in problem["message"]
-        [decision] = [one for one in recorder.entries if one["event"] == "policy:decision"]
+        [decision] = await noted(daemon, "policy:decision")
         assert decision["status"] == "denied"
         assert words in decision["data"]["rule"]
 
@@ -327,19 +290,16 @@ async def test_a_call_has_a_time_limit_of_its_own(tmp_path: Path) -> None:
 
 async def test_calls_end_with_the_request_and_their_children_too(tmp_path: Path) -> None:
     a, b = caller(tmp_path, "a"), caller(tmp_path, "b")
-    recorder = Noting()
     async with daemon_with(
-        tmp_path, a, b, operator=allowing(tmp_path), recorder=recorder
+        tmp_path, a, b, operator=allowing(tmp_path), memory=JournalOptions()
     ) as daemon:
-        asker = Asker()
         args = {"calls": [payload("invoke", module="b", op="hang")]}
-        submitted = daemon.requests.invoke(ADA, "a", {"op": "calls", "args": args}, asker)
-        assert submitted is not None
+        handle, asker = begun(daemon, "a", "calls", args=args)
         while not daemon.fleet.modules["b"].in_flight:
             await trio.lowlevel.checkpoint()
-        submitted.expired()
+        handle.cancel(LATE)
         assert (await asker.document())["error"]["code"] == "timeout"
-        child = recorder.invoked("hang")
+        child = await invoked(daemon, "hang")
         assert child["error"]["details"]["reason"] == "parent_ended"
         assert daemon.fleet.modules["b"].in_flight == 0
         left = await ask(

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -9,11 +8,11 @@ import msgspec
 import pytest
 import trio
 
-from protocol.errors import Failure, Outcome, Reason, Success
+from protocol.errors import Reason
+from supervisor.kernel.kernel import Congestion, Party
 from supervisor.kernel.request_checks import MAX_TIMEOUT_S
 from supervisor.policy.lifecycle import State
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.supervision.call import Call, Congestion
 from tests.factories import actor, children, open_files, opened_since, script
 from tests.kernel.conftest import Asker, ask, daemon_with
 from tests.principals import ADA
@@ -58,7 +57,7 @@ async def test_a_bad_request_is_refused_at_once_in_words(
         tmp_path, actor(tmp_path, name="m", supervision={"start": "lazy"})
     ) as daemon:
         asker = Asker()
-        assert daemon.requests.invoke(ADA, tool, content, asker) is None
+        assert daemon.begin(Party(ADA), tool, "invoke", content, asker) is None
         (response,) = asker.responses
         document = response.document()
         assert document["error"]["code"] == "bad_request"
@@ -185,7 +184,7 @@ async def test_while_nobody_reads_the_module_is_not_silent(tmp_path: Path) -> No
     async with daemon_with(tmp_path, actor(tmp_path, supervision=supervision)) as daemon:
         asker = Asker()
         asker.slow = Congestion.SLOW
-        daemon.requests.invoke(ADA, "m", {"op": "hang", "timeout_s": 0.3}, asker)
+        daemon.begin(Party(ADA), "m", "invoke", {"op": "hang", "timeout_s": 0.3}, asker)
         document = await asker.document()
         assert document["error"]["details"]["reason"] == "deadline"
 
@@ -193,7 +192,9 @@ async def test_while_nobody_reads_the_module_is_not_silent(tmp_path: Path) -> No
 async def test_a_cancel_ends_a_request_in_flight_and_one_that_waits(tmp_path: Path) -> None:
     async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
         askers = [Asker(), Asker()]
-        invocations = [daemon.requests.invoke(ADA, "m", {"op": "hang"}, one) for one in askers]
+        invocations = [
+            daemon.begin(Party(ADA), "m", "invoke", {"op": "hang"}, one) for one in askers
+        ]
         assert daemon.fleet.modules["m"].queued == 1
         for invocation, asker in reversed(list(zip(invocations, askers, strict=True))):
             assert invocation is not None
@@ -205,33 +206,6 @@ async def test_a_cancel_ends_a_request_in_flight_and_one_that_waits(tmp_path: Pa
         assert (await ask(daemon, "m").document())["ok"] is True
 
 
-SUCCESS, FAILURE = Success(1), Failure("internal", "no")
-ENDS = ("answer", "deadline", "cancel", "death")
-
-
-@pytest.mark.parametrize("order", list(itertools.permutations(ENDS)))
-async def test_whatever_comes_at_the_same_moment_there_is_one_response(
-    order: tuple[str, ...],
-) -> None:
-    told: list[Outcome] = []
-
-    class Listener:
-        def event(self, event: Any, call: Call, line: bytes | None) -> None: ...
-
-        def answered(self, outcome: Outcome, call: Call) -> None:
-            told.append(outcome)
-            assert not call.settle(FAILURE)  # even from within
-
-        def congested(self) -> Congestion:
-            return Congestion.NONE
-
-    call = Call(msgspec.UNSET, Listener())  # type: ignore[arg-type]
-    outcomes = {end: Failure.because(Reason.CLIENT, end) for end in order} | {"answer": SUCCESS}
-    accepted = [call.settle(outcomes[end]) for end in order]
-    assert accepted == [True, False, False, False]
-    assert told == [outcomes[order[0]]]
-
-
 async def test_a_real_answer_and_a_cancel_in_the_same_tick_give_one_response(
     tmp_path: Path,
 ) -> None:
@@ -239,7 +213,9 @@ async def test_a_real_answer_and_a_cancel_in_the_same_tick_give_one_response(
         askers = []
         for number in range(200):
             asker = Asker()
-            invocation = daemon.requests.invoke(ADA, "m", {"op": "echo", "timeout_s": 0.01}, asker)
+            invocation = daemon.begin(
+                Party(ADA), "m", "invoke", {"op": "echo", "timeout_s": 0.01}, asker
+            )
             askers.append(asker)
             if number % 3 == 0 and invocation is not None:
                 await trio.lowlevel.checkpoint()

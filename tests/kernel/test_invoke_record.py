@@ -15,7 +15,7 @@ from supervisor.kernel.invoke_record import (
     bounded_error,
     record_response,
 )
-from supervisor.kernel.parties import Party
+from supervisor.kernel.kernel import Party
 from supervisor.kernel.recorder import Content, Recorder
 from supervisor.kernel.store.settings import IN_FLIGHT, NAME_CHARS, InFlight, Span
 from tests.kernel.conftest import Asker

@@ -16,26 +16,20 @@ import trio
 
 from protocol.errors import Code, Failure, Reason
 from supervisor.kernel import journal as journal_module
+from supervisor.kernel.event_feed import Filter, Reader
 from supervisor.kernel.journal import FILE, Journal, remembering
+from supervisor.kernel.kernel import JournalOptions
 from supervisor.kernel.recorder import Restored
 from supervisor.kernel.store import database as database_module
 from supervisor.kernel.store import writer as writer_module
-from supervisor.kernel.store.batch import (
+from supervisor.kernel.store.rows import (
     CHUNKS,
     ENTRY_BYTES,
     Batch,
     insert_entries,
     store_documents,
 )
-from supervisor.kernel.store.reader import Filter, Reader
-from supervisor.kernel.store.settings import (
-    IN_FLIGHT,
-    OPEN_QUESTION,
-    InFlight,
-    JournalOptions,
-    OpenQuestion,
-    Span,
-)
+from supervisor.kernel.store.settings import IN_FLIGHT, OPEN_QUESTION, InFlight, OpenQuestion, Span
 from supervisor.kernel.store.writer import QUEUE_BYTES, Writer
 from supervisor.runtime.blocking import BlockingWork
 from tests import journals
@@ -473,7 +467,7 @@ async def test_more_than_can_wait_is_counted_and_said_in_its_place_and_documents
     disk = Disk(monkeypatch)
     async with full(tmp_path, disk) as kept:
         asked: list[str] = []
-        kept.on_loss(lambda: asked.append("again"))
+        kept.on_loss = lambda: asked.append("again")
         added = 0
         while kept.dropped == 0:
             added += 1
@@ -545,7 +539,7 @@ async def test_a_file_that_turns_out_damaged_is_set_aside_and_the_numbers_go_on(
     disk = Disk(monkeypatch)
     async with journal(tmp_path) as kept:
         asked: list[str] = []
-        kept.on_loss(lambda: asked.append("again"))
+        kept.on_loss = lambda: asked.append("again")
         kept.span_began((IN_FLIGHT, f"{kept.life}-99"), b"{}")
         note(kept, 0)
         assert await flushed(kept) is None

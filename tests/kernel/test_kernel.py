@@ -10,12 +10,16 @@ import trio
 
 from protocol.descriptor.model import Descriptor
 from protocol.events import Progress
-from supervisor.kernel.kernel import Bounds, Kernel, Times
-from supervisor.kernel.parties import Party
-from supervisor.kernel.store.settings import JournalOptions
+from supervisor.kernel.kernel import (
+    Bounds,
+    DataInUseError,
+    HeldBounds,
+    JournalOptions,
+    Kernel,
+    Party,
+    Times,
+)
 from supervisor.policy.findings import Found
-from supervisor.runtime.containment.survivors import DataInUseError
-from supervisor.runtime.held_bytes import HeldBounds
 from tests import journals
 from tests.bounds import WAIT_S
 from tests.factories import actor

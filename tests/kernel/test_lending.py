@@ -11,11 +11,9 @@ from typing import Any
 import pytest
 import trio
 
-from supervisor.kernel.parties import RefusedError
-from supervisor.kernel.status import module_status
-from supervisor.runtime.files.directory import DescriptorFiles
+from supervisor.kernel.kernel import RefusedError
 from tests.factories import children, document, program, script
-from tests.kernel.conftest import ask
+from tests.kernel.conftest import ask, nothing, run_op
 from tests.kernel.lending import (
     EDITOR,
     Lender,
@@ -37,7 +35,9 @@ async def test_lent_modules_are_there_as_long_as_the_block_and_others_are_untouc
             assert (daemon.reloads.count, cause(daemon)) == (1, f"{EDITOR} came")
             await serving(daemon, "a", "x", "y")
             assert (await ask(daemon, "x", n=1).document())["ok"]
-            assert module_status(daemon.fleet.modules["x"])["descriptor"] == f"{EDITOR}/x"
+            assert (await run_op(daemon, "status", {"module": "x"}, nothing))[
+                "descriptor"
+            ] == f"{EDITOR}/x"
         assert (daemon.reloads.count, cause(daemon)) == (2, f"{EDITOR} is gone")
         answer = await ask(daemon, "x").document()
         assert answer["error"]["details"]["reason"] == "unknown_module"
@@ -136,7 +136,7 @@ async def test_a_file_does_not_take_the_name_of_a_lent_module_but_has_it_after_t
             assert daemon.fleet.quarantine_reasons == {str(path): taken}
             assert instances(daemon) == ["a#1", "x#1"]
         await daemon.fleet.wait_until(lambda: instances(daemon) == ["a#1", "x#2"] or None)
-        assert module_status(daemon.fleet.modules["x"])["descriptor"] == str(path)
+        assert (await run_op(daemon, "status", {"module": "x"}, nothing))["descriptor"] == str(path)
         assert daemon.fleet.quarantine_reasons == {}
 
 
@@ -151,7 +151,9 @@ async def test_of_two_owners_the_first_has_a_name_until_he_goes(tmp_path: Path) 
             first.leave()
             await first.gone.wait()
             await daemon.fleet.wait_until(lambda: instances(daemon) == ["x#2", "y#1"] or None)
-            assert module_status(daemon.fleet.modules["x"])["descriptor"] == "other/x"
+            assert (await run_op(daemon, "status", {"module": "x"}, nothing))[
+                "descriptor"
+            ] == "other/x"
 
 
 async def test_a_file_that_means_the_same_in_the_same_folder_takes_over_the_process(
@@ -214,7 +216,7 @@ async def test_a_source_that_cannot_be_read_keeps_what_was_last_read(tmp_path: P
             await changed()
             why = "it does not answer. What was last read stays in use."
             assert daemon.fleet.quarantine_reasons == {"far": why}
-            shown = module_status(daemon.fleet.modules["x"], daemon.fleet.quarantine_reasons)
+            shown = await run_op(daemon, "status", {"module": "x"}, nothing)
             assert shown["quarantined"] == why
             assert instances(daemon) == ["a#1", "x#1"]
         await serving(daemon, "a")  # it goes all the same
@@ -335,16 +337,6 @@ async def watched(tmp_path: Path) -> Any:
         await nursery.start(daemon.watch)
         yield daemon
         nursery.cancel_scope.cancel()
-
-
-async def test_the_files_of_a_source_that_came_are_watched(watched: Any, tmp_path: Path) -> None:
-    further = tmp_path / "further"
-    further.mkdir()
-    async with watched.lend(DescriptorFiles(further)):
-        (further / "x.json").write_bytes(text("x"))
-        await serving(watched, "a", "x")
-        assert cause(watched) == "a change of the files"
-    await serving(watched, "a")
 
 
 async def test_the_program_of_a_lent_module_is_watched(watched: Any, tmp_path: Path) -> None:

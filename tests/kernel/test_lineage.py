@@ -82,4 +82,4 @@ async def test_a_child_that_ends_is_let_go_of(tmp_path: Path) -> None:
         assert recorder.invoked("x")["data"]["parent_span_id"] == parent.span_id
         parent.cancel(GONE)
         await asker.response()
-        assert child.has_outcome
+        assert child.settled

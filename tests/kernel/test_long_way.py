@@ -20,7 +20,7 @@ from protocol.events import Log, Progress
 from protocol.response import Response
 from supervisor.kernel import parties
 from supervisor.kernel.invocation import Invocation
-from supervisor.kernel.store.settings import JournalOptions
+from supervisor.kernel.kernel import JournalOptions, Party
 from supervisor.policy.verdict import Stopped
 from tests import factories, journals
 from tests.budget.conftest import CALM
@@ -203,7 +203,7 @@ async def _talk(folder: Path, talk: list[list[Asking]], patch: pytest.MonkeyPatc
                     client = Client(end)
                     told.append(client.told)
                     content = {"op": "say", "args": {"lines": one.lines}, **one.more}
-                    handle = daemon.requests.invoke(ADA, "m", content, client)
+                    handle = daemon.begin(Party(ADA), "m", "invoke", content, client)
                     if one.end in ENDS and isinstance(handle, Invocation):
                         await client.waits.wait()
                         ENDS[one.end](handle)

@@ -13,13 +13,11 @@ from protocol.descriptor.model import Lifecycle, McpTransport
 from protocol.events import UiEvent
 from protocol.host_events import RegisteredAsset
 from protocol.trace_context import EXAMPLE, is_traceparent
-from supervisor.kernel.kernel import Kernel
+from supervisor.kernel.kernel import JournalOptions, Kernel
 from tests.factories import PYTHON, descriptor
-from tests.kernel.conftest import ask, daemon_with, run_op
-from tests.kernel.test_grants import nothing
-from tests.kernel.test_host_calls import allowing, caller, payload
-from tests.kernel.test_lineage import Noting
-from tests.kernel.test_policy_prompts import question
+from tests.kernel.conftest import ask, daemon_with, nothing, run_op
+from tests.kernel.host_calls import allowing, caller, payload, question
+from tests.kernel.noted import invoked
 
 SERVER = str(Path(__file__).with_name("mcp_server.py"))
 ERAS = ["modern", "legacy", "ends", "silent"]
@@ -120,13 +118,12 @@ async def test_a_server_that_dies_in_a_call_has_its_cause_told_and_serves_the_ne
 async def test_a_trace_goes_from_who_asks_to_the_server_and_into_the_journal(
     tmp_path: Path,
 ) -> None:
-    recorder = Noting()
     between = caller(tmp_path, "a", capabilities=["module.invoke"])
-    options: dict[str, Any] = {"operator": allowing(tmp_path), "recorder": recorder}
+    options: dict[str, Any] = {"operator": allowing(tmp_path), "memory": JournalOptions()}
     async with daemon_with(tmp_path, served(tmp_path, "modern"), between, **options) as daemon:
         own = await ask(daemon, "server", "trace").document()
         assert is_traceparent(heard := json.loads(own["result"]["content"][0]["text"]))
-        data = recorder.invoked("trace")["data"]
+        data = (await invoked(daemon, "trace"))["data"]
         assert data == {
             "op": "trace",
             "traceparent": heard,

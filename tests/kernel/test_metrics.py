@@ -22,9 +22,8 @@ from supervisor.policy.lifecycle import State
 from supervisor.policy.principals import ALL_SCOPES, Principal
 from supervisor.policy.tally import OUTCOMES, SERIES
 from tests.factories import actor, script
-from tests.kernel.conftest import ask, daemon_with
+from tests.kernel.conftest import ask, daemon_with, own
 from tests.kernel.test_operations import run
-from tests.kernel.test_owners import own
 from tests.principals import ADA
 
 CALM = {"timeouts": {"stop_s": 0.1, "exit_s": 0.1}}

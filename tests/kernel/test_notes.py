@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from supervisor.kernel.notes import KIND, NOTES_KEPT, KeptNotes
+from supervisor.kernel.descriptions import NOTE, NOTES_KEPT, KeptNotes
 from supervisor.kernel.recorder import Recorder, Restored, RestoredDocument
 
 
@@ -15,14 +15,14 @@ class Keeping(Recorder):
         self.kept: dict[str, bytes] = {}
 
     def keep(self, kind: str, name: str, document: Any, revision: int = 0) -> None:
-        assert kind == KIND
+        assert kind == NOTE
         del revision
         self.kept.pop(name, None)
         if document is not None:
             self.kept[name] = document
 
     def restored(self) -> Restored:
-        return Restored({KIND: [RestoredDocument(n, 0, b) for n, b in self.kept.items()]})
+        return Restored({NOTE: [RestoredDocument(n, 0, b) for n, b in self.kept.items()]})
 
 
 def test_a_note_is_found_by_the_daemon_that_follows_until_it_is_forgotten() -> None:

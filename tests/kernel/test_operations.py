@@ -1,31 +1,22 @@
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 import trio
 
-from protocol.errors import Failure, Pieces, Success
 from protocol.events import Log, Progress
-from supervisor.kernel.kernel import Bounds, Kernel
-from supervisor.kernel.operations import INPUTS, modules
+from supervisor.kernel.kernel import Kernel, RefusedError
+from supervisor.kernel.operations import INPUTS
 from supervisor.kernel.operations.modules import WAITED
-from supervisor.kernel.parties import Party, RefusedError
 from supervisor.policy.findings import Quarantined
 from supervisor.policy.lifecycle import State
 from supervisor.runtime.containment.ladder import RUNGS
-from supervisor.runtime.files.log_files import LogFiles
-from supervisor.runtime.held_bytes import Account, HeldBounds
-from supervisor.runtime.supervision.call import Congestion
-from tests.bounds import WAIT_S
 from tests.factories import actor, descriptor
 from tests.kernel import conftest
-from tests.kernel.conftest import Asker, ask, begin, daemon_with, run_op
-from tests.principals import ADA
+from tests.kernel.conftest import ask, begin, daemon_with, run_op
 
 DAEMON_KEYS = {"pid", "version", "uptime_s", "containment", "guardian_pid", "socket", "http"}
 MODULE_KEYS = {
@@ -151,13 +142,6 @@ async def test_args_are_held_to_what_describe_says(
         assert refusal.details["reason"] == reason
 
 
-async def test_describe_lists_each_op_that_there_is(tmp_path: Path) -> None:
-    async with daemon_with(tmp_path) as daemon:
-        described = daemon.requests.own.operations.describe("supervisor")
-        assert described["inputs"] == INPUTS
-        assert set(INPUTS) == {*daemon.requests.own.operations._ops, "invoke", "session.prompt"}
-
-
 async def test_describe_of_a_module_has_the_ops_that_its_descriptor_holds_it_to(
     tmp_path: Path,
 ) -> None:
@@ -257,76 +241,6 @@ async def test_waiting_for_what_cannot_get_ready_is_refused_but_a_verdict_is_one
         assert (await refused(daemon, "wait", modules=["m"]))[1] == "failed"
 
 
-async def test_logs_are_the_last_lines_and_what_follows(tmp_path: Path) -> None:
-    async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
-        log = daemon.fleet.modules["m"].log
-        for number in range(5):
-            log.stderr_lines("m#1", [f"line {number}"])
-        events = Events()
-        await run(daemon, "logs", events, module="m", lines=2)
-        assert events.texts == ["line 3", "line 4"]
-        events = Events()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(
-                lambda: run(daemon, "logs", events, module="m", lines=1, follow=True)
-            )
-            await events.some.wait()
-            events.some = trio.Event()
-            log.stderr_lines("m#1", ["line 5"])
-            await events.some.wait()
-            nursery.cancel_scope.cancel()
-        assert events.texts == ["line 4", "line 5"]
-        assert not log._followers
-
-
-@pytest.mark.fault(36)
-async def test_a_log_that_cannot_be_read_is_not_waited_for_for_ever(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    answers = threading.Event()
-    monkeypatch.setattr(modules, "TAIL_S", 0.01)
-    monkeypatch.setattr(LogFiles, "_read_tail", lambda *_: answers.wait(WAIT_S) and [])
-    async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
-        assert (await refused(daemon, "logs", module="m"))[:2] == ("timeout", "deadline")
-        answers.set()
-
-
-@pytest.mark.fault(30)
-async def test_what_was_read_of_a_log_and_is_not_sent_is_held_for_who_asked(
-    tmp_path: Path,
-) -> None:
-    bounds = Bounds(held=HeldBounds(free=1000, least_free=1000, all=8000))
-    async with (
-        daemon_with(tmp_path, actor(tmp_path), bounds=bounds) as daemon,
-        trio.open_nursery() as nursery,
-    ):
-        log = daemon.fleet.modules["m"].log
-        log.stderr_lines("m#1", ["x" * 100] * 10)
-        ledger = daemon.facts.ledger
-        party, askers = Party(ADA), [Asker() for _ in range(5)]
-        party.account = Account(ledger, party.label)
-        handles = []
-        for asker in askers:
-            asker.slow = Congestion.SLOW  # it reads nothing
-            content = {"op": "logs", "args": {"module": "m", "lines": 10}}
-            handles.append(daemon.requests.begin(party, "supervisor", "invoke", content, asker))
-        with trio.fail_after(WAIT_S):
-            while len(refused := [one for one in askers if one.responses]) < 3:
-                await trio.lowlevel.checkpoint()
-        reasons = [(await one.document())["error"]["details"]["reason"] for one in refused]
-        assert reasons == ["queue_full"] * 3
-        assert 2000 < ledger.total <= 5000
-        for asker, handle in zip(askers, handles, strict=True):
-            if asker in refused:
-                continue
-            asker.slow = Congestion.NONE
-            assert handle is not None
-            handle.resume()
-            assert (await asker.document())["ok"]
-        assert ledger.total == 0
-        nursery.cancel_scope.cancel()
-
-
 async def test_a_daemon_asks_its_modules(tmp_path: Path) -> None:
     async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
         health = await begin(daemon, "m", "health").document()
@@ -358,41 +272,3 @@ async def test_an_end_that_is_asked_for_twice_is_hurried(tmp_path: Path) -> None
         last_exit = daemon.fleet.modules["m"].last_exit
         assert last_exit is not None
         assert last_exit.signal == 9
-
-
-@pytest.mark.fault(29)
-async def test_what_is_written_of_offers_was_encoded_in_turns_and_is_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("supervisor.runtime.turns.TURN_S", 0)  # each module is a turn of its own
-    inputs = {"go": {"type": "object"}}
-    made = [
-        descriptor(tmp_path, ["true"], name=name, inputs=inputs, supervision={"start": "lazy"})
-        for name in ("a", "b", "c")
-    ]
-    async with daemon_with(tmp_path, *made) as daemon:
-        asker, content = Asker(), {"op": "offers", "args": {}}
-        daemon.requests.begin(Party(ADA), "supervisor", "invoke", content, asker)
-        outcome = (await asker.response()).outcome
-        looked_at = await run(daemon, "offers")
-    assert isinstance(outcome, Success)
-    assert isinstance(outcome.said, Pieces)  # or it would be encoded in one step
-    assert [one.module for one in looked_at["modules"]] == ["a", "b", "c"]
-    assert outcome.result == msgspec.to_builtins(looked_at)
-
-
-@pytest.mark.fault(29)
-async def test_an_answer_that_is_longer_than_what_may_wait_for_a_client_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("supervisor.runtime.turns.TURN_S", 0)
-    monkeypatch.setattr("supervisor.kernel.operations.long_answers.PARTY_BYTES", 100)
-    lazy = {"start": "lazy"}
-    made = [descriptor(tmp_path, ["true"], name=f"m{n}", supervision=lazy) for n in range(3)]
-    async with daemon_with(tmp_path, *made) as daemon:
-        asker, content = Asker(), {"op": "status", "args": {}}
-        daemon.requests.begin(Party(ADA), "supervisor", "invoke", content, asker)
-        outcome = (await asker.response()).outcome
-    assert isinstance(outcome, Failure)
-    assert outcome.details["reason"] == "queue_full"
-    assert "narrow" in outcome.message

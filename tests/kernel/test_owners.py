@@ -8,25 +8,18 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 import trio
 
 from protocol.events import Log
-from supervisor.kernel.begin_order import BeginOrder
-from supervisor.kernel.kernel import Kernel
-from supervisor.kernel.operations.scopes import SCOPES
-from supervisor.kernel.parties import Party
-from supervisor.kernel.store.settings import JournalOptions
+from supervisor.kernel.kernel import JournalOptions, Kernel, Party
+from supervisor.kernel.operations import SCOPES
 from supervisor.policy.lifecycle import State
 from supervisor.policy.principals import ALL_SCOPES, EVERYTHING, Principal, Scope
 from tests.factories import actor
-from tests.kernel.conftest import Asker, begin, daemon_with
+from tests.kernel.conftest import Asker, begin, daemon_with, own
 from tests.kernel.hooks.parties import hook
-from tests.kernel.memory import flushed
-from tests.kernel.remembering import Remembering
-from tests.kernel.test_begin_order import DOUBT, Looking
-from tests.kernel.test_host_calls import allowing, caller, payload
+from tests.kernel.host_calls import allowing, caller, payload
 from tests.principals import ADA
 
 USER = frozenset({Scope.READ, Scope.INVOKE})
@@ -34,22 +27,6 @@ MAX = Principal("max", "http", USER, ("kv", "a"))
 EVE = Principal("eve", "http", USER, EVERYTHING)
 BOSS = Principal("boss", "http", ALL_SCOPES, ("x*",))
 """An admin, but not of `kv`."""
-
-
-async def own(daemon: Kernel, who: Principal, op: str, /, **args: Any) -> Any:
-    """Return the result of an op, or the words of its refusal."""
-    content = {"op": op, "args": args}
-    document = await begin(daemon, "supervisor", "invoke", content, who).document()
-    return document["result"] if document["ok"] else document["error"]["message"]
-
-
-async def told(daemon: Kernel, who: Principal, op: str, **args: Any) -> list[dict[str, Any]]:
-    """Return the fields of all that an op sends, of what happened so far."""
-    journal: Any = daemon.facts.journal
-    assert await flushed(journal) is None
-    asker = begin(daemon, "supervisor", op, args, who)
-    assert (await asker.response()).ok
-    return [one.fields for one in asker.events]  # type: ignore[union-attr, misc]
 
 
 @asynccontextmanager
@@ -76,7 +53,7 @@ async def world(folder: Path, **options: Any) -> AsyncIterator[Kernel]:
 async def test_the_session_of_another_is_not_there(
     tmp_path: Path, op: str, more: dict[str, Any]
 ) -> None:
-    async with world(tmp_path, recorder=Remembering()) as daemon:
+    async with world(tmp_path, memory=JournalOptions()) as daemon:
         await own(daemon, EVE, "session.new", session_id="hers")
         found = await own(daemon, MAX, op, session_id="hers", **more)
         of_none = await own(daemon, MAX, op, session_id="nobodys", **more)
@@ -88,7 +65,7 @@ async def test_the_session_of_another_is_not_there(
 
 
 async def test_a_session_says_nothing_of_modules_that_may_not_be_seen(tmp_path: Path) -> None:
-    async with world(tmp_path, recorder=Remembering()) as daemon:
+    async with world(tmp_path, memory=JournalOptions()) as daemon:
         await own(daemon, ADA, "session.new", session_id="s")
         for module in ("kv", "x1"):
             content = {"op": "echo", "session_id": "s"}
@@ -106,7 +83,7 @@ async def test_sessions_are_listed_and_counted_for_their_owner(tmp_path: Path) -
     def ids(page: dict[str, Any]) -> list[str]:
         return [one["session_id"] for one in page["sessions"]]
 
-    async with world(tmp_path, recorder=Remembering()) as daemon:
+    async with world(tmp_path, memory=JournalOptions()) as daemon:
         for who, names in ((MAX, "ac"), (EVE, "b"), (MAX, "d")):
             for name in names:
                 await own(daemon, who, "session.new", session_id=name)
@@ -127,26 +104,12 @@ async def test_sessions_are_listed_and_counted_for_their_owner(tmp_path: Path) -
 
 
 async def test_whoever_forks_a_session_owns_the_fork(tmp_path: Path) -> None:
-    async with world(tmp_path, recorder=Remembering()) as daemon:
+    async with world(tmp_path, memory=JournalOptions()) as daemon:
         await own(daemon, MAX, "session.new", session_id="a")
         assert (await own(daemon, BOSS, "session.fork", session_id="a", new_id="b"))[
             "owner"
         ] == "boss"
         assert (await own(daemon, MAX, "session.show", session_id="b")).startswith("there is no")
-
-
-async def test_an_owner_is_remembered_and_who_has_none_is_an_admins(tmp_path: Path) -> None:
-    recorder = Remembering()
-    async with world(tmp_path / "1", recorder=recorder, restored=recorder.restored()) as daemon:
-        await own(daemon, MAX, "session.new", session_id="new")
-        await own(daemon, MAX, "session.new", session_id="old")
-    revision, body = recorder.kept["session", "old"]
-    older = {name: one for name, one in json.loads(body).items() if name != "owner"}
-    recorder.kept["session", "old"] = revision, msgspec.json.encode(older)
-    async with world(tmp_path / "2", recorder=recorder, restored=recorder.restored()) as daemon:
-        assert (await own(daemon, MAX, "session.show", session_id="new"))["owner"] == "max"
-        assert "there is no" in await own(daemon, MAX, "session.show", session_id="old")
-        assert (await own(daemon, BOSS, "session.show", session_id="old"))["owner"] is None
 
 
 # Assets.
@@ -172,7 +135,7 @@ async def asset_of(
 
 
 async def test_assets_are_their_owners(tmp_path: Path) -> None:
-    async with world(tmp_path, recorder=Remembering()) as daemon:
+    async with world(tmp_path, memory=JournalOptions()) as daemon:
         his, hers = await asset_of(daemon, tmp_path, MAX), await asset_of(daemon, tmp_path, EVE)
         for who, seen, unseen in ((MAX, his, hers), (EVE, hers, his)):
             listed = (await own(daemon, who, "asset.list"))["assets"]
@@ -193,7 +156,7 @@ async def test_assets_are_their_owners(tmp_path: Path) -> None:
 
 
 async def test_what_comes_of_a_session_is_the_owners_of_the_session(tmp_path: Path) -> None:
-    async with world(tmp_path, recorder=Remembering()) as daemon:
+    async with world(tmp_path, memory=JournalOptions()) as daemon:
         await own(daemon, MAX, "session.new", session_id="s")
         asset = await asset_of(daemon, tmp_path, ADA, "s")
         shown = await own(daemon, MAX, "asset.show", asset=asset)
@@ -245,65 +208,6 @@ async def test_what_the_policy_asks_is_an_admins_to_answer(tmp_path: Path) -> No
         assert (await asker.response()).ok
 
 
-# Entries of the journal.
-
-
-async def test_who_had_a_module_stopped_is_in_the_journal(tmp_path: Path) -> None:
-    async with world(tmp_path, memory=JournalOptions()) as daemon:
-        await own(daemon, ADA, "stop", module="kv")
-        assert "needs the scope admin" in await own(daemon, MAX, "start", module="kv")
-        entry = (await told(daemon, ADA, "events", event="daemon:command"))[-1]
-        assert entry["data"] == {"op": "stop", "module": "kv"}
-        assert entry["by"]["name"] == ADA.name
-
-
-async def test_entries_are_seen_by_whose_they_are_and_by_module(tmp_path: Path) -> None:
-    async with world(tmp_path, memory=JournalOptions()) as daemon:
-        await own(daemon, MAX, "session.new", session_id="s")
-        of = {
-            "max kv": (MAX, "kv", None),
-            "max kv s": (MAX, "kv", "s"),
-            "ada kv s": (ADA, "kv", "s"),
-            "eve kv": (EVE, "kv", None),
-            "eve x1": (EVE, "x1", None),
-        }
-        ids: dict[str, str] = {}
-        for what, (who, module, session_id) in of.items():
-            content = {"op": "echo", "session_id": session_id}
-            response = await begin(daemon, module, "invoke", content, who).response()
-            assert response.ok
-            ids[response.request_id] = what
-        await own(daemon, MAX, "session.end", session_id="s")
-
-        async def seen(who: Principal, **args: Any) -> set[str]:
-            entries = (await told(daemon, who, "events", last=1000, **args))[1:]
-            return {
-                ids.get(one.get("request_id", ""))
-                or f"{one['event'].partition(':')[0]} {one.get('module', '')}".strip()
-                for one in entries
-            }
-
-        everything = {*of, "daemon", "session", "mount kv", "mount x1", "module kv", "module x1"}
-        assert await seen(ADA) == everything
-        assert await seen(MAX) == {
-            *("max kv", "max kv s", "ada kv s", "session", "mount kv", "module kv")
-        }
-        assert await seen(EVE) == everything - {"max kv", "max kv s", "ada kv s", "session"}
-        assert await seen(BOSS) == {"eve x1", "session", "mount x1", "module x1"}
-        assert await seen(Principal("eve", "http", USER, ("kv.echo",))) == {"eve kv"}
-        assert await seen(MAX, event="module:invoke", module="kv") == {
-            *("max kv", "max kv s", "ada kv s")
-        }
-
-
-async def test_the_last_entries_are_the_last_that_may_be_seen(tmp_path: Path) -> None:
-    async with world(tmp_path, memory=JournalOptions()) as daemon:
-        for who in (MAX, MAX, *[EVE] * 20):
-            await begin(daemon, "kv", "invoke", {"op": "echo"}, who).response()
-        found = await told(daemon, MAX, "events", last=2, event="module:invoke")
-        assert [one["by"]["name"] for one in found[1:]] == ["max", "max"]
-
-
 async def test_who_follows_is_sent_what_may_be_seen(tmp_path: Path) -> None:
     async with world(tmp_path, memory=JournalOptions()) as daemon:
         args = {"follow": True, "last": 0, "event": "module:invoke"}
@@ -314,16 +218,6 @@ async def test_who_follows_is_sent_what_may_be_seen(tmp_path: Path) -> None:
         await follower.heard(3)
         by = [one.fields["by"] for one in follower.events[1:]]  # type: ignore[union-attr, index, call-overload]
         assert by == [{"name": "max", "face": "http"}] * 2
-
-
-async def test_an_entry_that_is_not_understood_is_an_admins(tmp_path: Path) -> None:
-    async with world(tmp_path, memory=JournalOptions()) as daemon:
-        recorder: Any = daemon.facts.journal
-        odd = msgspec.Raw(b'"somebody"')  # as no version wrote it
-        recorder.record("daemon:stop", data={"cause": "a test"}, by=odd)
-        found = await told(daemon, EVE, "events", event="daemon:stop")
-        assert len(found) == 1
-        assert len(await told(daemon, ADA, "events", event="daemon:stop")) == 2
 
 
 # Modules, and what they say.
@@ -420,50 +314,12 @@ async def test_ui_events_are_for_whose_they_are(tmp_path: Path) -> None:
         }
 
 
-async def test_a_module_asks_as_whoever_asked_it(tmp_path: Path) -> None:
-    parties = caller(tmp_path, "a"), caller(tmp_path, "b"), actor(tmp_path, name="kv")
-    operator = allowing(tmp_path)
-    memory = JournalOptions()
-    async with daemon_with(tmp_path, *parties, operator=operator, memory=memory) as daemon:
-
-        async def called(who: Principal, *path: str) -> list[dict[str, Any]]:
-            args = {"path": list(path)}
-            document = await begin(
-                daemon, "a", "invoke", {"op": "relay", "args": args}, who
-            ).document()
-            assert document["ok"], document
-            found: list[dict[str, Any]] = document["result"]["results"]
-            return found
-
-        (inner,) = await called(EVE, "b")
-        assert not inner["is_error"]
-        # `b` is not among the modules that max may use, whatever `a` was granted.
-        (inner,) = await called(MAX, "b")
-        assert inner["is_error"]
-        assert inner["error"]["message"].startswith("there is no module 'b'")
-        # Nor through somebody who may use it.
-        only = Principal("max", "http", USER, ("a", "b.relay"))
-        ((inner),) = await called(only, "b", "kv")
-        (innermost,) = inner["output"]["result"]["results"]
-        assert innermost["error"]["message"].startswith("there is no module 'kv'")
-        found = await told(daemon, ADA, "events", event="module:invoke", last=100)
-        by = {(one["module"], one["by"]["name"], one["status"]) for one in found[1:]}
-        assert by == {
-            ("a", "eve", "ok"),
-            ("b", "eve", "ok"),
-            ("a", "max", "ok"),
-            ("b", "max", "error"),
-            ("b", "max", "ok"),
-            ("kv", "max", "error"),
-        }
-        decided = await told(daemon, ADA, "events", event="policy:decision", last=100)
-        assert {one["by"]["name"] for one in decided[1:]} == {"eve", "max"}
-
-
 async def test_a_module_serves_an_admin_in_the_session_of_another(tmp_path: Path) -> None:
     operator = allowing(tmp_path)
     parties = caller(tmp_path, "a"), caller(tmp_path, "b")
-    async with daemon_with(tmp_path, *parties, operator=operator, recorder=Remembering()) as daemon:
+    async with daemon_with(
+        tmp_path, *parties, operator=operator, memory=JournalOptions()
+    ) as daemon:
         await own(daemon, MAX, "session.new", session_id="s")
         calls = [
             payload("invoke", "1", module="b", op="echo", args={}, session_id="s"),
@@ -472,26 +328,6 @@ async def test_a_module_serves_an_admin_in_the_session_of_another(tmp_path: Path
         content = {"op": "calls", "args": {"calls": calls}, "session_id": "s"}
         document = await begin(daemon, "a", "invoke", content, ADA).document()
         assert [one["is_error"] for one in document["result"]["results"]] == [False, False]
-
-
-async def test_gates_and_hooks_are_asked_by_the_daemon(tmp_path: Path) -> None:
-    gate = hook(tmp_path, gate=["tool:pre"], modules=["kv"], observe=["session:*"])
-    parties = actor(tmp_path, name="kv"), gate
-    async with daemon_with(tmp_path, *parties, memory=JournalOptions()) as daemon:
-        assert (await begin(daemon, "kv", "invoke", {"op": "echo"}, MAX).response()).ok
-        found = await told(daemon, ADA, "events", event="module:invoke")
-        assert {one["module"]: one["by"] for one in found[1:]} == {
-            "h": {"name": "supervisor", "face": "daemon"},
-            "kv": {"name": "max", "face": "http"},
-        }
-
-
-async def test_the_journal_says_who_had_the_daemon_end(tmp_path: Path) -> None:
-    recorder = Remembering()
-    async with world(tmp_path, recorder=recorder) as daemon:
-        await own(daemon, ADA, "shutdown")
-    (entry,) = [one for one in recorder.entries if one["event"] == "daemon:stop"]
-    assert entry["by"] == {"name": "ada", "face": "test"}
 
 
 # A connection that narrows itself.
@@ -503,11 +339,11 @@ async def test_a_connection_is_narrowed_from_the_next_request_on(tmp_path: Path)
 
         async def asked(tool: str, operation: str, **content: Any) -> dict[str, Any]:
             asker = Asker()
-            daemon.requests.begin(party, tool, operation, content, asker)
+            daemon.begin(party, tool, operation, content, asker)
             return await asker.document()
 
         before = Asker()
-        daemon.requests.begin(party, "supervisor", "logs", {"module": "x1", "follow": True}, before)
+        daemon.begin(party, "supervisor", "logs", {"module": "x1", "follow": True}, before)
         narrowed = await asked(
             "supervisor", "narrow", scopes=["read", "invoke"], modules=["kv.echo"]
         )
@@ -536,7 +372,7 @@ async def test_a_bad_narrowing_changes_nothing(tmp_path: Path) -> None:
         party = Party(ADA)
         for args in ({"scopes": ["root"]}, {"modules": [""]}, {"modules": "kv"}, {"x": 1}):
             asker = Asker()
-            daemon.requests.begin(party, "supervisor", "narrow", args, asker)
+            daemon.begin(party, "supervisor", "narrow", args, asker)
             assert (await asker.document())["error"]["details"]["reason"] == "invalid_args"
         assert party.principal is ADA
 
@@ -558,20 +394,3 @@ def test_the_table_has_been_looked_at_with_owners_in_mind() -> None:
         ),
         *("approvals", "approve", "events", "status", "invoke"),
     }
-
-
-async def test_a_narrowing_does_not_wait_for_args_that_are_looked_at(tmp_path: Path) -> None:
-    party = Party(ADA)
-    async with world(tmp_path) as daemon:
-
-        async def said(op: str, **args: Any) -> dict[str, Any]:
-            asker = Asker()
-            content = {"op": op, "args": args}
-            daemon.requests.begin(party, "supervisor", "invoke", content, asker)
-            return await asker.document()
-
-        looking: Any = Looking()
-        party.order = BeginOrder(looking, party.label)
-        party.order.hold("kv", DOUBT, lambda _: None)
-        assert (await said("narrow", scopes=["read"]))["ok"]
-        assert (await said("stop", module="kv"))["error"]["details"]["reason"] == "scope"

@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-import trio
 
 from protocol.host_events import ApprovalUiEvent
-from supervisor.kernel.host_calls.docket import Docket
 from supervisor.kernel.kernel import Kernel
-from tests.kernel.conftest import Asker, ask, daemon_with, run_op
-from tests.kernel.test_grants import PROMPT, nothing
-from tests.kernel.test_host_calls import allowing, caller, error, payload
+from tests.kernel.conftest import Asker, ask, daemon_with, nothing, run_op
+from tests.kernel.host_calls import PROMPT, allowing, caller, error, payload, question, result
 from tests.principals import ADA
 
 
 def begin(daemon: Kernel) -> Asker:
     return ask(daemon, "a", "calls", args={"calls": [payload("log", message="x")], "lines": []})
-
-
-async def question(daemon: Kernel) -> dict[str, Any]:
-    while not (found := daemon.approvals.waiting(ADA)):
-        await trio.lowlevel.checkpoint()
-    [one] = found
-    return one
-
-
-async def result(asker: Asker) -> dict[str, Any]:
-    document = await asker.document()
-    [one] = document["result"]["results"]
-    found: dict[str, Any] = one
-    return found
 
 
 @pytest.mark.parametrize(
@@ -66,37 +48,6 @@ async def test_the_answer_of_a_person_counts_once_or_always(
         assert found["is_error"] is (lasts and not allowed)
         if found["is_error"]:
             assert "remembered" in error(found, "denied", "forbidden")["message"]
-
-
-async def test_a_deadline_that_a_question_outlasts_names_it(tmp_path: Path) -> None:
-    operator = allowing(tmp_path, PROMPT)
-    calls = {"calls": [payload("log", message="x")], "lines": []}
-    async with daemon_with(tmp_path, caller(tmp_path, "a"), operator=operator) as daemon:
-        asker = Asker()
-        content = {"op": "calls", "args": calls, "timeout_s": 60}
-        submitted = daemon.requests.invoke(ADA, "a", content, asker)
-        assert submitted is not None
-        id_ = (await question(daemon))["id"]
-        submitted.expired()
-        said = (await asker.document())["error"]
-        assert said["details"]["reason"] == "deadline"
-        assert f"`stdiod approve {id_}`" in said["message"]
-
-
-async def test_a_time_of_a_call_that_a_question_outlasts_names_it(tmp_path: Path) -> None:
-    operator = allowing(tmp_path, PROMPT)
-    async with daemon_with(tmp_path, caller(tmp_path, "a"), operator=operator) as daemon:
-        calls = {"calls": [payload("log", message="x")], "lines": []}
-        asker = Asker()
-        submitted = daemon.requests.invoke(ADA, "a", {"op": "calls", "args": calls}, asker)
-        assert submitted is not None
-        id_ = (await question(daemon))["id"]
-        docket = submitted.take_long_way()._calls
-        assert isinstance(docket, Docket)
-        (call,) = docket._open.values()
-        call._expired()
-        words = error(await result(asker), "timeout", "timeout")["message"]
-        assert f"`stdiod approve {id_}`" in words
 
 
 async def test_a_daemon_that_stops_waits_for_no_person(tmp_path: Path) -> None:

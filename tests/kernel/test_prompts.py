@@ -8,34 +8,17 @@ from typing import Any
 
 import pytest
 
-from protocol.descriptor.model import Descriptor
 from protocol.errors import Reason
 from protocol.events import Progress, UiEvent
-from protocol.host_events import HostUiEvent, SeenUiEvent
-from supervisor.kernel import prompts
-from supervisor.kernel.kernel import Kernel
-from supervisor.kernel.parties import Party
-from supervisor.kernel.ui_events import Subscription
+from protocol.host_events import HostUiEvent
+from supervisor.kernel.kernel import Kernel, Party
 from supervisor.policy.principals import Principal, Scope
 from supervisor.policy.verdict import Stopped
-from tests.factories import PYTHON, actor, descriptor
+from tests.factories import actor
+from tests.kernel.agents import agent, op
 from tests.kernel.conftest import Asker, begin, daemon_with
-from tests.kernel.remembering import Remembering
-from tests.kernel.test_host_calls import allowing
+from tests.kernel.host_calls import allowing
 from tests.principals import ADA
-
-AGENT = str(Path(__file__).with_name("agent.py"))
-
-
-def agent(folder: Path, name: str = "a", kind: str = "agent", **fields: Any) -> Descriptor:
-    command = [*PYTHON, AGENT, name, kind]
-    return descriptor(folder, command, name=name, kind=kind, **fields)
-
-
-async def op(daemon: Kernel, name: str, principal: Principal = ADA, **args: Any) -> Any:
-    asker = begin(daemon, "supervisor", "invoke", {"op": name, "args": args}, principal)
-    document = await asker.document()
-    return document.get("result") or document["error"]
 
 
 class Prompted(Asker):
@@ -45,7 +28,7 @@ class Prompted(Asker):
         super().__init__()
         given = {"session_id": "s", "content": content, **args}
         asked = {"op": "session.prompt", "args": given}
-        self.handle = daemon.requests.begin(Party(ADA), "supervisor", "invoke", asked, self)
+        self.handle = daemon.begin(Party(ADA), "supervisor", "invoke", asked, self)
 
     async def result(self) -> Any:
         return (await self.document())["result"]
@@ -164,21 +147,6 @@ async def test_without_a_name_there_has_to_be_one_agent(
         assert asked.events == []
 
 
-async def test_roles_outlive_the_daemon_and_one_that_is_gone_is_said(tmp_path: Path) -> None:
-    memory = Remembering()
-
-    def kept() -> dict[str, Any]:
-        return {"recorder": memory, "restored": memory.restored()}
-
-    async with daemon_with(tmp_path, agent(tmp_path), **kept()) as daemon:
-        await op(daemon, "session.new", session_id="s", roles={"agent": "a"})
-    async with daemon_with(tmp_path, agent(tmp_path, "b"), **kept()) as daemon:
-        error = await Prompted(daemon, "say hi").error()
-        assert error["message"].startswith("the session's agent: there is no module 'a'")
-    async with daemon_with(tmp_path, agent(tmp_path), agent(tmp_path, "b"), **kept()) as daemon:
-        assert (await Prompted(daemon, "say hi").result())["content"] == "hi"
-
-
 async def test_prompts_of_a_session_run_one_at_a_time_the_urgent_first(tmp_path: Path) -> None:
     fields: dict[str, Any] = {"supervision": {"concurrency": 8}}
     async with daemon_with(tmp_path, agent(tmp_path, **fields)) as daemon:
@@ -235,24 +203,6 @@ async def test_all_prompts_of_a_session_can_be_ended(
         assert (shown["queued"], shown["in_flight"]) == (0, 0)
 
 
-async def test_one_that_waits_can_be_cancelled_and_only_so_many_may(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(prompts, "QUEUED", 1)
-    async with daemon_with(tmp_path, agent(tmp_path)) as daemon:
-        await op(daemon, "session.new", session_id="s")
-        running, waiting = Prompted(daemon, "hang"), Prompted(daemon, "say hi")
-        full = await Prompted(daemon, "say no").error()
-        assert full["details"]["reason"] == "queue_full"
-        assert waiting.handle is not None
-        waiting.handle.cancel(Stopped(Reason.CLIENT, "enough"))
-        assert (await waiting.error())["code"] == "cancelled"
-        assert not running.responses
-        third = Prompted(daemon, "say three")
-        assert (await op(daemon, "session.cancel", session_id="s", queued=False))["cancelled"] == 1
-        assert (await third.result())["content"] == "three"
-
-
 @pytest.mark.parametrize("kind", ["agent", "tool"])
 async def test_calls_of_tools_are_told_of_agents_and_of_nobody_else(
     kind: str, tmp_path: Path
@@ -272,30 +222,6 @@ async def test_calls_of_tools_are_told_of_agents_and_of_nobody_else(
         assert ended["success"] is True
         failed = begin(daemon, "a", "invoke", {"op": "execute", "args": {"prompt": "call m"}})
         await failed.document()
-
-
-async def test_who_watches_a_session_sees_its_course(tmp_path: Path) -> None:
-    async with daemon_with(tmp_path, agent(tmp_path)) as daemon:
-        watched = Subscription(ADA, session_id="s")
-        stranger = Principal("bob", "http", frozenset({Scope.READ}))
-        others = Subscription(stranger, session_id="s")
-        ui = daemon.requests.own.prompts.ui
-        for one in (watched, others):
-            ui.subscribe(one)
-        await op(daemon, "session.new", session_id="s")
-        await Prompted(daemon, "say hi").result()
-        await op(daemon, "session.end", session_id="s")
-        seen: list[str] = []
-        while "session.deleted" not in seen:
-            event = await ui.next(watched)
-            assert isinstance(event, SeenUiEvent)
-            seen.append(event.event)
-        assert seen == [
-            "session.created", "prompt.received", "prompt.started", "session.status_changed",
-            "message.start", "message.chunk", "message.complete", "session.status_changed",
-            "agent.idle", "session.deleted",
-        ]  # fmt: skip
-        assert await ui.next(others) is None  # it looked at all, and saw none
 
 
 async def test_the_session_of_another_cannot_be_prompted(tmp_path: Path) -> None:

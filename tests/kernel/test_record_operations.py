@@ -12,10 +12,8 @@ import trio
 
 from protocol.events import Log, Progress
 from protocol.transcript import Happened, Transcript, read_transcript
-from supervisor.kernel.kernel import Kernel
-from supervisor.kernel.parties import RefusedError
+from supervisor.kernel.kernel import Kernel, RefusedError
 from supervisor.policy.reload_plan import Plan
-from supervisor.transcripts import recording
 from tests.factories import actor, script
 from tests.kernel.conftest import ask, daemon_with, refused, run_op
 
@@ -123,23 +121,6 @@ async def test_it_ends_with_its_module(tmp_path: Path) -> None:
     ]
     assert client.transcript().entries[-1].why == "the module was removed"
     assert results[0]["module"] == "m"
-
-
-async def test_a_client_that_does_not_read_slows_down_nobody(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(recording, "WAITING_BYTES", 8192)
-    client = Client()
-    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, trio.open_nursery() as nursery:
-        nursery.start_soon(record, daemon, client, [])
-        await client.until("attached")
-        client.reading = trio.Event()
-        for _ in range(20):
-            assert (await ask(daemon, "m", "echo", args={"text": "x" * 2000}).response()).ok
-        client.reading.set()
-        await client.until("missing")
-        nursery.cancel_scope.cancel()
-    assert any("are missing" in flaw for flaw in client.transcript().flaws)
 
 
 async def test_an_unknown_module_is_refused(tmp_path: Path) -> None:

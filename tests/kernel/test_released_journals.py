@@ -15,10 +15,9 @@ from pathlib import Path
 import pytest
 
 from protocol.version import VERSION
-from supervisor.kernel.store.settings import JournalOptions
+from supervisor.kernel.kernel import JournalOptions
 from supervisor.policy.principals import Principal
-from tests.kernel.conftest import daemon_with
-from tests.kernel.test_owners import own
+from tests.kernel.conftest import daemon_with, own
 
 RELEASED = Path(__file__).with_name("store") / "released"
 ROOT = Principal("root", "socket")

@@ -10,13 +10,12 @@ import pytest
 import trio
 
 from protocol.descriptor.model import Descriptor
-from supervisor.policy.principals import Principal, Scope
+from supervisor.kernel.kernel import JournalOptions
 from tests.factories import PYTHON, descriptor
-from tests.kernel.conftest import Asker, ask, daemon_with
-from tests.kernel.test_host_calls import allowing, caller, error, payload, results
-from tests.kernel.test_lineage import Noting
+from tests.kernel.conftest import LATE, ask, begun, daemon_with
+from tests.kernel.host_calls import allowing, caller, error, payload, results
+from tests.kernel.noted import invoked, noted
 from tests.kernel.test_mcp_servers import served
-from tests.principals import ADA
 
 PROVIDER = str(Path(__file__).with_name("provider.py"))
 HI = [{"role": "user", "content": {"type": "text", "text": "hi"}}]
@@ -40,9 +39,8 @@ def sample(messages: Any = HI, **params: Any) -> dict[str, Any]:
 
 
 async def test_a_provider_answers_and_the_decision_is_in_the_journal(tmp_path: Path) -> None:
-    recorder = Noting()
     parties = (asking(tmp_path), provider(tmp_path, "p", "echo", "max_tokens"))
-    options: dict[str, Any] = {"operator": allowing(tmp_path), "recorder": recorder}
+    options: dict[str, Any] = {"operator": allowing(tmp_path), "memory": JournalOptions()}
     async with daemon_with(tmp_path, *parties, **options) as daemon:
         messages = [
             *HI,
@@ -50,6 +48,8 @@ async def test_a_provider_answers_and_the_decision_is_in_the_journal(tmp_path: P
         ]
         said = {"systemPrompt": "be brief", "maxTokens": 9, "temperature": 0.5}
         [found] = await results(daemon, sample(messages, **said))
+        [decision] = await noted(daemon, "policy:decision")
+        completed = await invoked(daemon, "complete")
     output = found["output"]
     assert json.loads(output.pop("content")["text"]) == {
         "messages": [
@@ -60,11 +60,9 @@ async def test_a_provider_answers_and_the_decision_is_in_the_journal(tmp_path: P
         "max_tokens": 9,
     }
     assert output == {"role": "assistant", "model": "m1", "stopReason": "endTurn"}
-    [decision] = [one for one in recorder.entries if one["event"] == "policy:decision"]
     assert (decision["status"], decision["module"]) == ("allowed", "a")
     assert decision["data"]["capability"] == "model.sample:p"
-    invoked = recorder.invoked("complete")
-    assert invoked["data"]["parent_span_id"] == decision["span_id"]
+    assert completed["data"]["parent_span_id"] == decision["span_id"]
 
 
 @pytest.mark.parametrize(
@@ -78,15 +76,14 @@ async def test_a_provider_answers_and_the_decision_is_in_the_journal(tmp_path: P
 async def test_of_several_providers_the_one_that_is_granted_answers(
     listed: str, policy: str, chosen: str, tmp_path: Path
 ) -> None:
-    recorder = Noting()
     parties = (asking(tmp_path, listed), provider(tmp_path, "p"), provider(tmp_path, "q"))
+    memory = JournalOptions()
     operator = allowing(tmp_path, f"allow = {policy}\n")
-    async with daemon_with(tmp_path, *parties, operator=operator, recorder=recorder) as daemon:
+    async with daemon_with(tmp_path, *parties, operator=operator, memory=memory) as daemon:
         [found] = await results(daemon, sample())
         assert not found["is_error"]
-    assert [
-        one["data"]["capability"] for one in recorder.entries if one["event"] == "policy:decision"
-    ] == [chosen]
+        decisions = await noted(daemon, "policy:decision")
+    assert [one["data"]["capability"] for one in decisions] == [chosen]
 
 
 async def test_which_of_several_is_not_guessed(tmp_path: Path) -> None:
@@ -113,26 +110,15 @@ async def test_a_module_that_takes_no_messages_is_none_that_can_answer(tmp_path:
 
 
 async def test_what_is_not_granted_is_asked_of_nobody(tmp_path: Path) -> None:
-    recorder = Noting()
     parties = (asking(tmp_path), provider(tmp_path, "p"), provider(tmp_path, "q"))
     operator = allowing(tmp_path, 'mode = "strict"\n')
-    async with daemon_with(tmp_path, *parties, operator=operator, recorder=recorder) as daemon:
+    memory = JournalOptions()
+    async with daemon_with(tmp_path, *parties, operator=operator, memory=memory) as daemon:
         [found] = await results(daemon, sample())
         error(found, "denied", "forbidden")
         assert daemon.fleet.modules["p"].tally.invocations == 0
-    [decision] = [one for one in recorder.entries if one["event"] == "policy:decision"]
+        [decision] = await noted(daemon, "policy:decision")
     assert (decision["status"], decision["data"]["capability"]) == ("denied", "model.sample:p")
-
-
-async def test_who_may_not_use_the_provider_does_not_by_way_of_a_module(tmp_path: Path) -> None:
-    eve = Principal("eve", "socket", frozenset({Scope.INVOKE}), ("a",))
-    parties = (asking(tmp_path), provider(tmp_path, "p"))
-    async with daemon_with(tmp_path, *parties, operator=allowing(tmp_path)) as daemon:
-        asker = Asker()
-        args = {"calls": [sample()], "lines": []}
-        daemon.requests.invoke(eve, "a", {"op": "calls", "args": args}, asker)
-        [found] = (await asker.document())["result"]["results"]
-        error(found, "invalid_request", "bad_request")
 
 
 @pytest.mark.parametrize(
@@ -167,18 +153,14 @@ async def test_an_answer_without_a_text_is_a_failure_that_names_the_provider(
 
 async def test_it_ends_with_its_request(tmp_path: Path) -> None:
     parties = (asking(tmp_path), provider(tmp_path, "p", "hang"))
-    recorder = Noting()
-    options: dict[str, Any] = {"operator": allowing(tmp_path), "recorder": recorder}
+    options: dict[str, Any] = {"operator": allowing(tmp_path), "memory": JournalOptions()}
     async with daemon_with(tmp_path, *parties, **options) as daemon:
-        asker = Asker()
-        args = {"calls": [sample()], "lines": []}
-        submitted = daemon.requests.invoke(ADA, "a", {"op": "calls", "args": args}, asker)
-        assert submitted is not None
+        handle, asker = begun(daemon, "a", "calls", args={"calls": [sample()], "lines": []})
         while not daemon.fleet.modules["p"].in_flight:
             await trio.lowlevel.checkpoint()
-        submitted.expired()
+        handle.cancel(LATE)
         assert (await asker.document())["error"]["code"] == "timeout"
-        assert recorder.invoked("complete")["error"]["details"]["reason"] == "parent_ended"
+        assert (await invoked(daemon, "complete"))["error"]["details"]["reason"] == "parent_ended"
 
 
 @pytest.mark.parametrize("kind", ["modern", "legacy"])

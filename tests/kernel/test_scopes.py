@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,8 @@ import pytest
 import trio.testing
 
 from protocol.errors import Reason
-from supervisor.kernel.kernel import Kernel
-from supervisor.kernel.operations import INPUTS
-from supervisor.kernel.operations.scopes import ALL_MODULES, SCOPES, WHOLE_MODULE
-from supervisor.kernel.parties import Party
-from supervisor.kernel.store.settings import JournalOptions
+from supervisor.kernel.kernel import JournalOptions, Kernel, Party
+from supervisor.kernel.operations import ALL_MODULES, INPUTS, SCOPES, WHOLE_MODULE
 from supervisor.policy.principals import (
     ALL_SCOPES,
     EVERYTHING,
@@ -25,10 +21,8 @@ from supervisor.policy.principals import (
     Scope,
 )
 from supervisor.policy.verdict import Stopped
-from tests.factories import actor, descriptor
-from tests.kernel.conftest import Asker, begin, daemon_with
-from tests.kernel.remembering import Remembering
-from tests.kernel.test_owners import own
+from tests.factories import actor
+from tests.kernel.conftest import Asker, daemon_with, own
 from tests.principals import ADA
 
 ARGS: dict[str, dict[str, Any]] = {
@@ -92,7 +86,7 @@ GONE = Stopped(Reason.CLIENT, "the client cancelled the request")
 async def reason(daemon: Kernel, who: Principal, tool: str, what: str, **content: Any) -> str:
     """Return why a request is refused, or what else became of it."""
     asker = Asker()
-    handle = daemon.requests.begin(Party(who), tool, what, content, asker)
+    handle = daemon.begin(Party(who), tool, what, content, asker)
     await trio.testing.wait_all_tasks_blocked()
     if handle is not None:
         handle.cancel(GONE)
@@ -195,7 +189,7 @@ async def test_of_a_module_that_is_covered_in_part_other_ops_are_forbidden(
         through = {"op": "invoke", "args": {"module": "m", "op": "whoami"}}
         assert await reason(daemon, who, "supervisor", "invoke", **through) == "scope"
         asker = Asker()
-        daemon.requests.begin(Party(who), "m", "invoke", {"op": "echo"}, asker)
+        daemon.begin(Party(who), "m", "invoke", {"op": "echo"}, asker)
         assert (await asker.response()).ok
 
 
@@ -209,7 +203,7 @@ async def test_what_one_may_not_see_is_answered_as_what_is_not_there(
         answers = []
         for operation, content in OF_MODULES.items():
             asker = Asker()
-            daemon.requests.begin(Party(who), tool, operation, content, asker)
+            daemon.begin(Party(who), tool, operation, content, asker)
             answers.append((await asker.document())["error"])
         said = {"origin": "host", "reason": "unknown_module", "module": tool}
         words = f"there is no module '{tool}'"
@@ -219,46 +213,11 @@ async def test_what_one_may_not_see_is_answered_as_what_is_not_there(
         )
 
 
-@pytest.mark.parametrize("depth", [1, 2])
-async def test_what_a_module_waits_for_is_not_told_to_who_may_not_see_it(
-    tmp_path: Path, depth: int
-) -> None:
-    names = ["shown", *(f"secret{number}" for number in range(depth))]
-    made = [
-        actor(tmp_path, name=name, supervision={"start": "lazy", "depends_on": [on]})
-        for name, on in itertools.pairwise(names)
-    ]
-    broken = descriptor(tmp_path, ["./secret"], name=names[-1], supervision={"start": "lazy"})
-    recorder = Remembering()
-    async with daemon_with(tmp_path, *made, broken, recorder=recorder) as daemon:
-        some = Principal("eve", "test", ALL_SCOPES, ("shown",))
-        for tool, operation, content in (
-            ("shown", "invoke", {"op": "echo"}),
-            ("shown", "health", {}),
-            ("shown", "describe", {}),
-            ("supervisor", "start", {"module": "shown"}),
-            ("supervisor", "restart", {"module": "shown"}),
-            ("supervisor", "wait", {"modules": ["shown"]}),
-            ("supervisor", "status", {}),
-        ):
-            asker = begin(daemon, tool, operation, content, some)
-            said = json.dumps(await asker.document())
-            assert ("secret" in said, '"reason": "not_ready"' in said) == (
-                False,
-                operation != "status",
-            )
-        asker = begin(daemon, "shown", "invoke", {"op": "echo"})
-        assert "secret" in json.dumps(await asker.document())
-        told = [one for one in recorder.of("module:invoke") if one["by"]["name"] == "eve"]
-        assert len(told) == 1
-        assert "secret" not in json.dumps(told)
-
-
 async def test_a_refusal_says_what_is_missing(tmp_path: Path) -> None:
     reader = Principal("ada", "test", frozenset({Scope.READ}), ("m.echo", "n"))
     async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
         asker = Asker()
-        daemon.requests.begin(Party(reader), "m", "invoke", {"op": "echo"}, asker)
+        daemon.begin(Party(reader), "m", "invoke", {"op": "echo"}, asker)
         error = (await asker.document())["error"]
         assert error == {
             "code": "forbidden",
@@ -266,7 +225,7 @@ async def test_a_refusal_says_what_is_missing(tmp_path: Path) -> None:
             "details": {"origin": "host", "reason": "scope", "scope": "invoke"},
         }
         asker = Asker()
-        daemon.requests.begin(Party(reader), "supervisor", "logs", {"module": "m"}, asker)
+        daemon.begin(Party(reader), "supervisor", "logs", {"module": "m"}, asker)
         error = (await asker.document())["error"]
         assert error == {
             "code": "forbidden",

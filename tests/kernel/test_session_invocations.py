@@ -9,21 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
 
 from protocol.errors import Failure
 from protocol.events import Progress, StatePatch, StatePatched
-from supervisor.faces.module_wire import event_line
-from supervisor.kernel.kernel import Kernel, Times
+from supervisor.kernel.kernel import JournalOptions, Kernel, Party, RefusedError
 from supervisor.kernel.operations.sessions import MAX_PAGE
-from supervisor.kernel.parties import RefusedError
-from supervisor.kernel.sessions.session import Session
 from supervisor.policy.findings import Found
 from tests.factories import actor, script
 from tests.kernel.conftest import Asker, ask, refused, run_op
-from tests.kernel.remembering import FULL, Remembering
+from tests.kernel.noted import noted
 from tests.principals import ADA
-from tests.schemas.local_registry import validator
 
 DONE = {"version": "0", "type": "done", "ok": True, "summary": "lit"}
 
@@ -38,27 +33,15 @@ def saying(*events: dict[str, Any]) -> str:
 
 
 @asynccontextmanager
-async def daemon_that_remembers(
-    recorder: Remembering,
-    *descriptors: Any,
-    folder: Path,
-    with_sessions: bool = True,
-    times: Times | None = None,
-) -> AsyncIterator[Kernel]:
-    async with Kernel(
-        Found(descriptors),
-        data_dir=folder / "data",
-        recorder=recorder,
-        restored=recorder.restored(),
-        with_sessions=with_sessions,
-        times=times,
-    ) as daemon:
+async def remembering(folder: Path, *descriptors: Any) -> AsyncIterator[Kernel]:
+    """Run a daemon with a journal."""
+    found, data_dir = Found(descriptors), folder / "data"
+    async with Kernel(found, data_dir=data_dir, memory=JournalOptions()) as daemon:
         yield daemon
 
 
-def session(daemon: Kernel, session_id: str = "s") -> Session:
-    found = daemon.sessions.find(session_id, ADA)
-    assert isinstance(found, Session)
+async def show(daemon: Kernel) -> dict[str, Any]:
+    found: dict[str, Any] = await _run(daemon, "session.show", session_id="s")
     return found
 
 
@@ -66,33 +49,9 @@ def end_of(document: dict[str, Any]) -> tuple[str, str]:
     return document["error"]["code"], document["error"]["details"]["reason"]
 
 
-@pytest.mark.clause("N001-4.2-b")
-async def test_patches_are_merged_as_they_come_and_told_with_their_revision(
-    tmp_path: Path,
-) -> None:
-    body = saying(patch({"flags": {"lit": True}}), patch({"flags": {"lit": None}, "n": 1}), DONE)
-    recorder = Remembering()
-    async with daemon_that_remembers(recorder, script(tmp_path, body), folder=tmp_path) as daemon:
-        daemon.sessions.new(ADA, "s")
-        asker = ask(daemon, "m", session_id="s")
-        document = await asker.document()
-        assert (document["ok"], document["session_id"], document["warnings"]) == (True, "s", [])
-        told = [(one.patch, one.revision) for one in asker.events if isinstance(one, StatePatched)]
-        assert told == [({"flags": {"lit": True}}, 1), ({"flags": {"lit": None}, "n": 1}, 2)]
-        assert session(daemon).kept.state == {"flags": {}, "n": 1}
-        entries = recorder.of("session:patch")
-        assert {one["module"] for one in entries} == {"m"}
-        assert {one["request_id"] for one in entries} == {document["request_id"]}
-        line = json.loads(event_line(asker.events[1], "a"))
-        assert line == {**patch({"flags": {"lit": None}, "n": 1}), "revision": 2, "requestId": "a"}
-        validator("narratoria-event.v0").validate(line)
-
-
 async def test_a_modules_own_field_revision_means_nothing(tmp_path: Path) -> None:
     body = saying(patch({"a": 1}, revision="x"), patch({"b": 2}, revision=[]), DONE)
-    async with daemon_that_remembers(
-        Remembering(), script(tmp_path, body), folder=tmp_path
-    ) as daemon:
+    async with remembering(tmp_path, script(tmp_path, body)) as daemon:
         daemon.sessions.new(ADA, "s")
         asker = ask(daemon, "m", session_id="s")
         assert (await asker.document())["ok"]
@@ -100,15 +59,14 @@ async def test_a_modules_own_field_revision_means_nothing(tmp_path: Path) -> Non
 
 
 async def test_without_a_session_a_patch_is_passed_on_and_kept_nowhere(tmp_path: Path) -> None:
-    recorder = Remembering()
     made = script(tmp_path, saying(patch({"a": 1}), DONE))
-    async with daemon_that_remembers(recorder, made, folder=tmp_path) as daemon:
+    async with remembering(tmp_path, made) as daemon:
         asker = ask(daemon, "m")
         assert (await asker.document())["ok"]
         (event,) = asker.events
         assert type(event) is StatePatch
-        assert recorder.of("session:patch") == []
-        assert list(recorder.documents("session")) == []
+        assert (await _run(daemon, "session.list"))["sessions"] == []
+        assert await noted(daemon, "session:patch") == []
 
 
 async def test_a_patch_that_is_refused_is_a_warning_and_the_invocation_goes_on(
@@ -118,9 +76,7 @@ async def test_a_patch_that_is_refused_is_a_warning_and_the_invocation_goes_on(
     for _ in range(64):
         deep = {"a": deep}
     body = saying(patch({"a": 1}), patch(deep), patch({"b": 2}), DONE)
-    async with daemon_that_remembers(
-        Remembering(), script(tmp_path, body), folder=tmp_path
-    ) as daemon:
+    async with remembering(tmp_path, script(tmp_path, body)) as daemon:
         daemon.sessions.new(ADA, "s")
         asker = ask(daemon, "m", session_id="s")
         document = await asker.document()
@@ -129,7 +85,7 @@ async def test_a_patch_that_is_refused_is_a_warning_and_the_invocation_goes_on(
         assert warning["reason"] == "patch_refused"
         assert warning["message"] == "the patch is nested more than 64 levels deep"
         assert len(asker.events) == 2
-        assert session(daemon).kept.state == {"a": 1, "b": 2}
+        assert (await show(daemon))["state"] == {"a": 1, "b": 2}
 
 
 @pytest.mark.parametrize(
@@ -148,7 +104,7 @@ async def test_a_session_that_is_not_there_is_a_refusal_before_the_module_is_bot
     tmp_path: Path, session_id: Any, reason: str, words: str
 ) -> None:
     made = actor(tmp_path, supervision={"start": "lazy"})
-    async with daemon_that_remembers(Remembering(), made, folder=tmp_path) as daemon:
+    async with remembering(tmp_path, made) as daemon:
         daemon.sessions.new(ADA, "evening-walk")
         daemon.sessions.new(ADA, "over")
         daemon.sessions.end(ADA, "over")
@@ -159,32 +115,19 @@ async def test_a_session_that_is_not_there_is_a_refusal_before_the_module_is_bot
         assert daemon.fleet.modules["m"].state == "down"
 
 
-async def test_without_sessions_any_id_is_passed_on_and_nothing_is_kept(tmp_path: Path) -> None:
-    recorder = Remembering()
-    body = "read -r line; case $line in *) ;; esac\n" + saying(patch({"a": 1}), DONE)
-    async with daemon_that_remembers(
-        recorder, script(tmp_path, body), folder=tmp_path, with_sessions=False
-    ) as daemon:
-        asker = ask(daemon, "m", session_id="whatever")
-        document = await asker.document()
-        assert (document["ok"], document["session_id"]) == (True, "whatever")
-        assert type(asker.events[0]) is StatePatch
-        assert recorder.of("session:patch") == []
-        assert list(recorder.documents("session")) == []
-
-
 async def test_a_session_is_busy_while_something_is_in_flight_and_then_as_that_ended(
     tmp_path: Path,
 ) -> None:
     made = actor(tmp_path, supervision={"concurrency": 8})
-    async with daemon_that_remembers(Remembering(), made, folder=tmp_path) as daemon:
+    async with remembering(tmp_path, made) as daemon:
         daemon.sessions.new(ADA, "s")
         hanging = ask(daemon, "m", "hang", session_id="s", timeout_s=1000)
         assert (await ask(daemon, "m", session_id="s").document())["ok"]
-        assert (session(daemon).status, len(session(daemon).in_flight)) == ("busy", 1)
+        shown = await show(daemon)
+        assert (shown["status"], shown["in_flight"]) == ("busy", 1)
         daemon.sessions.end(ADA, "s")
         assert end_of(await hanging.document()) == ("cancelled", "client")
-        assert session(daemon).status == "ended"
+        assert (await show(daemon))["status"] == "ended"
 
 
 @pytest.mark.parametrize(
@@ -201,120 +144,36 @@ async def test_a_request_that_never_reaches_a_module_leaves_no_session_busy(
     tmp_path: Path, tool: str, content: dict[str, Any]
 ) -> None:
     made = actor(tmp_path, supervision={"start": "lazy"})
-    async with daemon_that_remembers(Remembering(), made, folder=tmp_path) as daemon:
+    async with remembering(tmp_path, made) as daemon:
         daemon.fleet.modules["m"].stop("the test")  # so that a good one is refused too
         daemon.sessions.new(ADA, "s")
         asker = Asker()
-        daemon.requests.invoke(ADA, tool, {**content, "session_id": "s"}, asker)
+        daemon.begin(Party(ADA), tool, "invoke", {**content, "session_id": "s"}, asker)
         document = await asker.document()
         assert document["ok"] is False
-        assert session(daemon).in_flight == {}
-        assert session(daemon).status == "error"
-        (past,) = session(daemon).shown()["history"]
+        shown = await show(daemon)
+        assert (shown["in_flight"], shown["status"]) == (0, "error")
+        (past,) = shown["history"]
         assert past["code"] == document["error"]["code"]
-
-
-async def test_an_answer_with_a_session_waits_for_the_disk_and_another_does_not(
-    tmp_path: Path,
-) -> None:
-    recorder = Remembering()
-    async with daemon_that_remembers(recorder, actor(tmp_path), folder=tmp_path) as daemon:
-        daemon.sessions.new(ADA, "s")
-        recorder.slow = True
-        held = ask(daemon, "m", session_id="s")
-        assert (await ask(daemon, "m").document())["ok"]  # after the other one, in order
-        assert held.responses == []
-        assert len(recorder.waiting) == 1
-        recorder.catch_up()
-        assert (await held.document())["ok"]
-
-
-async def test_an_answer_whose_change_cannot_be_stored_says_so(tmp_path: Path) -> None:
-    recorder = Remembering()
-    async with daemon_that_remembers(recorder, actor(tmp_path), folder=tmp_path) as daemon:
-        daemon.sessions.new(ADA, "s")
-        recorder.slow = True
-        good = ask(daemon, "m", session_id="s")
-        bad = ask(daemon, "m", "exit", session_id="s", args={"code": 3})
-        while len(recorder.waiting) < 2:
-            await trio.lowlevel.checkpoint()
-        recorder.catch_up(FULL)
-        recorder.slow = False
-        document = await good.document()
-        assert end_of(document) == ("internal", "storage")
-        assert document["error"]["message"] == (
-            "m answered, but what m.echo changed could not be stored: the disk is full"
-        )
-        validator("response.v1").validate(json.loads(json.dumps(document)))
-        # Why it failed is worth more than that it was not stored.
-        document = await bad.document()
-        assert end_of(document) == ("unreachable", "exited")
-        assert [one["reason"] for one in document["warnings"]] == ["storage"]
-
-
-async def test_a_disk_that_does_not_answer_holds_an_answer_for_a_bounded_time(
-    tmp_path: Path,
-) -> None:
-    recorder = Remembering()
-    async with daemon_that_remembers(
-        recorder, actor(tmp_path), folder=tmp_path, times=Times(flush_s=0.01)
-    ) as daemon:
-        daemon.sessions.new(ADA, "s")
-        recorder.slow = True
-        document = await ask(daemon, "m", session_id="s").document()
-        assert end_of(document) == ("internal", "storage")
-        assert "took longer than 0.01 s" in document["error"]["message"]
-        recorder.catch_up()  # too late: the answer is given
-        with pytest.raises(RefusedError, match="took longer"):
-            await _run(daemon, "session.new")
-
-
-async def test_while_nothing_can_be_kept_a_session_is_refused_and_the_rest_works(
-    tmp_path: Path,
-) -> None:
-    recorder = Remembering()
-    async with daemon_that_remembers(recorder, actor(tmp_path), folder=tmp_path) as daemon:
-        daemon.sessions.new(ADA, "s")
-        recorder.broken = FULL
-        (response,) = ask(daemon, "m", session_id="s").responses
-        assert end_of(response.document()) == ("internal", "storage")
-        assert (await ask(daemon, "m").document())["ok"]
-        recorder.broken = None
-        assert (await ask(daemon, "m", session_id="s").document())["ok"]
 
 
 async def test_a_daemon_that_ends_tells_those_in_flight_and_keeps_the_history(
     tmp_path: Path,
 ) -> None:
-    recorder = Remembering()
-    async with daemon_that_remembers(recorder, actor(tmp_path), folder=tmp_path) as daemon:
+    async with remembering(tmp_path, actor(tmp_path)) as daemon:
         daemon.sessions.new(ADA, "s")
         asker = ask(daemon, "m", "hang", session_id="s")
     (response,) = asker.responses
     assert end_of(response.document()) == ("cancelled", "shutdown")
-    async with daemon_that_remembers(recorder, folder=tmp_path) as daemon:
-        assert session(daemon).status == "cancelled"
-        (past,) = session(daemon).shown()["history"]
+    async with remembering(tmp_path) as daemon:
+        shown = await show(daemon)
+        assert shown["status"] == "cancelled"
+        (past,) = shown["history"]
         assert (past["op"], past["code"]) == ("hang", "cancelled")
 
 
-async def test_a_daemon_that_ends_waits_for_the_disk_and_not_for_ever(
-    tmp_path: Path,
-) -> None:
-    recorder = Remembering()
-    async with daemon_that_remembers(
-        recorder, actor(tmp_path), folder=tmp_path, times=Times(flush_s=0.01)
-    ) as daemon:
-        daemon.sessions.new(ADA, "s")
-        recorder.slow = True
-        asker = ask(daemon, "m", "hang", session_id="s")
-    (response,) = asker.responses
-    assert end_of(response.document()) == ("cancelled", "shutdown")
-    assert [one.reason for one in response.notices] == ["storage"]
-
-
 async def test_status_counts_the_sessions(tmp_path: Path) -> None:
-    async with daemon_that_remembers(Remembering(), actor(tmp_path), folder=tmp_path) as daemon:
+    async with remembering(tmp_path, actor(tmp_path)) as daemon:
         for name in "abc":
             daemon.sessions.new(ADA, name)
         daemon.sessions.end(ADA, "c")
@@ -341,7 +200,7 @@ async def _refused(daemon: Kernel, op: str, **args: Any) -> Failure:
 
 
 async def test_the_ops_lead_through_the_life_of_a_session(tmp_path: Path) -> None:
-    async with daemon_that_remembers(Remembering(), folder=tmp_path) as daemon:
+    async with remembering(tmp_path) as daemon:
         plan = {"goal": "g", "inputs": {}}
         new = await _run(daemon, "session.new", session_id="a", plan=plan, state={"n": 1})
         assert (new["session_id"], new["status"], new["revision"]) == ("a", "idle", 0)
@@ -371,21 +230,6 @@ async def test_the_ops_lead_through_the_life_of_a_session(tmp_path: Path) -> Non
         assert unknown.details["reason"] == "unknown_session"
 
 
-async def test_an_op_that_is_done_and_not_stored_says_other_words_than_a_refused_one(
-    tmp_path: Path,
-) -> None:
-    recorder = Remembering()
-    async with daemon_that_remembers(recorder, folder=tmp_path) as daemon:
-        recorder.failure = FULL
-        failure = await _refused(daemon, "session.new", session_id="a")
-        assert failure.details["reason"] == "storage"
-        assert failure.message == "it is done, but could not be stored: the disk is full"
-        assert session(daemon, "a").kept.revision == 0
-        recorder.broken = FULL
-        assert await _refused(daemon, "session.patch", session_id="a", patch={}) == FULL
-        assert session(daemon, "a").kept.revision == 0
-
-
 @pytest.mark.parametrize(
     ("op", "args", "pointer"),
     [
@@ -401,13 +245,13 @@ async def test_an_op_that_is_done_and_not_stored_says_other_words_than_a_refused
 async def test_args_that_do_not_fit_are_refused_with_their_place(
     tmp_path: Path, op: str, args: dict[str, Any], pointer: str
 ) -> None:
-    async with daemon_that_remembers(Remembering(), folder=tmp_path) as daemon:
+    async with remembering(tmp_path) as daemon:
         refusal = await refused(daemon, op, args)
         assert (refusal.details["reason"], refusal.details["pointer"]) == ("invalid_args", pointer)
 
 
 async def test_a_plan_that_is_none_is_refused_with_its_place(tmp_path: Path) -> None:
-    async with daemon_that_remembers(Remembering(), folder=tmp_path) as daemon:
+    async with remembering(tmp_path) as daemon:
         failure = await _refused(daemon, "session.new", plan={"goal": 5, "inputs": {}})
         assert failure.details == {
             "origin": "host",

@@ -13,7 +13,8 @@ from protocol.errors import Failure, Reason, Success
 from protocol.journal_event import lint
 from protocol.merge_patch import encoded_bytes, merged, without_nulls
 from protocol.response import Response
-from supervisor.kernel.parties import Origin, RefusedError
+from supervisor.kernel.kernel import RefusedError
+from supervisor.kernel.parties import Origin
 from supervisor.kernel.recorder import CutShort
 from supervisor.kernel.sessions.registry import Sessions
 from supervisor.kernel.sessions.session import SNAPSHOT_BYTES, Session

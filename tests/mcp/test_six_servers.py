@@ -20,10 +20,8 @@ from protocol.events import UiEvent
 from supervisor.kernel.kernel import Kernel
 from tests.bounds import until
 from tests.factories import children
-from tests.kernel.conftest import ask, daemon_with, run_op
-from tests.kernel.test_grants import nothing
-from tests.kernel.test_host_calls import allowing
-from tests.kernel.test_policy_prompts import question
+from tests.kernel.conftest import ask, daemon_with, nothing, run_op
+from tests.kernel.host_calls import allowing, question
 from tests.mcp.servers import BOUND_S, NAMES, NEWER, PATIENT, document, needs_servers
 from tests.system.conftest import StartDaemon, folder, start_daemon
 from tests.system.test_host_calls import policy

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from supervisor.cli.doctor import running
+from supervisor.cli.examination import examine_modules
 from supervisor.cli.failure_text import failure_text
-from supervisor.cli.module_page import module_text
-from supervisor.cli.status_table import status_text
+from supervisor.cli.status_text import module_text, status_text
 from tests.mistakes.cases import AT_START_S, MISTAKES, Mistake, command, fields
 from tests.system.conftest import StartDaemon, folder, start_daemon
 from tests.system.daemon import Daemon
@@ -81,7 +80,7 @@ def test_no_page_advises_what_is_no_help(start_daemon: StartDaemon, folder: Any)
     for number, case in enumerate(CASES):
         module = daemon.status(f"m{number}")
         pages[f"status after: it {case.name}"] = module_text(module)
-        (found,) = running.modules({"modules": [module]})
+        (found,) = examine_modules({"modules": [module]})
         pages[f"doctor after: it {case.name}"] = f"{found.message} {found.hint}"
     advised = {where: NO_HELP.findall(page) for where, page in pages.items()}
     assert {where: words for where, words in advised.items() if words} == {}

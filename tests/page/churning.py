@@ -15,12 +15,10 @@ import structlog
 import trio
 import trio.testing
 
-from supervisor.kernel.kernel import Kernel
-from supervisor.kernel.store.settings import JournalOptions
+from supervisor.kernel.kernel import JournalOptions, Kernel
 from supervisor.policy.findings import Found
 from tests.faces.http.in_process import LOOPBACK, served
-from tests.kernel.conftest import run_op
-from tests.kernel.test_grants import nothing
+from tests.kernel.conftest import nothing, run_op
 from tests.runtime.fakes import FakeLife, Stage, staged
 
 MODULES = 300

@@ -26,9 +26,8 @@ from supervisor.runtime.supervision.deadlines import Deadlines
 from supervisor.runtime.supervision.description import Descriptions
 from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.life import Counters, Ended, Instance, Life, Setting
-from supervisor.runtime.supervision.lives import LIVES, LifeKind
 from supervisor.runtime.supervision.module import Module
-from supervisor.runtime.supervision.worker import Worker
+from supervisor.runtime.supervision.worker import LIVES, LifeKind, Worker
 from tests import factories
 
 STAGE = "stage"

@@ -22,12 +22,12 @@ STAMPS = {
     "supervisor/faces/http/connection.py",  # the Date of a response
     "supervisor/faces/http/event_stream.py",  # the stamps of AMCP's events
     "supervisor/cli/quantities.py",  # `--since 10m`, and "2 minutes ago", for people
-    "supervisor/cli/doctor/running.py",  # how long ago a module failed
-    "supervisor/cli/status_table.py",  # the same
-    "supervisor/cli/top/plain.py",  # the stamp of a line of figures
-    "supervisor/cli/direct.py",  # when a transcript was recorded
-    "supervisor/cli/verbs/new.py",  # the same, of a new module's test
-    "supervisor/cli/dev_screen.py",  # the stamp of a line that passed
+    "supervisor/cli/examination.py",  # how long ago a module failed
+    "supervisor/cli/status_text.py",  # the same
+    "supervisor/cli/verbs/top.py",  # the stamp of a line of figures
+    "supervisor/cli/one_module.py",  # when a transcript was recorded
+    "supervisor/cli/verbs/writing.py",  # the same, of a new module's test
+    "supervisor/cli/developing.py",  # the stamp of a line that passed
     "supervisor/kernel/operations/record.py",  # the same
     "supervisor/daemon/project_trust.py",  # when a project was trusted
     "supervisor/kernel/kernel.py",  # its clock, unless it is given one

@@ -2,19 +2,17 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
 from pathlib import Path
-from types import FrameType, SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from scripts.bench.__main__ import SCENES, main
-from scripts.bench.findings import LAZY, RUNNING, UNITS, from_json
+from scripts.bench.findings import from_json
+from scripts.bench.fleets import LAZY, RUNNING
 from scripts.bench.page import files
 from scripts.bench.rows import OURS, ROWS
-from scripts.bench.sampling import OTHERS, PARTS, THREADS, Spot, sampled, spot
-from tests.scripts.checkout import CHECKOUT, WITHIN_S, run
+from tests.scripts.checkout import WITHIN_S, run
 
 pytestmark = pytest.mark.bound(WITHIN_S)
 
@@ -37,13 +35,12 @@ TITLES = {
     "patch": ("state patches",),
     "journal": ("journal",),
     "scale": (),
-    "shares": (),
 }
 """How the titles of each scene's rows begin."""
 
 
-def measured(*arguments: str, peers: Path = CHECKOUT / "no" / "peers") -> dict[str, Any]:
-    done = run("bench", *arguments, "--quick", "--json", "--peers", str(peers))
+def measured(*arguments: str) -> dict[str, Any]:
+    done = run("bench", *arguments, "--quick", "--json")
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 
@@ -64,8 +61,7 @@ def test_each_scene_measures_its_rows_with_us_and_whoever_is_there() -> None:
         assert {*shown["figures"], *shown["failures"]} <= set(row.contenders)
         assert OURS in {*shown["figures"], *shown["failures"]}
         for figures in shown["figures"].values():
-            assert len(figures["samples"]) == 1
-            assert figures["low"] <= figures["median"] <= figures["high"]
+            assert figures["low"] == figures["median"] == figures["high"]
         assert set(shown["ratios"]) <= set(shown["figures"]) - {OURS}
         assert [target["target"] for target in shown["targets"]] == list(map(str, row.targets))
     for title, contender, value, _, cpu_us in (
@@ -74,49 +70,16 @@ def test_each_scene_measures_its_rows_with_us_and_whoever_is_there() -> None:
         assert contender in BY_TITLE[title].contenders
         if value is not None and BY_TITLE[title].unit.endswith("/s"):
             assert cpu_us is not None, f"no CPU time of {contender} beside the rate of {title}"
-    assert found["points"] == []
-
-
-def test_whoever_is_at_work_is_counted() -> None:
-    with sampled() as samples:
-        while not samples[Spot(OTHERS)]:
-            pass
-    assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
-
-
-@pytest.mark.parametrize(("folder", "part"), PARTS.items())
-def test_a_part_is_told_by_its_folder(folder: str, part: str) -> None:
-    frame = SimpleNamespace(
-        f_code=SimpleNamespace(co_filename=f"{folder}/x.py", co_name="f", co_qualname="C.f"),
-        f_back=None,
-    )
-    library = SimpleNamespace(
-        f_code=SimpleNamespace(co_filename="/usr/lib/json.py", co_name="g"), f_back=frame
-    )
-    found = spot(cast("FrameType", library))
-    assert found.part == part
-    assert found.function.endswith("/x.py: C.f")
-    assert not found.function.startswith("/")
-
-
-@NEEDS_COMPILER
-def test_the_scene_of_shares_looks_into_our_own_time() -> None:
-    found = measured("shares")
-    assert found["rows"] == []
-    shares = from_json(json.dumps(found)).shares
-    assert {share.row for share in shares} <= set(BY_TITLE)
-    assert any(share.function for share in shares)
-    assert {share.part for share in shares} <= {*PARTS.values(), THREADS, OTHERS}
-    assert all(share.cpu_us > 0 for share in shares)
+    assert found["growth"] == []
 
 
 @NEEDS_COMPILER
 def test_the_scene_of_scale_measures_at_each_size_and_can_be_drawn() -> None:
     found = measured("scale")
     assert found["rows"] == []
-    assert {curve["family"] for curve in found["growth"]} == {RUNNING, LAZY}
-    assert {curve["measure"] for curve in found["growth"]} == set(UNITS)
-    assert all(len(curve["points"]) == 2 for curve in found["growth"])
+    curves = from_json(json.dumps(found)).growth
+    assert {curve.family for curve in curves} == {RUNNING, LAZY}
+    assert all(len(curve.points) == 2 for curve in curves)
     written = files(from_json(json.dumps(found)))
     assert list(written) == ["benchmarks.md", "benchmarks.json", "benchmarks-scale.svg"]
 
@@ -127,8 +90,7 @@ def test_rounds_can_be_chosen_and_their_findings_read_again(
 ) -> None:
     found = measured("stream", "--rounds", "2")
     (row,) = found["rows"]
-    assert len(row["figures"][OURS]["samples"]) == 2
-    assert all(len(ratio["samples"]) == 2 for ratio in row["ratios"].values())
+    assert len(found["rounds"]) == 2
     kept = tmp_path / "found.json"
     kept.write_text(json.dumps(found))
     monkeypatch.setattr("sys.argv", ["bench", "--read", str(kept)])

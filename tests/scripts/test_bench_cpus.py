@@ -1,4 +1,4 @@
-"""The CPUs of a row's parties: who is pinned, and that it ends."""
+"""The CPUs of a row's parties: what is pinned, and that it ends."""
 
 from __future__ import annotations
 
@@ -15,10 +15,6 @@ from scripts.bench.rows import INVOKE_MANY, INVOKE_ONE
 CPUS = os.sched_getaffinity(0)
 
 
-def cpus_of(process: subprocess.Popen[bytes]) -> set[int]:
-    return os.sched_getaffinity(process.pid)
-
-
 def test_one_cpu_is_for_rows_where_each_side_waits_for_the_other() -> None:
     with pinned(INVOKE_MANY):
         assert os.sched_getaffinity(0) == CPUS
@@ -27,26 +23,19 @@ def test_one_cpu_is_for_rows_where_each_side_waits_for_the_other() -> None:
 
 
 @pytest.mark.skipif(len(CPUS) < 2, reason="there is only one CPU here")
-def test_all_threads_and_processes_share_the_cpus_until_the_end() -> None:
-    command = [sys.executable, "-c", "input()"]
+def test_all_threads_and_what_is_started_share_the_cpu_until_the_end() -> None:
     ended = threading.Event()
     thread = threading.Thread(target=ended.wait)
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as before:
-        thread.start()
-        tid = thread.native_id
-        assert tid is not None
-        try:
-            with (
-                pinned(INVOKE_ONE),
-                subprocess.Popen(command, stdin=subprocess.PIPE) as meanwhile,
-            ):
-                for found in (os.sched_getaffinity(0), os.sched_getaffinity(tid)):
-                    assert found == {max(CPUS)}
-                assert cpus_of(before) == cpus_of(meanwhile) == {max(CPUS)}
-                meanwhile.communicate(b"\n")
-            for found in (os.sched_getaffinity(0), os.sched_getaffinity(tid), cpus_of(before)):
-                assert found == CPUS
-        finally:
-            ended.set()
-            thread.join()
-            before.communicate(b"\n")
+    thread.start()
+    tid = thread.native_id
+    assert tid is not None
+    try:
+        with pinned(INVOKE_ONE):
+            command = [sys.executable, "-c", "import os; print(*os.sched_getaffinity(0))"]
+            printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            cpus = set(map(int, printed.split()))
+            assert cpus == os.sched_getaffinity(0) == os.sched_getaffinity(tid) == {max(CPUS)}
+        assert os.sched_getaffinity(0) == os.sched_getaffinity(tid) == CPUS
+    finally:
+        ended.set()
+        thread.join()

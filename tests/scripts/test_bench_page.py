@@ -1,28 +1,20 @@
 from __future__ import annotations
 
-from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import msgspec
 import pytest
 
 from scripts.bench.findings import (
-    IDLE,
-    MEMORY,
-    RUNNING,
-    START,
+    Curve,
     Figures,
     Findings,
     Machine,
     Party,
-    Point,
-    curves,
-    figure,
     from_json,
-    ranged,
     to_json,
 )
-from scripts.bench.page import ONE_CPU, files, page, write
+from scripts.bench.page import ONE_CPU, figure, files, page, ranged
 from scripts.bench.plot import svg
 from scripts.bench.rows import (
     CRASH,
@@ -38,7 +30,6 @@ from scripts.bench.rows import (
     WARM,
     C,
     Sample,
-    Share,
 )
 
 MACHINE = Machine("A CPU", 2, 8_000_000_000, "Linux 6", "3.11.7", 0.1)
@@ -53,22 +44,12 @@ ROUNDS = tuple(
     )
     for ours in (1.2, 1.0, 1.4)
 )
-POINTS = (
-    Point(RUNNING, START, 100, 0.5),
-    Point(RUNNING, START, 10, 0.05),
-    Point(RUNNING, MEMORY, 10, 40.0),
-    Point(RUNNING, MEMORY, 100, 40.0),
-    Point(RUNNING, IDLE, 10, 0.0),
-    Point(RUNNING, IDLE, 100, 0.0),
+GROWTH = (
+    Curve("modules", "start (`up`)", "s", ((10, 0.05), (100, 0.5))),
+    Curve("modules", "memory", "MB", ((10, 40.0), (100, 40.0))),
+    Curve("modules", "idle", "%", ((10, 0.0), (100, 0.0))),
 )
-SHARES = (
-    Share(TOOL.title, "trio", 200.0, "trio/_core/_run.py: unrolled_run"),
-    Share(TOOL.title, "who asks", 100.0),
-    Share(TOOL.title, "trio", 100.0),
-)
-FOUND = Findings(
-    "2030-01-02", MACHINE, PARTIES, quick=False, rounds=ROUNDS, points=POINTS, shares=SHARES
-)
+FOUND = Findings("2030-01-02", MACHINE, PARTIES, quick=False, rounds=ROUNDS, growth=GROWTH)
 
 
 def test_the_page_has_bounds_verdicts_figures_and_who_is_missing() -> None:
@@ -85,16 +66,8 @@ def test_the_page_has_bounds_verdicts_figures_and_who_is_missing() -> None:
     assert "| C | 1 | 1.2 (1-1.4) x |  |" in text
     assert "| s6 | only 0 of 2 processes came |  |" in text
     assert f"| {NODE} | missing |  |" in text
-    assert "Bound: at most 8: **falls short**." in text
-    for line in ("| trio | 300 | 75 |", "| who asks | 100 | 25 |", "| all | 400 |  |"):
-        assert line in text
-
-
-def test_a_row_that_falls_short_comes_with_the_functions_that_take_its_time() -> None:
-    line = "| `trio/_core/_run.py: unrolled_run` | 200 | 50 |"
-    assert line not in page(FOUND)
-    slow = (Sample(TOOL.title, OURS, 9.0), Sample(TOOL.title, C, 1.0))
-    assert line in page(msgspec.structs.replace(FOUND, rounds=(slow,)))
+    assert "| start (`up`) [s] | 0.05 | 0.5 | 1.00 |" in text
+    assert "| idle [%] | 0 | 0 |  |" in text
 
 
 def test_rows_of_one_call_at_a_time_say_that_they_were_measured_on_one_cpu() -> None:
@@ -103,9 +76,7 @@ def test_rows_of_one_call_at_a_time_say_that_they_were_measured_on_one_cpu() -> 
         row.title for row in ROWS if "one at a time" in row.title and row.unit == "calls/s"
     }
     rounds = ((Sample(INVOKE_ONE.title, OURS, 1.0), Sample(INVOKE_MANY.title, OURS, 1.0)),)
-    found = msgspec.structs.replace(FOUND, rounds=rounds)
-    assert ONE_CPU not in page(found)
-    assert page(msgspec.structs.replace(found, pinned=True)).count(ONE_CPU) == 1
+    assert page(msgspec.structs.replace(FOUND, rounds=rounds)).count(ONE_CPU) == 1
 
 
 def test_the_page_names_the_rows_that_a_run_left_out() -> None:
@@ -119,57 +90,51 @@ def test_the_page_names_the_rows_that_a_run_left_out() -> None:
 @pytest.mark.parametrize(("load", "busy"), [(0.9, False), (1.1, True)])
 def test_the_page_says_when_the_machine_was_busy(load: float, busy: bool) -> None:
     machine = Machine("A CPU", 2, 8_000_000_000, "Linux 6", "3.11.7", load)
-    found = Findings("2030-01-02", machine, PARTIES, quick=False, rounds=ROUNDS, points=())
+    found = Findings("2030-01-02", machine, PARTIES, quick=False, rounds=ROUNDS)
     assert ("was busy with other things" in page(found)) is busy
 
 
 def test_the_page_says_when_it_was_a_quick_run() -> None:
-    found = Findings("2030-01-02", MACHINE, PARTIES, quick=True, rounds=ROUNDS, points=())
+    found = Findings("2030-01-02", MACHINE, PARTIES, quick=True, rounds=ROUNDS)
     assert "**A quick run**" in page(found)
     assert "**A quick run**" not in page(FOUND)
 
 
-def test_the_json_is_enough_to_write_all_again(tmp_path: Path) -> None:
+def test_the_json_is_enough_to_write_all_again() -> None:
     assert from_json(to_json(FOUND)) == FOUND
-    written = write(FOUND, tmp_path)
-    texts = {path.name: path.read_text(encoding="utf-8") for path in written}
+    texts = files(FOUND)
+    assert list(texts) == ["benchmarks.md", "benchmarks.json", "benchmarks-scale.svg"]
     assert texts == files(from_json(texts["benchmarks.json"]))
 
 
 def test_a_power_law_is_found_from_the_first_and_the_last_size() -> None:
-    start, memory, idle = curves(POINTS)
-    assert start.points == ((10, 0.05), (100, 0.5))
+    start, memory, idle = GROWTH
     assert start.exponent == pytest.approx(1.0)
     assert memory.exponent == pytest.approx(0.0)
     assert idle.exponent is None
-    (alone,) = curves([Point(RUNNING, START, 10, 1.0)])
-    assert alone.exponent is None
+    assert Curve("modules", "start", "s", ((10, 1.0),)).exponent is None
 
 
-def test_the_plot_has_a_point_per_figure_within_its_drawing() -> None:
-    root = ET.fromstring(svg(curves(POINTS)))
+def test_the_plot_has_a_line_per_measure_within_its_drawing_and_one_of_linear_growth() -> None:
+    root = ET.fromstring(svg(GROWTH))
     space = "{http://www.w3.org/2000/svg}"
     width, height = float(root.attrib["width"]), float(root.attrib["height"])
-    circles = list(root.iter(f"{space}circle"))
-    assert len(circles) == 4
-    assert all(0 < float(circle.attrib["cx"]) < width for circle in circles)
-    assert all(0 < float(circle.attrib["cy"]) < height for circle in circles)
-    assert [title.text for title in root.iter(f"{space}title")][:2] == ["10: 0.05 s", "100: 0.5 s"]
+    lines = [line.attrib["points"].split() for line in root.iter(f"{space}polyline")]
+    assert len(lines) == 3  # nought has no place on a logarithmic axis
+    assert lines[1] == lines[0] != lines[2]
+    for x, y in (map(float, point.split(",")) for line in lines for point in line):
+        assert 0 < x < width
+        assert 0 < y < height
     words = [text.text for text in root.iter(f"{space}text")]
-    assert "s, ~ n^1.00" in words
-    assert words[words.index(IDLE) + 1] == "%, 0 at 10, 0 at 100"
+    assert words == ["modules", "10 modules", "100", "start (up): x 10", "memory: x 1"]
 
 
-def test_a_figure_of_nought_is_named_and_not_drawn() -> None:
-    drawn = svg(curves([Point(RUNNING, IDLE, 10, 0.4), Point(RUNNING, IDLE, 100, 0.0)]))
-    assert drawn.count("<circle") == 1
-    assert "%, 0 at 100" in drawn
+def test_a_plot_of_one_size_is_drawn() -> None:
+    assert svg([Curve("modules", "start", "s", ((10, 1.0),))]).count("<polyline") == 2
 
 
 def test_there_is_no_plot_of_nothing() -> None:
-    with pytest.raises(ValueError, match="nothing to draw"):
-        svg([])
-    found = Findings("2030-01-02", MACHINE, PARTIES, quick=False, rounds=ROUNDS, points=())
+    found = msgspec.structs.replace(FOUND, growth=())
     assert list(files(found)) == ["benchmarks.md", "benchmarks.json"]
 
 
@@ -190,5 +155,5 @@ def test_figures_have_three_digits(value: float, words: str) -> None:
 
 
 def test_a_range_that_is_none_is_not_shown() -> None:
-    assert ranged(Figures.of([2.0, 1.0, 3.0])) == "2 (1-3)"
-    assert ranged(Figures.of([2.0, 2.0])) == "2"
+    assert ranged(Figures(2.0, 1.0, 3.0)) == "2 (1-3)"
+    assert ranged(Figures(2.0, 2.0, 2.0)) == "2"

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from scripts.bench import peers
-from scripts.bench.supervisors import OTHERS
 
 
 def installed(folder: Path, package: str, version: str) -> None:
@@ -30,12 +29,6 @@ def test_a_version_is_found_in_the_environment_of_its_package_only(tmp_path: Pat
     assert peers.version("mcp", tmp_path) is None
     # What is installed where this runs is not in question.
     assert peers.version("pytest", tmp_path) is None
-
-
-def test_each_packaged_supervisor_has_an_environment_of_its_own(tmp_path: Path) -> None:
-    installed(tmp_path, "supervisor", "9.9")
-    assert OTHERS["supervisord"].version(tmp_path) == "9.9"
-    assert OTHERS["circus"].version(tmp_path) is None
 
 
 @pytest.mark.usefixtures("no_debian")

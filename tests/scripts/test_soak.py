@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from scripts.soak.client import OWN_BYTES, Report
 from scripts.soak.modules import Modules, half_written
-from scripts.soak.report import OWN_BYTES, Report
-from scripts.soak.stalling import BLOCKED_S
 from tests.scripts.checkout import WITHIN_S, documents, run
 
 pytestmark = pytest.mark.bound(WITHIN_S)
@@ -34,7 +33,7 @@ def test_a_short_soak_loses_nothing_and_leaves_nothing() -> None:
     assert report["refused_connections"] >= actions["crowd"] > 0
     assert actions["suspend"] > 0
     assert report["unhurried"] + away > 0
-    assert report["deliberate_stall"]["ms"] >= BLOCKED_S * 1000 / 2
+    assert report["suspensions"] >= actions["suspend"]
     assert 0 < report["peak_bytes"] - report["held_bytes"] < OWN_BYTES
 
 
@@ -62,6 +61,7 @@ def test_each_fault_is_in_the_report() -> None:
     report.files_left.append("9 pipe")
     report.errors.append("supervision failed")
     report.late.append("calm.go")
+    report.actions["suspend"] = 4
     stall = {"ms": 50.1, "culprit": "client 3", "doing": "requests", "ts": 1.0}
     for longest, suspended, held, peak in (
         (stall, 2, 1 << 20, OWN_BYTES),
@@ -71,12 +71,12 @@ def test_each_fault_is_in_the_report() -> None:
         told = {"longest_stall": longest, "suspensions": {"count": suspended}}
         told["connections"] = {"refused": 8}
         report.note({**told, "held_bytes": {"most": held}}, peak)
-    assert len(report.faults()) == 7
+    assert len(report.faults()) == 8
     assert (report.refused_connections, report.suspensions) == (24, 3)
     assert report.longest_stall == stall
     assert (report.peak_bytes >> 20, report.held_bytes >> 20) == (215, 64)
     assert "longest stall       50.1 ms, client 3 (requests)" in report.text()
-    assert "NOT clean: 7 faults" in report.text()
+    assert "NOT clean: 8 faults" in report.text()
     assert report.document()["clean"] is False
 
 

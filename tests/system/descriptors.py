@@ -84,6 +84,11 @@ def actor(*flags: str, name: str = "m", **top: Any) -> dict[str, Any]:
     return {**descriptor(name, command, supervision=supervision), **top}
 
 
+def script(body: str, name: str = "m") -> dict[str, Any]:
+    """Return a per-invocation tool: a shell script with this body."""
+    return descriptor(name, ["sh", "-c", body], protocol="narratoria")
+
+
 def agent(name: str = "a", kind: str = "agent", **supervision: Any) -> dict[str, Any]:
     """Return an agent that does what its prompts say (kernel/agent.py)."""
     command = [sys.executable, "-I", "-S", str(KERNEL / "agent.py"), name, kind]

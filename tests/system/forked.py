@@ -89,6 +89,10 @@ class _Source:
         """Whether a test has killed it, say with all children that it found."""
         return self._process.poll() is not None
 
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
     def end(self) -> None:
         self._channel.close()
         self._process.wait()
@@ -124,6 +128,12 @@ def end() -> None:
     if _source is not None:
         _source.end()
         _source = None
+
+
+def kill() -> None:
+    """Kill what daemons are forked from, as a test may that kills each child that it finds."""
+    assert _source is not None
+    _source.kill()
 
 
 def read_at_start(environment: Mapping[str, str]) -> dict[str, str]:

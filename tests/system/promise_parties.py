@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import trio
 
-from tests.faces.conftest import Client, request
+from tests.faces.lines import Client, request
 
 BOUND_S = 60.0
 """How long anything may take that has to come; the modules' own timeouts are well below it."""

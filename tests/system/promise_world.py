@@ -26,7 +26,7 @@ from supervisor.kernel.kernel import Kernel
 from supervisor.policy.findings import usable
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.files.sources import Sources
-from tests.faces.conftest import connected
+from tests.faces.in_process import connected
 from tests.factories import children, open_files
 from tests.system import forked
 from tests.system.descriptors import misbehaving, per_invocation, write

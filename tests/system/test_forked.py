@@ -96,9 +96,7 @@ def test_one_leads_a_session_if_that_is_asked_for(folder: Path) -> None:
 
 def test_who_has_lost_what_it_forks_from_has_another(start_daemon: StartDaemon) -> None:
     start_daemon().end()
-    assert forked._source is not None
-    forked._source._process.kill()
-    forked._source._process.wait()
+    forked.kill()
     assert isinstance(start_daemon().process, forked.Forked)
 
 

@@ -21,7 +21,7 @@ from tests.runtime.containment.lifelines import PATIENCE_S
 from tests.system.daemon import command
 from tests.system.daemon_process import DaemonProcess
 from tests.system.descriptors import misbehaving, write
-from tests.system.test_one_budget import BECOME, interpreter
+from tests.system.other_user import BECOME, interpreter
 
 LIMIT = """
 import resource, sys

@@ -9,10 +9,8 @@ import contextlib
 import json
 import os
 import pwd
-import shutil
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +19,6 @@ from typing import Any
 
 import pytest
 
-from supervisor.runtime.containment.cgroup2 import own_folder
 from supervisor.runtime.held_bytes import PARTY_BYTES
 from tests.bounds import until
 from tests.runtime.containment.lifelines import PATIENCE_S, Lifelines, describe
@@ -30,6 +27,7 @@ from tests.system.client import Client
 from tests.system.daemon_process import DaemonProcess
 from tests.system.descriptors import AT_ONCE, misbehaving, write
 from tests.system.liveness import Liveness
+from tests.system.other_user import BECOME, interpreter, own_cgroup
 from tests.system.test_slow_readers import (
     ANSWER_BYTES,
     PEAK_BYTES,
@@ -40,39 +38,10 @@ from tests.system.test_slow_readers import (
 )
 from tests.system.test_suspension import passed, suspend
 
-CHECKOUT = Path(__file__).resolve().parent.parent.parent
 ALWAYS: dict[str, Any] = {"restart": "permanent", "intensity": 1000, "backoff": AT_ONCE}
 ARGS, REQUESTS = "x" * (10 << 20), 6
 """In all more than a party may have held, and what is read and begun beyond that."""
 OPEN_FILES = 256
-
-BECOME = """
-import os, sys
-user, cgroup, *words = sys.argv[1:]
-if cgroup:
-    with open(cgroup + "/cgroup.procs", "w") as file:
-        file.write(str(os.getpid()))
-os.setgroups([])
-os.setgid(int(user))
-os.setuid(int(user))
-os.execv(words[0], words)
-"""
-"""Become another user, in a cgroup that belongs to him."""
-
-
-def interpreter(uid: int) -> tuple[str, dict[str, str]]:
-    """Return a Python that another user may run, and the environment in which it finds us."""
-    packages = [one for one in sys.path if one.endswith("site-packages")]
-    paths = {"PYTHONPATH": os.pathsep.join([str(CHECKOUT), *packages])}
-    for found in (sys.executable, shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin")):
-        words = [found or "", "-c", "import msgspec, trio, supervisor.daemon.serve"]
-        with contextlib.suppress(OSError):
-            done = subprocess.run(
-                words, user=uid, group=uid, extra_groups=[], env=paths, check=False, cwd="/"
-            )
-            if done.returncode == 0:
-                return str(found), paths
-    pytest.skip("no other user may run this Python, or read this checkout")
 
 
 @contextlib.contextmanager
@@ -81,7 +50,7 @@ def delegated(rung: str, uid: int) -> Iterator[str]:
     if rung != "cgroup2":
         yield ""
         return
-    folder = Path(own_folder()) / f"stdiod-test-{os.getpid()}"
+    folder = own_cgroup() / f"stdiod-test-{os.getpid()}"
     folder.mkdir()
     try:
         for path in (folder, folder / "cgroup.procs", folder / "cgroup.subtree_control"):

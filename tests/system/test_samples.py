@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.cli.args_words import args_of, read_words
+from supervisor.cli.args import args_of, read_words
 from tests.bounds import until
 from tests.docs.markdown import read
 from tests.modules.forced import ALONE, POOL, WARM, copy_forced, pooled, warmed

@@ -14,15 +14,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from protocol.descriptor.loading import parse_descriptor
 from scripts import generate_types
 from scripts.foreign import TYPESCRIPT
-from supervisor.faces.http.openapi import document
-from supervisor.faces.http.routes import ROUTES
-from supervisor.kernel.store.settings import JournalOptions
 from tests.docs.markdown import ROOT, blocks
-from tests.faces.http.in_process import LOOPBACK, served
-from tests.kernel.conftest import daemon_with
+from tests.faces.http import documented
+from tests.faces.running import LOOPBACK, running
 
 WITHIN_S = 250.0
 """For one run of TypeScript, which takes 10 s of a processor, and much longer beside others."""
@@ -36,7 +32,7 @@ needs_typescript = pytest.mark.skipif(
 
 def test_the_kept_types_are_of_the_schemas_as_they_are() -> None:
     kept = generate_types.OUTPUT.read_text(encoding="utf-8")
-    made = generate_types.header(generate_types.whole(document(ROUTES)))
+    made = generate_types.header(generate_types.whole(documented.document()))
     assert kept.startswith(made), "run `make typescript`"
 
 
@@ -44,7 +40,7 @@ def test_the_kept_types_are_of_the_schemas_as_they_are() -> None:
 @needs_typescript
 def test_they_are_what_is_generated() -> None:
     kept = generate_types.OUTPUT.read_text(encoding="utf-8")
-    assert kept == generate_types.generated(document(ROUTES))
+    assert kept == generate_types.generated(documented.document())
 
 
 @pytest.fixture(scope="module")
@@ -83,16 +79,13 @@ def test_typescript_refuses_what_the_schemas_refuse(project: Path) -> None:
 
 @pytest.mark.bound(600)
 @needs_typescript
-async def test_the_example_of_the_page_asks_a_daemon(project: Path, tmp_path: Path) -> None:
+async def test_the_example_of_the_page_asks_a_daemon(project: Path) -> None:
     tsc(project, "look.ts")
     source = ROOT / "modules" / "dice" / "module.json"
-    dice = parse_descriptor(source.read_bytes(), str(source))
-    async with (
-        daemon_with(tmp_path, dice, memory=JournalOptions()) as daemon,
-        served(daemon, tmp_path, LOOPBACK) as face,
-    ):
-        url = f"http://127.0.0.1:{face.doors[-1].listener.getsockname()[1]}"
-        call = f"look({json.dumps(url)}, {json.dumps(await face.token())})"
+    dice = json.loads(source.read_bytes())
+    dice["transport"]["cwd"] = str(source.parent)
+    async with running(dice, http=LOOPBACK) as face:
+        call = f"look({json.dumps(face.address)}, {json.dumps(await face.token())})"
         program = f"import {{ look }} from './look.js'; await {call}"
         with trio.fail_after(WITHIN_S):
             ended = await trio.run_process(

@@ -1,11 +1,12 @@
 /* native NAME [SOCKET]: a persistent module that costs next to nothing, so that what is measured is the host.
  *
  * It answers health and describe, and with args {"n":N} `stream`: N ui_event lines, then done, and
- * `patch`: N state_patch lines, each with another value, then done.
+ * `patch`: N state_patch lines, each with another value, then done. As an agent it answers a prompt "N"
+ * like `stream`.
  * It trusts its host: a request is one line, and its fields stand where stdiod writes them.
  *
- * With SOCKET it connects there and says its pid, so that others know when it lives and dies; one that
- * was never asked anything then outlives the end of its input, as programs of other supervisors do. */
+ * With SOCKET it connects there, so that others know when it lives and dies; one that was never asked
+ * anything then outlives the end of its input, as programs of other supervisors do. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,21 +60,18 @@ static void stream(const char *id, unsigned long n) {
     done(id);
 }
 
-static void tell(const char *path) {
+static void announce(const char *path) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    char line[64];
     int births = socket(AF_UNIX, SOCK_STREAM, 0);
     strncpy(address.sun_path, path, sizeof address.sun_path - 1);
     if (births < 0 || connect(births, (struct sockaddr *)&address, sizeof address)) exit(1);
-    int length = snprintf(line, sizeof line, "child %ld\n", (long)getpid());
-    if (write(births, line, (size_t)length) != length) exit(1);
 }
 
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "native";
     char request[4096], reply[512], id[64];
     int asked = 0;
-    if (argc > 2) tell(argv[2]);
+    if (argc > 2) announce(argv[2]);
     while (fgets(request, sizeof request, stdin)) {
         asked = 1;
         if (sscanf(request, "{\"requestId\":\"%63[^\"]\"", id) != 1) continue;
@@ -82,12 +80,12 @@ int main(int argc, char **argv) {
             put(reply, (size_t)n);
         } else if (strstr(request, "\"operation\":\"describe\"")) {
             int n = snprintf(reply, sizeof reply,
-                "{\"requestId\":\"%s\",\"name\":\"%s\",\"version\":\"1\",\"kind\":\"tool\","
+                "{\"requestId\":\"%s\",\"name\":\"%s\",\"version\":\"1\","
                 "\"capabilities\":[],\"inputs\":{},\"outputs\":{}}\n", id, name);
             put(reply, (size_t)n);
         } else {
-            const char *count = strstr(request, "\"n\":");
-            unsigned long n = count ? strtoul(count + 4, NULL, 10) : 0;
+            const char *count = strstr(request, "\"n\":"), *prompt = strstr(request, "\"prompt\":\"");
+            unsigned long n = count ? strtoul(count + 4, NULL, 10) : prompt ? strtoul(prompt + 10, NULL, 10) : 0;
             if (strstr(request, "\"op\":\"patch\"")) patch(id, n);
             else stream(id, n);
         }

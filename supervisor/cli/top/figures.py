@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from supervisor.cli.trouble import NO_TROUBLE, in_trouble, severity
+from supervisor.cli.status_text import NO_TROUBLE, in_trouble, severity
 from supervisor.policy.latency import BucketCounts, between, quantile_us
 
 Status = dict[str, Any]

@@ -1,4 +1,4 @@
-"""Take a terminal over and restore it, whatever ends the command.
+"""Take a terminal over and restore it, whatever ends the command; and read its keys.
 
 The alternate screen is shown, without a cursor, and keys come one by one (cbreak: Ctrl-C and Ctrl-Z
 are still signals). The handler of a signal that ends the command restores the terminal first;
@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import signal
 import termios
 import tty
 from collections.abc import Callable, Iterator, Sequence
+from enum import Enum, auto
 from types import FrameType
 from typing import Any
 
@@ -128,26 +130,23 @@ Handler = Callable[[int, FrameType | None], None]
 
 
 def _handlers(screen: Screen) -> dict[signal.Signals, Handler]:
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        del number, frame
+    def interrupt(_: int, __: FrameType | None) -> None:
         screen.close()
         raise KeyboardInterrupt
 
-    def end(number: int, frame: FrameType | None) -> None:
+    def end(number: int, _: FrameType | None) -> None:
         """End as the signal would have ended it."""
-        del frame
         screen.close()
         _act_on(number)
 
-    def stop(number: int, frame: FrameType | None) -> None:
+    def stop(number: int, _: FrameType | None) -> None:
         """Stop as the signal would have stopped it; continues after SIGCONT."""
-        del frame
         screen.close()
         _act_on(number)
         signal.signal(number, stop)
         screen.open()
 
-    def note(number: int, frame: FrameType | None) -> None:
+    def note(_: int, __: FrameType | None) -> None:
         """Do nothing: with a handler, the signal wakes `Screen.wake_up`."""
 
     return {
@@ -176,3 +175,64 @@ def _write(data: bytes) -> None:
             left = left[os.write(STDOUT, left) :]
     except OSError as error:
         raise ClosedTerminalError from error
+
+
+class Key(Enum):
+    QUIT = auto()
+    SORT = auto()
+    RESTART = auto()
+    LOGS = auto()
+    YES = auto()
+    UP = auto()
+    DOWN = auto()
+    PAGE_UP = auto()
+    PAGE_DOWN = auto()
+    TOP = auto()
+    BOTTOM = auto()
+    OTHER = auto()
+    """Any other key; it answers a question with no."""
+
+
+_KEYS = {
+    b"q": Key.QUIT,
+    b"Q": Key.QUIT,
+    b"s": Key.SORT,
+    b"r": Key.RESTART,
+    b"l": Key.LOGS,
+    b"\r": Key.LOGS,
+    b"\n": Key.LOGS,
+    b"y": Key.YES,
+    b"k": Key.UP,
+    b"\x1b[A": Key.UP,
+    b"\x1bOA": Key.UP,
+    b"j": Key.DOWN,
+    b"\x1b[B": Key.DOWN,
+    b"\x1bOB": Key.DOWN,
+    b"\x1b[5~": Key.PAGE_UP,
+    b"\x1b[6~": Key.PAGE_DOWN,
+    b" ": Key.PAGE_DOWN,
+    b"g": Key.TOP,
+    b"\x1b[H": Key.TOP,
+    b"\x1bOH": Key.TOP,
+    b"\x1b[1~": Key.TOP,
+    b"G": Key.BOTTOM,
+    b"\x1b[F": Key.BOTTOM,
+    b"\x1bOF": Key.BOTTOM,
+    b"\x1b[4~": Key.BOTTOM,
+}
+_ONE_KEY = re.compile(rb"\x1b\[[0-9;]*[A-Za-z~]|\x1bO[A-Za-z]|[^\x1b]|\x1b(?![\[O]|$)", re.DOTALL)
+_UNFINISHED = re.compile(rb"\x1b(?:\[[0-9;]{0,16}|O)?\Z")
+
+
+class Keys:
+    """Splits input into keys; an arrow may come in two pieces over a slow line."""
+
+    def __init__(self) -> None:
+        self._left = b""
+
+    def feed(self, data: bytes) -> Iterator[Key]:
+        data = self._left + data
+        unfinished = _UNFINISHED.search(data)
+        self._left = b"" if unfinished is None else unfinished[0]
+        for found in _ONE_KEY.finditer(data[: len(data) - len(self._left)]):
+            yield _KEYS.get(found[0], Key.OTHER)

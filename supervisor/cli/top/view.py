@@ -8,13 +8,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import click
 import msgspec
 
 from supervisor.cli.quantities import count, duration, held_words, latency, size, stall_words
-from supervisor.cli.terminal import cells, cut, dim, one_line, pad, state_word
+from supervisor.cli.terminal import (
+    GAP,
+    cells,
+    column_widths,
+    cut,
+    dim,
+    one_line,
+    row_width,
+    state_word,
+    table_line,
+)
 from supervisor.cli.top.figures import Figures, ModuleFigures, Order, Trend, in_order
 
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -41,7 +52,6 @@ def _bar(value: float | None, highest: float, bars: str) -> str:
     return bars[max(1, min(steps, round(value / highest * steps)))]
 
 
-_GAP = "  "
 _NONE = "-"
 _NAME, _STATE = "NAME", "STATE"
 TREND = "TREND"
@@ -57,7 +67,7 @@ COLUMNS: dict[str, Callable[[ModuleFigures], str]] = {
     "RESTARTS": lambda one: str(one.restarts),
     "IN-FLIGHT/QUEUED": lambda one: f"{one.in_flight}/{one.queued}",
 }
-_LEFT = frozenset({_NAME, _STATE, TREND})
+_RIGHT = COLUMNS.keys() - {_NAME, _STATE}
 _LEAVE_OUT = (
     "IN-FLIGHT/QUEUED", TREND, "P50", "RESTARTS", "FAIL/S", "P99", "RSS", "CPU", "CALLS/S", _STATE,
 )  # fmt: skip
@@ -78,8 +88,6 @@ _ROOMY = 60
 
 
 class Look(msgspec.Struct, kw_only=True):
-    """The options of the view."""
-
     interval_s: float
     order: Order = Order.TROUBLE
     top_row: int = 0
@@ -112,7 +120,6 @@ def view(
         click.style(cut(one_line(look.message), width), fg="yellow") if look.message else "",
         *_screen_table(shown, rows, trend, look.bars, width - len(_MARK), marked=at - first),
     ]
-    lines += [""] * (height - _LINES_BELOW - len(lines))
     keys = [f"s sort: {look.order}", "r restart", "l logs", "q quit"]
     if len(rows) > len(shown):
         keys.append(f"up, down: {first + 1 if shown else 0}-{first + len(shown)} of {len(rows)}")
@@ -132,18 +139,17 @@ def log_view(
         click.style(cut(one_line(title), width), bold=True),
         click.style(cut(one_line(message), width), fg="yellow") if message else "",
     ]
-    page = [*head, *shown]
-    page += [""] * (height - _LINES_BELOW - len(page))
-    return _page(page, ["q back"], width, height)
+    return _page([*head, *shown], ["q back"], width, height)
 
 
 def _page(lines: list[str], keys: Sequence[str], width: int, height: int) -> list[str]:
-    gap = _GAP if width >= _ROOMY else " "
+    gap = GAP if width >= _ROOMY else " "
     said, *others = keys
     for one in others:
         if cells(said + gap + one) > width:
             break
         said += gap + one
+    lines += [""] * (height - _LINES_BELOW - len(lines))
     last = dim(cut(said, width))
     return [*lines[: max(0, height - _LINES_BELOW)], last][: max(0, height)]
 
@@ -167,15 +173,14 @@ def first_row(wanted: int, selected: int, rows: int, height: int) -> int:
 
 def table(now: Figures) -> str:
     """Return the figures for a script: always the same columns, as wide as necessary."""
-    ordered = in_order(now.modules, Order.TROUBLE)
-    rows = [[cell(one) for cell in COLUMNS.values()] for one in ordered]
-    titles = list(COLUMNS)
-    widths = [max(map(cells, column)) for column in zip(titles, *rows, strict=True)]
-    lines = [_daemon(now), _summary(now), ""]
-    for row in (titles, *rows):
-        placed = zip(COLUMNS, row, widths, strict=True)
-        lines.append(_GAP.join(pad(text, w, right=n not in _LEFT) for n, text, w in placed))
-    return "\n".join(line.rstrip() for line in lines)
+    rows = [_row(one) for one in in_order(now.modules, Order.TROUBLE)]
+    widths = column_widths(COLUMNS, rows)
+    line = partial(table_line, COLUMNS, widths, right=_RIGHT)
+    return "\n".join([_daemon(now), _summary(now), "", line(), *map(line, rows)])
+
+
+def _row(one: ModuleFigures) -> dict[str, str]:
+    return {name: cell(one) for name, cell in COLUMNS.items()}
 
 
 def _daemon(now: Figures) -> str:
@@ -212,23 +217,16 @@ def _screen_table(
     marked: int,
 ) -> Iterator[str]:
     """Yield the title and the rows; all rows set the widths, so that scrolling moves no column."""
-    widths = {
-        name: max(_NARROW.get(name, 0), cells(name), *(cells(cell(one)) for one in rows), 0)
-        for name, cell in COLUMNS.items()
-    }
+    widest = column_widths(COLUMNS, [_row(one) for one in rows])
+    widths = {name: max(_NARROW.get(name, 0), widest[name]) for name in COLUMNS}
     columns = _layout(widths, width)
-    titles = [pad(cut(one, widths[one]), widths[one], right=one not in _LEFT) for one in columns]
     whole = width + len(_MARK)
-    yield dim(cut(_NO_MARK + _GAP.join(titles).rstrip(), whole))
+    yield dim(cut(_NO_MARK + table_line(columns, widths, right=_RIGHT), whole))
     for number, one in enumerate(shown):
-        line = [
-            sparkline(trend(one.name), widths[name], bars)
-            if name == TREND
-            else _cell(name, one, widths[name])
-            for name in columns
-        ]
+        row = {**_row(one), TREND: sparkline(trend(one.name), widths[TREND], bars)}
+        paint = partial(_in_colour, fails=bool(one.failures_per_s))
         mark = _MARK if number == marked else _NO_MARK
-        yield cut(mark, whole) + _GAP.join(line).rstrip()
+        yield cut(mark, whole) + table_line(columns, widths, row, right=_RIGHT, paint=paint)
 
 
 def _layout(widths: dict[str, int], width: int) -> list[str]:
@@ -239,27 +237,19 @@ def _layout(widths: dict[str, int], width: int) -> list[str]:
     for name in (None, *_LEAVE_OUT):
         if name is not None:
             columns.remove(name)
-        room_for_name = width - (_taken(columns, widths) - full)
+        room_for_name = width - (row_width(columns, widths) - full)
         if room_for_name >= min(full, _NARROW_NAME):
             widths[_NAME] = min(full, room_for_name)
-            widths[TREND] = min(_WIDE_TREND, widths[TREND] + width - _taken(columns, widths))
+            widths[TREND] = min(_WIDE_TREND, widths[TREND] + width - row_width(columns, widths))
             return columns
     widths[_NAME] = max(0, width)
     return columns
 
 
-def _taken(columns: Sequence[str], widths: dict[str, int]) -> int:
-    return sum(widths[name] for name in columns) + len(_GAP) * (len(columns) - 1)
-
-
-def _cell(column: str, one: ModuleFigures, width: int) -> str:
-    text = cut(COLUMNS[column](one), width)
+def _in_colour(column: str, text: str, *, fails: bool) -> str:
     if column == _STATE:
-        return state_word(text, width)
-    padded = pad(text, width, right=column not in _LEFT)
-    if column == "FAIL/S" and one.failures_per_s:
-        return click.style(padded, fg="red")
-    return padded
+        return state_word(text)
+    return click.style(text, fg="red") if column == "FAIL/S" and fails else text
 
 
 def rate(per_s: float | None) -> str:

@@ -1,1 +1,1 @@
-"""One file per verb of `stdiod`; each is imported only when its verb is typed."""
+"""The verbs of `stdiod` by topic; a file is imported only when one of its verbs is typed."""

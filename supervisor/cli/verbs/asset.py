@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,14 @@ from supervisor.cli.client import given_args
 from supervisor.cli.exit_status import NoError
 from supervisor.cli.options import TEXT, example, with_json, with_socket
 from supervisor.cli.quantities import count, size, utc_stamp
-from supervisor.cli.results import compact, own_result, print_json
-from supervisor.cli.terminal import dim, is_terminal, one_line, pad
+from supervisor.cli.results import compact, own_result, print_json, show_result
+from supervisor.cli.terminal import (
+    column_widths,
+    dim,
+    is_terminal,
+    one_line,
+    table_line,
+)
 
 OPENER = "xdg-open"
 
@@ -40,10 +47,7 @@ def asset() -> None:
 def list_assets(*, as_json: bool, socket: Path, **wanted: str | None) -> None:
     """List assets, the oldest first."""
     found = own_result(socket, "asset.list", given_args(**wanted), as_json=as_json)
-    if as_json:
-        print_json(found)
-    else:
-        click.echo(assets_text(found))
+    show_result(found, assets_text, as_json=as_json)
 
 
 @asset.command(epilog=example("asset show rain.svg"))
@@ -53,10 +57,7 @@ def list_assets(*, as_json: bool, socket: Path, **wanted: str | None) -> None:
 def show(asset: str, *, as_json: bool, socket: Path) -> None:
     """Show all that is known about ASSET, without looking at its file."""
     found = own_result(socket, "asset.show", {"asset": asset}, as_json=as_json)
-    if as_json:
-        print_json(found)
-    else:
-        click.echo(asset_text(found))
+    show_result(found, asset_text, as_json=as_json)
 
 
 @asset.command("open", epilog=example("asset open rain.svg"))
@@ -101,8 +102,9 @@ _LABEL = 10
 
 def assets_text(listed: dict[str, Any]) -> str:
     """Return a table of assets, and how many are left out."""
-    assets = listed["assets"]
-    lines = _table([_row(one) for one in assets]) if assets else ["no assets"]
+    rows = [_row(one) for one in listed["assets"]]
+    line = partial(table_line, _COLUMNS, column_widths(_COLUMNS, rows))
+    lines = [line(), *map(line, rows)] if rows else ["no assets"]
     if listed["left_out"]:
         lines.append(f"{count(listed['left_out'], 'older asset')} left out")
     if listed["forgotten"]:
@@ -135,7 +137,7 @@ def asset_text(asset: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _row(asset: dict[str, Any]) -> tuple[str, ...]:
+def _row(asset: dict[str, Any]) -> dict[str, str]:
     shown = (
         asset["asset"],
         asset["asset_id"],
@@ -144,12 +146,4 @@ def _row(asset: dict[str, Any]) -> tuple[str, ...]:
         asset["media_type"],
         size(asset["size"]),
     )
-    return tuple(one_line(one) for one in shown)
-
-
-def _table(rows: list[tuple[str, ...]]) -> list[str]:
-    widths = [max(len(row[n]) for row in [_COLUMNS, *rows]) for n in range(len(_COLUMNS))]
-    return [
-        "  ".join(pad(cell, width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in [_COLUMNS, *rows]
-    ]
+    return dict(zip(_COLUMNS, map(one_line, shown), strict=True))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from supervisor.cli.exit_status import NO
+from supervisor.cli.exit_status import exit_unless
 from supervisor.cli.options import UNSEEN_PATH, example, with_json
 from supervisor.cli.quantities import count
 from supervisor.cli.results import print_json
@@ -44,7 +44,7 @@ FILE_BYTES = 10 << 20
 @click.option("--force", is_flag=True, help="Overwrite existing descriptors.")
 @click.option("--dry-run", is_flag=True, help="Write nothing, and say what would be written.")
 @with_json
-def import_servers(*, file: Path, into: Path, force: bool, dry_run: bool, as_json: bool) -> None:
+def import_(*, file: Path, into: Path, force: bool, dry_run: bool, as_json: bool) -> None:
     """Write a descriptor for each MCP server in FILE.
 
     FILE is a file of Claude, Cursor, VS Code, Codex, Zed, OpenCode, Gemini CLI or any other client
@@ -87,8 +87,7 @@ def import_servers(*, file: Path, into: Path, force: bool, dry_run: bool, as_jso
         click.echo(f"{written} of {count(len(told), 'server')} {verb}{more}", err=True)
         if following:
             click.echo(f"{picked_up}next: {one_line(following)}")
-    if cannot:
-        raise click.exceptions.Exit(NO)
+    exit_unless(not cannot)
 
 
 def _document(file: Path) -> Any:
@@ -177,7 +176,7 @@ def _is_served(into: Path) -> bool:
     """Tell whether the daemon of the default socket serves a directory."""
     from supervisor.cli.client import DaemonClient
     from supervisor.cli.exit_status import NoDaemonError
-    from supervisor.cli.locations import default_socket
+    from supervisor.cli.project import default_socket
 
     try:
         with DaemonClient(default_socket()) as client:

@@ -14,20 +14,23 @@ from pathlib import Path
 import click
 
 from supervisor.cli import configured
-from supervisor.cli.client import DaemonClient
-from supervisor.cli.exit_status import NoDaemonError, NoError
-from supervisor.cli.locations import runtime_folder
+from supervisor.cli.client import DaemonClient, control_sockets
+from supervisor.cli.exit_status import NoDaemonError, NoError, remark
 from supervisor.cli.options import (
-    SOCKET_PASSED,
     TEXT,
     UnseenPath,
     example,
-    socket_option,
     with_socket,
 )
-from supervisor.cli.project import own_daemon, stand_in_trusted
-from supervisor.cli.quick_mcp import not_served
-from supervisor.cli.relay import DAEMON_ENDED, relay
+from supervisor.cli.project import (
+    SOCKET_PASSED,
+    default_data_dir,
+    own_daemon,
+    runtime_folder,
+    socket_option,
+    stand_in_trusted,
+)
+from supervisor.cli.quick_mcp import DAEMON_ENDED, not_served, relay
 
 
 @click.command(epilog=example("mcp modules", "mcp --view home"))
@@ -101,14 +104,13 @@ def mcp(
 
 
 def _tell_person(*words: str) -> None:
-    """Explain at a terminal that an MCP client starts this."""
-    from supervisor.cli.verbs.service import own_program
+    from supervisor.cli.verbs.admin import own_program
 
     entry = {"stdiod": {"command": own_program(), "args": words}}
     text = "an MCP client is meant to start this, and to speak on its stdin: in its file,\n"
     text += f"{json.dumps({'mcpServers': entry}, indent=2)}\nor with Claude Code,\n"
     text += f"claude mcp add stdiod -- {shlex.join([own_program(), *words])}"
-    click.echo(f"stdiod: {text}", err=True)
+    remark(text)
 
 
 def _joined(
@@ -119,18 +121,16 @@ def _joined(
         return DaemonClient(socket)
     except NoDaemonError as error:
         from supervisor.cli import background
-        from supervisor.cli.locations import default_data_dir
-        from supervisor.cli.missing_socket import control_sockets
 
         file = configured.said(ctx)
         data_dir = (file.data_dir if file and file.data_dir else default_data_dir()).absolute()
         for other in () if ctx.meta[SOCKET_PASSED] else control_sockets(data_dir):
-            click.echo(f"stdiod: joins the daemon of {data_dir}, on {other}", err=True)
+            remark(f"joins the daemon of {data_dir}, on {other}")
             return DaemonClient(other)
         named = ctx.meta[SOCKET_PASSED] or os.environ.get("STDIOD_SOCKET") or config
         chosen = named or own_daemon() or not directories
         for other in () if chosen else _serving(directories):
-            click.echo(f"stdiod: joins the daemon that serves this already, on {other}", err=True)
+            remark(f"joins the daemon that serves this already, on {other}")
             return DaemonClient(other)
         configured.refuse_untrusted(ctx, directories_named=True)
         if not directories and not (file and file.directories):
@@ -146,7 +146,7 @@ def _joined(
             pid = background.start(arguments, data_dir)
     keep_s = file.mcp.keep_s if file and file.mcp else None
     ends = "`stdiod down`" if keep_s is None else f"{keep_s:g} s without a client"
-    click.echo(f"stdiod: started a daemon (pid {pid}), which stays until {ends}", err=True)
+    remark(f"started a daemon (pid {pid}), which stays until {ends}")
     return DaemonClient(socket)
 
 

@@ -10,14 +10,14 @@ import msgspec
 
 from protocol.problem import without_password
 from protocol.transcript import Transcript, TranscriptError, descriptor_of, read_transcript
-from supervisor.cli.exit_status import NO, USAGE, EndError
+from supervisor.cli.exit_status import USAGE, EndError, exit_unless, remark
 from supervisor.cli.options import SECONDS, example, with_json
 from supervisor.cli.results import print_json
 from supervisor.cli.terminal import one_line, shell_word
 
 if TYPE_CHECKING:
     from protocol.descriptor.model import Descriptor
-    from supervisor.cli.replaying import Compared
+    from supervisor.cli.one_module import Compared
     from supervisor.transcripts.replay import Difference, Replayed
 
 TRANSCRIPT_BYTES = 256 << 20
@@ -25,12 +25,6 @@ TRANSCRIPT_BYTES = 256 << 20
 
 OF_TRANSCRIPT = "-"
 """Stands for the descriptor in the transcript."""
-
-
-class BadFileError(EndError):
-    """The file is no transcript, or lacks data that the replay needs."""
-
-    exit_code = USAGE
 
 
 @click.command(epilog=example("replay dice.jsonl", "replay dice.jsonl --module"))
@@ -92,38 +86,39 @@ def replay(
     try:
         recorded_by = descriptor_of(transcript.header, str(file))
     except TranscriptError as error:
-        raise BadFileError(str(error)) from None
+        raise EndError(str(error), USAGE) from None
     for flaw in transcript.flaws:
-        click.echo(f"stdiod: {file}: {flaw}", err=True)
+        remark(f"{file}: {flaw}")
     if descriptor is None:
         same = _through_dialect(transcript, recorded_by, file, as_json=as_json)
     else:
         chosen = _chosen(descriptor, transcript, recorded_by)
         same = _to_module(transcript, chosen, ignored, timeout_s, as_json=as_json)
-    if not same:
-        raise click.exceptions.Exit(NO)
+    exit_unless(same)
 
 
 def _read(file: Path) -> Transcript:
     try:
         size = file.stat().st_size
         if size > TRANSCRIPT_BYTES:
-            raise BadFileError(f"{file} has {size} bytes, and {TRANSCRIPT_BYTES} can be replayed")
+            raise EndError(
+                f"{file} has {size} bytes, and {TRANSCRIPT_BYTES} can be replayed", USAGE
+            )
         with file.open("rb") as lines:
             return read_transcript(lines, str(file))
     except TranscriptError as error:
-        raise BadFileError(str(error)) from None
+        raise EndError(str(error), USAGE) from None
     except OSError as error:
-        raise BadFileError(f"{file} cannot be read: {error.strerror}") from None
+        raise EndError(f"{file} cannot be read: {error.strerror}", USAGE) from None
 
 
 def _chosen(descriptor: str, transcript: Transcript, recorded_by: Descriptor) -> Descriptor:
     if descriptor != OF_TRANSCRIPT:
-        from supervisor.cli import direct
+        from supervisor.cli.one_module import load_module
 
-        return direct.load(Path(descriptor), transcript.header.module)
+        return load_module(Path(descriptor), transcript.header.module)
     command = one_line(without_password(" ".join(recorded_by.transport.command)))
-    click.echo(f"stdiod: runs what the transcript names: {command}", err=True)
+    remark(f"runs what the transcript names: {command}")
     return recorded_by
 
 
@@ -135,7 +130,7 @@ def _through_dialect(
     try:
         replayed = replay_through_dialect(transcript, descriptor)
     except UnplayableError as error:
-        raise BadFileError(f"{file}: {error}") from None
+        raise EndError(f"{file}: {error}", USAGE) from None
     same = not replayed.differences
     if as_json:
         document = msgspec.to_builtins(replayed)
@@ -175,7 +170,7 @@ def _to_module(
     *,
     as_json: bool,
 ) -> bool:
-    from supervisor.cli.replaying import replay_to_module
+    from supervisor.cli.one_module import replay_to_module
 
     compared = replay_to_module(transcript, descriptor, ignored, timeout_s)
     same = not any(one.diff or one.notes for one in compared)

@@ -9,6 +9,7 @@ import click
 
 from supervisor.cli import configured
 from supervisor.cli.daemon_options import HttpOptions, with_daemon_options
+from supervisor.cli.exit_status import remark
 from supervisor.cli.options import UNSEEN_PATH, example, with_socket
 from supervisor.cli.project import daemons_project, stand_in
 from supervisor.cli.terminal import is_terminal
@@ -93,5 +94,5 @@ def run(
     )
     if is_terminal(sys.stderr) and log_file is None:
         words = "this is the daemon, in the foreground; Ctrl-C ends it; `stdiod up` starts one in "
-        click.echo(f"stdiod: {words}the background", err=True)
+        remark(f"{words}the background")
     raise click.exceptions.Exit(serve(options))

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import msgspec
 
 from supervisor.cli.client import DaemonClient
-from supervisor.cli.exit_status import BROKEN_PIPE
+from supervisor.cli.exit_status import BROKEN_PIPE, NoDaemonError, remark
 from supervisor.cli.options import SECONDS, example, with_json, with_socket
-from supervisor.cli.results import result_of
+from supervisor.cli.results import print_json, result_of
 from supervisor.cli.terminal import is_terminal
+from supervisor.cli.top.figures import Figures, Status, figures
 from supervisor.cli.top.live import ARGS
+from supervisor.cli.top.view import table
 
 MAX_INTERVAL_S = 3600.0
 
@@ -41,8 +46,6 @@ def top(once: bool, interval_s: float, as_json: bool, socket: Path) -> None:
     if interval_s > MAX_INTERVAL_S:
         raise click.UsageError(f"--interval can be at most {MAX_INTERVAL_S:g} s")
     if once or as_json:
-        from supervisor.cli.top.plain import print_lines, print_once
-
         if once:
             print_once(socket, interval_s, as_json=as_json)
         else:
@@ -68,3 +71,52 @@ def _watch(socket: Path, interval_s: float) -> None:
             live.run(first)
     except ClosedTerminalError:
         raise click.exceptions.Exit(BROKEN_PIPE) from None
+
+
+def print_once(path: Path, interval_s: float, *, as_json: bool) -> None:
+    """Print the figures of one interval; raises `NoDaemonError`."""
+    with DaemonClient(path) as client:
+        before = _ask(client, as_json=as_json)
+        time.sleep(interval_s)
+        now = figures(before, _ask(client, as_json=as_json))
+    if as_json:
+        _print_line(now)
+    else:
+        click.echo(table(now))
+
+
+def print_lines(path: Path, interval_s: float) -> None:
+    """Print a line of JSON per interval until Ctrl-C.
+
+    Waits for a daemon that went away. Raises `NoDaemonError` without a daemon at first.
+    """
+    before: Status | None = None
+    for after in _answers(path, interval_s):
+        if before is not None:
+            _print_line(figures(before, after))
+        before = after
+
+
+def _answers(path: Path, interval_s: float) -> Iterator[Status]:
+    client: DaemonClient | None = DaemonClient(path)
+    while True:
+        try:
+            if client is None:
+                client = DaemonClient(path)
+                remark("the daemon is back")
+            yield _ask(client, as_json=True)
+        except NoDaemonError as error:
+            if client is not None:
+                client.__exit__(None, None, None)
+                client = None
+                remark(f"trying again every {interval_s:g} s: {error.message}")
+        time.sleep(interval_s)
+
+
+def _ask(client: DaemonClient, *, as_json: bool) -> Status:
+    status: Status = result_of(client.known("status", ARGS), as_json=as_json, module="status")
+    return status
+
+
+def _print_line(now: Figures) -> None:
+    print_json({"ts": round(time.time(), 3), **msgspec.structs.asdict(now)})

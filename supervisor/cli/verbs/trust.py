@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from supervisor.cli import configured
-from supervisor.cli.exit_status import NoError
+from supervisor.cli.exit_status import NoError, remark
 from supervisor.cli.lock_file import lock_holder, socket_lock
 from supervisor.cli.options import example, with_json
 from supervisor.cli.project import FILE, Project, Standing, is_shared, judged, nearest, why_none
@@ -101,7 +101,7 @@ def _trust(project: Project) -> None:
         files[config.policy] = _policy(config.policy)
     trusted_projects().trust(project.folder, files)
     for directory in configured.no_directories(config.directories or ()):
-        click.echo(f"stdiod: {one_line(str(directory))} is not a directory yet", err=True)
+        remark(f"{one_line(str(directory))} is not a directory yet")
     click.echo(f"trusted {one_line(str(project.file))}")
     for label, words in _said(config):
         click.echo(f"  {dim(label.ljust(12))}{one_line(words)}")
@@ -109,7 +109,6 @@ def _trust(project: Project) -> None:
 
 
 def _policy(path: Path) -> bytes:
-    """Return the bytes of a valid policy."""
     from supervisor.kernel.grants.operator_policy import read_policy
     from supervisor.policy.policy_file import PolicyError
     from supervisor.policy.toml_document import told

@@ -14,13 +14,13 @@ import click
 from supervisor.cli import background
 from supervisor.cli.client import DaemonClient, NoAnswerError
 from supervisor.cli.daemon_options import HttpOptions, with_daemon_options
-from supervisor.cli.exit_status import INTERRUPTED, NO, NoDaemonError, NoError
-from supervisor.cli.options import SECONDS, example, socket_option, with_json, with_socket
+from supervisor.cli.exit_status import INTERRUPTED, NoDaemonError, NoError, exit_unless
+from supervisor.cli.options import SECONDS, example, with_json, with_socket
+from supervisor.cli.project import socket_option
 from supervisor.cli.quantities import count, duration
 from supervisor.cli.results import print_json, result_of
-from supervisor.cli.status_table import note, of_project, warning
+from supervisor.cli.status_text import is_asleep, note, of_project, warning
 from supervisor.cli.terminal import Ticker, is_in, one_line, shell_word, state_word
-from supervisor.cli.trouble import is_asleep
 
 
 @click.command(epilog=example("up modules", "up modules --timeout 20", "up"))
@@ -75,8 +75,7 @@ def up(
         print_json(status)
     else:
         _report(status, late, time.monotonic() - began_s)
-    if late:
-        raise click.exceptions.Exit(NO)
+    exit_unless(not late)
 
 
 def _refuse_second(socket: Path, wanted: tuple[Path, ...]) -> None:
@@ -109,9 +108,8 @@ def _follow(socket: Path, ticker: Ticker, timeout_s: float | None) -> dict[str, 
     """Show the modules getting ready; returns the status at the end."""
     ready = 0
 
-    def progress(event: dict[str, Any], line: bytes) -> None:
+    def progress(event: dict[str, Any], _: bytes) -> None:
         nonlocal ready
-        del line
         fields = event.get("fields") or {}
         if event.get("level") == "debug":
             ticker.line(one_line(str(event.get("message"))))

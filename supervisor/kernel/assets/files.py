@@ -85,7 +85,7 @@ def opened(path: str, folder: str) -> Iterator[OpenFile]:
             os.close(descriptor)
 
 
-def chunks(file: OpenFile, keep_on: KeepOn) -> Iterator[bytes]:
+def _chunks(file: OpenFile, keep_on: KeepOn) -> Iterator[bytes]:
     """Yield all of a file; raises `ChangedError` if it changed meanwhile.
 
     Ends early, without an error, when `keep_on` returns False: the caller counts the bytes.
@@ -104,14 +104,26 @@ def chunks(file: OpenFile, keep_on: KeepOn) -> Iterator[bytes]:
         raise ChangedError
 
 
-def digest(file: OpenFile, keep_on: KeepOn) -> str | None:
-    """Return the SHA-256 in hexadecimal, or None if it was stopped; raises `ChangedError`."""
+def digest(file: OpenFile, keep_on: KeepOn, copy_to: int | None = None) -> str | None:
+    """Return the SHA-256 in hexadecimal, or None if it was stopped; raises `ChangedError`.
+
+    What is read is written to the descriptor `copy_to`, if there is one.
+    """
+    # Not copy_file_range: every byte has to be read for its digest anyway.
     summed = hashlib.sha256()
     read = 0
-    for chunk in chunks(file, keep_on):
+    for chunk in _chunks(file, keep_on):
         summed.update(chunk)
         read += len(chunk)
+        if copy_to is not None:
+            write_all(copy_to, chunk)
     return summed.hexdigest() if read == file.size else None
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
 
 
 def _resolved(absolute: str, path: str) -> str:

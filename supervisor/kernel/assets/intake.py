@@ -10,16 +10,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from protocol.assets import asset_refusal
-from protocol.connection import Notice
+from protocol.connection import HostCalled, Notice
+from protocol.errors import Outcome
 from protocol.events import Asset, AssetBytes, CallEvent, Progress
 from supervisor.kernel.assets.checks import Looked
-from supervisor.kernel.assets.registry import Assets
 from supervisor.kernel.assets.spool import SPOOLS_OPEN, SPOOLS_WHOLE, Spool
-from supervisor.kernel.parties import Origin
-from supervisor.runtime.held_bytes import ASSETS, Account
-from supervisor.runtime.supervision.call import OVERRUN_BYTES, Congestion
+from supervisor.runtime.files.program_files import module_folder
+from supervisor.runtime.held_bytes import ASSETS
+from supervisor.runtime.process.dialogue import Dialogue
+from supervisor.runtime.supervision.call import OVERRUN_BYTES, Call, Congestion, Listener
+
+if TYPE_CHECKING:
+    from supervisor.kernel.invocation import Invocation
 
 WAITING_EVENTS = 16
 WAITING_BYTES = 1 << 20
@@ -39,33 +44,18 @@ class _Pending:
         self.dropped = False
 
 
-class AssetIntake:
-    """The events of one invocation that wait for its assets."""
+class AssetIntake(Listener):
+    """The listener of an invocation that has assets."""
 
-    def __init__(
-        self,
-        assets: Assets,
-        origin: Origin,
-        folder: str,
-        account: Account,
-        *,
-        pass_on: Callable[[Progress, bytes | None], None],
-        warn: Callable[[Notice], None],
-        resume: Callable[[], None],
-    ) -> None:
-        """`resume` is called when there is room again; relative paths start from `folder`.
-
-        Events that wait are held for `account`.
-        """
+    def __init__(self, invocation: Invocation) -> None:
         self.registered = 0
-        self._assets = assets
-        self._origin = origin
-        self._folder = folder
-        self._account = account
+        self._invocation = invocation
+        self._assets = invocation.setting.effects.assets
+        self._origin = invocation.origin
+        self._folder = module_folder(invocation.module.descriptor)
+        """Where relative paths start from."""
+        self._account = invocation.account
         self._held_bytes = 0
-        self._pass_on = pass_on
-        self._warn = warn
-        self._resume = resume
         self._waiting: deque[tuple[Progress | _Pending, bytes | None]] = deque()
         self._waiting_bytes = 0
         self._finish: Finish | None = None
@@ -75,17 +65,9 @@ class AssetIntake:
         self._refused: dict[str, Notice] = {}
         self._asset_ids: set[str] = set()
 
-    @property
-    def congestion(self) -> Congestion:
-        spooled = sum(one.waiting_bytes for one in self._spools.values())
-        if self._waiting_bytes + spooled > OVERRUN_BYTES:
-            return Congestion.FULL
-        if len(self._waiting) > WAITING_EVENTS or self._waiting_bytes > WAITING_BYTES:
-            return Congestion.SLOW
-        return Congestion.SLOW if spooled > WAITING_BYTES else Congestion.NONE
-
-    def put(self, event: CallEvent, line: bytes | None) -> None:
+    def event(self, event: CallEvent, call: Call, line: bytes | None) -> None:
         """Take an event with its line; it is passed on after all that came before it."""
+        del call
         if type(event) is AssetBytes:
             self._take_piece(event)
         elif type(event) is Asset:
@@ -96,14 +78,36 @@ class AssetIntake:
         elif self._waiting:
             self._wait(event, line)
         else:
-            self._pass_on(event, line)
+            self._invocation.pass_on(event, line)
         self._count()
+
+    def host_call(self, asked: HostCalled, dialogue: Dialogue, call: Call) -> None:
+        """Serve the call at once: it waits for no asset."""
+        self._invocation.host_call(asked, dialogue, call)
+
+    def answered(self, outcome: Outcome, call: Call) -> None:
+        self._invocation.answered(outcome, call)
+
+    def congested(self) -> Congestion:
+        """Whether too much waits, here or for the client."""
+        return max(self._congestion, self._invocation.congested())
+
+    @property
+    def _congestion(self) -> Congestion:
+        spooled = sum(one.waiting_bytes for one in self._spools.values())
+        if self._waiting_bytes + spooled > OVERRUN_BYTES:
+            return Congestion.FULL
+        if len(self._waiting) > WAITING_EVENTS or self._waiting_bytes > WAITING_BYTES:
+            return Congestion.SLOW
+        return Congestion.SLOW if spooled > WAITING_BYTES else Congestion.NONE
 
     def finish(self, finish: Finish) -> None:
         """Call `finish` when nothing waits any more; files that are not whole are dropped."""
         for one in [one for one in self._spools.values() if not one.whole]:
             self._drop(one)
-            self._warn(one.notice("asset_unfinished", "it was not handed over to its end"))
+            self._invocation.warn(
+                one.notice("asset_unfinished", "it was not handed over to its end")
+            )
         self._finish = finish
         self._go_on()
 
@@ -134,7 +138,7 @@ class AssetIntake:
             refusal = self._refusal(spool)
             if refusal is not None:
                 if piece.last:  # once, however many pieces there are
-                    self._warn(refusal)
+                    self._invocation.warn(refusal)
                 return
             self._spools[piece.asset_id] = spool
             self._assets.spool(spool)
@@ -176,8 +180,8 @@ class AssetIntake:
 
     def _look(self) -> None:
         self._count()
-        if not self.congestion:
-            self._resume()
+        if not self._congestion:
+            self._invocation.nudge()
 
     def _wait(self, waiting: Progress | _Pending, line: bytes | None) -> None:
         self._waiting.append((waiting, line))
@@ -191,7 +195,7 @@ class AssetIntake:
             self._assets.discard(found)
 
     def _go_on(self) -> None:
-        congested = self.congestion
+        congested = self._congestion
         while self._waiting:
             first, line = self._waiting[0]
             if isinstance(first, _Pending) and first.found is None:
@@ -201,10 +205,10 @@ class AssetIntake:
             if isinstance(first, _Pending):
                 self._take(first, line)
             else:
-                self._pass_on(first, line)
+                self._invocation.pass_on(first, line)
         self._count()
-        if congested and not self.congestion:
-            self._resume()
+        if congested and not self._congestion:
+            self._invocation.nudge()
         if not self._waiting and self._finish is not None:
             finish, self._finish = self._finish, None
             finish()
@@ -213,11 +217,11 @@ class AssetIntake:
         found = pending.found
         if not isinstance(found, Looked):
             assert found is not None  # noqa: S101 - taken only once it is there
-            self._warn(found)
+            self._invocation.warn(found)
             return
         asset, record, notices = self._assets.register(pending.asset, found, self._origin)
         for notice in notices:
-            self._warn(notice)
+            self._invocation.warn(notice)
         if record is not None:
             self.registered += 1
-        self._pass_on(asset, line if asset == pending.asset else None)
+        self._invocation.pass_on(asset, line if asset == pending.asset else None)

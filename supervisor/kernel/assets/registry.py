@@ -11,23 +11,105 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import structlog
 import trio
+from msgspec import UNSET
 
 from protocol.connection import Notice
 from protocol.errors import Failure, Reason
 from protocol.events import Asset, built
-from protocol.host_events import RegisteredAsset
+from protocol.host_events import RegisteredAsset, Registration
 from supervisor.kernel.assets.checks import AssetChecks, Looked, RefusedAssetError
-from supervisor.kernel.assets.record import AssetRecord, is_supported
 from supervisor.kernel.assets.spool import Spool
 from supervisor.kernel.parties import Origin, RefusedError
 from supervisor.kernel.recorder import Recorder
 from supervisor.policy.principals import Principal
 from supervisor.runtime.turns import Turn
+
+_FAMILIES = ("text/", "audio/", "video/")
+_TYPES = frozenset(
+    {
+        "image/png",
+        "image/jpeg",
+        "image/gif",
+        "image/webp",
+        "image/svg+xml",
+        "application/json",
+        "application/pdf",
+    }
+)
+
+
+class AssetRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One registered asset; `asset` is our id for it, `asset_id` the module's own."""
+
+    asset: str
+    asset_id: str
+    module: str
+    op: str
+    request_id: str
+    session_id: str | None = None
+    span_id: str | None = None
+    owner: str | None = None
+    """The owner (`parties.Origin.owner`); None of an asset from before there were owners."""
+    kind: str
+    media_type: str
+    supported: bool
+    path: str
+    real_path: str
+    size: int
+    mtime_ns: int
+    sha256: str | None = None
+    copied: bool = False
+    """Whether the store has a copy, by its digest."""
+    problem: str | None = None
+    """Why there is no digest, if there will be none."""
+    metadata: dict[str, Any] | None = None
+    ts: float
+    """Unix time (s) of its registration."""
+
+    @property
+    def uri(self) -> str:
+        return Path(self.path).as_uri()
+
+    @property
+    def placeholder(self) -> str | None:
+        """Return a text to show in place of a file that cannot be shown."""
+        if self.supported:
+            return None
+        return (
+            f"[{self.asset_id}: {self.kind}, {self.media_type}, {self.size} bytes; "
+            "there is nothing here that shows this type]"
+        )
+
+    def registration(self) -> Registration:
+        placeholder = self.placeholder
+        return Registration(
+            self.asset,
+            self.size,
+            self.sha256,
+            self.supported,
+            UNSET if placeholder is None else placeholder,
+        )
+
+    def shown(self, *, whole: bool) -> dict[str, Any]:
+        """Return the asset as the ops show it; the metadata only if `whole`."""
+        document: dict[str, Any] = msgspec.to_builtins(self)
+        document["placeholder"] = self.placeholder
+        if not whole:
+            del document["metadata"]
+        return document
+
+
+def is_supported(media_type: str) -> bool:
+    """Tell whether programs at hand usually show such a file; parameters do not count."""
+    name = media_type.partition(";")[0].strip().lower()
+    return name.startswith(_FAMILIES) or name in _TYPES
+
 
 ASSETS_KEPT = 10_000
 """Assets remembered; the oldest are forgotten beyond that."""
@@ -39,7 +121,6 @@ METADATA_BYTES = 64 << 10
 """The longest metadata of an asset, as JSON."""
 
 KIND = "asset"
-"""Of the recorder's documents."""
 
 SHORTEST_PREFIX = 4
 CHANGED_WORDS = "it changed while it was read, so it has no digest"
@@ -97,10 +178,7 @@ class Assets:
             "artifact:write",
             module=record.module,
             data=_facts(record),
-            session_id=record.session_id,
-            request_id=record.request_id,
-            span_id=record.span_id,
-            by=origin.by,
+            **origin.recorded(),
         )
         if record.sha256 is None and record.problem is None:
             self._nursery.start_soon(self._read, record)
@@ -144,7 +222,7 @@ class Assets:
             return self._records.get(found.asset, found)
         forgotten = f"; {self.forgotten} older ones are forgotten" if self.forgotten else ""
         words = f"there is no asset {named!r:.80}{forgotten}; `stdiod asset list` shows them"
-        raise RefusedError(Failure.because(Reason.UNKNOWN_ASSET, words))
+        raise RefusedError.because(Reason.UNKNOWN_ASSET, words)
 
     async def select(self, principal: Principal, **wanted: str) -> list[AssetRecord]:
         """Return the assets of a `session_id`, a `module`, a `request_id`; the oldest first."""
@@ -177,9 +255,7 @@ class Assets:
             status="ok" if failure is None else "error",
             data=_facts(record),
             error=error,
-            session_id=reader.session_id,
-            request_id=reader.request_id,
-            by=reader.by,
+            **reader.recorded(),
         )
 
     # Its life.

@@ -23,6 +23,7 @@ import trio
 from protocol.connection import Notice
 from protocol.events import Asset, AssetBytes
 from supervisor.kernel.assets.checks import AssetChecks, Looked
+from supervisor.kernel.assets.files import write_all
 from supervisor.kernel.assets.store import AssetStore, NotCopiedError
 
 SPOOLS_OPEN = 16
@@ -90,7 +91,6 @@ class Spool:
         self._more.set()
 
     def notice(self, reason: str, words: str) -> Notice:
-        """Return the warning that says why the file is no asset."""
         return Notice(reason, f"asset {self.first.asset_id!r:.80}: {words}")
 
     async def run(self) -> None:
@@ -183,9 +183,7 @@ class HalfFile:
         self._store.reserve(len(part))
         self._size += len(part)
         self._summed.update(part)
-        left = memoryview(part)
-        while left:
-            left = left[os.write(self._descriptor, left) :]
+        write_all(self._descriptor, part)
 
     def finish(self) -> Looked:
         """Give it its name; raises `NotCopiedError`."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import hashlib
 import os
 import re
 import tempfile
@@ -21,7 +20,7 @@ from pathlib import Path
 
 import msgspec
 
-from supervisor.kernel.assets.files import ChangedError, KeepOn, OpenFile, chunks, digest
+from supervisor.kernel.assets.files import ChangedError, KeepOn, OpenFile, digest
 
 
 class AssetOptions(msgspec.Struct, frozen=True):
@@ -32,7 +31,7 @@ class AssetOptions(msgspec.Struct, frozen=True):
     store_bytes: int = 1 << 30
     """How much the copies may take together."""
     fsync: bool = False
-    """Have copies outlive a loss of power too."""
+    """Sync copies to the disk, so that they outlive a loss of power too."""
 
 
 _FICLONE = 0x40049409
@@ -149,7 +148,7 @@ class AssetStore:
                 if summed is not None and os.fstat(copy.fileno()).st_size != file.size:
                     raise ChangedError
             else:
-                summed = _write(file, copy.fileno(), keep_on)
+                summed = digest(file, keep_on, copy.fileno())
             if self.fsync and summed is not None:
                 os.fsync(copy.fileno())
         return summed
@@ -184,19 +183,6 @@ def _digest_of(descriptor: int, keep_on: KeepOn) -> str | None:
     found = os.fstat(descriptor)
     copy = OpenFile(descriptor, "", "", found.st_size, found.st_mtime_ns)
     return digest(copy, keep_on)
-
-
-def _write(file: OpenFile, target: int, keep_on: KeepOn) -> str | None:
-    # Not copy_file_range: every byte has to be read for its digest anyway.
-    summed = hashlib.sha256()
-    read = 0
-    for chunk in chunks(file, keep_on):
-        summed.update(chunk)
-        read += len(chunk)
-        left = memoryview(chunk)
-        while left:
-            left = left[os.write(target, left) :]
-    return summed.hexdigest() if read == file.size else None
 
 
 def _fsync_folder(folder: Path) -> None:

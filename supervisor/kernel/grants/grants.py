@@ -2,11 +2,14 @@
 
 `decide` asks the policy (`supervisor.policy.capabilities`). Where the policy says to ask, `ask`
 looks for a remembered answer about this very program, and else asks a person: any client, by an
-approval of `policy`.
+approval of `policy`. An answer that is remembered is about one program: it does not count for a
+changed one.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -16,32 +19,101 @@ import msgspec
 import trio
 
 from protocol.descriptor.model import Descriptor
+from protocol.frames import encode
 from protocol.host_events import ApprovalUiEvent
 from supervisor.kernel.grants.operator_policy import OperatorPolicy
-from supervisor.kernel.grants.remembered import Answers, program_digest
-from supervisor.kernel.hooks import approvals
+from supervisor.kernel.hooks.approvals import POLICY, Approvals, Question
 from supervisor.kernel.parties import Origin
-from supervisor.kernel.recorder import Recorder
+from supervisor.kernel.recorder import Recorder, Restored
 from supervisor.policy.approval import ALLOW, DENY, is_lasting
 from supervisor.policy.capabilities import Decision, Verdict, decide
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.files.file_digest import FileDigests
+from supervisor.runtime.files.program_files import program_files
+from supervisor.runtime.process.environment import UnsetVariableError, resolved
+from supervisor.runtime.process.program import SpawnError, find_program
+
+CAPABILITY_CHARS = 300
+"""Of a capability in the journal: its scope is what the module wrote."""
 
 
-class GrantQuestion(msgspec.Struct, frozen=True):
-    """The question to a person: whether a module may do something, and for which request."""
+KIND = "grant"
+
+ANSWERS_KEPT = 10_000
+"""The oldest are forgotten beyond that; the question is asked again then."""
+
+
+class Remembered(msgspec.Struct, frozen=True):
+    """An answer; `ts` is Unix time (s)."""
 
     module: str
     capability: str
-    origin: Origin
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """The answer; `words` say who answered, or why nobody did."""
-
+    program: str
+    """The digest of the program that the answer is about."""
     allowed: bool
-    words: str
-    remember: bool = False
+    ts: float
+
+
+class Answers:
+    def __init__(self, recorder: Recorder, wall_clock: Callable[[], float]) -> None:
+        self._recorder = recorder
+        self._wall_clock = wall_clock
+        self._all: dict[tuple[str, str], Remembered] = {}
+
+    def find(self, module: str, capability: str) -> Remembered | None:
+        return self._all.get((module, capability))
+
+    def all(self) -> list[Remembered]:
+        return list(self._all.values())
+
+    def add(self, module: str, capability: str, program: str, *, allowed: bool) -> None:
+        one = Remembered(module, capability, program, allowed, self._wall_clock())
+        self._all.pop((module, capability), None)
+        self._all[module, capability] = one
+        self._keep(one)
+        while len(self._all) > ANSWERS_KEPT:
+            oldest = next(iter(self._all.values()))
+            self._drop(oldest)
+
+    def forget(self, module: str) -> list[Remembered]:
+        found = [one for one in self._all.values() if one.module == module]
+        for one in found:
+            self._drop(one)
+        return found
+
+    def restore(self, restored: Restored) -> None:
+        found = restored.decoded(KIND, Remembered, "an answer was not restored")
+        for _, one in sorted(found, key=lambda item: item[1].ts):
+            self._all[one.module, one.capability] = one
+
+    def keep_all(self) -> None:
+        for one in self._all.values():
+            self._keep(one)
+
+    def _drop(self, one: Remembered) -> None:
+        del self._all[one.module, one.capability]
+        self._recorder.keep(KIND, _name(one), None)
+
+    def _keep(self, one: Remembered) -> None:
+        self._recorder.keep(KIND, _name(one), msgspec.json.encode(one))
+
+
+def _name(one: Remembered) -> str:
+    # Both may hold any character, so no separator would keep them apart.
+    return hashlib.sha256(msgspec.json.encode((one.module, one.capability))).hexdigest()
+
+
+def program_digest(
+    descriptor: Descriptor, environment: Mapping[str, str], files: FileDigests
+) -> str:
+    """Return a digest (hex) of the command and of the bytes of the files it names; may block."""
+    with contextlib.suppress(UnsetVariableError):  # then it cannot be run
+        descriptor, environment = resolved(descriptor, environment, "")
+    paths = set(program_files(descriptor))
+    with contextlib.suppress(SpawnError):  # then it cannot be run either
+        paths.add(find_program(descriptor, environment))
+    digests = [(path, files.digest(path)) for path in sorted(paths)]
+    return hashlib.sha256(encode((descriptor.transport.command, digests))).hexdigest()
 
 
 OPTIONS = (ALLOW, f"{ALLOW} always", DENY, f"{DENY} always")
@@ -54,29 +126,6 @@ _WHY = {
 }
 
 
-class ApprovalAsker:
-    """Asks people whether a module may do something; any client can answer."""
-
-    def __init__(self, open_questions: approvals.Approvals) -> None:
-        self._approvals = open_questions
-
-    async def ask(self, question: GrantQuestion, tell: Callable[[ApprovalUiEvent], None]) -> Answer:
-        """Return the answer, within a bound of its own; without one it is no.
-
-        `tell` takes the events about the question for the client that began the request.
-        """
-        asked = approvals.Question.about(
-            question.origin,
-            prompt=f"May {question.module} use {question.capability}?",
-            asked_by=approvals.POLICY,
-            options=OPTIONS,
-        )
-        decision = await self._approvals.ask(asked, tell)
-        words = _WHY.get(decision.by, f"a person answered {decision.answer}")
-        remember = decision.by == "client" and is_lasting(decision.answer)
-        return Answer(decision.allowed, words, remember)
-
-
 class Grant(msgspec.Struct, frozen=True):
     """Whether something was allowed, by a rule or by the answer that the rule asked for."""
 
@@ -86,7 +135,6 @@ class Grant(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """Return the rule, and the answer if there was one."""
         rule = str(self.decision.rule)
         return rule if self.answered is None else f"{rule}; {self.answered}"
 
@@ -98,13 +146,13 @@ class Grants:
         recorder: Recorder,
         answers: Answers,
         environment: Mapping[str, str],
-        asker: ApprovalAsker,
+        approvals: Approvals,
         *,
         blocking: BlockingWork,
     ) -> None:
         self.operator = operator
         self.answers = answers
-        self.asker = asker
+        self.approvals = approvals
         self._recorder = recorder
         self._environment = environment
         self._files = FileDigests()
@@ -123,6 +171,7 @@ class Grants:
     ) -> Grant:
         """Return a person's answer, now or remembered, where the policy says to ask.
 
+        Any client can answer, within a bound of the question's own; without an answer it is no.
         `tell` takes the events about a question for the client that began the request.
         """
         module, capability = decision.module, decision.capability
@@ -134,10 +183,17 @@ class Grants:
             if known is not None and known.program == program:
                 word = "allowed" if known.allowed else "denied"
                 return Grant(decision, known.allowed, f"{word} by an answer that was remembered")
-            answer = await self.asker.ask(GrantQuestion(module, capability, origin), tell)
-            if answer.remember:
-                self.answers.add(module, capability, program, allowed=answer.allowed)
-            return Grant(decision, answer.allowed, answer.words)
+            question = Question(
+                prompt=f"May {module} use {capability}?",
+                asked_by=POLICY,
+                origin=origin,
+                options=OPTIONS,
+            )
+            found = await self.approvals.ask(question, tell)
+            if found.by == "client" and is_lasting(found.answer):
+                self.answers.add(module, capability, program, allowed=found.allowed)
+            words = _WHY.get(found.by, f"a person answered {found.answer}")
+            return Grant(decision, found.allowed, words)
 
     async def program(self, descriptor: Descriptor) -> str:
         digest = partial(program_digest, descriptor, self._environment, self._files)
@@ -157,12 +213,5 @@ class Grants:
             module=grant.decision.module,
             status=str(Verdict.ALLOWED if grant.allowed else Verdict.DENIED),
             data=data,
-            session_id=origin.session_id,
-            request_id=origin.request_id,
-            span_id=origin.span_id,
-            by=origin.by,
+            **origin.recorded(),
         )
-
-
-CAPABILITY_CHARS = 300
-"""Of a capability in the journal: its scope is what the module wrote."""

@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 import trio
 
-from protocol.errors import Failure, Reason
+from protocol.errors import Reason
 from protocol.hook_result import ApprovalDefault
 from protocol.host_events import ApprovalUiEvent
-from supervisor.kernel.parties import Origin, RefusedError
+from supervisor.kernel.parties import Origin, RefusedError, refuse_if
 from supervisor.kernel.recorder import Recorder
 from supervisor.kernel.request_checks import scope_refusal
 from supervisor.kernel.store.settings import NAME_CHARS, OPEN_QUESTION, DocumentKey, OpenQuestion
@@ -42,15 +42,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     prompt: str
     asked_by: str
-    module: str
-    op: str
-    request_id: str | None
-    session_id: str | None = None
-    span_id: str | None = None
-    owner: str | None = None
-    """The owner of the request, and so of the question (`parties.Origin.owner`)."""
-    by: msgspec.Raw | None = None
-    """The principal of that request, for the journal."""
+    origin: Origin
+    """The request; its owner is the question's."""
     options: tuple[str, ...] = ()
     """The options in words; `allow` and `deny` are always understood too."""
     timeout_s: float = 300.0
@@ -60,20 +53,6 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     """The form to fill in to allow it (`policy.form`)."""
     call_id: str | None = None
     """The module's own id of the question."""
-
-    @classmethod
-    def about(cls, origin: Origin, **said: Any) -> Question:
-        """Return a question about the request of an origin; `said` has the other fields."""
-        return cls(
-            module=origin.module,
-            op=origin.op,
-            request_id=origin.request_id,
-            session_id=origin.session_id,
-            span_id=origin.span_id,
-            owner=origin.owner,
-            by=origin.by,
-            **said,
-        )
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -93,8 +72,6 @@ WITHDRAWN = Decision(allowed=False, answer="deny", by="withdrawn")
 
 
 class _Open:
-    """A question that waits."""
-
     def __init__(self, id_: str, question: Question) -> None:
         self.id = id_
         self.question = question
@@ -105,17 +82,17 @@ class _Open:
 
     def document(self) -> dict[str, Any]:
         """Return the question as clients see it; `left_s` is until the default applies."""
-        question = self.question
+        question, origin = self.question, self.question.origin
         left_s = question.timeout_s - (trio.current_time() - self.asked_at)
         return {
             "id": self.id,
             "prompt": question.prompt[:PROMPT_CHARS],
             "options": list(options_of(question.options)),
             "asked_by": question.asked_by,
-            "module": question.module,
-            "op": question.op[:NAME_CHARS],
-            "request_id": question.request_id,
-            "session_id": question.session_id,
+            "module": origin.module,
+            "op": origin.op[:NAME_CHARS],
+            "request_id": origin.request_id,
+            "session_id": origin.session_id,
             "timeout_s": question.timeout_s,
             "left_s": round(max(0.0, left_s), 3),
             "default": str(question.default),
@@ -136,7 +113,6 @@ class Following:
     """The changes that one follower has not taken yet."""
 
     def __init__(self, principal: Principal) -> None:
-        """Follow the changes that the principal may see."""
         self.lost = 0
         self.principal = principal
         self.send, self._receive = trio.open_memory_channel[Change](FOLLOWED)
@@ -149,7 +125,6 @@ class Following:
             self.lost += 1
 
     async def next(self) -> Change:
-        """Wait for the next change."""
         change = await self._receive.receive()
         lost, self.lost = self.lost, 0
         return msgspec.structs.replace(change, lost=lost) if lost else change
@@ -179,7 +154,7 @@ class Approvals:
         self._open[one.id] = one
         document = one.document()
         key = self._keep(one.id, question)
-        self._record("approval:request", question, None, document, by=question.by)
+        self._record("approval:request", question, None, document, by=question.origin.by)
         self._publish(question, Change(document))
         tell(_event(REQUEST, one.id, document))
         try:
@@ -194,7 +169,7 @@ class Approvals:
             decision = one.decision or WITHDRAWN
             said = {"id": one.id, "answer": decision.answer, "by": decision.by}
             status = "allowed" if decision.allowed else "denied"
-            by = one.decided_by or question.by
+            by = one.decided_by or question.origin.by
             self._record("approval:decision", question, status, said, by=by, in_place_of=key)
             self._publish(question, Change(document, decision))
             tell(_event(DECISION, one.id, {**said, "allowed": decision.allowed}))
@@ -214,21 +189,17 @@ class Approvals:
                 f"no question {id_!r:.80} waits; it may have been answered, its time may be over,"
                 " or its request has ended"
             )
-            raise RefusedError(Failure.because(Reason.UNKNOWN_APPROVAL, words))
+            raise RefusedError.because(Reason.UNKNOWN_APPROVAL, words)
         options = options_of(one.question.options)
         allowed = allows(answer, options)
         if allowed is None:
             words = f"{answer!r:.80} is not an answer to {id_}; there are {', '.join(options)}"
-            failure = Failure.because(Reason.INVALID_ARGS, words, pointer="/answer")
-            raise RefusedError(failure)
+            raise RefusedError.because(Reason.INVALID_ARGS, words, pointer="/answer")
         if one.question.asked_by == POLICY:
-            refusal = scope_refusal(principal, Scope.ADMIN, f"answer {answer!r:.80} to {id_}")
-            if refusal is not None:
-                raise RefusedError(refusal)
+            refuse_if(scope_refusal(principal, Scope.ADMIN, f"answer {answer!r:.80} to {id_}"))
         found = _filled(one.question.form, content, allowed=allowed)
         if isinstance(found, str):
-            failure = Failure.because(Reason.INVALID_ARGS, f"{id_}: {found}", pointer="/content")
-            raise RefusedError(failure)
+            raise RefusedError.because(Reason.INVALID_ARGS, f"{id_}: {found}", pointer="/content")
         one.decided_by = principal.by
         one.decision = Decision(allowed, answer, "client", found)
         one.answered.set()
@@ -271,14 +242,10 @@ class Approvals:
 
     def _keep(self, id_: str, question: Question) -> DocumentKey:
         key = (OPEN_QUESTION, self._recorder.new_span())
-        session_id = question.session_id and question.session_id[:NAME_CHARS]
+        origin = question.origin
+        session_id = origin.session_id and origin.session_id[:NAME_CHARS]
         kept = OpenQuestion(
-            id_,
-            question.module,
-            question.request_id,
-            session_id,
-            question.span_id,
-            question.by,
+            id_, origin.module, origin.request_id, session_id, origin.span_id, origin.by
         )
         self._recorder.span_began(key, kept)
         return key
@@ -293,14 +260,15 @@ class Approvals:
         by: msgspec.Raw | None,
         in_place_of: DocumentKey | None = None,
     ) -> None:
+        origin = question.origin
         self._recorder.record(
             event,
-            module=question.module,
+            module=origin.module,
             status=status,
             data=data,
-            session_id=question.session_id and question.session_id[:NAME_CHARS],
-            request_id=question.request_id,
-            span_id=question.span_id,
+            session_id=origin.session_id and origin.session_id[:NAME_CHARS],
+            request_id=origin.request_id,
+            span_id=origin.span_id,
             by=by,
             in_place_of=in_place_of,
         )
@@ -319,7 +287,8 @@ def _filled(
 
 
 def _may_see(principal: Principal, question: Question) -> bool:
-    return principal.owns(question.owner) and principal.covers(question.module, question.op)
+    origin = question.origin
+    return principal.owns(origin.owner) and principal.covers(origin.module, origin.op)
 
 
 def _event(name: str, id_: str, payload: dict[str, Any]) -> ApprovalUiEvent:

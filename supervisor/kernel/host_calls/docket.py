@@ -17,12 +17,12 @@ import trio
 from protocol.connection import HostCalled
 from protocol.descriptor.model import Descriptor
 from protocol.errors import Failure, Reason
+from protocol.events import Progress
 from supervisor.kernel.begin_order import BeginOrder
 from supervisor.kernel.grants.grants import CAPABILITY_CHARS, Grant
-from supervisor.kernel.host_calls.method import Host, Method, check_params
+from supervisor.kernel.host_calls.method import Host, Method, OpenCall, check_params
 from supervisor.kernel.host_calls.methods import method_named
-from supervisor.kernel.host_calls.open_call import OpenCall
-from supervisor.kernel.parties import Caller, RefusedError
+from supervisor.kernel.parties import Caller, Origin, RefusedError
 from supervisor.policy.capabilities import (
     LOG,
     Decision,
@@ -32,9 +32,12 @@ from supervisor.policy.capabilities import (
     covers,
     remedy,
 )
+from supervisor.policy.principals import Principal, Scope, module_name
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import ARGS
 from supervisor.runtime.process.dialogue import Dialogue
+from supervisor.runtime.supervision.host import ModuleCalls
+from supervisor.runtime.supervision.module import Module
 
 OPEN_CALLS = 1024
 """Open calls of one request, or of one process without a request; more are refused."""
@@ -85,7 +88,6 @@ class Docket:
         return [one.question for one in self._open.values() if one.question is not None]
 
     def end(self, stopped: Stopped) -> None:
-        """End all calls: the request has ended."""
         for call in tuple(self._open.values()):
             call.end(stopped)
 
@@ -159,7 +161,7 @@ class Docket:
                 f"the call says that it needs the capability {claimed[:200]!r},"
                 f" and needs {decision.capability[:300]!r}"
             )
-            raise RefusedError(Failure.because(Reason.MALFORMED_REQUEST, words))
+            raise RefusedError.because(Reason.MALFORMED_REQUEST, words)
         method.begin(call, self._host)
 
     def _tell(self, grant: Grant) -> None:
@@ -199,3 +201,45 @@ def denied(grant: Grant, policy: Policy, descriptor: Descriptor) -> Failure:
 def _agrees(claimed: str, capability: str, method: Method) -> bool:
     # The Pi schema: "must match core-derived requirement". It may be less exact than ours is.
     return covers(claimed, capability) or claimed in method.names
+
+
+class ModuleItself:
+    """A module as a caller (kernel.parties.Caller), if a process of it calls for no request.
+
+    The same rules and bounds hold for these calls. They have no session and no parent, no client is
+    told of them, and they end with the process.
+    """
+
+    serving = None
+    session_id = None
+    ancestors = ()
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.principal = Principal(module_name(module.name), "module", frozenset({Scope.INVOKE}))
+        self.origin = Origin(module.name, "", None, owner=self.principal.name, by=self.principal.by)
+
+    def attend(self) -> None: ...
+
+    def tell_first(self, event: Progress) -> None: ...
+
+
+class CallsOfModules(ModuleCalls):
+    """The calls of all processes for no request."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._dockets: dict[str, Docket] = {}
+
+    def take(self, module: Module, asked: HostCalled, dialogue: Dialogue) -> None:
+        docket = self._dockets.get(dialogue.instance)
+        if docket is None:
+            docket = Docket(ModuleItself(module), self._host)
+            self._dockets[dialogue.instance] = docket
+        docket.take(asked, dialogue)
+
+    def end(self, instance: str) -> None:
+        docket = self._dockets.pop(instance, None)
+        if docket is not None:
+            words = f"{instance}, on whose behalf it was made, has ended"
+            docket.end(Stopped(Reason.PARENT_ENDED, words))

@@ -1,4 +1,9 @@
-"""`module.invoke`: one module invokes another on behalf of a request."""
+"""`module.invoke`: one module invokes another on behalf of a request.
+
+The client of an agent, or of an orchestrator, is told of each of its calls to a tool: so the agent
+need not tell of them, and cannot tell otherwise. The events are `tool.call_start` and then
+`tool.call_complete` or `tool.call_error`, with args and results cut.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +13,15 @@ from typing import Any
 
 import msgspec
 
+from protocol.amcp import EventType
 from protocol.descriptor.model import Kind
 from protocol.errors import Failure, Reason
 from protocol.events import Progress
+from protocol.host_call import UNENCODABLE
+from protocol.host_events import HostUiEvent
+from protocol.problem import shortened
 from protocol.response import Response
-from supervisor.kernel.host_calls.method import Host, Method, invalid
-from supervisor.kernel.host_calls.open_call import OpenCall
-from supervisor.kernel.host_calls.tool_calls import tool_call
+from supervisor.kernel.host_calls.method import Host, Method, OpenCall, invalid
 from supervisor.kernel.parties import NOBODY, Caller, Client, RefusedError
 from supervisor.policy.capabilities import INVOKE, invoke_capability
 from supervisor.runtime.supervision.call import Congestion
@@ -57,7 +64,7 @@ class ModuleInvoke(Method):
                 f"a call can be of the session of the request being served ({own}), or of none;"
                 f" not of {session_id!r:.130}"
             )
-            raise RefusedError(Failure.because(Reason.CAPABILITY, words))
+            raise RefusedError.because(Reason.CAPABILITY, words)
         if params.get("stream"):
             call.begin_stream()
         content: dict[str, Any] = {
@@ -94,8 +101,7 @@ def begin_child(
     chain = [caller.module.name, *(one.module.name for one in caller.ancestors)][::-1]
     if len(chain) >= DEPTH:
         words = f"calls are nested {DEPTH} deep, which is the deepest there may be"
-        failure = Failure.because(Reason.LIMIT_REACHED, words, chain=chain, most=DEPTH)
-        raise RefusedError(failure)
+        raise RefusedError.because(Reason.LIMIT_REACHED, words, chain=chain, most=DEPTH)
     call.child = host.invoke(
         caller.principal.delegated(),
         module,
@@ -150,3 +156,82 @@ class _Asker(Client):
     def congested(self) -> Congestion:
         """Whether the calling module does not read its answers."""
         return self._call.congested()
+
+
+CALLERS = (Kind.AGENT, Kind.ORCHESTRATOR)
+
+ARGUMENTS_BYTES = 16384
+"""Larger arguments are left out, with `cut`."""
+
+RESULT_CHARS = 16384
+"""A longer result is cut, with `cut`."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+class ToolCall:
+    """The events of one call of a tool."""
+
+    def __init__(self, call: OpenCall, host: Host, tool_name: str, request_id: str) -> None:
+        self._caller = call.caller
+        self._ui = host.effects.ui
+        self._known = {"tool_name": tool_name, "tool_call_id": f"{request_id}.{call.call_id}"}
+
+    def begin(self, arguments: dict[str, Any]) -> None:
+        told: dict[str, Any] = {"arguments": arguments}
+        if _size(arguments) > ARGUMENTS_BYTES:
+            told = {"arguments": {}, "cut": True}
+        self._tell(EventType.TOOL_CALL_START, told)
+
+    def ended(self, response: Response) -> None:
+        outcome = response.outcome
+        if isinstance(outcome, Failure):
+            told = {"success": False, "error": outcome.message, "code": outcome.code}
+            told |= _cut(f"{outcome.code}: {outcome.message}")
+            kind = EventType.TOOL_CALL_ERROR
+        else:
+            told = {"success": True, **_cut(_text(outcome.said))}
+            kind = EventType.TOOL_CALL_COMPLETE
+        self._tell(kind, {**told, "duration_ms": response.duration_ms})
+
+    def _tell(self, kind: EventType, payload: dict[str, Any]) -> None:
+        event = HostUiEvent(version="0", event=kind, payload={**self._known, **payload})
+        self._ui.tell(event, self._caller.origin)
+        self._caller.tell_first(event)
+
+
+def tool_call(call: OpenCall, host: Host) -> ToolCall | None:
+    """Return the call that an invocation by a module is; None if it is no call of a tool."""
+    serving = call.caller.serving
+    if serving is None or call.caller.module.descriptor.kind not in CALLERS:
+        return None
+    module = host.fleet.modules.get(call.params["module"])
+    if module is None or module.descriptor.kind is not Kind.TOOL:
+        return None
+    name = f"{module.name}.{call.params['op']}"
+    return ToolCall(call, host, shortened(name, 300), serving.request_id)
+
+
+def _size(value: object) -> int:
+    try:
+        return len(_encode(value))
+    except UNENCODABLE:
+        return ARGUMENTS_BYTES + 1
+
+
+def _text(value: object) -> str:
+    """Return a result as text: a string as it is, anything else as JSON."""
+    if isinstance(value, msgspec.Raw):
+        data = bytes(value)
+        value = msgspec.json.decode(data) if data.lstrip().startswith(b'"') else None
+        return value if isinstance(value, str) else data.decode(errors="replace")
+    try:
+        return value if isinstance(value, str) else _encode(value).decode(errors="replace")
+    except UNENCODABLE:
+        return ""
+
+
+def _cut(result: str) -> dict[str, Any]:
+    if len(result) <= RESULT_CHARS:
+        return {"result": result}
+    return {"result": result[:RESULT_CHARS], "cut": True}

@@ -12,11 +12,9 @@ from protocol.events import Log
 from protocol.journal_event import module_event_problem
 from protocol.problem import described, did_you_mean
 from supervisor.kernel.host_calls.invoking import ModuleInvoke
-from supervisor.kernel.host_calls.method import Host, Method, invalid
-from supervisor.kernel.host_calls.of_client import RootsList, UserAsk
-from supervisor.kernel.host_calls.open_call import OpenCall
-from supervisor.kernel.host_calls.sampling import ModelSample
-from supervisor.kernel.parties import RefusedError
+from supervisor.kernel.host_calls.method import Host, Method, OpenCall, invalid
+from supervisor.kernel.host_calls.of_client import ModelSample, RootsList, UserAsk
+from supervisor.kernel.parties import RefusedError, or_refused, refuse_if
 from supervisor.kernel.sessions.session import Session
 from supervisor.policy.capabilities import (
     EMIT,
@@ -52,12 +50,9 @@ class SessionWrite(Method):
 
     def begin(self, call: OpenCall, host: Host) -> None:
         session = _session(call, host)
+        sessions = host.effects.sessions
         refusal = revision_problem(session.kept.revision, call.params.get("if_revision"))
-        refusal = refusal or host.effects.sessions.patch(
-            session, call.params["patch"], call.caller.origin
-        )
-        if refusal is not None:
-            raise RefusedError(refusal)
+        refuse_if(refusal or sessions.patch(session, call.params["patch"], call.caller.origin))
         output = {"session_id": session.id, "revision": session.kept.revision}
 
         def stored(failure: Failure | None) -> None:
@@ -89,21 +84,18 @@ class EventEmit(Method):
             # The event that made it emit is not known here, so two hooks would go on and
             # on telling each other (kernel.parties).
             words = "a hook can emit an event in the course of a request only"
-            raise RefusedError(Failure.because(Reason.MALFORMED_REQUEST, words))
+            raise RefusedError.because(Reason.MALFORMED_REQUEST, words)
         origin, params = call.caller.origin, call.params
         data = params.get("data", {})
         if len(msgspec.json.encode(data)) > EMIT_BYTES:
             words = f'"data" of an event may take at most {EMIT_BYTES} bytes'
-            raise RefusedError(Failure.because(Reason.LIMIT_REACHED, words))
+            raise RefusedError.because(Reason.LIMIT_REACHED, words)
         host.effects.recorder.record(
             params["event"],
             module=origin.module,
             status=params.get("status"),
             data=data,
-            session_id=origin.session_id,
-            request_id=origin.request_id,
-            span_id=origin.span_id,
-            by=origin.by,
+            **origin.recorded(),
         )
         call.answer({})
 
@@ -146,11 +138,8 @@ def _session(call: OpenCall, host: Host) -> Session:
         words = "the request that is being served has no session"
         if serving is None:
             words = "the call is of no request, and so of no session"
-        raise RefusedError(Failure.because(Reason.UNKNOWN_SESSION, words))
-    found = host.effects.sessions.find_live(session_id, serving.first.principal)
-    if isinstance(found, Failure):
-        raise RefusedError(found)
-    return found
+        raise RefusedError.because(Reason.UNKNOWN_SESSION, words)
+    return or_refused(host.effects.sessions.find_live(session_id, serving.first.principal))
 
 
 METHODS: tuple[Method, ...] = (
@@ -174,5 +163,5 @@ def method_named(name: str) -> Method:
         names = [one.names[0] for one in METHODS]
         near = did_you_mean(name, names) or f"; there are {', '.join(names)}"
         words = f"there is no method {described(name)}{near}"
-        raise RefusedError(Failure.because(Reason.UNKNOWN_OP, words))
+        raise RefusedError.because(Reason.UNKNOWN_OP, words)
     return method

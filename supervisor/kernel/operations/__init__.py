@@ -1,24 +1,23 @@
 """The daemon's own ops: what `supervisor` answers on any face (docs/protocol.md).
 
 The daemon is itself a module: it has `health`, `describe` and `invoke`, and `describe` lists each
-op of the groups below, with the schema of its args. A new group of ops is a file of its own and one
-line in `GROUPS`.
+op of the groups below, with the schema of its args. A new group of ops is one line in `GROUPS`, and
+a line of `SCOPES` for each op.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from protocol.args_schema import ArgsValidator
 from protocol.errors import Failure, Reason
 from protocol.problem import did_you_mean, named
 from protocol.version import VERSION
-from supervisor.kernel.operations.approvals import ApprovalOps
 from supervisor.kernel.operations.assets import AssetOps
-from supervisor.kernel.operations.connection import ConnectionOps
+from supervisor.kernel.operations.connection import ConnectionOps, TokenOps
 from supervisor.kernel.operations.daemon import DaemonOps
-from supervisor.kernel.operations.events import EventOps
-from supervisor.kernel.operations.figures import FigureOps
+from supervisor.kernel.operations.events import EventOps, UiOps
 from supervisor.kernel.operations.modules import ModuleOps
 from supervisor.kernel.operations.offers import OfferOps
 from supervisor.kernel.operations.op import (
@@ -31,17 +30,70 @@ from supervisor.kernel.operations.op import (
     Parts,
     args_schema,
 )
-from supervisor.kernel.operations.page import PageOps
 from supervisor.kernel.operations.policy import PolicyOps
 from supervisor.kernel.operations.record import RecordOps
 from supervisor.kernel.operations.sessions import SessionOps
-from supervisor.kernel.operations.tokens import TokenOps
-from supervisor.kernel.operations.ui import UiOps
 from supervisor.kernel.prompts import CONTENT_CHARS, PROMPT, Conflict, Priority
 from supervisor.kernel.request_checks import MAX_TIMEOUT_S, Doubt
+from supervisor.policy.principals import Scope
+
+SCOPES: Mapping[str, Scope | None] = {
+    "health": Scope.READ,
+    "describe": Scope.READ,
+    "invoke": Scope.INVOKE,
+    "status": Scope.READ,
+    "metrics": Scope.READ,
+    "reload": Scope.ADMIN,
+    "reloaded": Scope.READ,
+    "shutdown": Scope.ADMIN,
+    "narrow": None,
+    "mcp": None,
+    "start": Scope.ADMIN,
+    "stop": Scope.ADMIN,
+    "restart": Scope.ADMIN,
+    "wait": Scope.READ,
+    "offers": Scope.READ,
+    "resource.follow": Scope.READ,
+    "logs": Scope.READ,
+    "record": Scope.ADMIN,
+    "events": Scope.READ,
+    "session.new": Scope.INVOKE,
+    "session.list": Scope.READ,
+    "session.show": Scope.READ,
+    "session.fork": Scope.INVOKE,
+    "session.end": Scope.INVOKE,
+    "session.patch": Scope.INVOKE,
+    "session.prompt": Scope.INVOKE,
+    "session.cancel": Scope.INVOKE,
+    "asset.list": Scope.READ,
+    "asset.show": Scope.READ,
+    "asset.read": Scope.READ,
+    "asset.content": Scope.READ,
+    "ui.subscribe": Scope.READ,
+    "policy.show": Scope.READ,
+    "policy.explain": Scope.READ,
+    "policy.forget": Scope.ADMIN,
+    "approvals": Scope.READ,
+    "approve": Scope.INVOKE,
+    "token.new": Scope.ADMIN,
+    "token.list": Scope.ADMIN,
+    "token.revoke": Scope.ADMIN,
+    "page.login": Scope.ADMIN,
+}
+"""None: every principal may use it. `health`, `describe` and `invoke` are also those of modules."""
+
+ALL_MODULES = frozenset(
+    {"reload", "shutdown", "policy.show", "token.new", "token.list", "token.revoke"}
+)
+"""Ops that concern all modules: globs have to cover every possible one."""
+
+WHOLE_MODULE = frozenset(
+    {"start", "stop", "restart", "logs", "record", "policy.explain", "policy.forget"}
+)
+"""Ops that concern all of their `module`: to cover some of its ops is not enough."""
+
 
 GROUPS: tuple[type[OpGroup], ...] = (
-    FigureOps,
     DaemonOps,
     ConnectionOps,
     ModuleOps,
@@ -52,9 +104,7 @@ GROUPS: tuple[type[OpGroup], ...] = (
     AssetOps,
     UiOps,
     PolicyOps,
-    ApprovalOps,
     TokenOps,
-    PageOps,
 )
 
 # Served straight from the pipeline (kernel.requests): it streams and is cancelled like any other

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import trio
 
 from protocol.errors import Failure, Reason
 from protocol.events import Log
-from supervisor.kernel.followed_log import FollowedLogs
+from supervisor.kernel.last_items import LastItems
 from supervisor.kernel.operations.op import MODULE, Op, OpGroup, OwnRequest, Parts, args_schema
-from supervisor.kernel.parties import RefusedError
+from supervisor.kernel.parties import RefusedError, or_refused
 from supervisor.policy.lifecycle import State
 from supervisor.policy.principals import Principal
 from supervisor.runtime.containment.reaping import tracer_of
-from supervisor.runtime.files.module_log import LogLine
-from supervisor.runtime.held_bytes import LOGS
+from supervisor.runtime.files.module_log import LogLine, ModuleLog
+from supervisor.runtime.held_bytes import LOGS, Account, HeldBytes
 from supervisor.runtime.process.environment import CIDFILE
 from supervisor.runtime.supervision.containers import REMOVED_WITHIN_S
 from supervisor.runtime.supervision.module import Module
@@ -93,7 +93,7 @@ class ModuleOps(OpGroup):
         module = self._parts.module(args["module"], asked.principal)
         if args.get("prepare", False) and not module.forget_prepared():
             words = f"{module.name} has no transport.prepare in its descriptor"
-            raise RefusedError(Failure.because(Reason.INVALID_ARGS, words))
+            raise RefusedError.because(Reason.INVALID_ARGS, words)
         module.restart("a command")
         return self._until_ready(module, asked.principal)
 
@@ -190,13 +190,11 @@ class ModuleOps(OpGroup):
                 tail = await module.log.last_lines(count)
         if bound.cancelled_caught:
             words = f"the file with the log of {module.name} was not read within {TAIL_S:g} s"
-            raise RefusedError(
-                Failure.because(Reason.DEADLINE, f"{words}; `stuck` of status says why")
-            )
+            raise RefusedError.because(Reason.DEADLINE, f"{words}; `stuck` of status says why")
         if not account.fits(tail.size_bytes):
             words = f"{tail.size_bytes} bytes of the log of {module.name} find no room to wait"
             words += " in; ask for fewer lines, or read what was asked for before"
-            raise RefusedError(Failure.because(Reason.QUEUE_FULL, words))
+            raise RefusedError.because(Reason.QUEUE_FULL, words)
         account.add(LOGS, tail.size_bytes)
         try:
             for line in tail:
@@ -206,13 +204,13 @@ class ModuleOps(OpGroup):
 
     async def _until_ready(self, module: Module, principal: Principal) -> Any:
         await self._until_ended(module)
-        verdict = await self._parts.fleet.wait_until(lambda: self._start_verdict(module), of=module)
-        if isinstance(verdict, Failure):
-            raise RefusedError(verdict)
+        fleet = self._parts.fleet
+        or_refused(
+            await fleet.wait_until(
+                lambda: module.is_ready() or module.asleep or fleet.verdict(module), of=module
+            )
+        )
         return self._parts.status_of(module, principal)
-
-    def _start_verdict(self, module: Module) -> Failure | bool | None:
-        return True if module.is_ready() or module.asleep else self._parts.fleet.verdict(module)
 
     def _settled(self, module: Module, goal: str) -> bool | None:
         """Return whether a module has reached the goal, or cannot; None if it still may."""
@@ -262,3 +260,75 @@ def _log_event(line: LogLine) -> Log:
         message=line.text,
         fields={"ts": line.ts, "instance": line.instance, "stream": line.stream},
     )
+
+
+FOLLOWED_LINES = 1000
+FOLLOWED_BYTES = 4 << 20
+"""Bytes kept of one log; the oldest lines are lost beyond that, or where the ledger has no room."""
+
+LINE_COST_BYTES = 128
+"""The cost of a line beside its text."""
+
+
+class FollowedLogs:
+    """The logs of one daemon that have followers: new lines are kept once, within bounds.
+
+    Each follower reads at its own pace, in its own turns. Lines beyond the bounds are left out, and
+    the follower is told how many.
+    """
+
+    def __init__(self, ledger: HeldBytes) -> None:
+        self._ledger = ledger
+        self._followed: dict[ModuleLog, _Followed] = {}
+
+    @contextlib.contextmanager
+    def following(self, log: ModuleLog) -> Iterator[Follower]:
+        followed = self._followed.get(log)
+        if followed is None:
+            followed = self._followed[log] = _Followed(log, self._ledger)
+        followed.followers += 1
+        try:
+            yield Follower(followed)
+        finally:
+            followed.followers -= 1
+            if not followed.followers:
+                del self._followed[log]
+                followed.end()
+
+
+class Follower:
+    """The place of one follower in a log."""
+
+    def __init__(self, followed: _Followed) -> None:
+        self._followed = followed
+        self._next = followed.lines.end_number
+
+    async def next(self) -> tuple[int, LogLine]:
+        """Wait for the next line; returns how many were left out before it, and the line."""
+        lines = self._followed.lines
+        while self._next >= lines.end_number:
+            await self._followed.some.park()
+        left_out = max(lines.first_number - self._next, 0)
+        self._next += left_out + 1
+        return left_out, lines[self._next - 1]
+
+
+class _Followed:
+    """The last lines of one log."""
+
+    def __init__(self, log: ModuleLog, ledger: HeldBytes) -> None:
+        self.followers = 0
+        self._account = Account(ledger, f"the followed log of {log.module}")
+        self.lines: LastItems[LogLine] = LastItems(
+            self._account, LOGS, FOLLOWED_LINES, FOLLOWED_BYTES
+        )
+        self.some = trio.lowlevel.ParkingLot()
+        self._unfollow = log.follow(self._keep)
+
+    def end(self) -> None:
+        self._unfollow()
+        self._account.close()
+
+    def _keep(self, line: LogLine) -> None:
+        self.lines.keep(line, LINE_COST_BYTES + len(line.text))
+        self.some.unpark_all()

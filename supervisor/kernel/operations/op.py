@@ -16,17 +16,17 @@ from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import Progress
 from protocol.response import Response
 from supervisor.kernel.catalogue import Catalogue
+from supervisor.kernel.effects import Effects
 from supervisor.kernel.grants.grants import Grants
 from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.hooks.registry import Hooks
-from supervisor.kernel.page_codes import PageCodes
 from supervisor.kernel.parties import Client, OutcomeOnly, Party, RefusedError
 from supervisor.kernel.prompts import Prompts
 from supervisor.kernel.reloads import Reloads
 from supervisor.kernel.request_checks import unknown_module, without_unseen
 from supervisor.kernel.resource_updates import ResourceUpdates
 from supervisor.kernel.status import DaemonFacts, module_status
-from supervisor.kernel.taking_effect import Effects
+from supervisor.kernel.tokens import PageCodes
 from supervisor.policy.hook_findings import hook_findings
 from supervisor.policy.mcp_views import McpOptions
 from supervisor.policy.principals import Principal

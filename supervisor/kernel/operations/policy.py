@@ -1,4 +1,7 @@
-"""The ops about what modules are allowed: `policy.show`, `policy.explain`, `policy.forget`."""
+"""The ops about what modules may do, and about the questions that wait for a person.
+
+`policy.show`, `policy.explain`, `policy.forget`; `approvals`, `approve`.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,15 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from protocol.events import Log
 from supervisor.kernel.grants.operator_policy import explained
+from supervisor.kernel.hooks.approvals import Change
 from supervisor.kernel.operations.op import MODULE, WORD, Op, OpGroup, OwnRequest, args_schema
+from supervisor.policy.approval import ALLOW, OPTION_CHARS
 from supervisor.policy.capabilities import Verdict
+
+ID_CHARS = 40
+"""More than the id of a question has."""
 
 
 class PolicyOps(OpGroup):
@@ -25,6 +34,21 @@ class PolicyOps(OpGroup):
             },
         ),
         "policy.forget": args_schema(("module",), module=MODULE),
+        "approvals": args_schema(follow={"type": "boolean", "default": False}),
+        "approve": args_schema(
+            ("id",),
+            id={"type": "string", "maxLength": ID_CHARS},
+            answer={
+                "type": "string",
+                "maxLength": OPTION_CHARS,
+                "default": ALLOW,
+                "description": "allow, deny, or one of the question's options",
+            },
+            content={
+                "type": "object",
+                "description": "what the question's form is filled in with",
+            },
+        ),
     }
 
     def ops(self) -> Mapping[str, Op]:
@@ -32,6 +56,8 @@ class PolicyOps(OpGroup):
             "policy.show": self._show,
             "policy.explain": self._explain,
             "policy.forget": self._forget,
+            "approvals": self._approvals,
+            "approve": self._approve,
         }
 
     def _show(self, args: dict[str, Any], asked: OwnRequest) -> dict[str, Any]:
@@ -60,3 +86,37 @@ class PolicyOps(OpGroup):
         # Also of a module that is not there any more: then above all.
         forgotten = self._parts.grants.answers.forget(args["module"])
         return self._when_stored({"forgotten": [msgspec.to_builtins(one) for one in forgotten]})
+
+    async def _approvals(self, args: dict[str, Any], asked: OwnRequest) -> Any:
+        if not args.get("follow"):
+            return {"approvals": self._parts.approvals.waiting(asked.principal)}
+        following, unfollow = self._parts.approvals.follow(asked.principal)
+        try:
+            # Both at once: later questions come as changes.
+            for question in self._parts.approvals.waiting(asked.principal):
+                await asked.emit(_event(Change(question)))
+            while True:  # until it is cancelled
+                change = await following.next()
+                if change.lost:
+                    words = f"{change.lost} changes were left out: the reader was too slow"
+                    await asked.emit(Log(version="0", level="warn", message=words))
+                await asked.emit(_event(change))
+        finally:
+            unfollow()
+
+    def _approve(self, args: dict[str, Any], asked: OwnRequest) -> dict[str, Any]:
+        answer, content = args.get("answer", ALLOW), args.get("content")
+        decision = self._parts.approvals.decide(args["id"], answer, asked.principal, content)
+        return {"id": args["id"], "answer": decision.answer, "allowed": decision.allowed}
+
+
+def _event(change: Change) -> Log:
+    question, decision = change.question, change.decision
+    fields: dict[str, Any] = {"approval": question}
+    if decision is None:
+        words = f"{question['id']} waits: {question['prompt']}"
+    else:
+        said = {"allowed": decision.allowed, "answer": decision.answer, "by": decision.by}
+        fields["decision"] = said
+        words = f"{question['id']}: {'allowed' if decision.allowed else 'denied'}"
+    return Log(version="0", level="info", message=words, fields=fields)

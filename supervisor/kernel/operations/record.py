@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import msgspec
 import trio
 
-from protocol.errors import Failure, Reason
+from protocol.errors import Reason
 from protocol.events import Log
 from protocol.json_line import excerpt
 from protocol.transcript import Entry, Header
@@ -62,7 +62,7 @@ class RecordOps(OpGroup):
         module = self._parts.module(args["module"], asked.principal)
         if not module.descriptor.transport.command:
             words = f"{module.name} is a service: only what a process says can be recorded"
-            raise RefusedError(Failure.because(Reason.INVALID_ARGS, words))
+            raise RefusedError.because(Reason.INVALID_ARGS, words)
         restart = args.get("restart", False)
         until_exit = args.get("until_exit", False)
         recording = _Streamed(asked.party.account, until_exit=until_exit)

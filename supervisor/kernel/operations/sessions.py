@@ -13,9 +13,9 @@ import msgspec
 
 from protocol.amcp import EventType
 from protocol.errors import Reason
-from supervisor.kernel.casting import cast_problem
 from supervisor.kernel.operations.op import MODULE, WORD, Op, OpGroup, OwnRequest, args_schema
-from supervisor.kernel.parties import Origin, RefusedError
+from supervisor.kernel.parties import Origin, or_refused, refuse_if
+from supervisor.kernel.prompts import cast_problem
 from supervisor.kernel.sessions.session import Session
 from supervisor.policy.roles import TOOLS, Roles
 from supervisor.policy.verdict import Stopped
@@ -113,9 +113,7 @@ class SessionOps(OpGroup):
         }
 
     def _show(self, args: dict[str, Any], asked: OwnRequest) -> dict[str, Any]:
-        found = self._parts.effects.sessions.find(args["session_id"], asked.principal)
-        if not isinstance(found, Session):
-            raise RefusedError(found)
+        found = or_refused(self._parts.effects.sessions.find(args["session_id"], asked.principal))
         shown, principal = found.shown() | self._queued(found), asked.principal
         if not principal.covers_all():
             past = shown["history"]
@@ -164,19 +162,14 @@ class SessionOps(OpGroup):
         return {"session_id": session.id, "cancelled": cancelled}
 
     def _live(self, session_id: str, asked: OwnRequest) -> Session:
-        found = self._parts.effects.sessions.find_live(session_id, asked.principal)
-        if not isinstance(found, Session):
-            raise RefusedError(found)
-        return found
+        return or_refused(self._parts.effects.sessions.find_live(session_id, asked.principal))
 
     def _roles(self, args: dict[str, Any], asked: OwnRequest) -> Roles | None:
         """Return the named roles; raises `RefusedError` if they cannot be played."""
         if "roles" not in args:
             return None
         roles = msgspec.convert(args["roles"], Roles)
-        problem = roles.problem() or cast_problem(roles, self._parts.fleet, asked.principal)
-        if problem is not None:
-            raise RefusedError(problem)
+        refuse_if(roles.problem() or cast_problem(roles, self._parts.fleet, asked.principal))
         return roles
 
     def _begun(self, session: Session, asked: OwnRequest) -> Awaitable[Any]:

@@ -13,18 +13,21 @@ import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
+import structlog
+
 from protocol.errors import Code, Failure, Reason
 from protocol.merge_patch import copied, encoded_bytes, without_nulls
-from protocol.problem import did_you_mean, named
+from protocol.problem import did_you_mean, named, printable
 from protocol.response import Response
-from supervisor.kernel.parties import Origin, RefusedError
-from supervisor.kernel.recorder import CutShort, Recorder, Restored
-from supervisor.kernel.sessions.history import KIND as PAST
-from supervisor.kernel.sessions.history import Past
-from supervisor.kernel.sessions.restored import KIND, documents, not_restored, pasts, patches
+from supervisor.kernel.parties import Origin, RefusedError, or_refused, refuse_if
+from supervisor.kernel.recorder import CutShort, Recorder, Restored, RestoredPatch
 from supervisor.kernel.sessions.session import (
+    PAST,
+    KeptPast,
     LiveBytes,
     Parent,
+    Past,
     Session,
     SessionDocument,
 )
@@ -50,13 +53,29 @@ from supervisor.policy.verdict import Stopped
 if TYPE_CHECKING:
     from supervisor.kernel.invocation import Invocation
 
+KIND = "session"
+
+T = TypeVar("T")
+
+log = structlog.get_logger()
+
+
+class _Data(msgspec.Struct):
+    patch: dict[str, Any]
+
+
+class _Entry(msgspec.Struct):
+    """A `session:patch` of the journal; `ts` is the time of the first merge (Unix time, s)."""
+
+    ts: float
+    data: _Data
+
+
 LOOKED_THROUGH = 200
 """Sessions that are searched for the one that was probably meant: the newest."""
 
 NAMED_CHARS = 200
 """Characters of an unknown id that a failure repeats."""
-
-T = TypeVar("T")
 
 
 class Sessions:
@@ -90,7 +109,6 @@ class Sessions:
         return session
 
     def find_live(self, session_id: object, principal: Principal) -> Session | Failure:
-        """Return a live session, or the failure."""
         session = self.find(session_id, principal)
         if isinstance(session, Failure):
             return session
@@ -109,7 +127,7 @@ class Sessions:
         """Return the newest ones first, those that began before `after`, and the next `after`."""
         found = reversed(self._all.values())
         if after is not None:
-            last = _or_refused(self.find(after, principal))
+            last = or_refused(self.find(after, principal))
             found = itertools.dropwhile(lambda one: one is not last, found)
             next(found)
         wanted = (
@@ -141,14 +159,14 @@ class Sessions:
     ) -> Session:
         """Begin a session; without an id it gets one."""
         if title is not None:
-            _check(title_problem(title, self._bounds))
+            refuse_if(title_problem(title, self._bounds))
         if cwd is not None:
-            _check(cwd_problem(cwd, self._bounds))
+            refuse_if(cwd_problem(cwd, self._bounds))
         if plan is not None:
-            _check(plan_problem(plan, self._bounds))
-        _check(first_state_problem(state or {}, self._bounds))
+            refuse_if(plan_problem(plan, self._bounds))
+        refuse_if(first_state_problem(state or {}, self._bounds))
         clean = without_nulls(state or {})
-        _check(state_problem(encoded_bytes(clean), self._bounds))
+        refuse_if(state_problem(encoded_bytes(clean), self._bounds))
         named = {"title": title, "cwd": cwd}
         data = {"plan": plan, **{key: said for key, said in named.items() if said is not None}}
         if clean:
@@ -175,9 +193,9 @@ class Sessions:
 
         It has its roles, too, if no other ones are given.
         """
-        origin = _or_refused(self.find(session_id, principal))
+        origin = or_refused(self.find(session_id, principal))
         if title is not None:
-            _check(title_problem(title, self._bounds))
+            refuse_if(title_problem(title, self._bounds))
         kept = origin.kept
         parent = Parent(kept.session_id, kept.revision)
         data = {"parent": parent.session_id, "revision": parent.revision, "plan": kept.plan}
@@ -198,7 +216,7 @@ class Sessions:
 
     def end(self, principal: Principal, session_id: str) -> tuple[Session, int]:
         """End a session and cancel its open invocations; returns how many those were."""
-        session = _or_refused(self.find_live(session_id, principal))
+        session = or_refused(self.find_live(session_id, principal))
         open_now = list(session.in_flight.values())
         for invocation in open_now:
             invocation.cancel(Stopped(Reason.CLIENT, f"the session {session.id!r} was ended"))
@@ -211,7 +229,6 @@ class Sessions:
         return session, len(open_now)
 
     def give_roles(self, session: Session, roles: Roles) -> None:
-        """Store the roles of a session."""
         session.kept.roles = roles
         self._save(session)
 
@@ -223,9 +240,9 @@ class Sessions:
         if_revision: int | None = None,
     ) -> Session:
         """Merge a patch, if the state still has that revision."""
-        session = _or_refused(self.find_live(session_id, principal))
-        _check(revision_problem(session.kept.revision, if_revision))
-        _check(self.patch(session, patch, principal))
+        session = or_refused(self.find_live(session_id, principal))
+        refuse_if(revision_problem(session.kept.revision, if_revision))
+        refuse_if(self.patch(session, patch, principal))
         return session
 
     def patch(
@@ -271,17 +288,18 @@ class Sessions:
 
     def restore(self, restored: Restored) -> None:
         """Take over what was kept; the log names what cannot be read, which stays where it is."""
-        for document in documents(restored):
+        for document in _documents(restored):
             self._all[document.session_id] = Session(document, self._bounds)
-        for patch in patches(restored):
-            session = self._all.get(patch.session_id)
-            if session is None or patch.revision != session.kept.revision + 1:
-                not_restored(
-                    patch.session_id, patch.revision, "the revision that it changed is not there"
+        for patch in restored.patches:
+            problem = self._merge_again(patch)
+            if problem is not None:
+                log.error(
+                    "patch not restored",
+                    session=printable(patch.session_id),
+                    revision=patch.revision,
+                    words=problem,
                 )
-            elif (refusal := session.apply(patch.patch, patch.ts)) is not None:
-                not_restored(patch.session_id, patch.revision, refusal.message)
-        for one in pasts(restored):
+        for one in _pasts(restored):
             known = self._all.get(one.session_id)
             if known is not None:
                 known.history.restore(one)
@@ -292,6 +310,17 @@ class Sessions:
         ended = [one for one in self._all.values() if one.kept.ended is not None]
         for session in sorted(ended, key=lambda one: one.kept.ended or 0.0):
             self._keep_ended(session)
+
+    def _merge_again(self, patch: RestoredPatch) -> str | None:
+        """Merge a patch that is newer than its session's document, or return why not."""
+        entry = _decode(patch.event, _Entry)
+        if isinstance(entry, str):
+            return entry
+        session = self._all.get(patch.session_id)
+        if session is None or patch.revision != session.kept.revision + 1:
+            return "the revision that it changed is not there"
+        refusal = session.apply(entry.data.patch, entry.ts)
+        return None if refusal is None else refusal.message
 
     def _note_cut_short(self, cut: CutShort) -> None:
         session = self._all.get(cut.session_id)
@@ -331,10 +360,10 @@ class Sessions:
     def _begin(
         self, event: str, kept: SessionDocument, data: dict[str, Any], principal: Principal
     ) -> Session:
-        _check(self._recorder.unavailable())
-        _check(count_problem(len(self._all) - len(self._ended), self._bounds))
+        refuse_if(self._recorder.unavailable())
+        refuse_if(count_problem(len(self._all) - len(self._ended), self._bounds))
         session = Session(kept, self._bounds)
-        _check(room_problem(session.most_bytes, self._live_bytes.room(), self._bounds))
+        refuse_if(room_problem(session.most_bytes, self._live_bytes.room(), self._bounds))
         self._all[kept.session_id] = session
         self._recorder.record(event, session_id=session.id, data=data, by=principal.by)
         self._save(session)
@@ -346,10 +375,10 @@ class Sessions:
             return next(one for one in made if one not in self._all)
         problem = id_problem(wanted, self._bounds, field)
         if problem is not None:
-            raise RefusedError(Failure.because(Reason.MALFORMED_REQUEST, problem))
+            raise RefusedError.because(Reason.MALFORMED_REQUEST, problem)
         if wanted in self._all:
             words = f"there is a session {wanted!r} already"
-            raise RefusedError(Failure.because(Reason.SESSION_EXISTS, words, pointer=f"/{field}"))
+            raise RefusedError.because(Reason.SESSION_EXISTS, words, pointer=f"/{field}")
         return wanted
 
     def _unknown(self, session_id: str, principal: Principal) -> Failure:
@@ -385,12 +414,34 @@ class Sessions:
             self._recorder.keep(KIND, oldest, None)
 
 
-def _check(refusal: Failure | None) -> None:
-    if refusal is not None:
-        raise RefusedError(refusal)
+def _documents(restored: Restored) -> list[SessionDocument]:
+    """Return the kept sessions, in the order in which they began."""
+    found: list[SessionDocument] = []
+    for one in restored.documents(KIND):
+        document = _decode(one.body, SessionDocument)
+        if isinstance(document, SessionDocument) and document.session_id != one.name:
+            document = "it has another id inside"
+        if isinstance(document, str):
+            log.error("session not restored", session=printable(one.name), words=document)
+        else:
+            found.append(document)
+    return sorted(found, key=lambda one: (one.created, one.session_id))
 
 
-def _or_refused(found: T | Failure) -> T:
-    if isinstance(found, Failure):
-        raise RefusedError(found)
-    return found
+def _pasts(restored: Restored) -> list[KeptPast]:
+    """Return the invocations that ended after the documents, in their order."""
+    found: list[KeptPast] = []
+    for one in restored.documents(PAST):
+        kept = _decode(one.body, KeptPast)
+        if isinstance(kept, str):
+            log.error("invocation of a session not restored", name=printable(one.name), words=kept)
+        else:
+            found.append(kept)
+    return sorted(found, key=lambda one: one.number)
+
+
+def _decode(data: bytes, kind: type[T]) -> T | str:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return str(error)

@@ -69,7 +69,6 @@ class Span(msgspec.Struct, kw_only=True, gc=False):
     request_id: str
     session_id: str | None = None
     parent: str | None = None
-    """The parent span."""
     by: msgspec.Raw
     """Who asked."""
     ended: float = 0.0

@@ -31,24 +31,26 @@ import structlog
 import trio
 
 from supervisor.kernel.recorder import Content, Restored, Unended
-from supervisor.kernel.store.batch import (
-    Batch,
-    Entry,
-    insert_entries,
-    remember_stored,
-    store_documents,
-)
 from supervisor.kernel.store.database import (
+    FAILURES,
     Aside,
     Database,
     how_to_read,
+    in_words,
+    is_damage,
     open_database,
     set_aside,
     transaction,
 )
-from supervisor.kernel.store.faults import FAILURES, in_words, is_damage
-from supervisor.kernel.store.restored import restore
 from supervisor.kernel.store.retention import Clocks, Retention
+from supervisor.kernel.store.rows import (
+    Batch,
+    Entry,
+    insert_entries,
+    remember_stored,
+    restore,
+    store_documents,
+)
 from supervisor.kernel.store.settings import UNENDED, DocumentKey, Limits, Span
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.files.directory import shown
@@ -168,7 +170,6 @@ class Writer:
 
     @property
     def waiting_bytes(self) -> int:
-        """The bytes that wait for the disk."""
         return self._added_bytes - self._written_bytes
 
     def add(self, entry: Entry | Span) -> bool:

@@ -45,8 +45,6 @@ log = structlog.get_logger()
 
 
 class Check:
-    """Args to be checked."""
-
     __slots__ = ("args", "party", "schema", "told")
 
     def __init__(self, party: str, schema: OpSchema, args: bytes, told: Told) -> None:

@@ -16,7 +16,6 @@ import contextlib
 import itertools
 import marshal
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -30,7 +29,7 @@ import trio
 
 from supervisor.runtime.containment import cgroup_folder, spawner
 from supervisor.runtime.containment.procfs import Stat
-from supervisor.runtime.containment.reaping import why_held
+from supervisor.runtime.containment.reaping import has_ended, why_held
 from supervisor.runtime.containment.spawn_threads import SpawnTooSlowError
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ class Blank:
 
     @property
     def exited(self) -> bool:
-        return bool(_ready(self.pidfd))
+        return has_ended(self.pidfd)
 
     def become(
         self,
@@ -210,7 +209,6 @@ class Blanks:
         return None
 
     def give_back(self, blank: Blank) -> None:
-        """Keep an unused blank for the next call."""
         if self._blank is None and not self._over.is_set():
             self._blank = blank
         else:
@@ -221,7 +219,7 @@ class Blanks:
         if self._blank is not None and self._blank.exited:
             blank, self._blank = self._blank, None
             self._discard(blank)
-        if self._spawner is not None and _ready(self._spawner.pidfd):
+        if self._spawner is not None and has_ended(self._spawner.pidfd):
             log.warning("the spawner died", pid=self.spawner_pid)
             self._drop_spawner()
 
@@ -327,9 +325,3 @@ class Blanks:
             made = _Spawner(process, ours)
             undone.pop_all()
         return made
-
-
-def _ready(pidfd: int) -> bool:
-    poll = select.poll()
-    poll.register(pidfd, select.POLLIN)
-    return bool(poll.poll(0))

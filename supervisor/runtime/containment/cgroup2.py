@@ -10,6 +10,11 @@ spawn, so there is a window: what it forks before the move stays outside. Four t
    subreaper on this rung as well, and is told by brand, session or marker when the instance ends;
 3. when the daemon is killed, the guardian looks for brand, marker and lock file besides the cgroup;
 4. a process that shows none of these is moved to a cgroup of its own, `stray`, once it is seen.
+
+The kernel has one lock for all cgroups of the machine (`cgroup_mutex`), which `mkdir`, `rmdir`,
+`cgroup.procs` and `cgroup.kill` take. The move of a process holds it for an RCU grace period, so
+where others move many, a call waits for it for 100 ms and more. So nothing of that is done on the
+event loop, and nothing waits for the removal of an instance's cgroup (`Removals`): it is empty.
 """
 
 from __future__ import annotations
@@ -20,13 +25,17 @@ import hashlib
 import itertools
 import os
 import signal
+from collections.abc import Iterable
+from functools import partial
 from urllib.parse import quote
 
+import trio
+
+from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment import cgroup_folder, procfs
 from supervisor.runtime.containment.contained import Containment, Rung, signal_each
-from supervisor.runtime.containment.orphans import Orphans
+from supervisor.runtime.containment.orphans import Orphans, SubreaperRung, Subtree
 from supervisor.runtime.containment.procfs import Stat
-from supervisor.runtime.containment.subreaper import SubreaperRung, Subtree
 
 PREFIX = "stdiod."
 NAME_CHARS = 200
@@ -37,6 +46,9 @@ STRAYS = "stray"
 
 SWEEPS = 16
 """Rounds of looking for children forked before the move; a second one finds none, usually."""
+
+TOGETHER_S = 0.1
+"""What ends within that is removed together: a thread costs a lone call more than its `rmdir`."""
 
 
 class Cgroup2Rung(Rung):
@@ -106,7 +118,6 @@ class Cgroup2Rung(Rung):
             _move(stray.pid, folder)
 
     def close(self) -> None:
-        """Remove the folder, if it is empty."""
         cgroup_folder.remove_tree(self.folder)
         if self._lock >= 0:
             os.close(self._lock)
@@ -196,11 +207,40 @@ class Cgroup(Containment):
 
     def _is_empty(self) -> bool:
         # Most instances end with no other process in there, and then none can be forked into it. To
-        # read that takes no lock for which others could make us wait (`removals`).
+        # read that takes no lock for which others could make us wait.
         if not self._emptied and cgroup_folder.is_empty(self.folder):
             self._breach = self.memory_breach()  # as long as the folder is there
             self._emptied = True
         return self._emptied
+
+
+class Removals:
+    """Removes the cgroups of instances that have ended, many at a time; for the event loop."""
+
+    def __init__(self, blocking: BlockingWork) -> None:
+        self._blocking = blocking
+        self._ended: list[Containment] = []
+        self._some = trio.Event()
+
+    def add(self, containment: Containment) -> None:
+        self._ended.append(containment)
+        self._some.set()
+
+    async def run(self) -> None:
+        """Remove until cancelled; what is left goes with the rung's folder."""
+        while True:
+            await self._some.wait()
+            await trio.sleep(TOGETHER_S)
+            self._some = trio.Event()
+            ended = self._ended[:]
+            with contextlib.suppress(OSError):  # without a thread, it is done with the next ones
+                await self._blocking.run("removing cgroups", partial(_remove, ended))
+                del self._ended[: len(ended)]
+
+
+def _remove(ended: Iterable[Containment]) -> None:
+    for one in ended:
+        one.remove()
 
 
 def _count_memory(folder: str) -> bool:

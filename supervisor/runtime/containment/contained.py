@@ -1,4 +1,9 @@
-"""What a rung gives for each instance: a hold on the leader and on all that came of it."""
+"""What a rung gives for each instance: a hold on the leader and on all that came of it.
+
+The lowest rung is here, too. It works everywhere: the leader's session and group, and a search of
+/proc for what has left them. What it cannot find is a process that left the session, wiped its
+environment, lost its parent and set its RLIMIT_LOCKS anew (`brand`), all four.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,8 @@ import contextlib
 import os
 import signal
 
-from supervisor.runtime.containment import procfs
+from supervisor.runtime.containment import hunt, procfs
+from supervisor.runtime.containment.ledger import DAEMON_VARIABLE, INSTANCE_VARIABLE
 from supervisor.runtime.containment.procfs import Stat
 
 
@@ -18,7 +24,7 @@ class Containment:
 
     `signal`, `find` and `left` are for threads, since they look at processes, of which there may be
     thousands; so are `remove`, and `kill` unless it `kills_at_once`, since the kernel may make them
-    wait (`removals`). The rest does not wait.
+    wait (`cgroup2`). The rest does not wait.
     """
 
     counts_memory = False
@@ -92,6 +98,47 @@ class Rung:
 
     def close(self) -> None:
         """Undo what the rung did to this process and machine."""
+
+
+class ProcessGroupRung(Rung):
+    """The lowest rung: contain by session, brand and environment."""
+
+    name = "process_group"
+
+    def __init__(self, daemon: str) -> None:
+        self._daemon = daemon
+
+    def contain(self, instance: str, leader: Stat, brand: int) -> ProcessGroup:
+        return ProcessGroup(instance, leader, brand, self._daemon)
+
+
+class ProcessGroup(Containment):
+    def __init__(self, instance: str, leader: Stat, brand: int, daemon: str) -> None:
+        super().__init__(instance, leader, brand)
+        self._marks = (f"{DAEMON_VARIABLE}={daemon}", f"{INSTANCE_VARIABLE}={instance}")
+        self._found: frozenset[tuple[int, int]] = frozenset()
+
+    @property
+    def may_have_left(self) -> bool:
+        return True
+
+    def find(self) -> list[Stat]:
+        everybody = [one for one in procfs.every_process() if one.pid != os.getpid()]
+        chosen = [one for one in everybody if one.lives and self._names(one)]
+        found = [one for one in hunt.with_descendants(chosen, everybody) if one.lives]
+        # One that exits has no marks any more some time before it is gone.
+        self._found = frozenset((one.pid, one.start) for one in found)
+        return found
+
+    def _names(self, one: Stat) -> bool:
+        leader = self.leader
+        if one.start < leader.start:
+            return False
+        if leader.pid in (one.sid, one.pgid) or (one.pid, one.start) in self._found:
+            return True
+        if self.brand >= 0 and procfs.brand(one.pid) == self.brand:
+            return True
+        return procfs.has_variables(one.thread, *self._marks)
 
 
 def signal_group(leader: Stat, *numbers: signal.Signals) -> None:

@@ -21,10 +21,9 @@ import structlog
 import trio
 
 from supervisor.runtime.blocking import BlockingWork
-from supervisor.runtime.containment import ground, hunt, last_sweep, procfs
+from supervisor.runtime.containment import ground, hunt, procfs
 from supervisor.runtime.containment.blanks import Blank, Blanks
-from supervisor.runtime.containment.cgroup2 import Cgroup, Cgroup2Rung
-from supervisor.runtime.containment.claim_keeper import ClaimKeeper
+from supervisor.runtime.containment.cgroup2 import Cgroup, Cgroup2Rung, Removals
 from supervisor.runtime.containment.contained import Containment
 from supervisor.runtime.containment.file_limit import FileLimit
 from supervisor.runtime.containment.ground import Ground
@@ -33,9 +32,9 @@ from supervisor.runtime.containment.ledger import DAEMON_VARIABLE, Leader
 from supervisor.runtime.containment.orphans import Led
 from supervisor.runtime.containment.procfs import Stat
 from supervisor.runtime.containment.reaping import tracer_of, why_held
-from supervisor.runtime.containment.removals import Removals
 from supervisor.runtime.containment.spawn_threads import Late, SpawnThreads, SpawnTooSlowError
 from supervisor.runtime.containment.strays import Strays, Survey
+from supervisor.runtime.containment.survivors import ClaimKeeper
 from supervisor.runtime.turns import THE_DAEMON, SharedTurn
 
 LOOKED_WITHIN_S = 5.0
@@ -57,8 +56,6 @@ log = structlog.get_logger()
 
 
 class Custody:
-    """How a daemon holds the processes of its modules."""
-
     def __init__(
         self,
         on: Ground,
@@ -133,7 +130,6 @@ class Custody:
 
     @property
     def data_dir_problem(self) -> str | None:
-        """What became of the data directory, if it was deleted."""
         return None if self._keeper is None else self._keeper.problem
 
     @property
@@ -166,7 +162,7 @@ class Custody:
 
         Raises `OSError` if it cannot be held as the rung promises; it still runs then.
         """
-        leader = self._told(pid, brand)
+        leader = self.take_helper(pid, brand)
         self._orphans.leads(Led(leader, instance, brand))
         try:
             containment = self._rung.contain(instance, leader, brand)
@@ -215,13 +211,12 @@ class Custody:
         return popen, process
 
     def reaped_own(self, process: Stat) -> None:
-        """Forget a process of the daemon's own that is gone."""
         self._orphans.reaped(process)
 
     def take_born(self, pid: int, name: str, brand: int, folder: str) -> Cgroup:
         """Take hold of a process that was born in a cgroup; raises `OSError`."""
         assert isinstance(self._rung, Cgroup2Rung)  # noqa: S101 - it made the folder
-        leader = self._told(pid, brand)  # it is no module's yet
+        leader = self.take_helper(pid, brand)  # it is no module's yet
         return self._rung.hold(folder, name, leader, brand)
 
     def employ(self, containment: Cgroup, instance: str) -> int:
@@ -236,10 +231,7 @@ class Custody:
         return since
 
     def take_helper(self, pid: int, brand: int) -> Stat:
-        """Note a process just spawned that is no module's; raises `OSError`."""
-        return self._told(pid, brand)
-
-    def _told(self, pid: int, brand: int) -> Stat:
+        """Note a process just spawned that leads no instance, or not yet; raises `OSError`."""
         found = procfs.stat(pid)
         if found is None:
             # Of a child that was not reaped, /proc always tells; unless it is not mounted.
@@ -396,7 +388,7 @@ class Custody:
             finally:
                 if self._blanks is not None:
                     await self._blanks.close()
-                if await last_sweep.leaves_nobody(self._ground, self.blocking):
+                if await ground.leaves_nobody(self._ground, self.blocking):
                     guardianship.close()
                 await guardianship.file.close()
                 nursery.cancel_scope.cancel()

@@ -1,7 +1,8 @@
 """What a daemon takes before it starts a process: its data directory, rung, mark and record.
 
 All of it is files, of which any may be on a disk that does not answer: so it is taken in one go in
-a thread, and released in another, each within a bound.
+a thread, and released in another, each within a bound. Before that, the last thing that a daemon
+does with processes: it kills what all the modules' ends have missed (`leaves_nobody`).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import uuid
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,12 +18,14 @@ import structlog
 import trio
 
 from supervisor.runtime.blocking import BlockingWork
-from supervisor.runtime.containment import ladder, procfs
+from supervisor.runtime.containment import hunt, ladder, procfs
+from supervisor.runtime.containment.contained import ProcessGroupRung
+from supervisor.runtime.containment.guardianship import LedgerFile
 from supervisor.runtime.containment.ladder import Chosen
-from supervisor.runtime.containment.ledger import Author, Ledger
-from supervisor.runtime.containment.ledger_file import LedgerFile
+from supervisor.runtime.containment.ledger import Adopted, Author, Ledger
 from supervisor.runtime.containment.orphans import Orphans
-from supervisor.runtime.containment.process_group import ProcessGroupRung
+from supervisor.runtime.containment.procfs import Stat
+from supervisor.runtime.containment.reaping import tracer_of
 from supervisor.runtime.containment.survivors import (
     KILLED_WITHIN_S,
     Claim,
@@ -32,6 +36,15 @@ from supervisor.runtime.files.looks import NEEDED_PATIENCE_S, NoAnswerError
 
 TAKEN_WITHIN_S = 2 * KILLED_WITHIN_S + NEEDED_PATIENCE_S
 """How long the data directory may take to be the daemon's: `claim` has to kill, and may read."""
+
+SWEPT_WITHIN_S = 5.0
+"""How long it may take to kill what the modules' ends have missed."""
+
+TRACED_WITHIN_S = 0.5
+"""How long it tries if a tracer holds each of them: no SIGKILL is heard before that lets go."""
+
+WAITED_FOR_S = TRACED_WITHIN_S + SWEPT_WITHIN_S + 5.0
+"""How long the daemon's end waits: a look at a process may be held up by the kernel."""
 
 log = structlog.get_logger()
 
@@ -129,6 +142,50 @@ def _take(
         file.begin()
         holding = Holding(data, author, ledger, file)
         return Ground(orphans, chosen, daemon, holding, owned.pop_all())
+
+
+async def leaves_nobody(on: Ground, blocking: BlockingWork) -> bool:
+    """Kill what is left; returns whether none is. If not, or not surely, the guardian has to."""
+    with trio.move_on_after(WAITED_FOR_S, shield=True):
+        left: list[int] | None = None
+        with contextlib.suppress(hunt.NotKnownError):
+            left = await blocking.run(
+                "looking for what modules left",
+                partial(_sweep, on),
+                abandon_after_s=0,
+                in_any_case=True,
+            )
+        if left is None:
+            log.error(
+                "the processes that modules left could not be looked for; the guardian kills them"
+            )
+            return False
+        if left:
+            log.error("left behind", pids=left)
+        return not left
+    log.error("left to the guardian: looking for what modules left took too long")
+    return False
+
+
+def _sweep(on: Ground) -> list[int]:
+    """Return the pids that are left; for a thread."""
+    assert on.holding is not None  # noqa: S101 - a bare one has no end
+    ledger = Ledger()
+    # This process may be older than this run of a daemon in it.
+    ledger.author = on.holding.author._replace(start=on.since)
+
+    def find() -> list[Stat]:
+        strays = on.orphans.look().strays
+        ledger.strays = {one.pid: Adopted(one.pid, one.start) for one in strays}
+        return ledger.find()
+
+    left: list[int] | None = None
+    with contextlib.suppress(hunt.NotKnownError):
+        left = hunt.exterminate(find, TRACED_WITHIN_S)
+    if left is None or not all(map(tracer_of, left)):
+        left = hunt.exterminate(find, SWEPT_WITHIN_S)
+    on.orphans.collect()
+    return left
 
 
 async def leave(ground: Ground, blocking: BlockingWork) -> None:

@@ -7,10 +7,8 @@ from typing import NamedTuple
 
 from supervisor.runtime.containment import cgroup2
 from supervisor.runtime.containment.cgroup2 import Cgroup2Rung
-from supervisor.runtime.containment.contained import Rung
-from supervisor.runtime.containment.orphans import Orphans
-from supervisor.runtime.containment.process_group import ProcessGroupRung
-from supervisor.runtime.containment.subreaper import SubreaperRung
+from supervisor.runtime.containment.contained import ProcessGroupRung, Rung
+from supervisor.runtime.containment.orphans import Orphans, SubreaperRung
 
 RUNGS = ("cgroup2", "subreaper", "process_group")
 """The names, the highest first."""

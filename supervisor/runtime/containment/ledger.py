@@ -59,18 +59,11 @@ class Author(NamedTuple):
     brand: int = NO_BRAND
     """The brand of this run, with no serial number in it."""
 
-    @property
-    def mark(self) -> str:
-        """The name of the file that its modules' processes have open under `mark_fd`."""
-        return mark_name(self.daemon)
-
     def line(self) -> bytes:
         return ("daemon\t" + "\t".join(str(field) for field in self) + "\n").encode()
 
 
 class Leader(NamedTuple):
-    """The first process of an instance."""
-
     pid: int
     start: int
     instance: str
@@ -153,7 +146,8 @@ class Ledger:
         stray = self.strays.get(one.pid)
         if stray is not None and one.start == stray.start:
             return True
-        if author.mark_fd >= 0 and procfs.holds_file(one.thread, author.mark_fd, author.mark):
+        mark = mark_name(author.daemon)
+        if author.mark_fd >= 0 and procfs.holds_file(one.thread, author.mark_fd, mark):
             return True
         if author.brand >= 0 and same_run(procfs.brand(one.pid), author.brand):
             return True

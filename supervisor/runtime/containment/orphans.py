@@ -19,6 +19,10 @@ There may be thousands, and each module that ends asks for its own. So each is l
 thread, and what it was told by is kept until it is reaped: until then its number is its own, and
 nobody else's. On the event loop only the list of children is read, to see whether it has somebody
 who was not looked at yet (`may_be_left`).
+
+The middle rung rests on that (`SubreaperRung`): nothing of a module leaves the daemon's tree.
+Finding the processes of an instance costs as much as the instance has processes, not as much as the
+machine has: its leader's descendants, and those of the daemon's adopted children that came of it.
 """
 
 from __future__ import annotations
@@ -32,7 +36,7 @@ from typing import NamedTuple
 
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.brand import Brands
-from supervisor.runtime.containment.contained import Containment
+from supervisor.runtime.containment.contained import Containment, Rung
 from supervisor.runtime.containment.ledger import (
     DAEMON_VARIABLE,
     INSTANCE_VARIABLE,
@@ -424,3 +428,52 @@ class Orphans:
 def _living_children() -> list[Stat]:
     found = [procfs.stat(pid) for pid in procfs.descendants(os.getpid())]
     return [one for one in found if one is not None and one.lives]
+
+
+class SubreaperRung(Rung):
+    """Makes this process a subreaper until `close`."""
+
+    name = "subreaper"
+
+    def __init__(self, adopted: Orphans) -> None:
+        """Raises `OSError` if the kernel refuses."""
+        self._orphans = adopted
+        self._was = is_subreaper()
+        set_subreaper(on=True)
+
+    def contain(self, instance: str, leader: Stat, brand: int) -> Subtree:
+        return Subtree(instance, leader, brand, self._orphans)
+
+    def close(self) -> None:
+        set_subreaper(on=self._was)
+
+
+class Subtree(Containment):
+    def __init__(self, instance: str, leader: Stat, brand: int, adopted: Orphans) -> None:
+        super().__init__(instance, leader, brand)
+        self._orphans = adopted
+
+    @property
+    def may_have_left(self) -> bool:
+        """Whether an orphan was adopted that is not another instance's for certain."""
+        return self._orphans.may_be_left(self.instance)
+
+    def find(self) -> list[Stat]:
+        leader = procfs.stat(self.leader.pid)
+        if leader is not None and leader.start == self.leader.start and leader.lives:
+            return self._below(leader)
+        return self._below()
+
+    def left(self) -> list[Stat]:
+        return self._below()
+
+    def _below(self, *leader: Stat) -> list[Stat]:
+        # What came of a leader that has ended is adopted, or below an adopted process.
+        roots = {one.pid: one for one in (*self._orphans.of(self), *leader)}
+        below = [pid for root in roots for pid in procfs.descendants(root)]
+        found = [one for pid in below if (one := procfs.stat(pid)) is not None]
+        self.remember(found)
+        return [one for one in (*roots.values(), *found) if one.lives]
+
+    def remember(self, processes: list[Stat]) -> None:
+        self._orphans.remember(processes, self.instance)

@@ -81,10 +81,10 @@ class Stat(NamedTuple):
         return self.state not in ENDED
 
 
-def read_bytes(path: str) -> bytes:
+def read_bytes(path: str, last_read_bytes: int = 1) -> bytes:
     """Return a file's bytes; `b""` if the process is gone or is none of our business."""
     try:
-        return _contents(path)
+        return _contents(path, last_read_bytes)
     except OSError as error:
         MISSED.note(error)
         return b""
@@ -95,14 +95,10 @@ def read_records(path: str) -> bytes:
 
     `b""` as in `read_bytes`; it takes one read where that takes two.
     """
-    try:
-        return _contents(path, LAST_READ_BYTES)
-    except OSError as error:
-        MISSED.note(error)
-        return b""
+    return read_bytes(path, LAST_READ_BYTES)
 
 
-def _contents(path: str, last_read_bytes: int = 1) -> bytes:
+def _contents(path: str, last_read_bytes: int) -> bytes:
     # A file object would ask for the size (twice) and the position, which mean nothing here: half
     # of the system calls, and more than half of the time.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

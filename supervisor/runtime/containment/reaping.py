@@ -10,6 +10,7 @@ debugger, so each call here returns at once, and the tracer is named.
 from __future__ import annotations
 
 import os
+import select
 from typing import NamedTuple
 
 from supervisor.policy.verdict import Tracer
@@ -27,6 +28,13 @@ class End(NamedTuple):
 
     exit_code: int | None = None
     signal: int | None = None
+
+
+def has_ended(pidfd: int, within_s: float = 0.0) -> bool:
+    """Whether a pidfd says so, after a wait of `within_s` at the most."""
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(within_s * 1000))
 
 
 def reapable(pidfd: int) -> bool:

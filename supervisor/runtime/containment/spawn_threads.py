@@ -26,6 +26,7 @@ from typing import Any, Generic, TypeVar
 
 import trio
 
+from supervisor.runtime.begun_thread import begun_thread
 from supervisor.runtime.blocking import BlockingWork
 
 AT_ONCE = 8
@@ -45,8 +46,6 @@ Work = Callable[[], None]
 
 
 class SpawnTooSlowError(Exception):
-    """It took longer than `SPAWN_S`."""
-
     def __init__(self, held_by: str | None = None) -> None:
         """`held_by` says what holds the process that was to become it, if anything does."""
         why = "a disk or a network file system that it is on, or that is searched for it, does not"
@@ -129,12 +128,9 @@ class SpawnThreads:
         return job.result()
 
     def _add_thread(self) -> None:
-        serve = partial(_serve, self._work)
-        try:
-            threading.Thread(target=serve, name="stdiod-spawn", daemon=True).start()
-        except RuntimeError:
+        if begun_thread(partial(_serve, self._work), "stdiod-spawn") is None:
             self._limiter.release()
-            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from None
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         self._threads += 1
 
     @contextlib.contextmanager

@@ -41,8 +41,6 @@ class Survey(NamedTuple):
 
 
 class Strays:
-    """The strays at the last look."""
-
     def __init__(
         self,
         orphans: Orphans,

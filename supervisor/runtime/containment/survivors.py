@@ -10,6 +10,12 @@ Three files in the data directory:
   orderly end. A process may drop all else by which it could be told; few think of a descriptor.
 
 The mark's descriptor has a high number, `LOCK_FD`, out of the way of what programs expect.
+
+A lock is on a file, not on its name: once the file is deleted, another daemon could make a new one
+and start beside this one. So the directory is watched (`ClaimKeeper`). When the lock file under its
+name is another one, or gone, the daemon waits for a moment, until the deletion is over, makes
+directory, lock and ledger anew, and says what is lost. If another daemon was faster, it says that,
+and tries again.
 """
 
 from __future__ import annotations
@@ -20,15 +26,21 @@ import os
 import resource
 import threading
 import time
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 import structlog
+import trio
 
+from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment import guardian, procfs
 from supervisor.runtime.containment.ledger import Author, Ledger, mark_name
 from supervisor.runtime.containment.reaping import tracer_of
+from supervisor.runtime.files.inotify import Inotify, Mask
 from supervisor.runtime.files.lock_file import open_lock
+from supervisor.runtime.files.looks import NEEDED_PATIENCE_S, NoAnswerError
 from supervisor.runtime.files.whole_file import UnreadableError, read_whole
 
 LOCK_FD = 1000
@@ -37,12 +49,25 @@ LOCK_FD = 1000
 KILLED_WITHIN_S = 10.0
 """How long a start waits for a former daemon's processes to be gone."""
 
-RETRY_S = 0.05
+LOCK_RETRY_S = 0.05
 LEDGER_BYTES = 256 << 20
 """No daemon leaves a larger one: it is written anew when it has grown."""
 
 LOCK_FILE = "instances.lock"
 RECORD_FILE = "instances"
+
+SETTLE_S = 0.1
+"""How long a deletion of the directory has to finish: `rm -r` fails on what comes back."""
+
+RETRY_S = 5.0
+"""How often a directory that could not be taken, or cannot be watched, is looked at."""
+
+LATE_S = 2 * KILLED_WITHIN_S + NEEDED_PATIENCE_S
+"""How long it may take to take it again (`Claim.retake` may kill) before the status says so."""
+
+_CHANGES = Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO | Mask.DELETE_SELF | Mask.MOVE_SELF
+
+_LOOKING = "looking at the data directory"
 
 log = structlog.get_logger()
 
@@ -62,7 +87,7 @@ class Claim:
         self._closing = threading.Lock()
         self._closed = False
         self._owned = contextlib.ExitStack()
-        self._owned.callback(self._unlock)
+        self._owned.callback(lambda: os.close(self._lock_fd))
 
     def author(self, daemon: str, brand: int) -> Author:
         """Make the mark of this run, and return the first line of its ledger."""
@@ -110,10 +135,7 @@ class Claim:
         if former.author is not None and former.author.daemon != self._daemon:
             if not former.closed:
                 _refuse_if_alive(former, self.data_dir)
-            _clear_up(former, former.author)
-
-    def _unlock(self) -> None:
-        os.close(self._lock_fd)
+            _clear_up(former)
 
     def close(self) -> None:
         """Let the next daemon in; a `retake` at the same time releases the lock, too."""
@@ -131,8 +153,7 @@ def claim(data_dir: Path) -> Claim:
     lock_fd = open_lock(data_dir / LOCK_FILE)
     try:
         former = _take(lock_fd, data_dir)
-        if former.author is not None:
-            _clear_up(former, former.author)
+        _clear_up(former)
         for mark in data_dir.glob(mark_name("*")):
             if mark.name != LOCK_FILE:
                 mark.unlink(missing_ok=True)
@@ -151,7 +172,7 @@ def _take(lock_fd: int, data_dir: Path) -> Ledger:
         if time.monotonic() > until:
             _refuse_locked(data_dir)
         _refuse_if_alive(_read(data_dir / RECORD_FILE), data_dir)
-        time.sleep(RETRY_S)
+        time.sleep(LOCK_RETRY_S)
     former = _read(data_dir / RECORD_FILE)
     # Free though its daemon lives: the lock file was replaced. Unless that daemon was run by
     # this very process, and cut off before it could say goodbye.
@@ -174,8 +195,9 @@ def _refuse_if_alive(ledger: Ledger, data_dir: Path) -> None:
         )
 
 
-def _clear_up(former: Ledger, author: Author) -> None:
-    if former.closed or author.boot != procfs.boot_id():
+def _clear_up(former: Ledger) -> None:
+    author = former.author
+    if author is None or former.closed or author.boot != procfs.boot_id():
         return
     killed, left = guardian.kill_all(former, KILLED_WITHIN_S)
     if killed:
@@ -233,3 +255,109 @@ def _read(record: Path) -> Ledger:
         for line in read_whole(record, LEDGER_BYTES, "record").splitlines(keepends=True):
             ledger.read(line)
     return ledger
+
+
+class ClaimKeeper:
+    def __init__(
+        self,
+        claim: Claim,
+        renew: Callable[[], Awaitable[None]],
+        blocking: BlockingWork,
+        *,
+        open_queue: Callable[[], Inotify] = Inotify,
+        settle_s: float = SETTLE_S,
+        retry_s: float = RETRY_S,
+    ) -> None:
+        """Call `renew` after each time the directory had to be taken again."""
+        self.problem: str | None = None
+        """What the user has to know of the directory; None if all is well."""
+        self._claim = claim
+        self._renew = renew
+        self._blocking = blocking
+        self.looked = trio.Event()
+        """Set once it has looked for the first time."""
+        self._open_queue = open_queue
+        self._settle_s = settle_s
+        self._retry_s = retry_s
+
+    async def run(self) -> None:
+        while True:
+            if await self._lost():
+                await trio.sleep(self._settle_s)
+                taken = await self._take_again()
+            else:
+                taken = True
+            if taken:
+                await self._wait_change()
+            else:
+                self.looked.set()
+                await trio.sleep(self._retry_s)
+
+    async def _wait_change(self) -> None:
+        """Return once the directory may have changed."""
+        try:
+            queue = self._open_queue()
+        except OSError:
+            self.looked.set()
+            await trio.sleep(self._retry_s)
+            return
+        try:
+            data_dir = str(self._claim.data_dir)
+            await self._blocking.run(_LOOKING, partial(queue.add, data_dir, _CHANGES))
+            # What was deleted before the watch was there is no event.
+            while not await self._lost():
+                self.looked.set()
+                await queue.events()
+        except OSError:
+            self.looked.set()
+            await trio.sleep(self._retry_s)
+        finally:
+            queue.close()
+
+    async def _lost(self) -> bool:
+        return await self._blocking.run(_LOOKING, self._claim.lost)
+
+    async def _take_again(self) -> bool:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._say_if_late)
+            taken = await self._try_to_take()
+            nursery.cancel_scope.cancel()
+        return taken
+
+    async def _say_if_late(self) -> None:
+        # It is still waited for: what it makes late has to be known, or two would think it theirs.
+        await trio.sleep(LATE_S)
+        self._say(str(NoAnswerError(self._claim.data_dir)))
+
+    async def _try_to_take(self) -> bool:
+        data_dir = self._claim.data_dir
+        try:
+            replaced = await self._blocking.run(
+                "taking the data directory again", self._claim.retake
+            )
+            await self._renew()
+        except (DataInUseError, OSError) as error:
+            self._say(_not_taken(data_dir, error))
+            return False
+        if replaced:
+            self._say(
+                f"{data_dir} was deleted while the daemon ran, with what was in it; it is made anew"
+                " and locked"
+            )
+        else:
+            log.warning("the lock of the data directory was deleted, and made again")
+            self.problem = None
+        return True
+
+    def _say(self, problem: str) -> None:
+        if problem != self.problem:
+            log.error("data directory lost", problem=problem)
+        self.problem = problem
+
+
+def _not_taken(data_dir: Path, error: Exception) -> str:
+    why = error.strerror if isinstance(error, OSError) else str(error)
+    return (
+        f"{data_dir} was deleted while the daemon ran, and cannot be locked again: {why};"
+        " stop one of the daemons, or make the directory usable"
+    )

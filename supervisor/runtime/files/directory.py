@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -42,14 +42,6 @@ NO_ANSWER = "does not answer: a dead mount, maybe; it is read as soon as it does
 class MissingDirectoryError(UnreadableSourceError):
     def __init__(self, directory: Path, words: str, what: str) -> None:
         super().__init__(f"{shown(directory)}{words}", what)
-
-
-class UnansweredDirectoryError(UnansweredSourceError):
-    """A directory that was named does not answer: a dead mount, for one."""
-
-    def __init__(self, directory: Path) -> None:
-        words = " does not answer"
-        super().__init__(f"{shown(directory)}{words}", f"the directory{words}")
 
 
 def shown(path: str | Path) -> str:
@@ -156,20 +148,6 @@ class _Known(msgspec.Struct, frozen=True):
     bad_name: str | None = None
 
 
-class _Entries(NamedTuple):
-    """What a directory holds, or why that is not known, and what to watch."""
-
-    found: list[os.DirEntry[str]] | MissingDirectoryError
-    interests: Interests
-
-
-class _Seen(NamedTuple):
-    """The descriptor of an entry, if there is one, by its path, and what to watch."""
-
-    known: dict[str, _Known]
-    interests: Interests
-
-
 class DescriptorFiles:
     """The descriptor files of a directory (source.Source), read any number of times.
 
@@ -191,23 +169,23 @@ class DescriptorFiles:
         """
         entries = self._looks.one(f"reading the directory {self.owner}", self._list)
         if isinstance(entries, Unanswered):
-            raise UnansweredDirectoryError(self.directory)
-        interests.add(entries.interests)
-        if isinstance(entries.found, MissingDirectoryError):
-            raise entries.found
-        looks = [
-            (f"reading {shown(entry.path)}", partial(self._look_at, entry))
-            for entry in entries.found
-        ]
+            words = " does not answer"  # a dead mount, for one
+            raise UnansweredSourceError(f"{self.owner}{words}", f"the directory{words}")
+        found, below = entries
+        interests.add(below)
+        if isinstance(found, MissingDirectoryError):
+            raise found
+        looks = [(f"reading {shown(entry.path)}", partial(self._look_at, entry)) for entry in found]
         seen = self._looks.each(looks)
         known: dict[str, _Known] = {}
-        for entry, one in zip(entries.found, seen, strict=True):
+        for entry, one in zip(found, seen, strict=True):
             if isinstance(one, Unanswered):
                 path = self._descriptor_of(entry)
                 known[path] = _Known(None, "", Quarantined(shown(path), NO_ANSWER))
             else:
-                interests.add(one.interests)
-                known.update(one.known)
+                read, way = one
+                interests.add(way)
+                known.update(read)
         self._known = known
         reads = [one.read for one in known.values()]
         return Reading(
@@ -217,29 +195,31 @@ class DescriptorFiles:
             unanswered=Unanswered.UNANSWERED in seen,
         )
 
-    def _list(self) -> _Entries:
+    def _list(self) -> tuple[list[os.DirEntry[str]] | MissingDirectoryError, Interests]:
+        """Return what the directory holds, or why that is not known, and what to watch."""
         interests = Interests()
         interests.add_folder(str(self.directory))
         try:
-            return _Entries(list_entries(self.directory), interests)
+            return list_entries(self.directory), interests
         except MissingDirectoryError as error:  # it may come back
-            return _Entries(error, interests)
+            return error, interests
 
-    def _look_at(self, entry: os.DirEntry[str]) -> _Seen:
-        """Read the descriptor that an entry is or holds; note the way to it for the watch."""
-        seen = _Seen({}, Interests())
+    def _look_at(self, entry: os.DirEntry[str]) -> tuple[dict[str, _Known], Interests]:
+        """Read the descriptor that an entry is or holds, if it does; and say what to watch."""
+        read: dict[str, _Known] = {}
+        interests = Interests()
         if entry.is_symlink():
-            seen.interests.add_path(entry.path, content=not _is_folder(entry))
+            interests.add_path(entry.path, content=not _is_folder(entry))
         if _is_folder(entry):
-            seen.interests.add_file(entry.path, "module.json")
+            interests.add_file(entry.path, "module.json")
         path = descriptor_path(entry)
         if path is not None:
             if path.name == "module.json" and path.is_symlink():
-                seen.interests.add_path(str(path), content=True)
+                interests.add_path(str(path), content=True)
             known = self._look(path)
             if str(path) in self._used or is_meant(path):
-                seen.known[str(path)] = known
-        return seen
+                read[str(path)] = known
+        return read, interests
 
     def _descriptor_of(self, entry: os.DirEntry[str]) -> str:
         """Return the path of the descriptor that an entry is or holds, without looking there."""

@@ -12,10 +12,12 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from protocol.problem import printable
+from supervisor.runtime.begun_thread import begun_thread
 
 if TYPE_CHECKING:
     # Verbs look at files, too, and need no event loop for that.
@@ -69,11 +71,7 @@ class Looks:
         patience_s = PATIENCE_S if patience_s is None else patience_s
         while not row.over:
             name = f"looks-{len(self._left)}"
-            # Daemon threads: one that is left must not keep the process from ending.
-            thread = threading.Thread(target=self._run, args=(row,), name=name, daemon=True)
-            try:
-                thread.start()
-            except RuntimeError:  # the system gives no further thread
+            if begun_thread(partial(self._run, row), name) is None:
                 # In this one, however long that takes: it is never the event loop's. Callers are
                 # in a thread of `BlockingWork`, or look before the loop begins.
                 self._run(row)
@@ -86,7 +84,6 @@ class Looks:
         return row.seen
 
     def one(self, doing: str, look: Callable[[], T]) -> T | Unanswered:
-        """Return the outcome of a single look; raises what it raises."""
         (seen,) = self.each([(doing, look)])
         return seen
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -56,7 +55,6 @@ class Sources:
         self._sources = (*self._sources, source)
 
     def remove(self, source: Source) -> None:
-        """Read a source no longer, from the next reading on."""
         self._sources = tuple(one for one in self._sources if one is not source)
 
     @property
@@ -121,25 +119,22 @@ class Sources:
             if isinstance(seen, Unanswered):
                 unanswered = True
             else:
-                programs[version_of(descriptor)] = seen.digests
-                interests.add(seen.interests)
+                programs[version_of(descriptor)], way = seen
+                interests.add(way)
         self._programs.keep_only({path for digests in programs.values() for path in digests})
         self._interests, self._unanswered = interests, unanswered
         return msgspec.structs.replace(reading, programs=programs, unanswered=unanswered)
 
-    def _look_at_program(self, descriptor: Descriptor) -> _Program:
-        seen = _Program({}, Interests())
+    def _look_at_program(self, descriptor: Descriptor) -> tuple[dict[str, str], Interests]:
+        """Return the digests of the files that there are, and what to watch."""
+        digests: dict[str, str] = {}
+        interests = Interests()
         for path in program_files(descriptor):
-            seen.interests.add_path(path, content=True)
+            interests.add_path(path, content=True)
             digest = self._programs.digest(path)
             if digest is not None:
-                seen.digests[path] = digest
-        return seen
-
-
-class _Program(NamedTuple):
-    digests: dict[str, str]
-    interests: Interests
+                digests[path] = digest
+        return digests, interests
 
 
 def _program_signatures(descriptor: Descriptor) -> Mapping[str, Signature | None]:

@@ -60,8 +60,6 @@ class WatchState(msgspec.Struct):
 
 
 class NoWatchError(Exception):
-    """The kernel gives no (more) watches."""
-
     def __init__(self, error: OSError) -> None:
         name = errno.errorcode.get(error.errno or 0, "?")
         super().__init__(f"the kernel gives no watch: {error.strerror} ({name})")

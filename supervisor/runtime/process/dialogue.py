@@ -9,6 +9,9 @@ Bytes are written at once where the pipe has room, those of one client's turn to
 else as soon as there is room. A process that is told much and does not read is not read from
 either, once `HIGH_BYTES` wait for it: it gets no further with its request, whose deadline ends it.
 What it streams from other modules pauses those meanwhile, as a slow client does.
+
+Where it stood when it was asked is marked, so that of one that was waited for in vain it can be
+said what it did (`effort`): it computed, or waited itself.
 """
 
 from __future__ import annotations
@@ -16,8 +19,9 @@ from __future__ import annotations
 import os
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+import msgspec
 import trio
 
 from protocol.connection import Connection, Events, Flow, HostCalled, Received, Request, Wait
@@ -26,9 +30,8 @@ from protocol.framing import Written
 from protocol.host_call import Chunk
 from protocol.transcript import EntrySource, Happened
 from supervisor.policy.verdict import Exit
-from supervisor.runtime.process.effort import Mark, cpu_clock, tree
-from supervisor.runtime.process.opening import Opening
-from supervisor.runtime.process.process import Process
+from supervisor.runtime.containment import procfs
+from supervisor.runtime.process.process import Opening, Process
 from supervisor.runtime.taps import Taps
 from supervisor.runtime.turns import SERVING
 
@@ -40,6 +43,16 @@ HIGH_BYTES = 1 << 20
 
 FULL_BYTES = 32 << 20
 """What may wait at all: of an answer beyond it only the failure to deliver it is sent."""
+
+MOST_PROCESSES = 8
+"""Of a bigger tree the rest is not read: that takes too long for the event loop."""
+
+NO_CPU_S = 0.05
+"""Less is called none."""
+
+BUSY, IDLE_BY_CHANCE = 0.5, 0.05
+"""The part of its time for which one computed that was busy, and for which one that happens to run
+at the moment may have been idle: on a busy machine an endless loop gets little CPU."""
 
 
 class Receiver:
@@ -71,6 +84,16 @@ class Stream(Protocol):
         """There may be room again."""
 
 
+class Mark(msgspec.Struct, frozen=True):
+    """Where a process stood when the host began to wait for it (`CLOCK_BOOTTIME`)."""
+
+    dialogue: Dialogue
+    at_s: float
+    cpu_s: dict[int, float]
+    """By `cpu_clock`, of it and of those below it; empty if it was not there."""
+    times_heard: int
+
+
 class Dialogue:
     def __init__(
         self,
@@ -85,7 +108,7 @@ class Dialogue:
         self._connection = connection
         self._outgoing = connection.outgoing
         self._deadlines = deadlines
-        self._taps = taps
+        self.taps = taps
         self._process: Process | None = None
         self.pid: int | None = None
         self._to_write = trio.Event()
@@ -116,10 +139,10 @@ class Dialogue:
         self._process = process
         opening = process.opening
         if opening is not None:
-            self._taps.said(self.instance, EntrySource.HOST, opening.written)
+            self.taps.said(self.instance, EntrySource.HOST, opening.written)
             self._left = memoryview(opening.left)
             if process.stdin is None:
-                self._taps.happened(self.instance, Happened.STDIN_CLOSED)
+                self.taps.happened(self.instance, Happened.STDIN_CLOSED)
         self._follow(self._connection.start())
         self.write_now()
 
@@ -259,7 +282,6 @@ class Dialogue:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """Arguments that are added to the command of its process."""
         return self._connection.arguments
 
     @property
@@ -320,8 +342,8 @@ class Dialogue:
             written = os.write(stdin, data)
         except OSError:
             written = 0  # whatever it is, the writer will meet it too
-        if self._taps.tap is not None:
-            self._taps.said(self.instance, EntrySource.HOST, data[:written])
+        if self.taps.tap is not None:
+            self.taps.said(self.instance, EntrySource.HOST, data[:written])
         if written < len(data):
             self._left = memoryview(data)[written:]
             self._to_write.set()
@@ -362,7 +384,7 @@ class Dialogue:
         if self._process is None:
             return
         if self._process.stdin is not None:
-            self._taps.happened(self.instance, Happened.STDIN_CLOSED)
+            self.taps.happened(self.instance, Happened.STDIN_CLOSED)
         self._process.close_stdin()
 
     async def _write_left(self) -> bool:
@@ -380,6 +402,56 @@ class Dialogue:
             except OSError:
                 return False  # EPIPE: it closed its stdin; SIGPIPE is ignored by Python
             else:
-                self._taps.said(self.instance, EntrySource.HOST, self._left[:written])
+                self.taps.said(self.instance, EntrySource.HOST, self._left[:written])
                 self._left = self._left[written:]
         return True
+
+
+# What it did while it was waited for.
+
+
+class Effort(NamedTuple):
+    """What a process and those below it did, as a clause; how much CPU they used; if still so."""
+
+    words: str = ""
+    cpu_s: float | None = None
+    is_busy: bool = False
+
+
+def cpu_clock(pid: int) -> int:
+    """Return the clock of a process for `time.clock_gettime`, as clock_getcpuclockid(3) does."""
+    return ~pid << 3 | 2
+
+
+def tree(pid: int) -> list[int]:
+    """Return a process and those below it: a launcher leaves the work to a child."""
+    found = [pid]
+    for one in found:
+        if len(found) < MOST_PROCESSES:
+            found += procfs.children(one) or ()
+    return found[:MOST_PROCESSES]
+
+
+def effort(since: Mark | None) -> Effort:
+    """Return what a process did since then; empty where that cannot be known."""
+    if since is None or since.dialogue.pid is None:
+        return Effort()
+    used_s, is_running = 0.0, False
+    since.dialogue.clocks = []  # there may be others by the next request
+    for one in filter(None, map(procfs.stat, tree(since.dialogue.pid))):
+        before = since.cpu_s.get(cpu_clock(one.pid))
+        if before is None and since.cpu_s and one.start < int(since.at_s * procfs.TICKS_PER_S):
+            return Effort()  # how much of its time was before?
+        used_s += max((procfs.cpu_s(one.pid) or 0.0) - (before or 0.0), 0.0)
+        is_running = is_running or one.state == "R"
+    share = used_s / (time.clock_gettime(time.CLOCK_BOOTTIME) - since.at_s)
+    is_busy = used_s > NO_CPU_S and (share > BUSY or (is_running and share > IDLE_BY_CHANCE))
+    is_mute = since.times_heard == since.dialogue.times_heard
+    words = "; it used no CPU" if used_s < NO_CPU_S else f"; it used {used_s:.1f} s of CPU"
+    if is_busy:
+        words += f"{', printed nothing' if is_mute else ''}: an endless loop?"
+    elif is_mute:
+        words += " and printed nothing: waiting for something, or its output is not flushed"
+    else:
+        words += ": waiting for something?"
+    return Effort(words, round(used_s, 2), is_busy)

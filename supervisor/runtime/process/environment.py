@@ -1,4 +1,4 @@
-"""What a process gets of variables, and what `${NAME}` in its descriptor stands for.
+"""What a process gets of variables, or a service in its headers, and what `${NAME}` stands for.
 
 Of the daemon's own it gets those of an allow-list, so that no secret leaks. Env files are read at
 each start, so this is for a thread.
@@ -47,11 +47,16 @@ SECRET_NAME = re.compile("TOKEN|PASSWORD|AUTH|SECRET|KEY|PUBLISH|USERNAME", re.I
 
 ENV_FILE_BYTES = 1 << 20
 
+SECRET_CHARS = 8
+"""A shorter value of a variable in a header is no secret worth the name, and may be a part of any
+word."""
+
 CIDFILE = "STDIOD_CIDFILE"
 """Filled in at each start, by `containers`."""
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _WITH_DEFAULT = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_UNFIT_FOR_HEADER = re.compile(r"[^\t\x20-\x7e]")
 
 
 class HostVariables(dict[str, str]):
@@ -165,9 +170,24 @@ def expanded(field: str, template: str, known: Mapping[str, str], *, defaults: b
     return (_WITH_DEFAULT if defaults else _REFERENCE).sub(value_of, template)
 
 
-def variables_in(template: str) -> list[str]:
-    """Return the names of the variables that a template uses."""
-    return [found[1] for found in _WITH_DEFAULT.finditer(template) if found[1]]
+def service_headers(transport: Transport, host: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers of a descriptor; raises `UnsetVariableError`, which names no value."""
+    found: dict[str, str] = {}
+    for name, template in transport.headers.items():
+        field = f"transport.headers.{name}"
+        found[name] = expanded(field, template, host, defaults=transport.expand).strip()
+        if _UNFIT_FOR_HEADER.search(found[name]):
+            words = f"{field} has a character, from a variable, that no header may have"
+            raise UnsetVariableError(words)
+    return found
+
+
+def header_secrets(transport: Transport, host: Mapping[str, str]) -> list[str]:
+    """Return the values of the variables in the headers, the longest first."""
+    used = (one for text in transport.headers.values() for one in _WITH_DEFAULT.finditer(text))
+    names = {one[1] for one in used if one[1]}
+    values = {host[name] for name in names if len(host.get(name, "")) >= SECRET_CHARS}
+    return sorted(values, key=len, reverse=True)
 
 
 def _env_files(

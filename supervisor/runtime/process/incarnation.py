@@ -18,10 +18,9 @@ that can't be reaped, keep their place: starting another would make two.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Any
 
@@ -29,14 +28,14 @@ import msgspec
 import structlog
 import trio
 
+from protocol.descriptor.model import Timeouts
 from protocol.transcript import EntrySource, Happened
 from supervisor.policy.verdict import Breach, Exit, unset_remark
 from supervisor.runtime.containment.reaping import REAP_AGAIN_S, End
 from supervisor.runtime.files.module_log import ModuleLog, Stderr
-from supervisor.runtime.process.dialogue import Dialogue
+from supervisor.runtime.process.dialogue import Dialogue, Receiver
 from supervisor.runtime.process.pipes import Pump
 from supervisor.runtime.process.process import Process
-from supervisor.runtime.taps import Taps
 
 UNKILLABLE_AFTER_S = 5.0
 """A killed process is gone within milliseconds; after this long its name goes into the log."""
@@ -65,30 +64,24 @@ class Incarnation:
 
     def __init__(
         self,
-        instance: str,
         process: Process,
         dialogue: Dialogue,
         module_log: ModuleLog,
+        timeouts: Timeouts,
         *,
-        exit_s: float,
-        stop_s: float,
-        taps: Taps | None = None,
         parting: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Speak with a spawned process; `taps` are those of its module.
-
-        `parting` says whether the daemon is ending.
-        """
-        self.instance = instance
+        """Speak with a spawned process; `parting` says whether the daemon is ending."""
+        self.instance = instance = dialogue.instance
         self.pid = dialogue.pid = process.pid
         self.containment = process.containment
+        self.unset_variables = process.unset_variables
         self._breach: Breach | None = None
         self.started_at = trio.current_time()
         self.stderr = Stderr(instance, module_log)
         self._process = process
         self.dialogue = dialogue
-        self._exit_s = exit_s
-        self._stop_s = stop_s
+        self._timeouts = timeouts
         self._stopping = False
         self._parting = parting
         self.is_held = False
@@ -98,7 +91,7 @@ class Incarnation:
         self._nursery: trio.Nursery | None = None
         self._hurry = trio.Event()
         self._first_rung = StopStep.END_OF_INPUT
-        self._taps = taps = taps or Taps()
+        self._taps = taps = dialogue.taps
         self._stdout = Pump(
             instance,
             process.stdout,
@@ -125,7 +118,6 @@ class Incarnation:
         return trio.current_time() - self.started_at
 
     def evidence(self) -> dict[str, Any]:
-        """Return what is known about the process while it runs, for `details`."""
         tracer = self._process.tracer
         return {
             "instance": self.instance,
@@ -134,6 +126,11 @@ class Incarnation:
             "stderr_tail": self.stderr.tail(),
             "traced_by": None if tracer is None else msgspec.structs.asdict(tracer),
         }
+
+    def hand_over(self, receiver: Receiver) -> None:
+        """Tell another receiver, which decides from now on whether stdout is read."""
+        self.dialogue.receiver = receiver
+        self._stdout.is_full = receiver.congested
 
     def nudge(self) -> None:
         """Let a paused reader look again whether there is room."""
@@ -196,18 +193,12 @@ class Incarnation:
                 nursery.start_soon(self._write_stdin)
             if self._stopping:
                 nursery.start_soon(self._climb_down)
-            with self._climbable(nursery):
+            self._nursery = nursery  # `stop` starts the ladder there; most never need one
+            try:
                 await self._process.wait_exited()
+            finally:
+                self._nursery = None
             nursery.cancel_scope.cancel()
-
-    @contextlib.contextmanager
-    def _climbable(self, nursery: trio.Nursery) -> Iterator[None]:
-        """`stop` starts the ladder within the block; most processes never need one."""
-        self._nursery = nursery
-        try:
-            yield
-        finally:
-            self._nursery = None
 
     async def _finish(self) -> Exit:
         await self._process.kill()
@@ -246,7 +237,7 @@ class Incarnation:
             breach=self._breach,
             stopped_by_host=self._stopping,
             traced_by=self._process.tracer,
-            remark="" if self._stopping else unset_remark(self._process.unset_variables),
+            remark="" if self._stopping else unset_remark(self.unset_variables),
         )
 
     async def _until_reaped(self, survivors: tuple[int, ...]) -> End:
@@ -307,11 +298,11 @@ class Incarnation:
     async def _climb_down(self) -> None:
         if self._first_rung <= StopStep.END_OF_INPUT:
             self.dialogue.close_stdin()
-            await self._pause(self._exit_s)
+            await self._pause(self._timeouts.exit_s)
         if self._first_rung <= StopStep.TERMINATE:
             # A stopped process takes its SIGTERM only once it is continued.
             await self._process.signal(signal.SIGTERM, signal.SIGCONT)
-            await self._pause(self._stop_s)
+            await self._pause(self._timeouts.stop_s)
         await self._process.kill()
         killed_at = trio.current_time()
         tell_at = killed_at + UNKILLABLE_AFTER_S

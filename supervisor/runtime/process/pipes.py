@@ -124,7 +124,7 @@ class Pump:
         self._source = source
         self._doing = "stderr" if source is EntrySource.STDERR else "stdout"
         self._take = take
-        self._is_full = is_full
+        self.is_full = is_full
         self._taps = taps
         self._turn = LineTurn(who=instance)
         self._untaken: deque[bytes] = deque()
@@ -132,7 +132,6 @@ class Pump:
         self._room = trio.Event()
 
     def nudge(self) -> None:
-        """Look again whether the receiver has room."""
         self._room.set()
 
     async def run(
@@ -158,7 +157,7 @@ class Pump:
                     await self._turn.wait()
                 elif not drained:
                     await trio.lowlevel.checkpoint()  # then the neighbours' turn
-                while self._is_full():
+                while self.is_full():
                     self._room = trio.Event()
                     await self._room.wait()
         await ended()

@@ -19,6 +19,7 @@ from supervisor.runtime.process.environment import (
     UnsetVariableError,
     known_variables,
     resolved,
+    service_headers,
 )
 from supervisor.runtime.process.program import (
     SpawnError,
@@ -29,7 +30,6 @@ from supervisor.runtime.process.program import (
     of_prepare,
     working_folder,
 )
-from supervisor.runtime.process.service_headers import service_headers
 
 _INTERPRETERS = re.compile(r"(python|perl|ruby|node|bash|sh|dash|lua)[\d.]*")
 _SHELLS = re.compile(r"bash|sh|dash")

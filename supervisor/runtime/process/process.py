@@ -13,8 +13,8 @@ Kernel facts this file and `spawning` stand on:
 
 from __future__ import annotations
 
+import contextlib
 import os
-import select
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -25,8 +25,14 @@ from supervisor.policy.verdict import Suspect, Tracer
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.contained import Containment, signal_group
 from supervisor.runtime.containment.custody import Custody
-from supervisor.runtime.containment.reaping import End, end_of_held, reap, reapable, tracer_of
-from supervisor.runtime.process.opening import Opening
+from supervisor.runtime.containment.reaping import (
+    End,
+    end_of_held,
+    has_ended,
+    reap,
+    reapable,
+    tracer_of,
+)
 from supervisor.runtime.turns import SharedTurn
 
 KILLS = 8
@@ -42,6 +48,43 @@ then, but its process is not reaped before it is done: the thread knows that one
 
 GONE_WITHIN_S = 2.0
 """Killed processes are gone within milliseconds, unless the kernel holds them in a driver."""
+
+
+class Opening:
+    """What a process finds on its stdin, perhaps before it first looks.
+
+    They are written once it is contained and limited and dies with the daemon; where that is so
+    before the event loop hears of it, by the thread that spawns it: the process works while the
+    loop gets ready to listen.
+    """
+
+    def __init__(self, data: bytes, *, closes_stdin: bool) -> None:
+        """`closes_stdin`: nothing comes after `data`."""
+        self._data = data
+        self._closes_stdin = closes_stdin
+        self._begun = False
+        self._written = 0
+        self.withheld = False
+        """Set when it is not to be written; without effect once it was begun."""
+
+    @property
+    def written(self) -> bytes:
+        return self._data[: self._written]
+
+    @property
+    def left(self) -> bytes:
+        """What the pipe had no room for; nothing of an opening that was withheld."""
+        return self._data[self._written :] if self._begun else b""
+
+    def write(self, stdin: int) -> bool:
+        """Write what a pipe takes this moment, once; returns whether it is to be closed then."""
+        if self.withheld or self._begun:
+            return False
+        self._begun = True
+        # Whatever is wrong with the pipe, the writer of the rest will meet it too.
+        with contextlib.suppress(OSError):
+            self._written = os.write(stdin, self._data)
+        return self._closes_stdin and not self.left
 
 
 class Process:
@@ -85,7 +128,7 @@ class Process:
     @property
     def exited(self) -> bool:
         """Whether the process has ended, reaped or not, as far as its pidfd tells."""
-        return self._let_go or _readable(self._pidfd)
+        return self._let_go or has_ended(self._pidfd)
 
     @property
     def is_dead(self) -> bool:
@@ -124,7 +167,7 @@ class Process:
         """Begin in the thread that spawns; then wait for a quick one to end."""
         self.begin()
         if self.stdin is None:
-            _readable(self._pidfd, QUICK_S)
+            has_ended(self._pidfd, QUICK_S)
 
     async def begin_on_loop(self) -> None:
         """As `begin_in_thread`, on the event loop; not cancelled."""
@@ -212,9 +255,3 @@ class Process:
         for descriptor in (self.stdout, self.stderr, self._pidfd):
             trio.lowlevel.notify_closing(descriptor)
             os.close(descriptor)
-
-
-def _readable(descriptor: int, within_s: float = 0.0) -> bool:
-    poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
-    return bool(poll.poll(within_s * 1000))

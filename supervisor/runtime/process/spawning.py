@@ -31,9 +31,8 @@ from supervisor.runtime.process.environment import (
     unset_variables,
 )
 from supervisor.runtime.process.limits import LimitError, apply
-from supervisor.runtime.process.opening import Opening
 from supervisor.runtime.process.pipes import Pipes, close_all
-from supervisor.runtime.process.process import Process
+from supervisor.runtime.process.process import Opening, Process
 from supervisor.runtime.process.program import (
     SpawnError,
     explain,

@@ -17,7 +17,7 @@ from protocol.errors import Failure, Outcome
 from protocol.events import CallEvent
 from protocol.json_line import Fault
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.process.effort import Mark
+from supervisor.runtime.process.dialogue import Mark
 
 if TYPE_CHECKING:
     from supervisor.runtime.process.dialogue import Dialogue

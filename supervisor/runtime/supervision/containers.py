@@ -33,8 +33,7 @@ from protocol.problem import without_password
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.process.environment import CIDFILE, UnsetVariableError, resolved
-from supervisor.runtime.process.opening import Opening
-from supervisor.runtime.process.process import Process
+from supervisor.runtime.process.process import Opening, Process
 from supervisor.runtime.process.program import SpawnError, named_program
 from supervisor.runtime.process.spawning import NOTHING, spawn
 from supervisor.runtime.supervision.prepare_once import Unprepared, prepare_once

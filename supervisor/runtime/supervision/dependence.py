@@ -37,10 +37,7 @@ class Dependence:
 def outlook(
     modules: Mapping[str, Module], module: Module, *, final: bool = False
 ) -> Failure | None:
-    """Return why a module will not be ready soon, or None if it is, or may be.
-
-    With `final`, a module in `backoff` still may be.
-    """
+    """See `Fleet.verdict`."""
     if _is_stuck(module, final=final):
         return unavailable(module)
     # Without recursion: a chain of dependencies may be long.

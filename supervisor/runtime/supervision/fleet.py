@@ -15,7 +15,6 @@ from protocol.errors import Failure
 from supervisor.policy.findings import Found, Quarantined
 from supervisor.policy.lifecycle import HAS_PROCESS, SERVES, State
 from supervisor.policy.reload_plan import Changed, Plan
-from supervisor.runtime.supervision.changes import Changes, Noted
 from supervisor.runtime.supervision.dependence import Dependence, outlook, starts_on_demand
 from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.module import Module
@@ -25,6 +24,65 @@ from supervisor.runtime.turns import THE_DAEMON, in_turns
 log = structlog.get_logger()
 
 T = TypeVar("T")
+
+CHANGES_KEPT = 10_000
+"""So many changes are kept; a reader that has missed some has to look at all modules."""
+
+
+class Changes:
+    """Wakes the tasks that wait for a module to change, and no others.
+
+    To tell of a change costs the same however many note it.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        """How many there were."""
+        self._any = trio.lowlevel.ParkingLot()
+        self._of: dict[str, trio.lowlevel.ParkingLot] = {}
+        self._told: deque[str] = deque(maxlen=CHANGES_KEPT)
+
+    def tell(self, names: Iterable[str]) -> None:
+        """Wake those who wait for a change of one of these, or of any."""
+        for name in names:
+            self.count += 1
+            self._told.append(name)
+            waiting = self._of.pop(name, None)
+            if waiting is not None:
+                waiting.unpark_all()
+        self.tell_all()
+
+    def tell_all(self) -> None:
+        self._any.unpark_all()
+
+    async def wait(self) -> None:
+        await self._any.park()
+
+    async def wait_of(self, name: str) -> None:
+        await self._of.setdefault(name, trio.lowlevel.ParkingLot()).park()
+
+    def since(self, count: int) -> list[str] | None:
+        """Return the modules that changed since the count was this; None if that is not known."""
+        number = self.count - count
+        if number > len(self._told):
+            return None
+        return list(dict.fromkeys(itertools.islice(reversed(self._told), number)))[::-1]
+
+
+class Noted:
+    """Those that have changed since they were last taken."""
+
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
+        self._at = changes.count
+
+    async def take(self) -> list[str] | None:
+        """Wait until some have changed, and return them; None if they were too many."""
+        changes = self._changes
+        while changes.count == self._at:
+            await changes.wait()
+        names, self._at = changes.since(self._at), changes.count
+        return names
 
 
 class Fleet:
@@ -125,7 +183,6 @@ class Fleet:
             self._nursery.start_soon(self._release_in_turn, one, needed)
 
     def notify(self) -> None:
-        """Let those who wait look again."""
         self._changes.tell_all()
 
     async def wait_until(self, verdict: Callable[[], T | None], of: Module | None = None) -> T:

@@ -1,7 +1,7 @@
 """What a worker holds: something that starts, serves calls, and is gone at the end.
 
 There are several kinds, such as a persistent process, and the readiness to run a process per
-invocation; the transport chooses (`lives`). A worker does not know which it has.
+invocation; the transport chooses (`worker.LIVES`). A worker does not know which it has.
 """
 
 from __future__ import annotations
@@ -25,15 +25,20 @@ from protocol.dialects import DIALECTS, Dialect
 from protocol.errors import Outcome
 from protocol.replies import Operation
 from supervisor.policy.lifecycle import State
-from supervisor.policy.verdict import Exit
+from supervisor.policy.verdict import Breach, Exit, Suspect, last_words
 from supervisor.runtime.files.module_log import ModuleLog, log_text
-from supervisor.runtime.process.dialogue import Dialogue
+from supervisor.runtime.process.dialogue import Dialogue, Receiver
+from supervisor.runtime.process.incarnation import Incarnation
+from supervisor.runtime.process.process import Opening
 from supervisor.runtime.supervision.call import Call, Overheard
 from supervisor.runtime.supervision.description import Descriptions
 from supervisor.runtime.supervision.host import Host
-from supervisor.runtime.supervision.preparation import Preparation
-from supervisor.runtime.supervision.recollection import Recollection
+from supervisor.runtime.supervision.notes import Recollection
+from supervisor.runtime.supervision.prepare_once import Preparation
 from supervisor.runtime.taps import Taps
+
+TRACEPARENT = "TRACEPARENT"
+"""The variable in which a process has the trace context of its request, as of OpenTelemetry."""
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -78,6 +83,49 @@ class Ended(msgspec.Struct, frozen=True):
         return evidence
 
 
+class LastExit(msgspec.Struct, frozen=True):
+    """What the module's last process died of, as `status` shows it; `ts` is Unix time (s)."""
+
+    reason: str
+    message: str
+    ts: float
+    exit_code: int | None = None
+    signal: int | None = None
+    stderr_tail: tuple[str, ...] = ()
+    survivors: tuple[int, ...] = ()
+    """The pids of processes of it that could not be killed."""
+    possible_survivors: tuple[Suspect, ...] = ()
+    """Processes that it may have left, or another module that still runs."""
+    stopped_by_host: bool = False
+    limit: Breach | None = None
+    """The limit it was ended for, with the figures, as in `details.limit` of a failure."""
+    rule: str | None = None
+    """The JSON pointer of the entry of `never_on` that keeps the module down."""
+
+    @property
+    def words(self) -> str:
+        """A clause that follows `it`, with what its stderr says of it."""
+        said = last_words(self.stderr_tail)
+        return f"{self.message}; its last line on stderr: {said}" if said else self.message
+
+    @classmethod
+    def of(cls, ended: Ended, ts: float, rule: str | None = None) -> LastExit:
+        exit_ = ended.exit or Exit()
+        return cls(
+            reason=ended.reason,
+            message=ended.message,
+            ts=ts,
+            exit_code=exit_.exit_code,
+            signal=exit_.signal,
+            stderr_tail=exit_.stderr_tail,
+            survivors=exit_.survivors,
+            possible_survivors=exit_.possible_survivors,
+            stopped_by_host=exit_.stopped_by_host,
+            limit=exit_.breach,
+            rule=rule,
+        )
+
+
 class Life:
     """One start of a module, from spawn to gone. By default nothing runs and no call is taken."""
 
@@ -102,7 +150,6 @@ class Life:
         return False
 
     def can_take(self) -> bool:
-        """Whether one more call may be given to it now."""
         return False
 
     def take(self, call: Call) -> None:
@@ -113,7 +160,6 @@ class Life:
         raise NotImplementedError
 
     def hurry(self) -> None:
-        """Kill what there is."""
         self.end(abrupt=True)
 
     async def ask(self, operation: Operation, timeout_s: float) -> Outcome:
@@ -121,7 +167,6 @@ class Life:
         raise NotImplementedError
 
     def instances(self) -> list[Instance]:
-        """Return what runs at the moment."""
         return []
 
 
@@ -177,6 +222,31 @@ class Setting(msgspec.Struct, frozen=True):
     def dialect(self) -> Dialect:
         return DIALECTS[self.descriptor.transport.protocol]
 
+    def begin_dialogue(self, instance: str, receiver: Receiver) -> Dialogue:
+        host = self.host
+        connection = self.dialect.connect(
+            self.descriptor, host.next_request_id, self.recollection.memory
+        )
+        return Dialogue(instance, connection, receiver, host.deadlines, self.taps)
+
+    async def incarnate(
+        self, dialogue: Dialogue, opening: Opening | None = None, traceparent: str | None = None
+    ) -> Incarnation:
+        """Start a process for a dialogue, which gave the `opening`; raises `SpawnError`.
+
+        The `traceparent` is that of its one request. Until it is run it is not read, nor seen to
+        end.
+        """
+        host = self.host
+        descriptor = with_arguments(self.descriptor, dialogue.arguments)
+        variables = {} if traceparent is None else {TRACEPARENT: traceparent}
+        process = await host.containers.spawn(descriptor, dialogue.instance, opening, variables)
+        self.unset_variables[:] = process.unset_variables
+        timeouts = self.descriptor.supervision.timeouts
+        return Incarnation(
+            process, dialogue, self.log, timeouts, parting=lambda: host.shutting_down
+        )
+
     def overhear(self, instance: str, call: Call) -> None:
         """Tell the taps the outcome of a call that an instance is about to serve."""
         tap = self.taps.tap
@@ -201,3 +271,12 @@ class Setting(msgspec.Struct, frozen=True):
                 self.log.host_line(instance, notice.words)
             case ModuleLogEvent():
                 self.log.log_event(instance, log_text(item.event))
+
+
+def with_arguments(descriptor: Descriptor, arguments: tuple[str, ...]) -> Descriptor:
+    """Return a descriptor with arguments added to its command."""
+    if not arguments:
+        return descriptor
+    transport = descriptor.transport
+    transport = msgspec.structs.replace(transport, command=(*transport.command, *arguments))
+    return msgspec.structs.replace(descriptor, transport=transport)

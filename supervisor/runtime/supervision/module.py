@@ -29,17 +29,16 @@ from supervisor.runtime.held_bytes import Account
 from supervisor.runtime.process.environment import unset_variables
 from supervisor.runtime.supervision import workers
 from supervisor.runtime.supervision.call import Call, CallQueue
-from supervisor.runtime.supervision.crash_record import LastExit
 from supervisor.runtime.supervision.description import Descriptions, generation
 from supervisor.runtime.supervision.host import Host
-from supervisor.runtime.supervision.life import Counters, Instance, Setting
+from supervisor.runtime.supervision.life import Counters, Instance, LastExit, Setting
 from supervisor.runtime.supervision.news import (
     tell_of_description,
     tell_of_module,
     tell_of_worker,
 )
 from supervisor.runtime.supervision.persistent import PersistentLife
-from supervisor.runtime.supervision.preparation import forget_prepared
+from supervisor.runtime.supervision.prepare_once import forget_prepared
 from supervisor.runtime.supervision.refusal import (
     given_up,
     queue_full,
@@ -335,7 +334,6 @@ class Module:
             self.only = workers.only(self.workers)
 
     def add(self, cause: str, follows: Worker | None = None) -> None:
-        """Start a further worker; it may follow another."""
         self.workers.append(self.make_worker(self.setting, follows))
         self.workers[-1].start(cause)
 
@@ -402,7 +400,6 @@ class Module:
                 self._give(worker, call)
 
     def resume(self, call: Call) -> None:
-        """Go on with a call whose client may have room again."""
         if call.server is not None:
             call.nudge()
         elif self.queue.recall(call):
@@ -548,7 +545,6 @@ class Module:
 
     @property
     def in_flight(self) -> int:
-        """How many calls its processes have."""
         return sum(one.in_flight for one, _ in self.instances())
 
     @property

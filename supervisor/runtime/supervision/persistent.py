@@ -60,12 +60,11 @@ from supervisor.runtime.files.module_log import NOTED
 from supervisor.runtime.process.dialogue import Receiver
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
 from supervisor.runtime.process.program import SpawnError
-from supervisor.runtime.supervision.beginning import begin_dialogue, incarnate
 from supervisor.runtime.supervision.call import Call, Server
 from supervisor.runtime.supervision.flow_control import FlowControl
 from supervisor.runtime.supervision.life import Ended, Instance, Life, Setting
+from supervisor.runtime.supervision.notes import keep, recall
 from supervisor.runtime.supervision.probing import Probing
-from supervisor.runtime.supervision.recollection import keep, recall
 from supervisor.runtime.supervision.start_attempt import StartAttempt
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ class PersistentLife(Life, Receiver, Server):
         self._owner = owner
         self._timeouts = setting.descriptor.supervision.timeouts
         self._concurrency = setting.descriptor.supervision.concurrency
-        self._dialogue = begin_dialogue(setting, self.id, self)
+        self._dialogue = setting.begin_dialogue(self.id, self)
         self._incarnation: Incarnation | None = None
         self._nursery: trio.Nursery | None = None
         self.times_heard = 0
@@ -123,7 +122,7 @@ class PersistentLife(Life, Receiver, Server):
             if why is not None:
                 self._setting.log.host_line(self.id, f"is started once more: it {why}")
                 self.id = self._setting.next_instance()
-                self._dialogue = begin_dialogue(self._setting, self.id, self)
+                self._dialogue = self._setting.begin_dialogue(self.id, self)
                 exit_ = await self._run()
         except SpawnError as error:
             return Ended("spawn_failed", f"could not be started: {error}")
@@ -137,7 +136,7 @@ class PersistentLife(Life, Receiver, Server):
         """Run one process from spawn to gone; then settle all that it was still asked."""
         setting = self._setting
         await recall(setting)
-        self._incarnation = incarnation = await incarnate(setting, self._dialogue)
+        self._incarnation = incarnation = await setting.incarnate(self._dialogue)
         self._start.begin(self._dialogue)
         exit_: Exit | None = None
         try:

@@ -1,7 +1,7 @@
 """A worker while its program is prepared: one process that is not spoken with, or a wait for that.
 
-What it prints goes to the module's log as stderr, both streams in one; its stdin is empty. It has
-`prepare_s`; it ends by SIGTERM, then SIGKILL, as all that is stopped at once.
+What it prints goes to the module's log. It has `prepare_s`; it ends by SIGTERM, then SIGKILL, as
+all that is stopped at once.
 """
 
 from __future__ import annotations
@@ -13,19 +13,15 @@ import trio
 from protocol.errors import Failure, Outcome, Reason
 from protocol.replies import Operation
 from supervisor.policy.lifecycle import Input
-from supervisor.runtime.process.dialogue import Dialogue, Receiver
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
-from supervisor.runtime.process.opening import Opening
-from supervisor.runtime.process.program import SpawnError, of_prepare
-from supervisor.runtime.process.spawning import spawn
-from supervisor.runtime.process.unspoken import Unspoken
+from supervisor.runtime.process.program import SpawnError
 from supervisor.runtime.supervision.life import Ended, Instance, Life, Setting
-from supervisor.runtime.supervision.preparation import (
+from supervisor.runtime.supervision.prepare_once import (
     PREPARED,
+    begin_prepare,
     is_unprepared,
     note_prepared,
 )
-from supervisor.runtime.taps import Taps
 
 if TYPE_CHECKING:
     from supervisor.runtime.supervision.worker import Worker
@@ -36,7 +32,6 @@ class PreparingLife(Life):
         self.id = setting.next_instance()
         self._setting = setting
         self._owner = owner
-        self._descriptor = of_prepare(setting.descriptor)
         self._incarnation: Incarnation | None = None
         self._waiting: trio.CancelScope | None = None
         self._stop_at: StopStep | None = None
@@ -70,49 +65,37 @@ class PreparingLife(Life):
 
     async def _prepare(self) -> Ended:
         setting, host = self._setting, self._setting.host
-        timeouts, limits = (
-            self._descriptor.supervision.timeouts,
-            self._descriptor.supervision.limits,
-        )
-        dialogue = Dialogue(self.id, Unspoken(), Receiver(), host.deadlines, Taps())
+        supervision = setting.descriptor.supervision
         try:
-            process = await spawn(
-                self._descriptor,
+            self._incarnation = await begin_prepare(
+                setting.descriptor,
                 host.environment,
                 self.id,
                 host.custody,
-                Opening(b"", closes_stdin=True),
-                one_output=True,
+                module_log=setting.log,
+                deadlines=host.deadlines,
+                parting=lambda: host.shutting_down,
             )
         except SpawnError as error:
             return Ended("spawn_failed", f"could not be prepared: {error}")
-        setting.unset_variables[:] = process.unset_variables
-        self._incarnation = Incarnation(
-            self.id,
-            process,
-            dialogue,
-            setting.log,
-            exit_s=timeouts.exit_s,
-            stop_s=timeouts.stop_s,
-            parting=lambda: host.shutting_down,
-        )
+        setting.unset_variables[:] = self._incarnation.unset_variables
         if self._stop_at is not None:
             self._incarnation.stop(self._stop_at)
-        timer = host.deadlines.after(timeouts.prepare_s, self._overdue)
+        timer = host.deadlines.after(supervision.timeouts.prepare_s, self._overdue)
         try:
-            with host.sampler.watching(self._incarnation, limits):
+            with host.sampler.watching(self._incarnation, supervision.limits):
                 exit_ = await self._incarnation.run()
         finally:
             timer.cancel()
         if exit_.abnormal or self._stop_at is not None:
-            program = self._descriptor.transport.command[0]
+            program = setting.descriptor.transport.prepare[0]
             words = f"could not be prepared: {program} {exit_.words}{exit_.remark}"
             return Ended(str(exit_.reason), words, exit_)
         note_prepared(setting)
         return Ended(PREPARED, f"was prepared in {exit_.uptime_s:.3g} s", exit_)
 
     def _overdue(self) -> None:
-        bound_s = self._descriptor.supervision.timeouts.prepare_s
+        bound_s = self._setting.descriptor.supervision.timeouts.prepare_s
         words = f"was not prepared within {bound_s:g} s"
         self._owner.happened(
             self, Input.START_FAILED, words, Ended(str(Reason.START_DEADLINE), words)

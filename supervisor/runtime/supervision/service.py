@@ -102,7 +102,6 @@ class ServiceLife(Life, Server):
         )
 
     async def run(self) -> Ended:
-        """Find it and be its client, until told to end."""
         try:
             self._client = await self._make_client()
         except UnsetVariableError as error:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -27,8 +28,7 @@ from protocol.json_line import excerpt
 from protocol.problem import printable
 from protocol.service_answer import HIDDEN, JSON, MEDIA, NDJSON, SSE
 from protocol.version import VERSION
-from supervisor.runtime.process.environment import known_variables
-from supervisor.runtime.process.service_headers import header_secrets, service_headers
+from supervisor.runtime.process.environment import header_secrets, known_variables, service_headers
 
 KEPT_S = 4.0
 """How long an idle connection is used again. Servers part from theirs after 5 s and more, and a
@@ -137,7 +137,7 @@ class ServiceClient:
 
     async def _media(self, response: httpcore.Response, chunks: AsyncIterator[bytes]) -> str:
         """Return the type of a body that may be an answer."""
-        status, headers = response.status, _Headers(response)
+        status, headers = response.status, _headers(response)
         if 300 <= status < 400:  # noqa: PLR2004
             to = self._words(headers["location"].partition("?")[0])
             words = f"redirects to {to or 'nowhere'} (status {status}), and that is not followed"
@@ -258,19 +258,12 @@ class _Body:
         return self._left.pop()
 
 
-class _Headers(dict[str, str]):
-    """The headers of a response, by their names in lower case; empty where there is none."""
-
-    def __init__(self, response: httpcore.Response) -> None:
-        pairs = response.headers
-        super().__init__((name.decode("latin-1").lower(), _text(value)) for name, value in pairs)
-
-    def __missing__(self, name: str) -> str:
-        return ""
-
-
-def _text(value: bytes) -> str:
-    return value.decode("latin-1").strip()
+def _headers(response: httpcore.Response) -> dict[str, str]:
+    """Return headers by their names in lower case; empty where there is none."""
+    found = defaultdict[str, str](str)
+    for name, value in response.headers:
+        found[name.decode("latin-1").lower()] = value.decode("latin-1").strip()
+    return found
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

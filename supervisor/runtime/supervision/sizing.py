@@ -1,7 +1,6 @@
 """How many workers a module has: more when calls wait, fewer when idle, and which one is renewed.
 
-`plan` is a function over a list of workers; `Sizing` does what it says, and looks again when it
-says. What holds at any time:
+`Sizing` plans, does what the plan says, and looks again when it says. What holds at any time:
 
 - at most `max` workers, and one more while one is renewed. A successor `follows` the one that goes;
   that serves until the successor is ready, then gets no more calls and leaves when it has served
@@ -19,7 +18,6 @@ from typing import TYPE_CHECKING
 import msgspec
 import trio
 
-from protocol.descriptor.model import Supervision
 from supervisor.policy.lifecycle import COMES, SERVES
 from supervisor.policy.pool import QUEUE_WAIT_S, more_needed
 from supervisor.runtime.supervision.deadlines import Timer
@@ -31,21 +29,6 @@ if TYPE_CHECKING:
     from supervisor.runtime.supervision.module import Module
 
 
-class Demand(msgspec.Struct, frozen=True):
-    """What is asked of the workers of a module; times are monotonic, in s."""
-
-    now: float
-    waiting: int
-    """How many calls wait, the first one since:"""
-    waiting_since: float
-    settled_at: float
-    """When the module began to serve, or was given another worker last."""
-    may_add: bool
-    """Whether processes may be started without being asked for."""
-    is_needed: bool
-    """Whether modules that run depend on it."""
-
-
 class Plan(msgspec.Struct):
     """What is to be done about the number of workers, and when to look again (monotonic, s)."""
 
@@ -55,70 +38,13 @@ class Plan(msgspec.Struct):
     again_at: float = math.inf
 
 
-def plan(workers: Sequence[Worker], supervision: Supervision, demand: Demand) -> Plan:
-    made = Plan()
-    if demand.may_add:
-        _plan_renewal(made, workers, demand)
-    if supervision.instances.idle_stop_s is not None:
-        _plan_leaving(made, workers, supervision, demand)
-    if demand.waiting and demand.may_add:
-        _plan_growth(made, workers, supervision, demand)
-    return made
-
-
-def _plan_renewal(made: Plan, workers: Sequence[Worker], demand: Demand) -> None:
-    if renewed(workers) is not None:
-        return  # one at a time
-    there = [one for one in workers if one.serves and not one.leaves]
-    made.renew = next((one for one in there if one.service.is_due(demand.now)), None)
-    if made.renew is None:
-        made.again_at = min([one.service.due_at for one in there], default=math.inf)
-
-
-def _plan_leaving(
-    made: Plan, workers: Sequence[Worker], supervision: Supervision, demand: Demand
-) -> None:
-    idle_s, now = supervision.instances.idle_stop_s, demand.now
-    least = supervision.instances.min
-    to_spare = lasting(workers) - least
-    if idle_s is None or to_spare <= 0:
-        return
-    renewing = (renewed(workers), made.renew)
-    used_at: dict[Worker, float] = {}
-    for one in staying(workers):
-        busy = one.load or one.state in COMES or one in renewing or one.follows
-        used_at[one] = now if busy else one.service.used_at
-    idle = [one for one in used_at if now - used_at[one] >= idle_s - SLACK_S]
-    idle.sort(key=lambda one: used_at[one])
-    # What runs and depends on it may have a connection of its own to it.
-    kept = 1 if demand.is_needed and not least else 0
-    made.leave = [] if demand.waiting else idle[: max(0, to_spare - kept)]
-    left = [used_at[one] for one in used_at if one not in made.leave]
-    if left and to_spare > len(made.leave):
-        again_at = min(left) + idle_s
-        made.again_at = min(made.again_at, again_at if again_at > now + SLACK_S else now + idle_s)
-
-
-def _plan_growth(
-    made: Plan, workers: Sequence[Worker], supervision: Supervision, demand: Demand
-) -> None:
-    free = room(workers, supervision)
-    if free <= 0:
-        return
-    at = max(demand.waiting_since, demand.settled_at) + QUEUE_WAIT_S
-    if demand.now >= at - SLACK_S:
-        starting = sum(one.state in COMES for one in staying(workers))
-        made.add = more_needed(demand.waiting, starting, supervision.concurrency, free)
-        at = demand.now + QUEUE_WAIT_S
-    made.again_at = min(made.again_at, at)
-
-
 class Sizing:
     __slots__ = ("_again", "_again_at", "_looks", "_module", "_settled_at")
 
     def __init__(self, module: Module) -> None:
         self._module = module
         self._settled_at = 0.0
+        """When the module began to serve, or was given another worker last (monotonic)."""
         self._again: Timer | None = None
         self._again_at = math.inf
         self._looks = False
@@ -156,18 +82,63 @@ class Sizing:
         self.look()
 
     def _plan(self) -> Plan:
-        module, now = self._module, trio.current_time()
+        module, made, now = self._module, Plan(), trio.current_time()
         if module.only or module.state not in SERVES:
-            return Plan()
-        demand = Demand(
-            now=now,
-            waiting=len(module.queue),
-            waiting_since=now - module.queue.waited_s,
-            settled_at=self._settled_at,
-            may_add=is_wanted(module.workers) and not (module.barred or module.ending),
-            is_needed=is_needed(module),
-        )
-        return plan(module.workers, module.descriptor.supervision, demand)
+            return made
+        # Processes are started without being asked for only while the module is to be up.
+        may_add = is_wanted(module.workers) and not (module.barred or module.ending)
+        if may_add:
+            self._plan_renewal(made, now)
+        idle_s = module.descriptor.supervision.instances.idle_stop_s
+        if idle_s is not None:
+            self._plan_leaving(made, now, idle_s)
+        if module.queue and may_add:
+            self._plan_growth(made, now)
+        return made
+
+    def _plan_renewal(self, made: Plan, now: float) -> None:
+        workers = self._module.workers
+        if renewed(workers) is not None:
+            return  # one at a time
+        there = [one for one in workers if one.serves and not one.leaves]
+        made.renew = next((one for one in there if one.service.is_due(now)), None)
+        if made.renew is None:
+            made.again_at = min([one.service.due_at for one in there], default=math.inf)
+
+    def _plan_leaving(self, made: Plan, now: float, idle_s: float) -> None:
+        module = self._module
+        workers, least = module.workers, module.descriptor.supervision.instances.min
+        to_spare = lasting(workers) - least
+        if to_spare <= 0:
+            return
+        renewing = (renewed(workers), made.renew)
+        used_at: dict[Worker, float] = {}
+        for one in staying(workers):
+            busy = one.load or one.state in COMES or one in renewing or one.follows
+            used_at[one] = now if busy else one.service.used_at
+        idle = [one for one in used_at if now - used_at[one] >= idle_s - SLACK_S]
+        idle.sort(key=lambda one: used_at[one])
+        # What runs and depends on it may have a connection of its own to it.
+        kept = 1 if is_needed(module) and not least else 0
+        made.leave = [] if module.queue else idle[: max(0, to_spare - kept)]
+        left = [used_at[one] for one in used_at if one not in made.leave]
+        if left and to_spare > len(made.leave):
+            again_at = min(left) + idle_s
+            later = again_at if again_at > now + SLACK_S else now + idle_s
+            made.again_at = min(made.again_at, later)
+
+    def _plan_growth(self, made: Plan, now: float) -> None:
+        module = self._module
+        supervision, waiting = module.descriptor.supervision, module.queue
+        free = room(module.workers, supervision)
+        if free <= 0:
+            return
+        at = max(now - waiting.waited_s, self._settled_at) + QUEUE_WAIT_S
+        if now >= at - SLACK_S:
+            starting = sum(one.state in COMES for one in staying(module.workers))
+            made.add = more_needed(len(waiting), starting, supervision.concurrency, free)
+            at = now + QUEUE_WAIT_S
+        made.again_at = min(made.again_at, at)
 
     def _do(self, made: Plan) -> bool:
         """Carry out a plan; returns whether it changed anything."""

@@ -20,8 +20,7 @@ from protocol.connection import ModuleLog, Notice, Quarantined, Stray, Violated,
 from protocol.errors import Reason
 from supervisor.policy.lifecycle import Input
 from supervisor.policy.verdict import Exit, unset_remark
-from supervisor.runtime.process.dialogue import Dialogue
-from supervisor.runtime.process.effort import effort
+from supervisor.runtime.process.dialogue import Dialogue, effort
 from supervisor.runtime.process.preflight import obstacle
 from supervisor.runtime.supervision.deadlines import Timer
 from supervisor.runtime.supervision.life import Ended, Life, Setting
@@ -68,7 +67,6 @@ class StartAttempt:
 
     @property
     def is_open(self) -> bool:
-        """Whether its outcome is still open."""
         return not self._is_over and self.again is None
 
     @property

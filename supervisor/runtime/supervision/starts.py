@@ -8,8 +8,7 @@ requests wait, and those after a crash, come before others; else who came first 
 
 from __future__ import annotations
 
-import heapq
-import itertools
+from collections import OrderedDict
 
 import trio
 
@@ -52,7 +51,7 @@ class StartTurn:
         """Stop waiting for it, if it has not come."""
         if self.open:
             self._decided.set()
-            self._starts.given_up()
+            self._starts.given_up(self)
 
     def give_back(self) -> None:
         """Let the next one start, if this one has come."""
@@ -67,9 +66,9 @@ class Starts:
     def __init__(self, deadlines: Deadlines, at_once: int = AT_ONCE) -> None:
         self._deadlines = deadlines
         self._free = at_once
-        self._waiting: list[tuple[bool, int, StartTurn]] = []
-        self._order = itertools.count()
-        self._given_up = 0
+        # Those that give up leave in O(1), wherever they stand.
+        self._urgent: OrderedDict[StartTurn, None] = OrderedDict()
+        self._others: OrderedDict[StartTurn, None] = OrderedDict()
 
     def turn(self, *, urgent: bool) -> StartTurn:
         """Return a turn, which has come if one is free."""
@@ -78,23 +77,18 @@ class Starts:
             self._free -= 1
             turn.begin(self._deadlines)
         else:
-            heapq.heappush(self._waiting, (not urgent, next(self._order), turn))
+            (self._urgent if urgent else self._others)[turn] = None
         return turn
 
     def returned(self) -> None:
-        """Give the turn that came back to the next one that still waits."""
-        while self._waiting:
-            _, _, turn = heapq.heappop(self._waiting)
-            if turn.open:
-                turn.begin(self._deadlines)
-                return
-            self._given_up -= 1
-        self._free += 1
+        """Give the turn that came back to the next one that waits."""
+        waiting = self._urgent or self._others
+        if waiting:
+            turn, _ = waiting.popitem(last=False)
+            turn.begin(self._deadlines)
+        else:
+            self._free += 1
 
-    def given_up(self) -> None:
-        # Swept out once they are half of all, as in `Deadlines`: O(1) on average, and bounded.
-        self._given_up += 1
-        if self._given_up * 2 > len(self._waiting):
-            self._waiting = [entry for entry in self._waiting if entry[2].open]
-            heapq.heapify(self._waiting)
-            self._given_up = 0
+    def given_up(self, turn: StartTurn) -> None:
+        self._urgent.pop(turn, None)
+        self._others.pop(turn, None)

@@ -24,7 +24,7 @@ from protocol.descriptor.model import Descriptor, Start
 from supervisor.policy.findings import Quarantined, kept
 from supervisor.policy.lifecycle import COMES, SERVES, State
 from supervisor.policy.reload_plan import changes
-from supervisor.runtime.supervision.crash_record import LastExit
+from supervisor.runtime.supervision.life import LastExit
 from supervisor.runtime.supervision.news import tell_of_refusal
 from supervisor.runtime.supervision.worker import Worker
 from supervisor.runtime.supervision.workers import is_wanted, lasting, newest_exit

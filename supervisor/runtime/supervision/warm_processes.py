@@ -23,7 +23,6 @@ from supervisor.runtime.files.file_digest import FileDigests
 from supervisor.runtime.process.dialogue import Receiver
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
 from supervisor.runtime.process.program import LoadedProgram, SpawnError, find_loaded
-from supervisor.runtime.supervision.beginning import begin_dialogue, incarnate
 from supervisor.runtime.supervision.call import Call
 from supervisor.runtime.supervision.life import HELD, Ended, Instance, Setting
 
@@ -44,20 +43,16 @@ class WarmProcess(Receiver):
     def __init__(self, loaded: LoadedProgram | None, setting: Setting) -> None:
         self.id = setting.next_instance()
         self.loaded = loaded
-        self._dialogue = begin_dialogue(setting, self.id, self)
+        self._dialogue = setting.begin_dialogue(self.id, self)
         self._setting = setting
-        self._receiver: Receiver | None = None
+        self.served = False
         self._asked = trio.Event()
         self._gone = trio.Event()
         self._exit = Exit()
 
-    @property
-    def served(self) -> bool:
-        return self._receiver is not None
-
     async def spawn(self) -> None:
         """Start it; raises `SpawnError`. Call `run` then."""
-        self.incarnation = await incarnate(self._setting, self._dialogue)
+        self.incarnation = await self._setting.incarnate(self._dialogue)
 
     async def run(self) -> Exit:
         limits = self._setting.descriptor.supervision.limits
@@ -68,7 +63,8 @@ class WarmProcess(Receiver):
 
     async def serve(self, call: Call, receiver: Receiver) -> Exit:
         """Write the request; all that was and will be said goes to `receiver`. Return its end."""
-        self._receiver = receiver
+        self.served = True
+        self.incarnation.hand_over(receiver)
         self._dialogue.ask(call.request, busy=True)
         call.mark = self._dialogue.mark
         self._asked.set()
@@ -83,35 +79,11 @@ class WarmProcess(Receiver):
         state = HELD if self.incarnation.is_held else STATE
         return Instance(self.id, self.incarnation.pid, self.incarnation.uptime_s, 0, state)
 
-    # What the process says (dialogue.Receiver).
-
     def receive(self, events: Events) -> None:
-        """Pass it on; what came from a process that was never asked is kept in the log."""
-        if self._receiver is not None:
-            self._receiver.receive(events)
-            return
+        """Keep in the log what comes from a process that was never asked."""
         for item in events:
             if isinstance(item, Quarantined | Stray | ModuleLog | Warned | Violated):
                 self._setting.keep(self.id, item)
-
-    def congested(self) -> bool:
-        return self._receiver is not None and self._receiver.congested()
-
-    def drained(self) -> None:
-        if self._receiver is not None:
-            self._receiver.drained()
-
-    def stdout_closed(self) -> None:
-        if self._receiver is not None:
-            self._receiver.stdout_closed()
-
-    def stdin_broken(self) -> None:
-        if self._receiver is not None:
-            self._receiver.stdin_broken()
-
-    def held(self, end: Exit) -> None:
-        if self._receiver is not None:
-            self._receiver.held(end)
 
 
 class WarmProcesses:

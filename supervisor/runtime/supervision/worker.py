@@ -7,12 +7,17 @@ All of it is synchronous but `_live`, the task of one life, where it is also dec
 from its end. At most one life exists at a time, and whatever a former one still reports is ignored:
 a stale exit changes nothing. A module has one worker, or several: what they are together is in
 `workers`, how many there should be in `sizing`.
+
+The transport decides which kind of life it is (`LIVES`), here and nowhere else. A new kind is a
+subclass of `life.Life` and an entry there, which is all that supervision knows of a kind: worker,
+module and fleet never ask which it is.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -20,13 +25,17 @@ import msgspec
 import structlog
 import trio
 
+from protocol.descriptor.model import Lifecycle, Supervision, Transport
 from supervisor.policy.lifecycle import SERVES, Action, Input, State, move
 from supervisor.policy.pool import renewed_after_requests, renewed_at_age_s
-from supervisor.runtime.supervision.crash_record import CrashRecord, LastExit
+from supervisor.policy.restart import History, RestartDecision, after_end, healthy_long_enough
 from supervisor.runtime.supervision.deadlines import Timer
-from supervisor.runtime.supervision.life import Ended, Life, Setting
-from supervisor.runtime.supervision.lives import PREPARING, LifeKind, life_kind
-from supervisor.runtime.supervision.preparation import PREPARED, is_unprepared
+from supervisor.runtime.supervision.life import Ended, LastExit, Life, Setting
+from supervisor.runtime.supervision.per_invocation import PerInvocationLife
+from supervisor.runtime.supervision.persistent import PersistentLife
+from supervisor.runtime.supervision.prepare_once import PREPARED, is_unprepared
+from supervisor.runtime.supervision.preparing import PreparingLife
+from supervisor.runtime.supervision.service import ServiceLife
 from supervisor.runtime.supervision.starts import StartTurn
 
 if TYPE_CHECKING:
@@ -35,6 +44,36 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 _WAITS = (State.BACKOFF, State.FAILED)
+
+
+class LifeKind(msgspec.Struct, frozen=True, kw_only=True):
+    """What has to be known of a kind of life before one begins."""
+
+    begin: Callable[[Setting, Worker], Life]
+    takes_turn: bool
+    """Whether a start is work for this machine, of which only so much is begun at once."""
+    is_instance: bool
+    """Whether a state is that of an instance, and told with its id; else it is the module's own."""
+
+
+LIVES: dict[tuple[str, Lifecycle], LifeKind] = {
+    ("stdio", Lifecycle.PERSISTENT): LifeKind(
+        begin=PersistentLife, takes_turn=True, is_instance=True
+    ),
+    # Nothing runs here, and so there is nothing to wait for.
+    ("http", Lifecycle.PERSISTENT): LifeKind(begin=ServiceLife, takes_turn=False, is_instance=True),
+    # A check of a program is no start to speak of, and no process of the module's made it ready.
+    ("stdio", Lifecycle.PER_INVOCATION): LifeKind(
+        begin=PerInvocationLife, takes_turn=False, is_instance=False
+    ),
+}
+
+PREPARING = LifeKind(begin=PreparingLife, takes_turn=True, is_instance=True)
+"""What comes before the first of a module that has a `prepare`, whatever its transport."""
+
+
+def life_kind(transport: Transport) -> LifeKind:
+    return LIVES[transport.type, transport.lifecycle]
 
 
 class Wish(Enum):
@@ -83,9 +122,64 @@ class Service(msgspec.Struct):
         return f"is {self.age_s:.3g} s old"
 
 
-class Worker:
-    """A module's place for one life at a time."""
+class CrashRecord:
+    """The crashes in one place, and the good health that makes them forgotten.
 
+    It decides, when a process is gone, whether and when the next one comes.
+    """
+
+    def __init__(self, supervision: Supervision) -> None:
+        self._supervision = supervision
+        self._history = History()
+        self._healthy_since: float | None = None
+        self._was_ready = False
+
+    def forgive(self) -> None:
+        self._history = History()
+
+    def spawned(self) -> None:
+        """A new process is neither ready nor known to be healthy."""
+        self._was_ready = False
+        self._healthy_since = None
+
+    def ready(self) -> None:
+        self._was_ready = True
+        self._healthy_since = trio.current_time()
+
+    def probed(self, *, well: bool) -> None:
+        if not well:
+            self._forget_if_healthy()
+            self._healthy_since = None
+        elif self._healthy_since is None:
+            self._healthy_since = trio.current_time()
+
+    def ended(self, ended: Ended, *, replaced: bool, draw: float) -> RestartDecision:
+        """Decide what follows, as it was wanted; `draw` is random in [0, 1).
+
+        `replaced`: the host ended it, since it could no longer be spoken with.
+        """
+        self._forget_if_healthy()
+        decision = after_end(
+            self._supervision,
+            self._history,
+            abnormal=ended.abnormal or replaced,
+            was_ready=self._was_ready,
+            now=trio.current_time(),
+            draw=draw,
+            end=None if replaced else ended.exit,
+            idle=ended.idle and not replaced,
+        )
+        self._history = decision.history
+        return decision
+
+    def _forget_if_healthy(self) -> None:
+        if self._healthy_since is not None and healthy_long_enough(
+            self._supervision, trio.current_time() - self._healthy_since
+        ):
+            self._history = History()
+
+
+class Worker:
     __slots__ = (
         "_blamed", "_crashes", "_inputs", "_module", "_moving", "_nursery", "_retry", "_turn",
         "follows", "instance", "last_exit", "life", "restarts", "retry_at", "service", "serving",
@@ -140,7 +234,6 @@ class Worker:
         self._feed(Input.STOP, cause)
 
     def restart(self, cause: str) -> None:
-        """Replace the current life by a new one."""
         self.wanted = Wish.UP if self.life is None else Wish.ANEW
         self._look_whether_it_serves()
         self._forgive()

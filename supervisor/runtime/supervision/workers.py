@@ -14,9 +14,8 @@ from protocol.errors import Failure, Outcome
 from protocol.replies import Operation
 from supervisor.policy.lifecycle import State
 from supervisor.policy.pool import Condition, state_of
-from supervisor.runtime.supervision.crash_record import LastExit
 from supervisor.runtime.supervision.description import generation
-from supervisor.runtime.supervision.life import Instance, Life
+from supervisor.runtime.supervision.life import Instance, LastExit, Life
 from supervisor.runtime.supervision.worker import Worker
 
 
@@ -88,7 +87,6 @@ def lasting(workers: Sequence[Worker]) -> int:
 
 
 def room(workers: Sequence[Worker], supervision: Supervision) -> int:
-    """Return how many may be added."""
     extra = renewed(workers) is not None
     return supervision.instances.max + extra - len(workers)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.cli.top.keys import Key, Keys
+from supervisor.cli.top.screen import Key, Keys
 from tests.protocol.wire import Cuts, cuts, pieces
 
 TYPED = st.lists(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import trio
 
@@ -15,14 +13,12 @@ from supervisor.faces.http.serving import Door, listening, serve
 from supervisor.kernel.kernel import Kernel
 from supervisor.policy.http_exposure import Exposure
 from tests.faces.http.client import Client
-from tests.kernel.test_tokens import made
 
 
 class Served:
     """A daemon that is served over HTTP."""
 
-    def __init__(self, daemon: Kernel, doors: list[Door], folder: Path) -> None:
-        self.daemon = daemon
+    def __init__(self, doors: list[Door], folder: Path) -> None:
         self.doors = doors
         self._path = folder / "http.sock"
 
@@ -30,25 +26,6 @@ class Served:
     async def unix(self) -> AsyncIterator[Client]:
         async with await trio.open_unix_socket(self._path) as stream:
             yield Client(stream)
-
-    @asynccontextmanager
-    async def tcp(self, trusted: Path | None = None) -> AsyncIterator[Client]:
-        port = self.doors[-1].listener.getsockname()[1]
-        stream: trio.abc.Stream = await trio.open_tcp_stream("127.0.0.1", port)
-        if trusted is not None:
-            context = ssl.create_default_context(cafile=trusted)
-            tls = trio.SSLStream(
-                stream, context, server_hostname="localhost", https_compatible=True
-            )
-            async with tls:
-                yield Client(tls)
-            return
-        async with stream:
-            yield Client(stream)
-
-    async def token(self, **args: Any) -> str:
-        said: str = (await made(self.daemon, **args))["token"]
-        return said
 
 
 @asynccontextmanager
@@ -59,7 +36,7 @@ async def served(
     with listening(exposure or Exposure(), folder / "stdiod.sock") as doors:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(serve, daemon, doors, Admission.of(daemon.facts))
-            yield Served(daemon, doors, folder)
+            yield Served(doors, folder)
             nursery.cancel_scope.cancel()
 
 

@@ -1,75 +1,34 @@
-"""Where HTTP cannot be listened for, and clients that come before it is served."""
+"""Where HTTP cannot be listened for."""
 
 from __future__ import annotations
 
-import os
-import socket
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from supervisor.faces.control_socket import SocketPathError, SocketTakenError
-from supervisor.faces.http.serving import listening
-from supervisor.policy.http_exposure import Exposure
-from supervisor.runtime.files import looks
-from tests.bounds import WAIT_S
-from tests.factories import open_files, opened_since
-
-CERT, KEY = Path(__file__), Path(__file__)
-"""Neither of the two."""
+from tests.faces.running import running
+from tests.faces.starting import refusal
 
 
 @pytest.mark.parametrize(
-    ("exposure", "words"),
+    ("address", "cert", "words"),
     [
-        (Exposure(host="127.0.0.1", port=0, cert=KEY, key=KEY), "--http-cert"),
-        (Exposure(host="127.0.0.1", port=0, cert=Path("none"), key=KEY), "No such file"),
-        (Exposure(host="192.0.2.1", port=0), "cannot listen on 192.0.2.1:0: Cannot assign"),
-        (Exposure(host="no.such.host.invalid", port=1), "cannot listen on no.such.host.invalid:1"),
+        ("127.0.0.1:0", __file__, "--http-cert"),
+        ("127.0.0.1:0", "none", "No such file"),
+        ("192.0.2.1:0", None, "cannot listen on 192.0.2.1:0: Cannot assign"),
+        ("no.such.host.invalid:1", None, "cannot listen on no.such.host.invalid:1"),
     ],
 )
-def test_where_nothing_can_listen_is_said(exposure: Any, words: str, tmp_path: Path) -> None:
-    before = open_files()
-    with (
-        pytest.raises(SocketPathError, match=words),
-        listening(exposure, tmp_path / "stdiod.sock"),
-    ):
-        raise AssertionError
-    assert not opened_since(before)
-
-
-def test_a_certificate_that_does_not_answer_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_where_nothing_can_listen_is_said(
+    address: str, cert: str | None, words: str, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(looks, "NEEDED_PATIENCE_S", 0.01)
-    pipe = tmp_path / "cert.pem"
-    os.mkfifo(pipe)
-    try:
-        with (
-            pytest.raises(SocketPathError, match=r"cert\.pem does not answer"),
-            listening(Exposure(host="127.0.0.1", port=0, cert=pipe, key=KEY), tmp_path / "s"),
-        ):
-            raise AssertionError
-    finally:
-        os.close(os.open(pipe, os.O_WRONLY))  # whoever waits to open it goes on
+    tls = ("--http-insecure",) if cert is None else ("--http-cert", cert, "--http-key", __file__)
+    assert words in refusal(tmp_path, tmp_path / "socket", "--http", address, *tls)
 
 
-def test_two_daemons_do_not_share_a_socket(tmp_path: Path) -> None:
-    with (
-        listening(Exposure(), tmp_path / "a.sock"),
-        pytest.raises(SocketTakenError),
-        listening(Exposure(), tmp_path / "b.sock"),
-    ):
-        raise AssertionError
-
-
-def test_who_comes_while_a_start_fails_is_told_so_in_http(tmp_path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(WAIT_S)
-        with listening(Exposure(), tmp_path / "stdiod.sock"):
-            client.connect(str(tmp_path / "http.sock"))
-            client.sendall(b"GET /api/v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        said = client.recv(1 << 16)
-    assert said.startswith(b"HTTP/1.1 503 ")
-    assert b"could not start" in said
+async def test_two_daemons_do_not_share_a_socket(tmp_path: Path) -> None:
+    async with running() as first, first.unix() as client:
+        said = refusal(tmp_path, first.daemon.folder / "another", "--http", "sock")
+        assert f"(pid {first.daemon.process.pid})" in said
+        assert str(first.daemon.folder / "http.sock") in said
+        assert (await client.ask("GET", "/api/v1/health")).status == 200

@@ -3,53 +3,54 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
+import re
+import time
 from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
-from msgspec.structs import replace
 
-from supervisor.faces.http.page_login import WRONG_PER_S
-from supervisor.kernel.kernel import Kernel
-from supervisor.kernel.store.settings import JournalOptions
-from supervisor.kernel.tokens import PAGE_S
-from supervisor.policy.http_exposure import Exposure
+from tests.bounds import WAIT_S
 from tests.faces.http.client import Client, Reply
-from tests.faces.http.in_process import LOOPBACK, Served, served
 from tests.faces.http.test_security import certificate
-from tests.factories import actor
-from tests.kernel.conftest import daemon_with
-from tests.kernel.test_owners import own
-from tests.principals import ADA
-from tests.system.descriptors import CALM
+from tests.faces.running import LOOPBACK, Running, running
+from tests.system.daemon import Daemon
+from tests.system.descriptors import actor
+
+USER = pwd.getpwuid(os.geteuid()).pw_name
+WRONG_PER_S = 5.0
+"""The rate of wrong tokens and codes that are told so, as docs/http.md has it."""
+PAGE_S = 12 * 3600
+"""How long a login is good (docs/http.md)."""
 
 VISIT = [("Sec-Fetch-Mode", "navigate"), ("Sec-Fetch-Dest", "document")]
 
 
-async def code_of(daemon: Kernel, **args: Any) -> str:
-    code: str = (await own(daemon, ADA, "page.login", **args))["code"]
+def code_of(face: Running, **args: Any) -> str:
+    code: str = face.daemon.op("page.login", **args)["code"]
     return code
 
 
-async def logged_in(face: Served, client: Client, **args: Any) -> list[tuple[str, str]]:
+async def logged_in(face: Running, client: Client, **args: Any) -> list[tuple[str, str]]:
     """Return the header with which a browser is logged in."""
-    reply = await client.ask("GET", f"/login?code={await code_of(face.daemon, **args)}")
+    reply = await client.ask("GET", f"/login?code={code_of(face, **args)}")
     return [("Cookie", f"theme=dark; {reply.headers['set-cookie'].partition(';')[0]}")]
 
 
-async def test_a_code_becomes_a_cookie_that_is_as_good_as_a_token(tmp_path: Path) -> None:
+async def test_a_code_becomes_a_cookie_that_is_as_good_as_a_token() -> None:
     async with (
-        daemon_with(tmp_path, actor(tmp_path, supervision=CALM)) as daemon,
-        served(daemon, tmp_path, LOOPBACK) as face,
+        running(actor(), http=LOOPBACK) as face,
         face.tcp() as client,
     ):
-        code = await code_of(daemon)
+        code = code_of(face)
         came: Reply = await client.ask("GET", f"/login?code={code}", headers=VISIT)
         assert (came.status, came.headers["location"]) == (303, "./")
         assert came.headers["referrer-policy"] == "no-referrer"
-        port = face.doors[-1].listener.getsockname()[1]
+        port = face.address.rpartition(":")[2]
         ((name, cookie),) = SimpleCookie(came.headers["set-cookie"]).items()
         assert name == f"stdiod-{port}"
         said = {key: cookie[key] for key in ("httponly", "samesite", "path", "max-age", "domain")}
@@ -63,7 +64,7 @@ async def test_a_code_becomes_a_cookie_that_is_as_good_as_a_token(tmp_path: Path
         with_it = [("Cookie", f"{name}=stolen; {name}={cookie.value}")]
         asked = {"op": "narrow"}
         who = await client.ask("POST", "/api/v1/modules/supervisor/invoke", asked, headers=with_it)
-        assert (who.json["result"]["name"], who.json["result"]["face"]) == ("ada", "http")
+        assert (who.json["result"]["name"], who.json["result"]["face"]) == (USER, "http")
         again = await client.ask("GET", f"/login?code={code}")
         assert again.status == 403
         assert "stdiod page" in again.body.decode()
@@ -76,10 +77,9 @@ async def by_token(client: Client, said: str, **more: Any) -> Reply:
     return await client.ask("POST", "/login", {"token": said}, **more)
 
 
-async def test_a_token_becomes_a_cookie_that_ends_with_it_or_by_logging_out(tmp_path: Path) -> None:
+async def test_a_token_becomes_a_cookie_that_ends_with_it_or_by_logging_out() -> None:
     async with (
-        daemon_with(tmp_path) as daemon,
-        served(daemon, tmp_path, LOOPBACK) as face,
+        running(http=LOOPBACK) as face,
         face.tcp() as client,
         face.tcp() as late,
     ):
@@ -96,28 +96,38 @@ async def test_a_token_becomes_a_cookie_that_ends_with_it_or_by_logging_out(tmp_
         assert out.json == {"logged_out": True}
         assert "Max-Age=0" in out.headers["set-cookie"]
         assert (await late.ask("GET", "/api/v1/status", token=token)).status == 200
-        await own(daemon, ADA, "token.revoke", name="ci")
+        face.daemon.op("token.revoke", name="ci")
         async with face.tcp() as one:
             assert (await one.ask("GET", "/api/v1/status", headers=cookie)).status == 401
 
 
-@pytest.mark.usefixtures("mock_clock")
-async def test_wrong_tokens_are_bounded_as_wrong_codes_are_and_a_good_one_is_taken_all_the_same(
-    tmp_path: Path,
-) -> None:
-    """The clock stands still, so the rate allows no further one while the test runs."""
-    async with (
-        daemon_with(tmp_path) as daemon,
-        served(daemon, tmp_path, LOOPBACK) as face,
-        face.tcp() as client,
-    ):
+async def test_wrong_tokens_and_codes_are_bounded_and_good_ones_are_taken_all_the_same() -> None:
+    async with running(http=LOOPBACK) as face, face.tcp() as client:
         token = await face.token()
-        wrong = [token[:-1]] * int(WRONG_PER_S) + [token + "x", ""]
-        replies = [await by_token(client, said) for said in wrong]
-        assert [one.status for one in replies] == [401] * int(WRONG_PER_S) + [429, 429]
-        assert not any("set-cookie" in one.headers for one in replies)
-        assert (await client.ask("GET", "/login?code=x")).status == 429
-        assert (await by_token(client, token)).status == 200
+        wrong = b"".join(
+            b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+            for said in (token[:-1], token + "x", "")
+            for body in [json.dumps({"token": said}).encode()]
+        )
+        wrong += b"GET /login?code=x HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        statuses: list[str] = []
+        began, replies = time.monotonic(), b""
+        with trio.fail_after(WAIT_S):
+            while "429" not in statuses:
+                asked = len(statuses) + 4 * 25
+                await client.write(wrong * 25)
+                while len(statuses) < asked:
+                    replies += await client.stream.receive_some(1 << 16)
+                    statuses = re.findall(r"HTTP/1.1 (\d+)", replies.decode())
+        assert {*statuses} == {"401", "403", "429"}
+        assert "429" not in statuses[: int(WRONG_PER_S)]
+        told = len(statuses) - statuses.count("429")
+        assert told <= 1 + WRONG_PER_S * (1 + time.monotonic() - began)
+        assert b"set-cookie" not in replies.lower()
+        async with face.tcp() as other:
+            assert (await by_token(other, token)).status == 200
+            assert (await other.ask("GET", f"/login?code={code_of(face)}")).status == 303
 
 
 @pytest.mark.parametrize("host", ["box.example", "192.0.2.7:80", "localhost.example"])
@@ -125,30 +135,22 @@ async def test_a_token_is_taken_over_tls_or_at_loopback_and_else_it_is_said_why_
     tmp_path: Path, host: str
 ) -> None:
     cert, key = certificate(tmp_path)
-    for exposure, is_safe in (
-        (Exposure(host="0.0.0.0"), False),
-        (Exposure(host="0.0.0.0", cert=cert, key=key), True),
-    ):
-        async with (
-            daemon_with(tmp_path) as daemon,
-            served(daemon, tmp_path, exposure) as face,
-            face.tcp(trusted=exposure.cert) as client,
-        ):
+    tls = ("--http-cert", str(cert), "--http-key", str(key))
+    for options, trusted in ((("--http-insecure",), None), (tls, cert)):
+        async with running(http="0.0.0.0:0", options=options) as face:
             token = await face.token()
-            body = json.dumps({"token": token}).encode()
-            head = f"POST /login HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
-            await client.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-            client.expect_reply()
-            reply = await client.reply()
-            assert reply.status == (200 if is_safe else 403)
-            assert ("set-cookie" in reply.headers) == is_safe
-            assert is_safe or "others could read the token here: use TLS" in reply.json["error"]
-        async with (
-            daemon_with(tmp_path) as daemon,
-            served(daemon, tmp_path, exposure) as face,
-            face.tcp(trusted=exposure.cert) as client,
-        ):
-            assert (await by_token(client, await face.token())).status == 200
+            async with face.tcp(trusted=trusted) as client:
+                body = json.dumps({"token": token}).encode()
+                head = f"POST /login HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+                await client.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+                client.expect_reply()
+                reply = await client.reply()
+                assert reply.status == (403 if trusted is None else 200)
+                assert ("set-cookie" in reply.headers) == (trusted is not None)
+                words = "others could read the token here: use TLS"
+                assert trusted is not None or words in reply.json["error"]
+            async with face.tcp(trusted=trusted) as client:
+                assert (await by_token(client, token)).status == 200
 
 
 @pytest.mark.parametrize(
@@ -165,11 +167,10 @@ async def test_a_token_is_taken_over_tls_or_at_loopback_and_else_it_is_said_why_
     ],
 )
 async def test_what_is_no_token_of_our_own_page_lets_nobody_in(
-    tmp_path: Path, body: Any, headers: list[tuple[str, str]], status: int
+    body: Any, headers: list[tuple[str, str]], status: int
 ) -> None:
     async with (
-        daemon_with(tmp_path) as daemon,
-        served(daemon, tmp_path, LOOPBACK) as face,
+        running(http=LOOPBACK) as face,
         face.tcp() as client,
     ):
         reply = await client.ask("POST", "/login", body, headers=headers)
@@ -177,32 +178,13 @@ async def test_what_is_no_token_of_our_own_page_lets_nobody_in(
         assert "set-cookie" not in reply.headers
 
 
-@pytest.mark.usefixtures("mock_clock")
-async def test_wrong_codes_become_fewer_words_and_a_good_one_is_taken_all_the_same(
-    tmp_path: Path,
-) -> None:
-    """The clock stands still, so the rate allows no further one while the test runs."""
+async def test_a_page_of_another_site_may_lead_to_the_login_and_see_nothing_of_it() -> None:
     async with (
-        daemon_with(tmp_path) as daemon,
-        served(daemon, tmp_path, LOOPBACK) as face,
-        face.tcp() as client,
-    ):
-        asked = range(int(WRONG_PER_S) + 2)
-        statuses = [(await client.ask("GET", "/login?code=x")).status for _ in asked]
-        assert statuses == [403] * int(WRONG_PER_S) + [429, 429]
-        assert (await client.ask("GET", f"/login?code={await code_of(daemon)}")).status == 303
-
-
-async def test_a_page_of_another_site_may_lead_to_the_login_and_see_nothing_of_it(
-    tmp_path: Path,
-) -> None:
-    async with (
-        daemon_with(tmp_path) as daemon,
-        served(daemon, tmp_path, LOOPBACK) as face,
+        running(http=LOOPBACK) as face,
         face.tcp() as client,
     ):
         other = ("Sec-Fetch-Site", "cross-site")
-        path = f"/login?code={await code_of(daemon)}"
+        path = f"/login?code={code_of(face)}"
         for dest in ("iframe", "image"):
             headers = [other, VISIT[0], ("Sec-Fetch-Dest", dest)]
             assert (await client.ask("GET", path, headers=headers)).status == 403
@@ -213,14 +195,10 @@ async def test_a_page_of_another_site_may_lead_to_the_login_and_see_nothing_of_i
         assert (await client.ask("GET", "/api/v1/status", headers=headers)).status == 403
 
 
-async def test_a_cookie_is_taken_from_our_own_page_alone(tmp_path: Path) -> None:
+async def test_a_cookie_is_taken_from_our_own_page_alone() -> None:
     page = "http://localhost:3000"
-    exposure = replace(LOOPBACK, origins=frozenset({page}))
-    async with (
-        daemon_with(tmp_path) as daemon,
-        served(daemon, tmp_path, exposure) as face,
-        face.tcp() as client,
-    ):
+    config = f'http_origins = ["{page}"]\n'
+    async with running(http=LOOPBACK, config=config) as face, face.tcp() as client:
         cookie = await logged_in(face, client)
         for more, status in (
             ([], 201),
@@ -239,12 +217,9 @@ async def test_a_cookie_is_taken_from_our_own_page_alone(tmp_path: Path) -> None
         assert (await client.ask("POST", "/api/v1/sessions", {}, headers=form)).status == 415
 
 
-async def test_who_logs_out_with_a_token_has_the_login_of_the_cookie_ended_too(
-    tmp_path: Path,
-) -> None:
+async def test_who_logs_out_with_a_token_has_the_login_of_the_cookie_ended_too() -> None:
     async with (
-        daemon_with(tmp_path) as daemon,
-        served(daemon, tmp_path, LOOPBACK) as face,
+        running(http=LOOPBACK) as face,
         face.tcp() as client,
         face.tcp() as late,
     ):
@@ -258,19 +233,17 @@ async def test_who_logs_out_with_a_token_has_the_login_of_the_cookie_ended_too(
         assert (await client.ask("GET", "/api/v1/status", token=token)).status == 200
 
 
-async def test_who_logs_out_is_parted_from_and_has_no_login_any_more(tmp_path: Path) -> None:
+async def test_who_logs_out_is_parted_from_and_has_no_login_any_more() -> None:
     async with (
-        daemon_with(tmp_path) as daemon,
-        served(daemon, tmp_path, LOOPBACK) as face,
+        running(http=LOOPBACK) as face,
         face.tcp() as client,
         face.tcp() as stream,
     ):
         cookie = await logged_in(face, client)
         other = await logged_in(face, client)
         live = [*cookie, ("Accept", "text/event-stream")]
-        await stream.send("GET", "/api/v1/approvals", headers=live)
-        while not daemon.approvals.status(ADA)["followers"]:
-            await trio.lowlevel.checkpoint()
+        await stream.send("GET", "/api/v1/events", headers=live)
+        assert (await stream.head()).status == 200
         out = await client.ask("POST", "/logout", headers=cookie)
         assert out.json == {"logged_out": True}
         assert "Max-Age=0" in out.headers["set-cookie"]
@@ -287,10 +260,9 @@ async def test_who_logs_out_is_parted_from_and_has_no_login_any_more(tmp_path: P
             assert (await late.ask("GET", "/api/v1/status", token=token)).status == 200
 
 
-async def test_a_login_may_what_its_page_was_made_for(tmp_path: Path) -> None:
+async def test_a_login_may_what_its_page_was_made_for() -> None:
     async with (
-        daemon_with(tmp_path) as daemon,
-        served(daemon, tmp_path, LOOPBACK) as face,
+        running(http=LOOPBACK) as face,
         face.tcp() as client,
     ):
         cookie = await logged_in(face, client, scopes=["read"])
@@ -302,50 +274,46 @@ async def test_a_login_is_good_with_the_next_daemon(tmp_path: Path) -> None:
     port = 0
     cookie: list[tuple[str, str]] = []
     for _ in range(2):
-        exposure = Exposure(host="127.0.0.1", port=port)
-        async with (
-            daemon_with(tmp_path, memory=JournalOptions()) as daemon,
-            served(daemon, tmp_path, exposure) as face,
-            face.tcp() as client,
-        ):
-            port = face.doors[-1].listener.getsockname()[1]
-            cookie = cookie or await logged_in(face, client)
-            assert (await client.ask("GET", "/api/v1/health", headers=cookie)).status == 200
+        with Daemon(tmp_path, options=("--http", f"127.0.0.1:{port}")) as daemon:
+            face = Running(daemon)
+            port = int(face.address.rpartition(":")[2])
+            async with face.tcp() as client:
+                cookie = cookie or await logged_in(face, client)
+                assert (await client.ask("GET", "/api/v1/health", headers=cookie)).status == 200
 
 
 async def test_over_tls_the_cookie_goes_nowhere_else(tmp_path: Path) -> None:
     cert, key = certificate(tmp_path)
-    exposure = Exposure(host="127.0.0.1", port=0, cert=cert, key=key)
+    tls = ("--http-cert", str(cert), "--http-key", str(key))
     async with (
-        daemon_with(tmp_path) as daemon,
-        served(daemon, tmp_path, exposure) as face,
+        running(http=LOOPBACK, options=tls) as face,
         face.tcp(trusted=cert) as client,
     ):
-        came = await client.ask("GET", f"/login?code={await code_of(daemon)}")
+        came = await client.ask("GET", f"/login?code={code_of(face)}")
         assert came.headers["set-cookie"].startswith("__Host-stdiod-")
         assert came.headers["set-cookie"].endswith("; Secure")
 
 
-async def test_on_the_socket_nobody_needs_a_login(tmp_path: Path) -> None:
+async def test_on_the_socket_nobody_needs_a_login() -> None:
     async with (
-        daemon_with(tmp_path) as daemon,
-        served(daemon, tmp_path) as face,
+        running(http=LOOPBACK) as face,
         face.unix() as client,
+        face.tcp() as browser,
     ):
-        code = await code_of(daemon)
+        code = code_of(face)
         came = await client.ask("GET", f"/login?code={code}")
         assert came.status == 303
         assert "set-cookie" not in came.headers
-        assert daemon.page_codes.take(code, trio.current_time()) is not None
+        # Nor is the code used up by it.
+        assert (await browser.ask("GET", f"/login?code={code}")).status == 303
         asked = await by_token(client, await face.token())
         assert (asked.json, "set-cookie" in asked.headers) == ({"logged_in": False}, False)
 
 
 @pytest.mark.parametrize("header", ["Cookie: a=1\r\nCookie: b=2", "Cookie:"])
-async def test_an_odd_cookie_lets_nobody_in(header: str, tmp_path: Path) -> None:
+async def test_an_odd_cookie_lets_nobody_in(header: str) -> None:
     async with (
-        daemon_with(tmp_path) as daemon,
-        served(daemon, tmp_path, LOOPBACK) as face,
+        running(http=LOOPBACK) as face,
         face.tcp() as client,
     ):
         await client.write(

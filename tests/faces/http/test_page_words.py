@@ -12,9 +12,9 @@ import pytest
 
 from protocol.problem import printable
 from supervisor.cli import quantities
+from supervisor.cli.status_text import in_trouble, severity
 from supervisor.cli.top.figures import figures
 from supervisor.cli.top.view import rate
-from supervisor.cli.trouble import in_trouble, severity
 from supervisor.faces.http.page_files import FOLDER
 from supervisor.policy.approval import allows
 from supervisor.policy.lifecycle import State

@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
-import trio.testing
 from wsproto.connection import Connection, ConnectionType
 from wsproto.events import BytesMessage, CloseConnection, Event, Ping, Pong, TextMessage
 
-from supervisor.faces.http import streams, websocket
-from supervisor.faces.http.connection import BODY_S, IDLE_S
-from supervisor.faces.http.websocket import WebSocket
-from supervisor.kernel.kernel import Kernel
-from supervisor.runtime.supervision.deadlines import Bounded, Deadlines, Queue
-from supervisor.runtime.turns import Turn
-from tests.faces.conftest import ENDLESS
 from tests.faces.http.client import Client
-from tests.faces.http.in_process import LOOPBACK, served
-from tests.factories import actor
-from tests.kernel.conftest import daemon_with
-from tests.kernel.test_owners import own
-from tests.kernel.test_prompts import agent, op
-from tests.principals import ADA
-from tests.system.descriptors import CALM
+from tests.faces.running import LOOPBACK, Running, running
+from tests.system.descriptors import actor, agent
+
+GOING_AWAY, NOT_ALLOWED = 1001, 1008
+OPEN_REQUESTS = 256
+"""Of a connection (docs/http.md)."""
 
 HANDSHAKE = [
     ("Upgrade", "websocket"),
@@ -46,6 +35,7 @@ class Socket:
         self.stream = stream
         self._wire = Connection(ConnectionType.CLIENT, trailing_data=left)
         self._text = ""
+        self._of_others: list[dict[str, Any]] = []
 
     async def write(self, event: Event) -> None:
         await self.stream.send_all(self._wire.send(event))
@@ -76,14 +66,17 @@ class Socket:
             assert not isinstance(event, CloseConnection), event
 
     async def frames(self, message_id: str | None, *, until: str) -> list[dict[str, Any]]:
-        """Read the frames of a request, up to one of that kind or action."""
-        found = []
+        """Read the frames of a request, up to one of that kind or action; others are kept."""
+        found, kept, self._of_others = [], self._of_others, []
         while True:
-            frame = await self.frame()
-            if frame.get("id") == message_id:
-                found.append(frame)
-                if until in (frame["payload"].get("kind"), frame["payload"].get("action")):
-                    return found
+            frame = kept.pop(0) if kept else await self.frame()
+            if frame.get("id") != message_id:
+                self._of_others.append(frame)
+                continue
+            found.append(frame)
+            if until in (frame["payload"].get("kind"), frame["payload"].get("action")):
+                self._of_others += kept
+                return found
 
     async def closed(self) -> tuple[int, str | None]:
         """Read on to the end; returns why it is closed."""
@@ -110,24 +103,19 @@ async def upgraded(
 
 @asynccontextmanager
 async def speaking(
-    folder: Path, *others: Any, query: str = "?session_id=s", **supervision: Any
-) -> AsyncIterator[tuple[Kernel, Socket]]:
-    modules = (agent(folder, supervision={**CALM, **supervision}), *others)
-    async with (
-        daemon_with(folder, *modules) as daemon,
-        served(daemon, folder) as face,
-        face.unix() as client,
-    ):
-        await op(daemon, "session.new", session_id="s", roles={"agent": "a"})
-        yield daemon, await upgraded(client, query)
+    *others: Any, query: str = "?session_id=s"
+) -> AsyncIterator[tuple[Running, Socket]]:
+    async with running(agent(), *others) as face, face.unix() as client:
+        face.daemon.op("session.new", session_id="s", roles={"agent": "a"})
+        yield face, await upgraded(client, query)
 
 
 def told(frames: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(one["type"], one["payload"]["kind"]) for one in frames]
 
 
-async def test_a_prompt_is_answered_in_the_words_of_deployed_clients(tmp_path: Path) -> None:
-    async with speaking(tmp_path, query="") as (_, socket):
+async def test_a_prompt_is_answered_in_the_words_of_deployed_clients() -> None:
+    async with speaking(query="") as (_, socket):
         await socket.ask("1", "prompt", content="say one two", session_id="s", priority="normal")
         frames = await socket.frames("1", until="complete")
         assert told(frames) == [
@@ -145,14 +133,13 @@ async def test_a_prompt_is_answered_in_the_words_of_deployed_clients(tmp_path: P
     [("?vocabulary=documented", []), ("", [("Sec-WebSocket-Protocol", "x, documented")])],
 )
 async def test_who_asks_for_it_is_answered_in_the_documented_words(
-    query: str, headers: list[tuple[str, str]], tmp_path: Path
+    query: str, headers: list[tuple[str, str]]
 ) -> None:
     async with (
-        daemon_with(tmp_path, agent(tmp_path, supervision=CALM)) as daemon,
-        served(daemon, tmp_path) as face,
+        running(agent()) as face,
         face.unix() as client,
     ):
-        await op(daemon, "session.new", session_id="s")
+        face.daemon.op("session.new", session_id="s")
         socket = await upgraded(client, query, headers)
         await socket.ask("1", "prompt", content="say one", session_id="s")
         frames = await socket.frames("1", until="complete")
@@ -163,8 +150,8 @@ async def test_who_asks_for_it_is_answered_in_the_documented_words(
         assert frames[-1]["payload"]["done"] is True
 
 
-async def test_a_prompt_runs_beside_a_ping_an_invocation_and_its_cancel(tmp_path: Path) -> None:
-    async with speaking(tmp_path, actor(tmp_path, supervision=CALM)) as (_, socket):
+async def test_a_prompt_runs_beside_a_ping_an_invocation_and_its_cancel() -> None:
+    async with speaking(actor()) as (_, socket):
         await socket.ask("p", "prompt", content="hang")
         await socket.frames("p", until="agent.thinking")
         await socket.ask("?", "ping")
@@ -191,25 +178,24 @@ async def test_a_prompt_runs_beside_a_ping_an_invocation_and_its_cancel(tmp_path
         assert (answer["type"], answer["payload"]["error"]["code"]) == ("response", "unreachable")
 
 
-async def test_who_is_bound_or_subscribes_is_told_what_others_do(tmp_path: Path) -> None:
-    async with speaking(tmp_path) as (daemon, bound):
+async def test_who_is_bound_or_subscribes_is_told_what_others_do() -> None:
+    async with speaking() as (face, bound):
         await bound.ask("1", "subscribe", session_id="s")
         [answer] = await bound.frames("1", until="subscribed")
         assert answer["payload"] == {"action": "subscribed", "session_id": "s"}
-        await op(daemon, "session.prompt", session_id="s", content="say hi")
+        face.daemon.op("session.prompt", session_id="s", content="say hi")
         twice = await bound.frames(None, until="agent.idle")
         twice += await bound.frames(None, until="agent.idle")
         assert told(twice).count(("response", "chunk")) == 2
         await bound.ask("2", "cancel", request_id="1")
         await bound.frames("2", until="cancelled")
-        await op(daemon, "session.end", session_id="s")
+        face.daemon.op("session.end", session_id="s")
         await bound.frames(None, until="session.deleted")
 
 
-async def test_a_handshake_that_is_none_is_refused_with_what_it_takes(tmp_path: Path) -> None:
+async def test_a_handshake_that_is_none_is_refused_with_what_it_takes() -> None:
     async with (
-        daemon_with(tmp_path) as daemon,
-        served(daemon, tmp_path) as face,
+        running() as face,
         face.unix() as client,
     ):
         without = {name: [one for one in HANDSHAKE if one[0] != name] for name, _ in HANDSHAKE}
@@ -255,9 +241,9 @@ async def test_a_handshake_that_is_none_is_refused_with_what_it_takes(tmp_path: 
     ],
 )
 async def test_a_message_that_is_no_good_is_an_error_and_the_next_is_served(
-    message: Any, code: str, answered: str | None, tmp_path: Path
+    message: Any, code: str, answered: str | None
 ) -> None:
-    async with speaking(tmp_path, query="") as (_, socket):
+    async with speaking(query="") as (_, socket):
         await socket.say(message)
         frame = await socket.frame()
         assert (frame["type"], frame.get("id"), frame["payload"]["code"]) == (
@@ -267,9 +253,8 @@ async def test_a_message_that_is_no_good_is_an_error_and_the_next_is_served(
         assert (await socket.frame())["payload"] == {"action": "pong"}
 
 
-async def test_what_is_said_of_a_message_fits_a_websocket(tmp_path: Path) -> None:
-    made = actor(tmp_path, supervision=CALM)
-    async with speaking(tmp_path, made, query="") as (_, socket):
+async def test_what_is_said_of_a_message_fits_a_websocket() -> None:
+    async with speaking(actor(), query="") as (_, socket):
         await socket.say("roll the dice")
         assert (await socket.frame())["payload"]["error"] == "the message is not JSON"
         await socket.ask("1", "subscribe")
@@ -284,19 +269,16 @@ async def test_what_is_said_of_a_message_fits_a_websocket(tmp_path: Path) -> Non
         assert warning["message"].endswith("did you mean 'timeout_s'?")
 
 
-async def test_an_id_that_is_open_is_not_opened_again_and_only_so_many_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(websocket, "OPEN_REQUESTS", 2)
-    async with speaking(tmp_path, actor(tmp_path, supervision=CALM), query="") as (_, socket):
-        for number in ("1", "2", "1", "3"):
+async def test_an_id_that_is_open_is_not_opened_again_and_only_so_many_are() -> None:
+    async with speaking(actor(), query="") as (_, socket):
+        for number in (*map(str, range(OPEN_REQUESTS)), "1", "more"):
             await socket.ask(number, "invoke", module="m", op="hang")
         codes = [(await socket.frame())["payload"]["code"] for _ in range(2)]
         assert codes == ["CONFLICT", "RATE_LIMITED"]
 
 
-async def test_a_message_in_pieces_is_one_and_control_frames_come_between(tmp_path: Path) -> None:
-    async with speaking(tmp_path, query="") as (_, socket):
+async def test_a_message_in_pieces_is_one_and_control_frames_come_between() -> None:
+    async with speaking(query="") as (_, socket):
         text = json.dumps({"id": "é", "payload": {"action": "ping"}}, ensure_ascii=False)
         await socket.write(TextMessage(text[:9], message_finished=False))
         await socket.write(Ping(b"are you there"))
@@ -304,40 +286,6 @@ async def test_a_message_in_pieces_is_one_and_control_frames_come_between(tmp_pa
         assert bytes(event.payload) == b"are you there"
         await socket.write(TextMessage(text[9:]))
         assert (await socket.frame())["id"] == "é"
-
-
-async def test_messages_that_come_together_are_served_in_order_over_as_many_turns_as_they_take(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with speaking(tmp_path, query="") as (_, socket):
-        monkeypatch.setattr(Turn, "over", property(lambda _: True))
-        wire, numbers = Connection(ConnectionType.CLIENT), [str(n) for n in range(20)]
-        messages = [{"id": number, "payload": {"action": "ping"}} for number in numbers]
-        together = b"".join(wire.send(TextMessage(json.dumps(one))) for one in messages)
-        await socket.stream.send_all(together)
-        assert [(await socket.frame())["id"] for _ in numbers] == numbers
-
-
-async def test_a_message_waits_where_a_turn_of_the_loop_has_no_time_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with speaking(tmp_path, query="") as (_, socket):
-        begin, take_text = Turn.begin, WebSocket._take_text
-        told: list[str] = []
-
-        def begun(turn: Turn) -> bool:
-            told.append("begin")
-            return len(told) > 3 and begin(turn)
-
-        def taken(one: WebSocket, event: TextMessage) -> None:
-            told.append("message")
-            take_text(one, event)
-
-        monkeypatch.setattr(Turn, "begin", begun)
-        monkeypatch.setattr(WebSocket, "_take_text", taken)
-        await socket.write(TextMessage(json.dumps({"id": "1", "payload": {"action": "ping"}})))
-        assert (await socket.frame())["id"] == "1"
-    assert told.index("message") > 3
 
 
 @pytest.mark.parametrize(
@@ -352,109 +300,48 @@ async def test_a_message_waits_where_a_turn_of_the_loop_has_no_time_left(
     ],
 )
 async def test_what_is_no_text_ends_the_connection_with_the_code_for_it(
-    raw: Event | bytes, code: int, tmp_path: Path
+    raw: Event | bytes, code: int
 ) -> None:
-    async with speaking(tmp_path, query="") as (daemon, socket):
+    async with speaking(query="") as (face, socket):
         if isinstance(raw, bytes):
             await socket.stream.send_all(raw)
         else:
             await socket.write(raw)
         assert (await socket.closed())[0] == code
-        while daemon.facts.connections.open:
-            await trio.lowlevel.checkpoint()
+        await face.is_alone()
 
 
-async def test_a_request_is_counted_and_bounded_only_while_more_of_it_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bounded, bound = Counter[float](), Deadlines.bound
-
-    def seen(self: Deadlines, one: Bounded, length_s: float, now: float) -> Queue:
-        bounded[length_s] += 1
-        return bound(self, one, length_s, now)
-
-    monkeypatch.setattr(Deadlines, "bound", seen)
+async def test_what_a_client_that_vanishes_had_open_is_cancelled() -> None:
     async with (
-        daemon_with(tmp_path, actor(tmp_path, supervision=CALM)) as daemon,
-        served(daemon, tmp_path) as face,
-        face.unix() as client,
-        face.unix() as other,
+        running(agent()) as face,
     ):
-        path, echo = "/api/v1/modules/m/invoke", {"op": "echo", "args": {}}
-        for _ in range(3):
-            assert (await other.ask("POST", path, echo)).status == 200
-        socket = await upgraded(client)
-        await socket.ask("1", "invoke", module="m", **echo)
-        await socket.frames("1", until="invoked")
-        ledger = daemon.facts.ledger
-        assert ledger.most == 0
-        assert not bounded[BODY_S]
-        assert bounded[IDLE_S] == 2 + 3  # two clients that come, and each answer
-
-        await socket.write(TextMessage('{"type":', message_finished=False))
-        while ledger.unfinished != 8:
-            await trio.lowlevel.checkpoint()
-        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-        await other.write(f"{head}Content-Length: 13\r\n\r\n{{".encode())
-        while ledger.unfinished != 8 + 1:
-            await trio.lowlevel.checkpoint()
-        assert bounded[BODY_S] == 1
-        await other.write(b'"op":"echo"}')
-        await socket.write(TextMessage('"request","payload":{"action":"ping"}}'))
-        assert (await socket.frame())["payload"] == {"action": "pong"}
-        other.expect_reply()
-        assert (await other.reply()).status == 200
-        assert ledger.total == 0
-
-
-async def test_who_does_not_read_is_closed_with_1013_and_nobody_else_waits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(websocket, "SLOW_S", 0.01)
-    noisy = actor(tmp_path, name="noisy", supervision=CALM)
-    quiet = actor(tmp_path, name="quiet", supervision=CALM)
-    async with (
-        daemon_with(tmp_path, noisy, quiet) as daemon,
-        served(daemon, tmp_path) as face,
-        face.unix() as client,
-        face.unix() as other,
-    ):
-        socket = await upgraded(client)
-        await socket.ask("1", "invoke", module="noisy", op="events", args=ENDLESS)
-        while not daemon.fleet.modules["noisy"].in_flight:
-            await trio.lowlevel.checkpoint()
-        path = "/api/v1/modules/quiet/invoke"
-        while daemon.fleet.modules["noisy"].in_flight:
-            assert (await other.ask("POST", path, {"op": "echo"})).status == 200
-        assert daemon.facts.ledger.total < 8 << 20
-        assert (await socket.closed())[0] == websocket.TOO_SLOW
-
-
-async def test_what_a_client_that_vanishes_had_open_is_cancelled(tmp_path: Path) -> None:
-    async with (
-        daemon_with(tmp_path, agent(tmp_path, supervision=CALM)) as daemon,
-        served(daemon, tmp_path) as face,
-    ):
-        await op(daemon, "session.new", session_id="s")
+        face.daemon.op("session.new", session_id="s")
         for number in range(20):
             async with face.unix() as client:
                 socket = await upgraded(client, "?session_id=s" if number % 2 else "")
                 await socket.ask("1", "prompt", session_id="s", content="hang")
                 if number % 3:
                     await socket.frames("1", until="prompt.received")
-        while daemon.facts.connections.open or daemon.requests.own.prompts.waiting("s"):
-            await trio.lowlevel.checkpoint()
-        while daemon.fleet.modules["a"].in_flight:
-            await trio.lowlevel.checkpoint()
-        while daemon.requests.own.prompts.ui.status()["subscribers"]:
-            await trio.lowlevel.checkpoint()
-        assert daemon.facts.ledger.total == 0
+        await face.is_alone()
+        await face.has_in_flight(0, "a")
+        # Nothing waits in the session: what is asked next is answered.
+        assert face.daemon.op("session.prompt", session_id="s", content="say hi")
+        assert face.daemon.op("status")["daemon"]["held_bytes"]["total"] == 0
 
 
-async def test_over_tcp_it_needs_a_token_and_ends_with_it(tmp_path: Path) -> None:
+async def test_messages_that_come_together_are_served_in_order() -> None:
+    async with speaking(query="") as (_, socket):
+        wire, numbers = Connection(ConnectionType.CLIENT), [str(n) for n in range(1000)]
+        messages = [{"id": number, "payload": {"action": "ping"}} for number in numbers]
+        together = b"".join(wire.send(TextMessage(json.dumps(one))) for one in messages)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(socket.stream.send_all, together)
+            assert [(await socket.frame())["id"] for _ in numbers] == numbers
+
+
+async def test_over_tcp_it_needs_a_token_and_ends_with_it() -> None:
     async with (
-        daemon_with(tmp_path, agent(tmp_path, supervision=CALM)) as daemon,
-        served(daemon, tmp_path, LOOPBACK) as face,
+        running(agent(), http=LOOPBACK) as face,
         face.tcp() as nobody,
         face.tcp() as client,
     ):
@@ -464,14 +351,13 @@ async def test_over_tcp_it_needs_a_token_and_ends_with_it(tmp_path: Path) -> Non
         assert (await socket.frame())["payload"]["code"] == "FORBIDDEN"
         await socket.ask("2", "invoke", module="supervisor", op="ui.subscribe")
         await socket.frames("2", until="log")
-        await own(daemon, ADA, "token.revoke", name="ada")
-        assert (await socket.closed())[0] == websocket.NOT_ALLOWED
+        face.daemon.op("token.revoke", name="ada")
+        assert (await socket.closed())[0] == NOT_ALLOWED
 
 
-async def test_each_message_counts_for_the_rate_of_a_token(tmp_path: Path) -> None:
+async def test_each_message_counts_for_the_rate_of_a_token() -> None:
     async with (
-        daemon_with(tmp_path) as daemon,
-        served(daemon, tmp_path, LOOPBACK) as face,
+        running(http=LOOPBACK) as face,
         face.tcp() as client,
     ):
         socket = await upgraded(client, token=await face.token(rate_per_s=0.001))
@@ -480,23 +366,7 @@ async def test_each_message_counts_for_the_rate_of_a_token(tmp_path: Path) -> No
         assert (frame["id"], frame["payload"]["code"]) == ("1", "RATE_LIMITED")
 
 
-async def test_a_daemon_that_ends_says_so(tmp_path: Path) -> None:
-    async with speaking(tmp_path) as (daemon, socket):
-        await daemon.stop_fleet()
-        assert (await socket.closed())[0] == websocket.GOING_AWAY
-
-
-async def test_each_stands_among_the_streams_and_shows_that_it_lives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(streams, "BEAT_S", 0.01)
-    monkeypatch.setattr(streams.Streams.__init__, "__defaults__", (1,))
-    async with (
-        daemon_with(tmp_path) as daemon,
-        served(daemon, tmp_path) as face,
-        face.unix() as client,
-        face.unix() as other,
-    ):
-        socket = await upgraded(client)
-        assert isinstance(await socket.event(), Ping)
-        assert (await other.ask("GET", "/ws", headers=HANDSHAKE)).status == 503
+async def test_a_daemon_that_ends_says_so() -> None:
+    async with speaking() as (face, socket):
+        face.daemon.process.terminate()
+        assert (await socket.closed())[0] == GOING_AWAY

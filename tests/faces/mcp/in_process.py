@@ -11,7 +11,8 @@ from protocol.descriptor.loading import parse_descriptor
 from protocol.descriptor.model import Descriptor
 from supervisor.kernel.kernel import Kernel
 from supervisor.policy.principals import Principal
-from tests.faces.conftest import connected, request
+from tests.faces.in_process import connected
+from tests.faces.lines import request
 from tests.faces.mcp.clients import McpClient, fixtures_document
 from tests.principals import ADA
 

@@ -9,9 +9,12 @@ from typing import Any
 import trio
 
 from protocol.descriptor.model import Descriptor
-from supervisor.kernel.kernel import Kernel
-from tests import factories
+from supervisor.kernel.kernel import Kernel, Party
+from supervisor.policy.findings import Reading
+from supervisor.policy.reload_plan import Running, plan
+from tests import factories, journals
 from tests.kernel.conftest import Asker, ask
+from tests.principals import ADA
 
 HOOK = str(Path(__file__).parent / "hook.py")
 
@@ -70,3 +73,26 @@ def denied(asker: Asker) -> dict[str, Any]:
     assert (error["code"], error["details"]["reason"]) == ("forbidden", "hook"), error
     details: dict[str, Any] = error["details"]
     return {**details, "message": error["message"]}
+
+
+async def unemitted(event: Any) -> None:
+    raise AssertionError(event)
+
+
+def entries(folder: Path, event: str | None = None) -> list[dict[str, Any]]:
+    """Return what the journal of an ended daemon has."""
+    found = [entry for _, entry in journals.read(folder / "data" / "journal.db")]
+    return [one for one in found if event in (None, one["event"])]
+
+
+async def reload(daemon: Kernel, *descriptors: Descriptor) -> None:
+    current = {name: Running(one.descriptor) for name, one in daemon.fleet.modules.items()}
+    await daemon.fleet.apply(plan(current, Reading(descriptors)))
+    successions = [one.succession for one in daemon.fleet.modules.values()]
+    await daemon.fleet.wait_until(lambda: not any(one.undecided for one in successions) or None)
+
+
+def begin(daemon: Kernel, tool: str, op: str, **bounds: float) -> tuple[Any, Asker]:
+    """Begin an invocation; the handle is None if it has ended with that."""
+    asker = Asker()
+    return daemon.begin(Party(ADA), tool, "invoke", {"op": op, "args": {}, **bounds}, asker), asker

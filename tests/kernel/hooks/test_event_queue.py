@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.descriptor.model import Drop
-from supervisor.kernel.hooks.observer import EventQueue, Waiting
+from supervisor.kernel.hooks.registry import EventQueue, Waiting
 from supervisor.runtime.held_bytes import (
     ALL_BYTES,
     ANSWERS,

@@ -13,8 +13,7 @@ from supervisor.kernel.kernel import Kernel
 from supervisor.policy.verdict import Stopped
 from tests.factories import actor
 from tests.kernel.conftest import Asker, ask, daemon_with
-from tests.kernel.hooks.parties import denied, hook, seen, then, waits
-from tests.kernel.hooks.test_observing import begin, reload
+from tests.kernel.hooks.parties import begin, denied, hook, reload, seen, then, waits
 
 GATES = ["tool:pre", "tool:post"]
 QUICK = {"stop_s": 0.05, "exit_s": 0.05}
@@ -117,30 +116,6 @@ async def test_a_gate_that_is_replaced_in_the_middle_gives_one_outcome(tmp_path:
         assert denied(asker)["hook"] == "h"  # closed: it did not answer
         while not (last := await ask(daemon, "m").response()).ok:
             assert last.document()["error"]["details"]["reason"] == "hook"
-
-
-STRIDE = 7
-"""Between two moments of a sweep: each costs a request, and what happens lasts some of them."""
-
-
-async def test_whenever_it_is_given_up_it_ends_once_and_leaves_nothing(tmp_path: Path) -> None:
-    gate = hook(tmp_path, gate=["tool:pre", "tool:post"])
-    async with daemon_with(tmp_path, actor(tmp_path), gate) as daemon:
-        steps, ended_by_itself = 0, False
-        while not ended_by_itself:
-            invocation, asker = begin(daemon, "m", "echo")
-            for _ in range(steps):
-                await trio.lowlevel.checkpoint()
-            ended_by_itself = bool(asker.responses)
-            invocation.cancel(Stopped(Reason.CLIENT, "it was given up"))
-            response = await asker.response()
-            assert response.ok is ended_by_itself
-            assert not list(invocation.children)
-            await settled(daemon)
-            await daemon.requests.guards.wait_none_asks()
-            assert not daemon.requests.lineage.all()
-            steps += STRIDE
-        assert steps > STRIDE
 
 
 class CancelAt(trio.abc.Instrument):

@@ -10,27 +10,12 @@ import pytest
 import structlog.testing
 import trio
 
-from protocol.descriptor.model import Descriptor
-from protocol.errors import Reason
-from supervisor.kernel.hooks import observer
-from supervisor.kernel.invocation import Invocation
-from supervisor.kernel.kernel import Kernel
-from supervisor.kernel.store.settings import JournalOptions
-from supervisor.policy.findings import Reading
+from supervisor.kernel.kernel import JournalOptions, Kernel
 from supervisor.policy.lifecycle import State
-from supervisor.policy.reload_plan import Running, plan
-from supervisor.policy.verdict import Stopped
-from tests import journals
 from tests.factories import actor
-from tests.kernel.conftest import Asker, ask, daemon_with, run_op
-from tests.kernel.hooks.parties import given, hook, seen
+from tests.kernel.conftest import ask, daemon_with, run_op
+from tests.kernel.hooks.parties import entries, given, hook, reload, seen, unemitted
 from tests.principals import ADA
-
-GONE = Stopped(Reason.CLIENT, "the client cancelled the request")
-
-
-async def unemitted(event: Any) -> None:
-    raise AssertionError(event)
 
 
 async def observed(daemon: Kernel, name: str = "h") -> dict[str, Any]:
@@ -44,28 +29,6 @@ async def until(daemon: Kernel, holds: Callable[[dict[str, Any]], bool]) -> dict
     while not holds(events := await observed(daemon)):
         await trio.lowlevel.checkpoint()
     return events
-
-
-def entries(folder: Path, event: str | None = None) -> list[dict[str, Any]]:
-    """Return what the journal of an ended daemon has."""
-    found = [entry for _, entry in journals.read(folder / "data" / "journal.db")]
-    return [one for one in found if event in (None, one["event"])]
-
-
-def begin(
-    daemon: Kernel, tool: str, op: str, parent: Invocation | None = None, **bounds: float
-) -> Any:
-    asker = Asker()
-    args = {"event": "mine", "data": {}} if op == "on_event" else {}
-    content = {"op": op, "args": args, **bounds}
-    return daemon.requests.invoke(ADA, tool, content, asker, parent=parent), asker
-
-
-async def reload(daemon: Kernel, *descriptors: Descriptor) -> None:
-    current = {name: Running(one.descriptor) for name, one in daemon.fleet.modules.items()}
-    await daemon.fleet.apply(plan(current, Reading(descriptors)))
-    successions = [one.succession for one in daemon.fleet.modules.values()]
-    await daemon.fleet.wait_until(lambda: not any(one.undecided for one in successions) or None)
 
 
 async def test_a_hook_is_given_the_whole_event_as_the_journal_has_it(tmp_path: Path) -> None:
@@ -113,38 +76,6 @@ async def test_a_hook_is_told_nothing_of_itself_and_its_calls_are_not_recorded(
     assert {one["data"]["op"] for one in calls} == {"seen"}
 
 
-async def test_what_is_done_on_a_hooks_behalf_is_told_to_others_only(tmp_path: Path) -> None:
-    hooks = [hook(tmp_path, one, {"mine": "hang"}, observe=["module:*"]) for one in ("h", "i")]
-    module = actor(tmp_path, supervision={"concurrency": 2})
-    async with daemon_with(tmp_path, module, *hooks) as daemon:
-        own, _ = begin(daemon, "h", "on_event")
-        child, of_child = begin(daemon, "m", "echo", own)
-        _, of_grandchild = begin(daemon, "m", "echo", child)
-        _, refused = begin(daemon, "nobody", "echo", own)
-        ids = {(await one.response()).request_id for one in (of_child, of_grandchild, refused)}
-        last = (await ask(daemon, "m").response()).request_id
-        for name, expected in (("h", set[str]()), ("i", ids)):
-            told: set[str] = set()
-            while last not in told:
-                told = {one["data"].get("request_id") for one in await seen(daemon, name)}
-            assert ids & told == expected
-        own.cancel(GONE)
-        while daemon.requests.lineage.all():  # until the last event is delivered too
-            await trio.lowlevel.checkpoint()
-
-
-async def test_two_hooks_do_not_feed_each_other(tmp_path: Path) -> None:
-    # Of an event that h's own call has caused, i is told; what i does about it, h is not.
-    hooks = [hook(tmp_path, one, {"*": "hang"}, observe=["module:invoke"]) for one in ("h", "i")]
-    async with daemon_with(tmp_path, actor(tmp_path), *hooks) as daemon:
-        own, _ = begin(daemon, "h", "on_event")
-        begin(daemon, "m", "echo", own)
-        while not (await observed(daemon, "i"))["in_flight"]:
-            await trio.lowlevel.checkpoint()
-        behind = {frozenset(one) for one in daemon.requests.lineage.all()}
-        assert frozenset({"h", "i"}) in behind
-
-
 async def test_while_a_hook_hangs_nobody_waits_and_the_oldest_are_dropped(tmp_path: Path) -> None:
     hooks = hook(
         tmp_path,
@@ -167,18 +98,6 @@ async def test_while_a_hook_hangs_nobody_waits_and_the_oldest_are_dropped(tmp_pa
     # The first at once, what came within the same while together, and at the end what was left.
     assert [one["data"]["count"] for one in told] == [1, 5]
     assert {one["module"] for one in told} == {"h"}
-
-
-async def test_drops_are_recorded_again_when_their_time_has_come(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(observer, "REPORT_S", 0.0)
-    hooks = hook(tmp_path, answers={"*": "hang"}, observe=["module:invoke"], queue=1)
-    async with daemon_with(tmp_path, actor(tmp_path), hooks, memory=JournalOptions()) as daemon:
-        daemon.fleet.modules["h"].stop("the test")
-        for _ in range(4):
-            await ask(daemon, "m").response()
-    assert sum(one["data"]["count"] for one in entries(tmp_path, "hook:dropped")) == 4
 
 
 async def test_while_a_hook_is_down_events_wait_for_it(tmp_path: Path) -> None:
@@ -228,18 +147,6 @@ async def test_what_an_observer_answers_means_nothing(tmp_path: Path, answer: st
         for _ in range(3):
             daemon.sessions.new(ADA)
         await until(daemon, lambda events: events["delivered"] == 3)
-
-
-async def test_an_event_that_cannot_be_written_to_a_hook_is_passed_over(tmp_path: Path) -> None:
-    hooks = hook(tmp_path, observe=["daemon:start"])
-    async with daemon_with(tmp_path, hooks) as daemon:
-        recorder = daemon.requests._effects.recorder
-        deep: Any = []
-        for _ in range(200):
-            deep = [deep]
-        recorder.record("daemon:start", data={"deep": deep})
-        recorder.record("daemon:start", data={"deep": []})
-        await until(daemon, lambda events: events["failed"] == 1 and events["delivered"] == 1)
 
 
 async def test_what_a_hook_registers_is_recorded_and_again_when_it_changes(tmp_path: Path) -> None:

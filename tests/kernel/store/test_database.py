@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from supervisor.kernel.store import database
-from supervisor.kernel.store.batch import Entry, insert_entries
 from supervisor.kernel.store.database import APPLICATION_ID, MIGRATIONS, Database, open_database
+from supervisor.kernel.store.rows import Entry, insert_entries
 
 NOW = 1_763_669_622.0
 ENTRY = Entry(NOW, "daemon:stop", None, None, None, b'{"event":"daemon:stop"}')

@@ -7,8 +7,8 @@ import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
 
-from supervisor.kernel.store.batch import Entry, insert_entries
 from supervisor.kernel.store.database import how_to_read, kept_aside, open_database, set_aside
+from supervisor.kernel.store.rows import Entry, insert_entries
 
 NOW = 1_763_669_622.0
 COUNT = 500

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from supervisor.kernel.store import retention
-from supervisor.kernel.store.batch import Entry, insert_entries
 from supervisor.kernel.store.database import Database, open_database
 from supervisor.kernel.store.retention import DAY_S, STEP_ROWS, Clocks, Retention
+from supervisor.kernel.store.rows import Entry, insert_entries
 from supervisor.kernel.store.settings import Limits
 
 NOW = 1_763_669_622.0

@@ -15,12 +15,12 @@ import pytest
 import trio
 
 from supervisor.runtime.blocking import BlockingWork
-from supervisor.runtime.containment import claim_keeper, custody, ground, survivors
-from supervisor.runtime.containment.claim_keeper import ClaimKeeper
+from supervisor.runtime.containment import custody, ground, survivors
 from supervisor.runtime.containment.survivors import (
     LOCK_FILE,
     RECORD_FILE,
     Claim,
+    ClaimKeeper,
     DataInUseError,
     claim,
 )
@@ -187,7 +187,7 @@ class Slow:
 async def test_a_directory_that_does_not_answer_is_named_until_it_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claim_keeper, "LATE_S", 0.0)
+    monkeypatch.setattr(survivors, "LATE_S", 0.0)
     slow, renewed = Slow(tmp_path), trio.Event()
 
     async def renew() -> None:

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import trio
 
-from supervisor.runtime.containment import custody, hunt, ladder, last_sweep, procfs
-from supervisor.runtime.containment.ledger_file import LedgerFile
+from supervisor.runtime.containment import custody, ground, hunt, ladder, procfs
+from supervisor.runtime.containment.contained import ProcessGroup, ProcessGroupRung
+from supervisor.runtime.containment.guardianship import LedgerFile
 from supervisor.runtime.containment.orphans import Looked, Orphans
-from supervisor.runtime.containment.process_group import ProcessGroup, ProcessGroupRung
 from supervisor.runtime.containment.procfs import Stat
 from supervisor.runtime.containment.survivors import LOCK_FILE, RECORD_FILE, Claim, claim
 from tests.factories import none_left
@@ -93,7 +93,7 @@ async def test_a_last_sweep_that_is_held_up_is_left_to_the_guardian(
         return []
 
     monkeypatch.setattr(hunt, "exterminate", held_up)
-    monkeypatch.setattr(last_sweep, "WAITED_FOR_S", 0.01)
+    monkeypatch.setattr(ground, "WAITED_FOR_S", 0.01)
     async with custody.holding(tmp_path):
         pass
     goes_on.set()

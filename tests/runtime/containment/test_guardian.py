@@ -26,10 +26,9 @@ from supervisor.runtime.containment import procfs, spawn_threads
 from supervisor.runtime.containment.brand import Brands
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.containment.guardian import command
-from supervisor.runtime.containment.guardianship import Guardianship
+from supervisor.runtime.containment.guardianship import Guardianship, LedgerFile
 from supervisor.runtime.containment.ladder import ContainmentError
 from supervisor.runtime.containment.ledger import Adopted, Author, Leader, Ledger
-from supervisor.runtime.containment.ledger_file import LedgerFile
 from tests import shell_guardian
 from tests.runtime.containment.lifelines import PATIENCE_S, STUBBORN, Lifelines, gone
 

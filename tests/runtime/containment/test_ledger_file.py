@@ -12,7 +12,7 @@ import trio
 
 from supervisor.runtime import blocking
 from supervisor.runtime.blocking import BlockingWork
-from supervisor.runtime.containment.ledger_file import RECORD_BYTES, LedgerFile
+from supervisor.runtime.containment.guardianship import RECORD_BYTES, LedgerFile
 from tests.factories import none_left
 
 

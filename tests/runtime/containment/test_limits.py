@@ -17,8 +17,7 @@ from supervisor.policy.lifecycle import State
 from supervisor.runtime.containment import cgroup_folder, procfs
 from supervisor.runtime.containment.cgroup2 import Cgroup
 from supervisor.runtime.containment.ledger import NO_BRAND
-from supervisor.runtime.containment.orphans import Orphans
-from supervisor.runtime.containment.subreaper import Subtree
+from supervisor.runtime.containment.orphans import Orphans, Subtree
 from tests.runtime.containment.in_process import ask, until
 from tests.runtime.containment.lifelines import Lifelines
 

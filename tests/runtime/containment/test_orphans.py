@@ -14,9 +14,14 @@ import pytest
 
 from supervisor.runtime.containment import hunt, procfs
 from supervisor.runtime.containment import orphans as containment_orphans
-from supervisor.runtime.containment.orphans import Led, Orphans, is_subreaper, set_subreaper
+from supervisor.runtime.containment.orphans import (
+    Led,
+    Orphans,
+    Subtree,
+    is_subreaper,
+    set_subreaper,
+)
 from supervisor.runtime.containment.procfs import Stat
-from supervisor.runtime.containment.subreaper import Subtree
 from tests.runtime.containment.lifelines import PATIENCE_S
 
 LIVING = 20

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from supervisor.policy.findings import Quarantined, Reading
-from supervisor.runtime.files import lent_descriptors
+from supervisor.runtime.files import source as source_module
 from supervisor.runtime.files.directory import DescriptorFiles, MissingDirectoryError
-from supervisor.runtime.files.lent_descriptors import LentDescriptors
+from supervisor.runtime.files.source import LentDescriptors
 from supervisor.runtime.files.sources import Sources
 from supervisor.runtime.files.watched_paths import Interests
 from tests.runtime.watching import document
@@ -109,7 +109,7 @@ def test_what_is_lent_is_parsed_once_and_watches_nothing(
     interests = Interests()
     first = source.read(interests)
     with monkeypatch.context() as patched:
-        patched.delattr(lent_descriptors, "parse_descriptor")
+        patched.delattr(source_module, "parse_descriptor")
         assert source.read(interests) is first
     source.put({"one": document("b").encode()})
     assert places(source.read(interests)) == [("b", "the editor/one")]

@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from protocol.connection import NOTHING, Events, Received, Unanswered
-from protocol.descriptor.model import Descriptor
+from protocol.descriptor.model import Descriptor, Timeouts
 from protocol.dialects.module import ModuleConnection
 from supervisor.policy.verdict import Exit
 from supervisor.runtime.containment.custody import Custody
@@ -86,7 +86,7 @@ def incarnation_of(
     """Hold a process in the dialect `module`, whose start nobody waits for."""
     dialogue = Dialogue("m#1", Unstarted(made, str, {}), receiver, host.deadlines, Taps())
     log = ModuleLog("m", host.log_files, host.wall_clock)
-    return Incarnation("m#1", process, dialogue, log, exit_s=exit_s, stop_s=stop_s)
+    return Incarnation(process, dialogue, log, Timeouts(exit_s=exit_s, stop_s=stop_s))
 
 
 class Unstarted(ModuleConnection):

@@ -15,12 +15,9 @@ from protocol.errors import Reason
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.process import process as process_module
-from supervisor.runtime.process.incarnation import Incarnation
-from supervisor.runtime.process.opening import Opening
-from supervisor.runtime.process.process import Process
+from supervisor.runtime.process.process import Opening, Process
 from supervisor.runtime.process.program import SpawnError
 from supervisor.runtime.process.spawning import spawn
-from supervisor.runtime.supervision import run as run_module
 from supervisor.runtime.supervision.host import Host
 from tests.bounds import WAIT_S
 from tests.factories import call, children, descriptor, open_files, opened_since, script
@@ -180,7 +177,7 @@ async def test_a_call_that_is_given_up_during_the_spawn_has_its_request_withheld
     openings: list[Opening] = []
     spawning, may_fail = trio.Event(), trio.Event()
 
-    async def incarnate(*args: object) -> Incarnation:
+    async def spawning_held(*args: object) -> Process:
         opening = args[2]
         assert isinstance(opening, Opening)
         openings.append(opening)
@@ -188,7 +185,7 @@ async def test_a_call_that_is_given_up_during_the_spawn_has_its_request_withheld
         await may_fail.wait()
         raise SpawnError("the test wants no process")
 
-    monkeypatch.setattr(run_module, "incarnate", incarnate)
+    monkeypatch.setattr(module.host.containers, "spawn", spawning_held)
     one, heard = call()
     module.submit(one)
     await spawning.wait()

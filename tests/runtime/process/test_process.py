@@ -16,8 +16,8 @@ import trio
 
 from supervisor.runtime.containment import custody as custody_module
 from supervisor.runtime.containment import hunt, procfs
+from supervisor.runtime.containment.contained import ProcessGroup
 from supervisor.runtime.containment.custody import Custody
-from supervisor.runtime.containment.process_group import ProcessGroup
 from supervisor.runtime.containment.spawn_threads import Late, SpawnTooSlowError
 from supervisor.runtime.process import process
 from supervisor.runtime.process.pipes import read, read_rest

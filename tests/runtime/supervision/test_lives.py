@@ -14,8 +14,8 @@ from protocol.descriptor.shape import TRANSPORT
 from protocol.shape import Choice
 from supervisor.kernel.status import module_status
 from supervisor.policy.lifecycle import State
-from supervisor.runtime.supervision.lives import LIVES, life_kind
 from supervisor.runtime.supervision.module import Module
+from supervisor.runtime.supervision.worker import LIVES, life_kind
 from tests.factories import descriptor
 from tests.runtime.conftest import Running
 from tests.runtime.fakes import STAGE, Stage, staged

@@ -1,1 +1,0 @@
-"""The examinations of `stdiod doctor`: each file examines one area and returns findings."""

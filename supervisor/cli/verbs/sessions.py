@@ -1,0 +1,488 @@
+"""`stdiod session` and `prompt`: the state that modules share, and what is asked of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from supervisor.cli.args import read_args
+from supervisor.cli.client import SUPERVISOR, Answer, DaemonClient, given_args, own_op
+from supervisor.cli.event_text import EventPrinter
+from supervisor.cli.exit_status import NoDaemonError, interruption
+from supervisor.cli.options import SECONDS, SESSION, TEXT, Subverbs, example, with_json, with_socket
+from supervisor.cli.quantities import ago, count, duration, time_of_day
+from supervisor.cli.results import (
+    echo_json,
+    own_result,
+    print_json,
+    print_laid_out,
+    result_of,
+    short,
+    show_result,
+)
+from supervisor.cli.terminal import (
+    GAP,
+    column_widths,
+    columns_of_stdout,
+    dim,
+    is_terminal,
+    one_line,
+    row_width,
+    safe,
+    table_line,
+)
+
+MAX_PAGE = 1000
+"""The limit of the daemon's op."""
+
+_JSON = "JSON|@FILE|-"
+
+
+@click.group(cls=Subverbs, epilog=example("session new --id walk --title 'A walk'"))
+def session() -> None:
+    """Begin, show, change, fork, end and watch sessions, the state that modules share."""
+
+
+def _with_roles(command: Callable[..., None]) -> Callable[..., None]:
+    """Add options for the modules that serve the session's prompts."""
+    options = (
+        click.option(
+            "--agent", type=TEXT, metavar="MODULE", help="The agent that serves its prompts."
+        ),
+        click.option(
+            "--orchestrator",
+            type=TEXT,
+            metavar="MODULE",
+            help="Or the orchestrator that does so, with",
+        ),
+        click.option(
+            "--context", type=TEXT, metavar="MODULE", help="the context that keeps its messages,"
+        ),
+        click.option("--provider", type=TEXT, metavar="MODULE", help="the provider that it asks,"),
+        click.option(
+            "--tool",
+            "tools",
+            type=TEXT,
+            multiple=True,
+            metavar="MODULE",
+            help="and a tool that it may call; repeat it for more.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _roles(tools: tuple[str, ...], **named: str | None) -> dict[str, Any]:
+    roles = given_args(**named) | ({"tools": list(tools)} if tools else {})
+    return {"roles": roles} if roles else {}
+
+
+@session.command(epilog=example("session new --id walk --title 'A walk'"))
+@click.option("--id", "session_id", type=TEXT, metavar="ID", help="Its id; made up if left out.")
+@click.option("--title", type=TEXT, help="Its title.")
+@click.option(
+    "--cwd",
+    type=click.Path(file_okay=False, resolve_path=True),
+    metavar="DIR",
+    help="The folder that it is about.",
+)
+@click.option("--plan", metavar=_JSON, help='Its plan: {"goal": TEXT, "inputs": OBJECT}.')
+@click.option("--state", metavar=_JSON, help="The state that it begins with, an object.")
+@_with_roles
+@with_json
+@with_socket
+def new(
+    *,
+    session_id: str | None,
+    title: str | None,
+    cwd: str | None,
+    plan: str | None,
+    state: str | None,
+    tools: tuple[str, ...],
+    as_json: bool,
+    socket: Path,
+    **named: str | None,
+) -> None:
+    """Begin a session and print its id."""
+    args = given_args(session_id=session_id, title=title, cwd=cwd) | _roles(tools, **named)
+    for name, given in (("plan", plan), ("state", state)):
+        if given is not None:
+            args[name] = read_args(given, f"--{name}")
+    found = own_result(socket, "session.new", args, as_json=as_json)
+    show_result(found, found["session_id"], as_json=as_json)
+
+
+@session.command("list", epilog=example("session list --all"))
+@click.option("-a", "--all", "ended", is_flag=True, help="Include those that have ended.")
+@click.option("--limit", type=click.IntRange(1, MAX_PAGE), default=100, show_default=True)
+@click.option("--after", type=TEXT, metavar="ID", help="Continue after this one.")
+@with_json
+@with_socket
+def list_(*, ended: bool, limit: int, after: str | None, as_json: bool, socket: Path) -> None:
+    """List the sessions, the newest first."""
+    args = {"ended": ended, "limit": limit, **given_args(after=after)}
+    found = own_result(socket, "session.list", args, as_json=as_json)
+    if as_json:
+        print_json(found)
+        return
+    if found["sessions"]:
+        click.echo(table(found["sessions"], columns_of_stdout()))
+    else:
+        click.echo("no sessions" if ended or not found["ended"] else "no sessions but ended ones")
+    if found["next"] is not None:
+        click.echo(f"there are more: --after {one_line(found['next'])}", err=True)
+
+
+@session.command(epilog=example("session show walk"))
+@click.argument("session_id", type=SESSION, metavar="ID")
+@with_json
+@with_socket
+def show(*, session_id: str, as_json: bool, socket: Path) -> None:
+    """Show a session: plan, history and state."""
+    found = own_result(socket, "session.show", {"session_id": session_id}, as_json=as_json)
+    show_result(found, page, as_json=as_json)
+    if not as_json:
+        print_laid_out(found["state"])
+
+
+@session.command(epilog=example("session fork walk --id night"))
+@click.argument("session_id", type=SESSION, metavar="ID")
+@click.option(
+    "--id",
+    "new_id",
+    type=TEXT,
+    metavar="ID",
+    help="The id of the new session; made up if left out.",
+)
+@click.option("--title", type=TEXT, help="The title of the new session.")
+@_with_roles
+@with_json
+@with_socket
+def fork(
+    *,
+    session_id: str,
+    new_id: str | None,
+    title: str | None,
+    tools: tuple[str, ...],
+    as_json: bool,
+    socket: Path,
+    **named: str | None,
+) -> None:
+    """Begin a session with the state, the plan and the roles of another, and print its id."""
+    args = {"session_id": session_id, **given_args(new_id=new_id, title=title)}
+    args |= _roles(tools, **named)
+    found = own_result(socket, "session.fork", args, as_json=as_json)
+    show_result(found, found["session_id"], as_json=as_json)
+
+
+@session.command(epilog=example("session end walk"))
+@click.argument("session_id", type=SESSION, metavar="ID")
+@with_json
+@with_socket
+def end(*, session_id: str, as_json: bool, socket: Path) -> None:
+    """End a session; what is in flight for it is cancelled."""
+    found = own_result(socket, "session.end", {"session_id": session_id}, as_json=as_json)
+    cancelled = found["cancelled"]
+    others = f"; {count(cancelled, 'invocation')} cancelled" if cancelled else ""
+    show_result(found, f"{one_line(session_id)} has ended{others}", as_json=as_json)
+
+
+@session.command(epilog=example("session cancel walk"))
+@click.argument("session_id", type=SESSION, metavar="ID")
+@click.option("--force", is_flag=True, help="Cancel everything else that is in flight for it, too.")
+@with_json
+@with_socket
+def cancel(*, session_id: str, force: bool, as_json: bool, socket: Path) -> None:
+    """Cancel the prompt that a session serves, and those that wait."""
+    args = {"session_id": session_id, **({"force": True} if force else {})}
+    found = own_result(socket, "session.cancel", args, as_json=as_json)
+    what = count(found["cancelled"], "request" if force else "prompt")
+    show_result(found, f"{what} cancelled", as_json=as_json)
+
+
+@session.command(epilog=example("session patch walk '{\"torchRoom\":null}' --if-revision 1"))
+@click.argument("session_id", type=SESSION, metavar="ID")
+@click.argument("given", metavar="PATCH")
+@click.option(
+    "--if-revision",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Only if the state still has this revision.",
+)
+@with_json
+@with_socket
+def patch(
+    *, session_id: str, given: str, if_revision: int | None, as_json: bool, socket: Path
+) -> None:
+    """Change the state by PATCH: a JSON Merge Patch, @FILE, or - for stdin.
+
+    A null removes a member; arrays are replaced as a whole.
+    """
+    args = {
+        "session_id": session_id,
+        "patch": read_args(given, "the patch"),
+        **given_args(if_revision=if_revision),
+    }
+    found = own_result(socket, "session.patch", args, as_json=as_json)
+    revision = found["revision"]
+    show_result(found, f"{one_line(session_id)} has revision {revision}", as_json=as_json)
+
+
+@session.command(epilog=example("session watch walk"))
+@click.argument("session_id", type=SESSION, metavar="ID")
+@with_json
+@with_socket
+def watch(*, session_id: str, as_json: bool, socket: Path) -> None:
+    """Print each patch as it is merged: revision, module and request, patch.
+
+    Returns when the session ends; Ctrl-C leaves it (status 130). With --json each line is the entry
+    of the journal.
+    """
+    with DaemonClient(socket) as client:
+        status = _result(client.known("status"), as_json=as_json)
+        args = {"session_id": session_id}
+        shown = _result(client.known("session.show", args), as_json=as_json)
+        now, revision = shown["status"], shown["revision"]
+        click.echo(f"{one_line(session_id)} is {now} at revision {revision}", err=True)
+        if now == "ended":
+            return
+        # The journal is followed from a place before the session is read, and entries up to the
+        # revision read are skipped, so nothing is missed between the two.
+        journal = status["daemon"].get("journal") or {}
+        place = {"event": "session:*", "follow": True, "since": journal.get("last_seq") or 0}
+        request_id = client.send(*own_op("events", {**args, **place}))
+        for event, _ in client.events():
+            if event.get("requestId") != request_id:
+                continue
+            if event.get("type") == "done":
+                _result(Answer(event), as_json=as_json)
+                return
+            if _is_last(event.get("fields") or {}, revision, as_json=as_json):
+                return
+    raise NoDaemonError("the daemon closed the connection")
+
+
+def _result(answer: Answer, *, as_json: bool) -> Any:
+    return result_of(answer, as_json=as_json, module=SUPERVISOR, op="events")
+
+
+def _is_last(entry: dict[str, Any], revision: int, *, as_json: bool) -> bool:
+    """Print an entry unless the session had it already; True if the session has ended."""
+    name, data = entry.get("event"), entry.get("data") or {}
+    if name == "session:patch" and data.get("revision", 0) > revision:
+        text = partial(change_line, live=is_terminal(sys.stdout))
+        show_result(entry, text, as_json=as_json)
+    elif name == "session:end":
+        if as_json:
+            print_json(entry)
+        click.echo("the session has ended", err=True)
+        return True
+    return False
+
+
+OP = "session.prompt"
+PRIORITIES = ("low", "normal", "high", "urgent")
+
+_CHUNK = "message.chunk"
+_COURSE = frozenset(
+    {"prompt.received", "prompt.started", "message.start", "message.complete", "message.error"}
+)
+"""Events whose effects a person sees anyway."""
+
+
+@click.command(epilog=example("prompt walk 'What is in the hall?'"))
+@click.argument("session_id", type=SESSION, metavar="SESSION")
+@click.argument("text", type=TEXT)
+@click.option("--priority", type=click.Choice(PRIORITIES), default="normal", show_default=True)
+@click.option("--reject", is_flag=True, help="Do not wait if the session already serves a prompt.")
+@click.option("--timeout", "timeout_s", type=SECONDS, help="Instead of the module's own.")
+@with_json
+@with_socket
+def prompt(
+    *,
+    session_id: str,
+    text: str,
+    priority: str,
+    reject: bool,
+    timeout_s: float | None,
+    as_json: bool,
+    socket: Path,
+) -> None:
+    """Give SESSION a prompt: TEXT, or - to read it from stdin.
+
+    The answer goes to stdout as it is said; thoughts, tool calls and the wait for another prompt
+    go to stderr. With --json, each event goes to stdout as it comes, one per line, and the
+    response comes last. Ctrl-C cancels the prompt.
+    """
+    args = given_args(
+        session_id=session_id,
+        content=sys.stdin.read() if text == "-" else text,
+        priority=priority,
+        conflict_strategy="reject" if reject else "queue",
+        timeout_s=timeout_s,
+    )
+    shown = _Answer(as_json=as_json)
+    words = one_line(f"the prompt of {session_id} was cancelled")
+    with interruption(words), DaemonClient(socket) as client:
+        answer = client.own(OP, args, shown.event)
+    shown.end(answer.result if answer.ok else None)
+    result_of(answer, as_json=as_json, module=SUPERVISOR, op=OP)
+    if as_json:
+        print_json(answer.document)
+
+
+class _Answer:
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._printer = EventPrinter()
+        self._said = ""
+
+    def event(self, event: dict[str, Any], line: bytes) -> None:
+        if self._as_json:
+            echo_json(line)
+            return
+        name = event.get("event")
+        content = (event.get("payload") or {}).get("content")
+        if name == _CHUNK and isinstance(content, str):
+            self._printer.close_line()
+            click.echo(safe(content), nl=False)
+            self._said = content or self._said
+        elif name not in _COURSE:
+            self._printer.show(event)
+
+    def end(self, result: dict[str, Any] | None) -> None:
+        """End the last line; an answer without chunks is shown now."""
+        if self._as_json:
+            return
+        self._printer.close_line()
+        if not self._said and result is not None:
+            self._said = result["content"]
+            click.echo(safe(self._said), nl=False)
+        if self._said and not self._said.endswith("\n"):
+            click.echo()
+
+
+STATUS_COLOURS = {
+    "idle": "green",
+    "busy": "cyan",
+    "cancelled": "yellow",
+    "error": "red",
+    "ended": "bright_black",
+}
+
+_COLUMNS = ("ID", "STATUS", "REVISION", "INVOCATIONS", "CHANGED", "TITLE")
+_RIGHT = frozenset({"REVISION", "INVOCATIONS", "CHANGED"})
+_LEAVE_OUT = ("INVOCATIONS", "REVISION", "CHANGED")
+_SHORT_TITLE = 12
+"""Titles are cut to this before a column is left out."""
+_LABEL_WIDTH = 12
+_HISTORY_SHOWN = 10
+
+
+def status_word(status: str) -> str:
+    """Return a status in its colour; it may be padded."""
+    return click.style(status, fg=STATUS_COLOURS.get(status.rstrip()))
+
+
+def table(sessions: list[dict[str, Any]], width: int | None) -> str:
+    """Return a table of sessions.
+
+    `width` is the terminal's, if there is one. On a narrow terminal columns are left out in the
+    order of `_LEAVE_OUT`, and titles are cut.
+    """
+    rows = [_row(session) for session in sessions]
+    widths = column_widths(_COLUMNS, rows)
+    columns = list(_COLUMNS)
+    if width is not None:
+        least = {**widths, "TITLE": min(widths["TITLE"], _SHORT_TITLE)}
+        for name in _LEAVE_OUT:
+            if row_width(columns, least) > width:
+                columns.remove(name)
+        left = width - row_width(columns[:-1], widths) - len(GAP)
+        widths["TITLE"] = max(0, min(widths["TITLE"], left))
+    line = partial(table_line, columns, widths, right=_RIGHT, paint=_in_colour)
+    return "\n".join([dim(line()), *map(line, rows)])
+
+
+def _in_colour(column: str, text: str) -> str:
+    return status_word(text) if column == "STATUS" else text
+
+
+def page(session: dict[str, Any]) -> str:
+    return "\n".join(_lines(session))
+
+
+def change_line(event: dict[str, Any], *, live: bool) -> str:
+    """Return a journal entry about a session's state as a line; the time is short if `live`."""
+    data = event.get("data") or {}
+    who = event.get("module") or "a client"
+    request = f" {event['request_id']}" if event.get("request_id") else ""
+    when = dim(time_of_day(event["ts"])) + " " if live else ""
+    revision = click.style(f"#{data.get('revision')}", fg="magenta")
+    return f"{when}{revision} {one_line(who + request)} {short(data.get('patch'))}"
+
+
+def _row(session: dict[str, Any]) -> dict[str, str]:
+    return {
+        "ID": one_line(session["session_id"]),
+        "STATUS": session["status"],
+        "REVISION": str(session["revision"]),
+        "INVOCATIONS": str(session["invocations"]),
+        "CHANGED": ago(session["updated"]),
+        "TITLE": one_line(session["title"] or ""),
+    }
+
+
+def _lines(session: dict[str, Any]) -> Iterator[str]:
+    name = click.style(one_line(session["session_id"]), bold=True)
+    yield f"{name}: {status_word(session['status'])}"
+    if session["title"]:
+        yield one_line(session["title"])
+    yield ""
+    for label, text in _facts(session).items():
+        if text:
+            yield dim(label.ljust(_LABEL_WIDTH)) + text
+    history = session["history"]
+    for number, past in enumerate(history[-_HISTORY_SHOWN:]):
+        yield dim(("" if number else "history").ljust(_LABEL_WIDTH)) + _past(past)
+    yield ""
+    yield dim(f"state at revision {session['revision']}")
+
+
+def _facts(session: dict[str, Any]) -> dict[str, str]:
+    parent, plan = session["parent"], session["plan"]
+    since = f"began {ago(session['created'])}, changed {ago(session['updated'])}"
+    roles = session["roles"]
+    tools = {"tools": ", ".join(roles["tools"])} if roles.get("tools") else {}
+    return {
+        "folder": one_line(session["cwd"] or ""),
+        "roles": one_line("; ".join(f"{role} {name}" for role, name in (roles | tools).items())),
+        "since": since + (f", ended {ago(session['ended'])}" if session["ended"] else ""),
+        "fork of": (
+            ""
+            if parent is None
+            else f"{one_line(parent['session_id'])} at revision {parent['revision']}"
+        ),
+        "goal": "" if plan is None else one_line(str(plan.get("goal"))),
+        "inputs": short(plan["inputs"]) if plan and plan.get("inputs") else "",
+        "requests": (
+            f"{session['in_flight']} in flight, {count(session['invocations'], 'invocation')} ended"
+        ),
+    }
+
+
+def _past(past: dict[str, Any]) -> str:
+    ended = (
+        click.style("ok", fg="green")
+        if past["ok"]
+        else click.style(one_line(str(past["code"])), fg="red")
+    )
+    what = one_line(f"{past['module']}.{past['op']}")
+    when = f"({ago(past['ts'])}, took {duration(past['duration_ms'] / 1000)})"
+    return f"{what} {ended} {dim(when)}"
