@@ -18,6 +18,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final
 
+from protocol.client import Answer
 from scripts.checkout import ROOT, Stdiod
 from supervisor.cli.client import DaemonClient
 from supervisor.cli.top.figures import Figures, Order, Trends, figures
@@ -107,9 +108,9 @@ def _call(client: DaemonClient, number: int) -> None:
         # A share that goes up and down, so that there is a trend to see.
         for _ in range(max(1, most * ((number * (place + 3)) % 8 + 1) // 8))
     }
-    for document, _ in client.events(WITHIN_S):
-        if document.get("type") == "done":
-            sent.discard(document["requestId"])
+    for event in client.events(WITHIN_S):
+        if isinstance(event, Answer):
+            sent.discard(event.request_id)
             if not sent:
                 return
 

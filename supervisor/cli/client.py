@@ -1,73 +1,37 @@
-"""Client of a daemon's control socket, without trio; and why nobody answers there.
+"""The command line's client of a daemon, and the words for why nobody answers.
 
-A request is a line; the answers are Spec 001 events with its `requestId`, the last one `done`.
 Closing the connection cancels what is still open, so Ctrl-C needs no more than leaving the block.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import socket
 import struct
 import sys
-import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
-import msgspec
-
-from protocol.frames import encode_line
-from protocol.framing import UNCOUNTED, LineSplitter, Overlong
+from protocol.client import LINE_BYTES, Answer, ClientEvent, ConnectionEnd, EndCause
 from protocol.version import VERSION
 from supervisor.cli.exit_status import NoDaemonError
 from supervisor.cli.lock_file import lock_holder, socket_lock, version_beside
 from supervisor.cli.project import default_data_dir, way_to_start
 from supervisor.cli.terminal import one_line
+from supervisor.edge.bindings.blocking import (
+    CONNECT_S,
+    BlockingClient,
+    NoAnswerError,
+    OnEvent,
+    connect,
+)
 
 SUPERVISOR = "supervisor"
 
-CONNECT_S = 5.0
-"""How long a busy daemon may take to accept a client."""
-
 ANSWER_S = 30.0
 """How long the daemon may take to answer an op of its own."""
-
-LINE_BYTES = 256 << 20
-"""A longer line is no answer: modules may write 8 MiB, unless their descriptors allow more."""
-
-READ_BYTES = 1 << 16
-
-_TIMEVAL = struct.Struct("ll")
-_CONNECT_TIME, _NO_BOUND = _TIMEVAL.pack(int(CONNECT_S), 0), _TIMEVAL.pack(0, 0)
-
-_DECODE = msgspec.json.Decoder(dict[str, Any]).decode
-_ENVELOPE = ("version", "type", "requestId")
-
-OnEvent = Callable[[dict[str, Any], bytes], None]
-"""Takes an event, and its line."""
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """The `done` event of a request, without its envelope."""
-
-    document: dict[str, Any]
-
-    @property
-    def ok(self) -> bool:
-        return self.document.get("ok") is True
-
-    @property
-    def result(self) -> Any:
-        return self.document.get("result")
-
-    @property
-    def error(self) -> dict[str, Any]:
-        error = self.document.get("error")
-        return error if isinstance(error, dict) else {}
 
 
 def own_op(op: str, args: dict[str, Any] | None = None) -> tuple[str, str, dict[str, Any]]:
@@ -80,35 +44,31 @@ def given_args(**args: Any) -> dict[str, Any]:
     return {name: value for name, value in args.items() if value is not None}
 
 
-class NoAnswerError(Exception):
-    """The caller's timeout has passed."""
-
-
-class DaemonClient:
+class DaemonClient(BlockingClient):
     def __init__(self, path: Path) -> None:
         """Connect; raises `NoDaemonError`."""
+        try:
+            connection = connect(path)
+        except OSError as error:
+            raise NoDaemonError(_why_not(path, error)) from None
+        super().__init__(connection)
         self.path = path
-        self._socket = _connect(path)
         tell_other_version(path)
-        self._splitter = LineSplitter(LINE_BYTES, UNCOUNTED)
-        self._lines: deque[bytes] = deque()
-        self._number = 0
         self.before_waiting: Callable[[float | None], None] = lambda _: None
         """Called before each wait for the daemon, with the seconds left."""
 
-    def __enter__(self) -> Self:
-        return self
+    def failed(self, end: ConnectionEnd) -> NoDaemonError:
+        words = {
+            EndCause.CLOSED: "the daemon closed the connection before it answered",
+            EndCause.NOT_A_DAEMON: f"what answers on {self.path} is not a stdiod daemon",
+            EndCause.OVERLONG: f"the daemon answered with a line of more than {LINE_BYTES} bytes",
+            EndCause.UNREAD: f"the daemon on {self.path} does not read",
+        }
+        return NoDaemonError(words[end.cause])
 
-    def __exit__(self, *_: object) -> None:
-        self._socket.close()
-
-    def fileno(self) -> int:
-        return self._socket.fileno()
-
-    def detach(self) -> socket.socket:
-        """Return the socket, without a timeout; the client cannot be used afterwards."""
-        self._socket.settimeout(None)
-        return socket.socket(fileno=self._socket.detach())
+    def pump(self, timeout_s: float | None) -> list[ClientEvent]:
+        self.before_waiting(timeout_s)
+        return super().pump(timeout_s)
 
     def daemon_pid(self) -> int:
         """Return the listener's pid as the kernel knows it; 0 if it is in another PID namespace."""
@@ -144,125 +104,6 @@ class DaemonClient:
         entries: list[dict[str, Any]] = self.known("status").result["modules"]
         used = (one for one in entries if one["state"] != "disabled")
         return [one["name"] for one in used if one["wanted"] == "up" or not wanted]
-
-    def request(
-        self,
-        tool: str,
-        operation: str,
-        given: dict[str, Any],
-        on_event: OnEvent | None = None,
-        timeout_s: float | None = None,
-    ) -> Answer:
-        """Send a request and wait for its end, without a timeout if `timeout_s` is None.
-
-        Raises `NoAnswerError`, and `NoDaemonError` if the daemon goes away.
-        """
-        open_requests = {self.send(tool, operation, given): 0}
-        told = None if on_event is None else lambda _, event, line: on_event(event, line)
-        _, answer = next(self._answers(open_requests, told, timeout_s))
-        return answer
-
-    def together(
-        self,
-        requests: Sequence[tuple[str, str, dict[str, Any]]],
-        on_event: Callable[[int, dict[str, Any], bytes], None] | None = None,
-    ) -> Iterator[tuple[int, Answer]]:
-        """Send requests at once; yields each answer as it comes, with its number.
-
-        Raises `NoDaemonError` if the daemon goes away.
-        """
-        sent = [self.send(*one) for one in requests]
-        return self._answers({one: number for number, one in enumerate(sent)}, on_event, None)
-
-    def _answers(
-        self,
-        open_requests: dict[str, int],
-        on_event: Callable[[int, dict[str, Any], bytes], None] | None,
-        timeout_s: float | None,
-    ) -> Iterator[tuple[int, Answer]]:
-        for document, line in self.events(timeout_s) if open_requests else ():
-            # A line the daemon could not read is answered without an id.
-            request_id = document.get("requestId", next(iter(open_requests)))
-            number = open_requests.get(request_id)
-            if number is None:
-                continue
-            if document.get("type") == "done":
-                del open_requests[request_id]
-                yield number, Answer({k: v for k, v in document.items() if k not in _ENVELOPE})
-                if not open_requests:
-                    return
-            elif on_event is not None:
-                on_event(number, document, line)
-        if open_requests:
-            raise NoDaemonError("the daemon closed the connection before it answered")
-
-    def send(self, tool: str, operation: str, given: dict[str, Any]) -> str:
-        """Send a request; returns its id."""
-        self._number += 1
-        request_id = f"c{self._number}"
-        frame = {"requestId": request_id, "tool": tool, "operation": operation, "input": given}
-        self._socket.settimeout(ANSWER_S)
-        try:
-            self._socket.sendall(encode_line(frame))
-        except TimeoutError:
-            raise NoDaemonError(f"the daemon on {self.path} does not read") from None
-        except OSError:
-            # The daemon has closed the connection; its last lines may still be read.
-            with contextlib.suppress(OSError):
-                self._socket.shutdown(socket.SHUT_WR)
-        return request_id
-
-    def events(self, timeout_s: float | None = None) -> Iterator[tuple[dict[str, Any], bytes]]:
-        """Yield the events of all requests, each with its line, until the daemon goes away.
-
-        Raises `NoAnswerError` after the timeout.
-        """
-        ends_at = None if timeout_s is None else time.monotonic() + timeout_s
-        while (line := self._next_line(ends_at)) is not None:
-            try:
-                document = _DECODE(line)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                words = f"what answers on {self.path} is not a stdiod daemon"
-                raise NoDaemonError(words) from None
-            yield document, line
-
-    def _next_line(self, ends_at: float | None) -> bytes | None:
-        while not self._lines:
-            data = self._receive(ends_at)
-            if not data:
-                return None
-            for line in self._splitter.feed(data):
-                if isinstance(line, Overlong):
-                    words = f"the daemon answered with a line of more than {LINE_BYTES} bytes"
-                    raise NoDaemonError(words)
-                self._lines.append(line)
-        return self._lines.popleft()
-
-    def _receive(self, ends_at: float | None) -> bytes:
-        left_s = None if ends_at is None else ends_at - time.monotonic()
-        if left_s is not None and left_s <= 0:
-            raise NoAnswerError
-        self.before_waiting(left_s)
-        self._socket.settimeout(left_s)
-        try:
-            return self._socket.recv(READ_BYTES)
-        except TimeoutError:
-            raise NoAnswerError from None
-        except ConnectionError:
-            return b""
-
-
-def _connect(path: Path) -> socket.socket:
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        # Not by `settimeout`: then connect(2) would not wait at all for a daemon that is busy.
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _CONNECT_TIME)
-        connection.connect(str(path))
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _NO_BOUND)
-    except OSError as error:
-        connection.close()
-        raise NoDaemonError(_why_not(path, error)) from None
-    return connection
 
 
 @functools.cache  # once, however often it connects

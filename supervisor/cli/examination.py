@@ -11,7 +11,7 @@ from typing import Any
 
 from protocol.descriptor.model import Descriptor
 from protocol.version import VERSION
-from supervisor.cli.client import DaemonClient, NoAnswerError
+from supervisor.cli.client import DaemonClient
 from supervisor.cli.exit_status import NoDaemonError
 from supervisor.cli.machine import (
     Finding,
@@ -37,6 +37,7 @@ from supervisor.cli.project import Project, default_data_dir
 from supervisor.cli.quantities import count, duration, size, utc_second
 from supervisor.cli.status_text import recent_exit, warning
 from supervisor.cli.terminal import shell_word
+from supervisor.edge.bindings.blocking import NoAnswerError
 from supervisor.kernel.grants.operator_policy import read_policy
 from supervisor.policy.capabilities import is_about_a_method
 from supervisor.policy.findings import Found

@@ -102,7 +102,8 @@ class Known(Text):
         """
         from click.shell_completion import CompletionItem
 
-        from supervisor.cli.client import DaemonClient, NoAnswerError
+        from supervisor.cli.client import DaemonClient
+        from supervisor.edge.bindings.blocking import NoAnswerError
 
         taken = ctx.params.get(param.name or "")
         given = ctx.params.get("socket") or ctx.find_root().params.get("socket")

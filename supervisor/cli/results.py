@@ -11,10 +11,12 @@ from typing import Any
 import click
 import msgspec
 
+from protocol.client import Answer
 from protocol.frames import one_line as one_json_line
-from supervisor.cli.client import SUPERVISOR, Answer, DaemonClient, OnEvent
+from supervisor.cli.client import SUPERVISOR, DaemonClient
 from supervisor.cli.exit_status import NO, remark
 from supervisor.cli.terminal import STEERING, cut, is_terminal, one_line, safe
+from supervisor.edge.bindings.blocking import OnEvent
 
 ONE_LINE_CHARS = 80
 """Shorter JSON stays on one line."""

@@ -30,15 +30,20 @@ OURS = ("supervisor", "protocol", "schemas")
 
 VERSION = {"protocol", "protocol.version", "supervisor", "supervisor.cli", "supervisor.cli.main"}
 STATUS = VERSION | {
+    "protocol.client",
     "protocol.errors",
     "protocol.frames",
     "protocol.framing",
+    "protocol.host_call",
     "protocol.json_line",
     "protocol.weight",
     "protocol.problem",
     "supervisor.cli.client",
     "supervisor.daemon",
     "supervisor.daemon.collector",
+    "supervisor.edge",
+    "supervisor.edge.bindings",
+    "supervisor.edge.bindings.blocking",
     "supervisor.cli.command_line",
     "supervisor.cli.configured",
     "supervisor.cli.exit_status",

@@ -13,7 +13,8 @@ from typing import Any
 
 import click
 
-from supervisor.cli.client import Answer, DaemonClient, NoAnswerError, own_op
+from protocol.client import Answer, RequestEvent
+from supervisor.cli.client import DaemonClient, own_op
 from supervisor.cli.exit_status import NoDaemonError
 from supervisor.cli.quantities import duration, time_of_day
 from supervisor.cli.terminal import one_line
@@ -30,6 +31,7 @@ from supervisor.cli.top.view import (
     selected_row,
     view,
 )
+from supervisor.edge.bindings.blocking import NoAnswerError
 
 ARGS: dict[str, Any] = {"histogram": True}
 
@@ -254,20 +256,20 @@ class Link:
 
     def answer(self) -> Answer | None:
         """Return the answer if it is complete; raises `NoDaemonError` if the daemon went away."""
-        for document in self.documents():
-            if document.get("type") == "done":
+        for event in self.events():
+            if isinstance(event, Answer):
                 self._asked = ""
-                return Answer(document)
+                return event
         return None
 
-    def documents(self) -> Iterator[dict[str, Any]]:
+    def events(self) -> Iterator[RequestEvent | Answer]:
         """Yield the events of the question so far; raises `NoDaemonError`, as `answer`."""
         if self._client is None:
             return
         try:
-            for document, _ in self._client.events(_REST_OF_A_LINE_S):
-                if document.get("requestId") == self._asked:
-                    yield document
+            for event in self._client.events(_REST_OF_A_LINE_S):
+                if isinstance(event, RequestEvent | Answer) and event.request_id == self._asked:
+                    yield event
         except NoAnswerError:
             return
         raise NoDaemonError("the daemon closed the connection")
@@ -296,12 +298,11 @@ class LogPage:
 
     def read(self) -> None:
         try:
-            for document in self.link.documents():
-                if document.get("type") == "log":
-                    self.lines.append(_log_text(document))
-                elif document.get("type") == "done":
-                    error = document.get("error") or {}
-                    self._end(str(error.get("message", "the daemon has ended it")))
+            for event in self.link.events():
+                if isinstance(event, RequestEvent):
+                    self.lines.append(_log_text(event.document))
+                else:
+                    self._end(str(event.error.get("message", "the daemon has ended it")))
                     return
         except NoDaemonError as error:
             self._end(error.message)

@@ -17,14 +17,7 @@ import msgspec
 from protocol.errors import Reason
 from protocol.json_document import read_document
 from supervisor.cli.args import ARGS_MIB, Word, args_of, read_args, read_words
-from supervisor.cli.client import (
-    ANSWER_S,
-    SUPERVISOR,
-    DaemonClient,
-    NoAnswerError,
-    OnEvent,
-    given_args,
-)
+from supervisor.cli.client import ANSWER_S, SUPERVISOR, DaemonClient, given_args
 from supervisor.cli.event_text import EventPrinter, log_line
 from supervisor.cli.exit_status import (
     INTERRUPTED,
@@ -51,6 +44,7 @@ from supervisor.cli.options import (
 from supervisor.cli.quantities import duration
 from supervisor.cli.results import echo_json, own_result, print_json, print_laid_out
 from supervisor.cli.terminal import dim, is_terminal, one_line
+from supervisor.edge.bindings.blocking import NoAnswerError, OnEvent
 from supervisor.policy.session import plan_problems
 
 if TYPE_CHECKING:

@@ -12,13 +12,15 @@ from typing import Any
 
 import click
 
-from supervisor.cli.client import Answer, DaemonClient, NoAnswerError, own_op
+from protocol.client import Answer, RequestEvent
+from supervisor.cli.client import DaemonClient, own_op
 from supervisor.cli.exit_status import NoError, exit_unless, interruption
 from supervisor.cli.options import MODULE, example, with_json, with_socket
 from supervisor.cli.quantities import count, duration
 from supervisor.cli.results import print_document, result_of, short, show_result
 from supervisor.cli.status_text import in_trouble, module_text, of_project, status_text
 from supervisor.cli.terminal import Ticker, columns_of_stdout, dim, one_line
+from supervisor.edge.bindings.blocking import NoAnswerError
 
 
 @click.command(epilog=example("status", "status dice", "status --failing"))
@@ -166,12 +168,13 @@ def _shut_down(client: DaemonClient, ticker: Ticker, running: list[str]) -> int:
     asked = client.send(*own_op("shutdown"))
     pid = 0
     with contextlib.suppress(NoAnswerError):
-        for event, _ in client.events(GONE_S):
-            if event.get("type") == "log":
-                number = (event.get("fields") or {}).get("number")
-                ticker.step(one_line(str(event.get("message"))), f"{number}/{len(running)} down")
-            elif event.get("requestId") == asked:
-                pid = int(result_of(Answer(event), as_json=False, module="shutdown")["pid"])
+        for event in client.events(GONE_S):
+            if isinstance(event, RequestEvent):
+                told = event.document
+                number = (told.get("fields") or {}).get("number")
+                ticker.step(one_line(str(told.get("message"))), f"{number}/{len(running)} down")
+            elif isinstance(event, Answer) and event.request_id == asked:
+                pid = int(result_of(event, as_json=False, module="shutdown")["pid"])
     return pid
 
 

@@ -16,7 +16,8 @@ from typing import IO, Any, Self
 import click
 import msgspec
 
-from supervisor.cli.client import Answer, DaemonClient, given_args, own_op
+from protocol.client import Answer
+from supervisor.cli.client import DaemonClient, given_args, own_op
 from supervisor.cli.event_text import event_line
 from supervisor.cli.exit_status import INTERRUPTED, NoDaemonError, NoError, exit_unless, remark
 from supervisor.cli.options import (

@@ -12,8 +12,9 @@ from typing import Any
 
 import click
 
+from protocol.client import Answer
 from supervisor.cli import configured
-from supervisor.cli.client import Answer, DaemonClient, NoAnswerError, own_op
+from supervisor.cli.client import DaemonClient, own_op
 from supervisor.cli.exit_status import NO, NoDaemonError, NoError, exit_unless, interruption, remark
 from supervisor.cli.options import MODULE, SECONDS, example, with_json, with_modules, with_socket
 from supervisor.cli.quantities import count
@@ -26,6 +27,7 @@ from supervisor.cli.results import (
 )
 from supervisor.cli.status_text import in_trouble
 from supervisor.cli.terminal import Ticker, dim, is_in, one_line
+from supervisor.edge.bindings.blocking import NoAnswerError
 
 _MEMBER = re.compile(rb'"enabled"\s*:\s*(true|false)')
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import click
 
+from protocol.client import Answer, RequestEvent
 from supervisor.cli.args import read_args
-from supervisor.cli.client import SUPERVISOR, Answer, DaemonClient, given_args, own_op
+from supervisor.cli.client import SUPERVISOR, DaemonClient, given_args, own_op
 from supervisor.cli.event_text import EventPrinter
 from supervisor.cli.exit_status import NoDaemonError, interruption
 from supervisor.cli.options import SECONDS, SESSION, TEXT, Subverbs, example, with_json, with_socket
@@ -256,15 +257,15 @@ def watch(*, session_id: str, as_json: bool, socket: Path) -> None:
         # revision read are skipped, so nothing is missed between the two.
         journal = status["daemon"].get("journal") or {}
         place = {"event": "session:*", "follow": True, "since": journal.get("last_seq") or 0}
-        request_id = client.send(*own_op("events", {**args, **place}))
-        for event, _ in client.events():
-            if event.get("requestId") != request_id:
-                continue
-            if event.get("type") == "done":
-                _result(Answer(event), as_json=as_json)
+        client.send(*own_op("events", {**args, **place}))
+        for event in client.events():
+            if isinstance(event, Answer):
+                _result(event, as_json=as_json)
                 return
-            if _is_last(event.get("fields") or {}, revision, as_json=as_json):
-                return
+            if isinstance(event, RequestEvent):
+                entry = event.document.get("fields") or {}
+                if _is_last(entry, revision, as_json=as_json):
+                    return
     raise NoDaemonError("the daemon closed the connection")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from supervisor.cli import background
-from supervisor.cli.client import DaemonClient, NoAnswerError
+from supervisor.cli.client import DaemonClient
 from supervisor.cli.daemon_options import HttpOptions, with_daemon_options
 from supervisor.cli.exit_status import INTERRUPTED, NoDaemonError, NoError, exit_unless
 from supervisor.cli.options import SECONDS, example, with_json, with_socket
@@ -21,6 +21,7 @@ from supervisor.cli.quantities import count, duration
 from supervisor.cli.results import print_json, result_of
 from supervisor.cli.status_text import is_asleep, note, of_project, warning
 from supervisor.cli.terminal import Ticker, is_in, one_line, shell_word, state_word
+from supervisor.edge.bindings.blocking import NoAnswerError
 
 
 @click.command(epilog=example("up modules", "up modules --timeout 20", "up"))

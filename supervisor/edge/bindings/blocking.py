@@ -41,7 +41,8 @@ _TIMEVAL = struct.Struct("ll")
 _CONNECT_TIME, _NO_BOUND = _TIMEVAL.pack(int(CONNECT_S), 0), _TIMEVAL.pack(0, 0)
 
 
-OnEvent = Callable[[RequestEvent], None]
+OnEvent = Callable[[dict[str, Any], bytes], None]
+"""Takes an event of a request, and its line."""
 
 
 class NoAnswerError(Exception):
@@ -101,7 +102,7 @@ class BlockingClient:
         timeout_s: float | None = None,
     ) -> Answer:
         """Send a request and wait for its end; raises `NoAnswerError`, and as `failed` says."""
-        told = None if on_event is None else lambda _, event: on_event(event)
+        told = None if on_event is None else lambda _, event, line: on_event(event, line)
         numbers = {self.send(tool, operation, given): 0}
         _, answer = next(self._answers(numbers, told, timeout_s))
         return answer
@@ -109,7 +110,7 @@ class BlockingClient:
     def together(
         self,
         requests: Sequence[tuple[str, str, dict[str, Any]]],
-        on_event: Callable[[int, RequestEvent], None] | None = None,
+        on_event: Callable[[int, dict[str, Any], bytes], None] | None = None,
     ) -> Iterator[tuple[int, Answer]]:
         """Send requests at once; yields each answer as it comes, with its number.
 
@@ -121,7 +122,7 @@ class BlockingClient:
     def _answers(
         self,
         numbers: dict[str, int],
-        on_event: Callable[[int, RequestEvent], None] | None,
+        on_event: Callable[[int, dict[str, Any], bytes], None] | None,
         timeout_s: float | None,
     ) -> Iterator[tuple[int, Answer]]:
         for event in self.events(timeout_s) if numbers else ():
@@ -132,8 +133,8 @@ class BlockingClient:
                     # The daemon names no request: the first is as good as any.
                     request_id = next(iter(numbers))
                     yield numbers.pop(request_id), Answer(request_id, line, ok=False)
-                case RequestEvent(request_id) if on_event and request_id in numbers:
-                    on_event(numbers[request_id], event)
+                case RequestEvent(request_id, line) if on_event and request_id in numbers:
+                    on_event(numbers[request_id], event.document, line)
             if not numbers:
                 return
         if (end := self.client.ended) is not None:
