@@ -329,6 +329,23 @@ def test_a_refusal_without_an_id_is_there_when_the_connection_has_ended() -> Non
     played(play)
 
 
+def test_a_daemon_that_hung_up_before_it_was_asked_was_written_nothing() -> None:
+    async def play() -> None:
+        async with pair() as (client, theirs):
+            refusal = encode_line({"type": "done", "ok": False, "error": {}})
+            theirs.sendall(refusal)
+            theirs.close()
+            streams = [await client.request("m", "invoke", {}) for _ in range(2)]
+            for stream in streams:
+                with pytest.raises(ConnectionEndedError) as raised:
+                    await stream.answer()
+                assert not raised.value.was_written
+            assert client.refusal is not None
+            assert client.refusal.line + b"\n" == refusal
+
+    played(play)
+
+
 def test_what_was_answered_before_the_daemon_went_can_still_be_taken() -> None:
     async def play() -> None:
         async with pair() as (client, theirs):

@@ -91,7 +91,7 @@ def test_a_timeout_ends_the_wait_and_a_cancel_the_request(daemon: Running) -> No
         request_id = client.send(*HANG)
         with pytest.raises(NoAnswerError):
             next(client.events(0.01))
-        client.client.cancel(request_id)
+        client.connection.cancel(request_id)
         # Its `done` is dropped: the next answer is that of the next request.
         assert client.request(*own("narrow"), timeout_s=60).ok
     until(lambda: not daemon.daemon.status("m")["in_flight"], "the end of the request")
@@ -153,6 +153,16 @@ def test_a_refusal_without_an_id_answers_the_first_request(serve: Serve, socket_
     with BlockingClient(connect(socket_path)) as client:
         answer = client.request("m", "invoke", {})
     assert (answer.ok, answer.error) == (False, {"message": "no room"})
+
+
+def test_what_a_daemon_said_before_it_hung_up_is_read_though_nothing_can_be_written() -> None:
+    with pair() as (client, theirs):
+        theirs.sendall(encode_line({"type": "done", "ok": False, "error": {"message": "full"}}))
+        theirs.close()
+        assert client.request("m", "invoke", {}).error == {"message": "full"}
+        with pytest.raises(ConnectionEndedError) as raised:
+            client.request("m", "invoke", {})
+    assert not raised.value.was_written
 
 
 def test_a_daemon_that_is_silent_is_waited_for_no_longer_than_the_caller_says() -> None:

@@ -70,7 +70,7 @@ class RequestStream:
         if self._over:
             raise StopAsyncIteration
         while not self._events:
-            if (end := self._client.client.ended) is not None:
+            if (end := self._client.connection.ended) is not None:
                 raise ConnectionEndedError(end, was_written=self.request_id in end.written)
             self._news.clear()
             await self._news.wait()
@@ -96,23 +96,23 @@ class RequestStream:
 
 
 class AsyncClient:
-    """One connection, within a running event loop; `client` has its state without I/O."""
+    """One connection, within a running event loop; `connection` has its state without I/O."""
 
-    def __init__(self, connection: socket.socket, line_bytes: int = LINE_BYTES) -> None:
+    def __init__(self, sock: socket.socket, line_bytes: int = LINE_BYTES) -> None:
         """Take a connected socket that does not block."""
-        self.client = SocketClient(line_bytes)
+        self.connection = SocketClient(line_bytes)
         self.ended = asyncio.Event()
         """Set at the end, which is noticed once what came before it has been taken."""
         self.refusal: LineRefusal | None = None
         """What the daemon said of this connection, or of a line that it could not read."""
-        self._socket = connection
+        self._socket = sock
         self._loop = asyncio.get_running_loop()
         self._streams: dict[str, RequestStream] = {}
         self._full: set[RequestStream] = set()
         self._has_room = asyncio.Event()
         self._has_room.set()
         self._write_is_due = False
-        self._loop.add_reader(connection, self._read)
+        self._loop.add_reader(sock, self._read)
 
     @classmethod
     async def connect(cls, path: Path) -> Self:
@@ -139,7 +139,7 @@ class AsyncClient:
 
     def close(self) -> None:
         """End the connection, which cancels what is open."""
-        for end in self.client.end(EndCause.CLOSED):
+        for end in self.connection.end(EndCause.CLOSED):
             self._take(end)
 
     async def request(
@@ -154,7 +154,7 @@ class AsyncClient:
     ) -> RequestStream:
         """Send a request once the socket has room; see `SocketClient.request`."""
         await self._has_room.wait()
-        request_id = self.client.request(
+        request_id = self.connection.request(
             tool, operation, given, login=login, asks=asks, timeout_s=timeout_s
         )
         stream = self._streams[request_id] = RequestStream(self, request_id)
@@ -164,13 +164,13 @@ class AsyncClient:
     async def answer(self, question: ClientQuestion, outcome: Outcome) -> None:
         """Answer a question once the socket has room."""
         await self._has_room.wait()
-        self.client.answer(question, outcome)
+        self.connection.answer(question, outcome)
         self._write_soon()
 
     def leave(self, stream: RequestStream) -> None:
         """Cancel the request of a stream that nobody reads any more, if it is open."""
         self._streams.pop(stream.request_id, None)
-        self.client.cancel(stream.request_id)
+        self.connection.cancel(stream.request_id)
         self._write_soon()
         self.taken_from(stream)
 
@@ -178,7 +178,7 @@ class AsyncClient:
         """Read from the socket again if this stream was what kept it from that."""
         if stream in self._full and stream.unread_bytes <= UNREAD_BYTES:
             self._full.remove(stream)
-            if not self._full and self.client.ended is None:
+            if not self._full and self.connection.ended is None:
                 self._loop.add_reader(self._socket, self._read)
 
     def _read(self) -> None:
@@ -188,9 +188,9 @@ class AsyncClient:
             return
         except ConnectionError:
             data = b""
-        for event in self.client.receive_data(data) if data else self.client.receive_eof():
+        for event in self.connection.receive_data(data) if data else self.connection.receive_eof():
             self._take(event)
-        if self._full and self.client.ended is None:
+        if self._full and self.connection.ended is None:
             self._loop.remove_reader(self._socket)
 
     def _take(self, event: ClientEvent) -> None:
@@ -219,7 +219,7 @@ class AsyncClient:
 
     def _write(self) -> None:
         self._write_is_due = False
-        while data := self.client.data_to_send():
+        while data := self.connection.data_to_send():
             sent = 0
             try:
                 sent = self._socket.send(data)
@@ -227,11 +227,11 @@ class AsyncClient:
                 pass
             except OSError:
                 # The daemon has closed the connection; its last lines may still be read.
-                self.client.unsent(len(data))
+                self.connection.unsent(len(data))
                 self._has_room.clear()
                 self._loop.remove_writer(self._socket)
                 return
-            self.client.unsent(len(data) - sent)
+            self.connection.unsent(len(data) - sent)
             if sent < len(data):
                 self._has_room.clear()
                 self._loop.add_writer(self._socket, self._write)

@@ -35,6 +35,9 @@ CONNECT_S = 5.0
 WRITE_S = 30.0
 """How long the daemon may take none of what is to be written."""
 
+LONGEST_S = 3600.0
+"""For one wait: poll(2) counts milliseconds, in an int."""
+
 READ_BYTES = 1 << 16
 
 _TIMEVAL = struct.Struct("ll")
@@ -64,16 +67,16 @@ def connect(path: Path) -> socket.socket:
 
 
 class BlockingClient:
-    """One connection. `client` takes requests, answers and cancels; `pump` does the I/O."""
+    """One connection. `connection` takes requests, answers and cancels; `pump` does the I/O."""
 
-    def __init__(self, connection: socket.socket, write_s: float = WRITE_S) -> None:
+    def __init__(self, sock: socket.socket, write_s: float = WRITE_S) -> None:
         """Take a connected socket; `write_s` is how long the daemon may read nothing."""
-        connection.settimeout(0)
-        self.client = SocketClient()
-        self._socket = connection
+        sock.settimeout(0)
+        self.connection = SocketClient()
+        self._socket = sock
         self._events: deque[ClientEvent] = deque()
         self._write_s = write_s
-        self._taken_at = 0.0
+        self._taken_at = time.monotonic()
 
     def __enter__(self) -> Self:
         return self
@@ -137,14 +140,14 @@ class BlockingClient:
                     on_event(numbers[request_id], event.document, line)
             if not numbers:
                 return
-        if (end := self.client.ended) is not None:
+        if numbers and (end := self.connection.ended) is not None:
             raise self.failed(end)
 
     def send(self, tool: str, operation: str, given: dict[str, Any]) -> str:
         """Send a request, as far as the daemon takes it at once; returns its id."""
-        if self.client.ended is not None:
-            raise self.failed(self.client.ended)
-        request_id = self.client.request(tool, operation, given)
+        if self.connection.ended is not None:
+            raise self.failed(self.connection.ended)
+        request_id = self.connection.request(tool, operation, given)
         self._write()
         return request_id
 
@@ -159,7 +162,7 @@ class BlockingClient:
                 event = self._events.popleft()
                 if not isinstance(event, ConnectionEnd):
                     yield event
-            if (end := self.client.ended) is not None:
+            if (end := self.connection.ended) is not None:
                 if end.cause is EndCause.CLOSED:
                     return
                 raise self.failed(end)
@@ -172,15 +175,16 @@ class BlockingClient:
         """Write and read what is possible within a time; returns the events of what was read."""
         self._write()
         asked = select.POLLIN
-        if self.client.wants_to_send:
+        if self.connection.wants_to_send:
             asked |= select.POLLOUT
-            left_s = self._taken_at + self._write_s - time.monotonic()
-            if left_s <= 0:
-                return self.client.end(EndCause.UNREAD)
+            left_s = max(self._taken_at + self._write_s - time.monotonic(), 0.0)
             timeout_s = left_s if timeout_s is None else min(left_s, timeout_s)
         poll = select.poll()
         poll.register(self._socket, asked)
-        if not poll.poll(None if timeout_s is None else timeout_s * 1000):
+        if not poll.poll(None if timeout_s is None else min(timeout_s, LONGEST_S) * 1000):
+            stalled_s = time.monotonic() - self._taken_at
+            if self.connection.wants_to_send and stalled_s >= self._write_s:
+                return self.connection.end(EndCause.UNREAD)
             return []
         try:
             data = self._socket.recv(READ_BYTES)
@@ -188,14 +192,14 @@ class BlockingClient:
             return []
         except ConnectionError:
             data = b""
-        return self.client.receive_data(data) if data else self.client.receive_eof()
+        return self.connection.receive_data(data) if data else self.connection.receive_eof()
 
     def _write(self) -> None:
-        while data := self.client.data_to_send():
+        while data := self.connection.data_to_send():
             sent = 0
             with contextlib.suppress(OSError):  # full, or closed: its last lines may still be read
                 sent = self._socket.send(data)
                 self._taken_at = time.monotonic()
-            self.client.unsent(len(data) - sent)
+            self.connection.unsent(len(data) - sent)
             if sent < len(data):
                 return
