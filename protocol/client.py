@@ -200,11 +200,11 @@ class SocketClient:
 
     @property
     def wants_to_send(self) -> bool:
-        return self.ended is None and not self._outgoing.empty
+        return not self._outgoing.empty
 
     def data_to_send(self) -> bytes:
         """Return bytes for the socket; what it does not take is given back at once (`unsent`)."""
-        return self._outgoing.take() if self.ended is None else b""
+        return self._outgoing.take()
 
     def unsent(self, size: int) -> None:
         """Put back the last `size` bytes of those that were taken."""
@@ -235,7 +235,7 @@ class SocketClient:
         if self.ended is not None:
             return []
         whether = {one: self._outgoing.withdraw(one) is Written.NOTHING for one in self._open}
-        self._open = {}
+        self._open, self._outgoing = {}, Outgoing()
         self.ended = ConnectionEnd(
             cause,
             tuple(one for one, unwritten in whether.items() if not unwritten),

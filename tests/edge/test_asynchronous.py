@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -342,6 +343,47 @@ def test_a_daemon_that_hung_up_before_it_was_asked_was_written_nothing() -> None
                 assert not raised.value.was_written
             assert client.refusal is not None
             assert client.refusal.line + b"\n" == refusal
+
+    played(play)
+
+
+def test_a_daemon_that_goes_without_having_read_has_ended() -> None:
+    async def play() -> None:
+        async with pair() as (client, theirs):
+            stream = await client.request("m", "invoke", {})
+            await turns(2)
+            theirs.close()
+            with pytest.raises(ConnectionEndedError):
+                await stream.answer()
+
+    played(play)
+
+
+@pytest.mark.parametrize("ends", ["by what follows", "by us"])
+def test_what_a_slow_reader_was_sent_before_the_end_is_there_after_it(ends: str) -> None:
+    async def play() -> None:
+        async with pair() as (client, theirs):
+            stream = await client.request("m", "invoke", {})
+            event = of("c1", log("x" * UNREAD_BYTES))
+            last = b"nonsense\n" if ends == "by what follows" else b""
+            await asyncio.get_running_loop().sock_sendall(theirs, event + last)
+            await turns(100)
+            assert stream.unread_bytes
+            client.close()
+            assert isinstance(await anext(stream), RequestEvent)
+            with pytest.raises(ConnectionEndedError):
+                await anext(stream)
+
+    played(play)
+
+
+def test_a_stream_that_was_left_is_kept_by_nobody() -> None:
+    async def play() -> None:
+        async with pair() as (client, _):
+            async with await client.request("m", "invoke", {}) as stream:
+                left = weakref.ref(stream)
+            del stream
+            assert left() is None
 
     played(play)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -56,7 +57,7 @@ def test_a_request_has_its_events_and_its_answer(daemon: Running) -> None:
     seen: list[dict[str, Any]] = []
     with client_of(daemon) as client:
         given = {"op": "events", "args": {"count": 3}}
-        answer = client.request("m", "invoke", given, lambda event, _: seen.append(event), 60)
+        answer = client.request("m", "invoke", given, lambda event, _: seen.append(event), 1e9)
     assert (answer.ok, answer.result) == (True, {"count": 3})
     assert [event["message"] for event in seen] == ["0 ", "1 ", "2 "]
 
@@ -102,6 +103,7 @@ def test_the_end_of_a_daemon_ends_the_events() -> None:
         pid = client.request(*own("shutdown"), timeout_s=60).result["pid"]
         assert pid == running.daemon.process.pid
         assert list(client.events(60)) == []
+        assert list(client.together([])) == []
         with pytest.raises(ConnectionEndedError):
             client.send(*own("status"))
 
@@ -124,6 +126,13 @@ def test_a_daemon_that_goes_leaves_its_requests_without_an_answer(
             next(answers)
     assert raised.value.end.written == ("c1", "c2")
     assert raised.value.was_written
+
+
+def test_a_daemon_that_goes_without_having_read_has_ended() -> None:
+    with pair() as (client, theirs):
+        client.send("m", "invoke", {})
+        theirs.close()
+        assert list(client.events(60)) == []
 
 
 def test_what_a_daemon_answered_before_it_went_is_read(serve: Serve, socket_path: Path) -> None:
@@ -176,7 +185,7 @@ def test_a_daemon_that_does_not_read_is_given_up_and_says_what_it_never_got() ->
         for _ in range(2):
             client.send("m", "invoke", big)
         with pytest.raises(ConnectionEndedError) as raised:
-            next(client.events())
+            next(client.events(60))
     end = raised.value.end
     assert (end.cause, end.written, end.unwritten) == (EndCause.UNREAD, ("c1",), ("c2",))
 
@@ -218,4 +227,5 @@ def test_a_detached_socket_blocks_and_is_the_callers() -> None:
     with pair() as (client, theirs), client.detach() as connection:
         theirs.sendall(b"hello")
         assert connection.gettimeout() is None
+        assert os.get_blocking(connection.fileno())
         assert connection.recv(100) == b"hello"

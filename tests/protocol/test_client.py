@@ -252,7 +252,7 @@ def test_what_no_daemon_writes_ends_the_connection_and_nothing_after_it_counts(
     assert isinstance(before, Answer)
     excerpt = nonsense.strip()[:200]
     assert end == ConnectionEnd(EndCause.NOT_A_DAEMON, written=("c1",), excerpt=excerpt)
-    assert client.receive_data(done("c1", ok=True)) == []
+    assert client.receive_data(done("c1", ok=True) + done(None, ok=False)) == []
     assert client.receive_eof() == []
     with pytest.raises(ConnectionEndedError) as raised:
         client.request("a", "invoke", {})
@@ -262,9 +262,12 @@ def test_what_no_daemon_writes_ends_the_connection_and_nothing_after_it_counts(
 def test_a_line_that_is_too_long_ends_the_connection() -> None:
     client = SocketClient(line_bytes=100)
     client.request("a", "invoke", {})
+    client.unsent(len(client.data_to_send()) - 1)
+    client.request("b", "invoke", {})
     (end,) = client.receive_data(b"x" * 102)
     assert isinstance(end, ConnectionEnd)
-    assert (end.cause, end.unwritten) == (EndCause.OVERLONG, ("c1",))
+    assert (end.cause, end.written, end.unwritten) == (EndCause.OVERLONG, ("c1",), ("c2",))
+    assert not client.wants_to_send
     assert client.data_to_send() == b""
 
 
@@ -382,10 +385,10 @@ def test_a_request_that_is_cancelled_at_any_moment_has_no_event_afterwards(
 
 def test_pauses_double_up_to_a_bound_and_the_draw_halves_them_at_most() -> None:
     longest, shortest = Redial(), Redial()
-    pauses = [longest.failed(100.0, 1.0) - 100.0 for _ in range(40)]
-    expected = [min(FIRST_S * 2**number, MOST_S) for number in range(40)]
+    pauses = [longest.failed(100.0, 1.0) - 100.0 for _ in range(2000)]
+    expected = [min(FIRST_S * 2 ** min(number, 32), MOST_S) for number in range(2000)]
     assert pauses == pytest.approx(expected)
-    halves = [shortest.failed(0.0, 0.0) for _ in range(40)]
+    halves = [shortest.failed(0.0, 0.0) for _ in range(2000)]
     assert halves == pytest.approx([one / 2 for one in expected])
 
 
@@ -396,4 +399,6 @@ def test_only_a_connection_that_lasted_makes_the_pauses_begin_anew() -> None:
         ended = 10.0 + STEADY_S / 2
         assert redial.failed(ended, 1.0) == pytest.approx(ended + FIRST_S * 2**number)
     redial.connected(20.0)
-    assert redial.failed(20.0 + STEADY_S, 1.0) == pytest.approx(20.0 + STEADY_S + FIRST_S)
+    ended = 20.0 + STEADY_S
+    for number in range(3):  # then no attempt succeeds
+        assert redial.failed(ended, 1.0) == pytest.approx(ended + FIRST_S * 2**number)

@@ -58,7 +58,6 @@ class RequestStream:
 
     async def __aexit__(self, *_: object) -> None:
         self._over = True
-        self._events.clear()
         self.unread_bytes = 0
         self._client.leave(self)
 
