@@ -108,11 +108,9 @@ def _call(client: DaemonClient, number: int) -> None:
         # A share that goes up and down, so that there is a trend to see.
         for _ in range(max(1, most * ((number * (place + 3)) % 8 + 1) // 8))
     }
-    for event in client.events(WITHIN_S):
-        if isinstance(event, Answer):
-            sent.discard(event.request_id)
-            if not sent:
-                return
+    answers = (event for event in client.events(WITHIN_S) if isinstance(event, Answer))
+    while sent:
+        sent.discard(next(answers).request_id)
 
 
 def main() -> None:
