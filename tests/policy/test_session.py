@@ -18,6 +18,7 @@ from supervisor.policy.session import (
     patch_size,
     plan_problem,
     revision_problem,
+    room_problem,
     state_problem,
     status_after,
     status_of,
@@ -181,3 +182,15 @@ def test_a_patch_has_so_many_members_those_of_inner_objects_included() -> None:
     assert refusal.details["most"] == most
     assert "the patch has more than 10000 members" in refusal.message
     assert refusal.message.endswith("; send it in parts")
+
+
+def test_all_sessions_together_have_so_much_room_and_no_more() -> None:
+    bounds = SessionLimits(live_bytes=1000)
+    assert room_problem(10, 10, bounds) is None
+    assert room_problem(0, -5, bounds) is None
+    for growth, room, total in ((11, 10, 1001), (1, 0, 1001), (1, -5, 1006)):
+        words = (
+            f"all sessions together would have {total} bytes, may have 1000 at most; end some first"
+        )
+        refusal = room_problem(growth, room, bounds)
+        assert refusal == Failure.because(Reason.LIMIT_REACHED, words, most=1000)
