@@ -67,3 +67,24 @@ def test_what_is_wrong_with_an_event_is_said(fields: dict[str, Any], words: str)
 
 def test_an_own_name_without_a_module_is_no_entry() -> None:
     assert lint({"event": "mine:step"}) == ["there is no event 'mine:step'"]
+
+
+EVENT = (
+    '"event" is {}, it must be a name such as "mine:step" of at most 100 letters, digits and _.-:'
+)
+STATUS = '"status" is {}, it must be a word such as "ok" of at most 200 letters, digits and _.-'
+
+
+def test_a_name_has_100_characters_and_a_status_200() -> None:
+    name, longer = "mine:" + "x" * 95, "mine:" + "x" * 96
+    assert module_event_problem({"event": name}) is None
+    shown = '"' + longer[:59] + '…"'
+    assert module_event_problem({"event": longer}) == EVENT.format(shown)
+    assert module_event_problem({"event": "mine"}) == EVENT.format('"mine"')
+    assert module_event_problem({}) == EVENT.format("null")
+    assert module_event_problem({"event": name, "status": "s" * 200}) is None
+    shown = '"' + "s" * 59 + '…"'
+    assert module_event_problem({"event": name, "status": "s" * 201}) == STATUS.format(shown)
+    assert module_event_problem({"event": name, "status": "a b"}) == STATUS.format('"a b"')
+    assert module_event_problem({"event": name, "status": 7}) == STATUS.format("7")
+    assert module_event_problem({"event": name, "status": None}) is None
