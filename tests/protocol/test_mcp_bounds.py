@@ -21,6 +21,8 @@ from protocol.connection import (
     Stray,
     Warned,
 )
+from protocol.descriptor.model import EraPin
+from protocol.dialects.mcp.calls import span_attributes
 from protocol.dialects.mcp.odd_lines import shown_id
 from protocol.errors import Success
 from protocol.replies import Operation
@@ -329,3 +331,44 @@ def test_the_words_of_a_failure_have_4000_characters() -> None:
         served.hear({"id": f"e{size}", "error": {"code": 7, "message": text}})
         assert served.failure(f"e{size}").message == "x" * 4000
         assert served.failure(f"e{size}").details["reported"]["message"] == text
+
+
+def test_content_below_an_object_counts_as_deeper_too() -> None:
+    served = modern()
+    data = base64.b64encode(b"x" * 48).decode()
+    for levels, shared in ((64, True), (65, False)):
+        deep: Any = data
+        for _ in range(levels):
+            deep = {"a": deep}
+        served.ask(f"r{levels}")
+        structured = {"content": [{"type": "image", "data": data}], "structuredContent": deep}
+        served.hear({"id": f"r{levels}", "result": structured})
+        assert ("assetId" in json.dumps(served.result(f"r{levels}"))) is shared
+
+
+def test_the_newest_revision_of_the_older_era_is_offered_first() -> None:
+    served = Served()
+    served.start()
+    served.wait_over()
+    assert served.last()["params"]["protocolVersion"] == "2025-11-25"
+    served = Served(pin=EraPin.LEGACY)
+    assert served.start()["params"]["protocolVersion"] == "2025-11-25"
+    served = Served()
+    served.hear({"id": served.start()["id"], "error": NO_METHOD})
+    assert served.last()["params"]["protocolVersion"] == "2025-11-25"
+
+
+@pytest.mark.parametrize(
+    ("op", "arg", "attribute"),
+    [("prompts/get", "name", "gen_ai.prompt.name"), ("resources/read", "uri", "mcp.resource.uri")],
+)
+def test_a_value_that_a_client_chose_is_kept_with_256_characters(
+    op: str, arg: str, attribute: str
+) -> None:
+    for size in (256, 257):
+        request = Request("r1", Operation.INVOKE, op, {arg: "x" * size})
+        assert span_attributes(None, request, Success(None)) == {
+            "mcp.method.name": op,
+            "network.transport": "pipe",
+            attribute: "x" * 256,
+        }

@@ -403,3 +403,12 @@ def test_lines_are_readdressed_in_one_pass_only_if_none_needs_its_own(rest: byte
     assert readdresser.readdress_all([plain, plain]) == b'{"requestId":"c","a":"\\n"}\n' * 2
     other = b'{"requestId":"m"' + rest
     assert not readdresser.proves(other) or readdresser.readdress_all([plain, other]) is None
+
+
+def test_an_id_is_taken_out_of_each_line_that_has_one() -> None:
+    readdresser = Readdresser(None)
+    for _ in range(2):
+        assert readdresser.readdress(b'{"requestId":"m","a":1}') == b'{"a":1}\n'
+        assert readdresser.readdress(b'{"a":1,"requestId":"m"}') == b'{"a":1}\n'
+        assert readdresser.readdress(b'{"requestId":"m"}') == b"{}\n"
+        assert readdresser.readdress(b'{"a":1}') == b'{"a":1}\n'
