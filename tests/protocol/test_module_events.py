@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
+from protocol.connection import Answered
+from protocol.events import Log
+from protocol.host_events import decode_either
 from protocol.journal_event import HOST_OWNED, TAXONOMY, lint, module_event_problem
+from tests.protocol.wire import descriptor, feed, invoke, module
 
 
 @pytest.mark.parametrize(
@@ -88,3 +92,28 @@ def test_a_name_has_100_characters_and_a_status_200() -> None:
     assert module_event_problem({"event": name, "status": "a b"}) == STATUS.format('"a b"')
     assert module_event_problem({"event": name, "status": 7}) == STATUS.format("7")
     assert module_event_problem({"event": name, "status": None}) is None
+
+
+def test_a_plain_event_is_passed_on_as_it_was_spelled() -> None:
+    plain = b'{ "level":"info", "type":"log","version":"0","message":"m" }'
+    event, passed_on = decode_either(plain)
+    assert passed_on is plain
+    assert event == Log(version="0", level="info", message="m")
+    extended = b'{ "level":"info", "type":"log","version":"0","message":"m", "x": 1,"VERSION":2 }'
+    assert decode_either(extended) == (
+        event,
+        b'{"level":"info","type":"log","version":"0","message":"m","x":1}',
+    )
+
+
+@pytest.mark.parametrize(
+    "odd", [b'"x":"\xff"', b'"x":"\xff","requestId":"r1"', b'"fields":{"x":"\xff"}'], ids=repr
+)
+def test_bytes_that_are_no_utf8_in_a_field_that_nobody_reads_spoil_their_event(odd: bytes) -> None:
+    made = module(descriptor(stdout="strict"))
+    made.ask(invoke("r1"))
+    data = b'{"version":"0","type":"log","level":"info","message":"m",%b}\n' % odd
+    (item,) = feed(made, data)
+    assert isinstance(item, Answered)
+    assert item.fault is not None
+    assert item.fault.reason == "invalid_utf8"
