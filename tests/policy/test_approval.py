@@ -59,3 +59,10 @@ def test_what_is_offered_is_bounded_and_never_nothing(options: list[str] | None)
 )
 def test_an_answer_lasts_if_its_last_word_says_so(answer: str, lasts: bool) -> None:
     assert is_lasting(answer) is lasts
+
+
+def test_sixteen_options_of_a_hundred_characters_are_offered() -> None:
+    assert options_of([]) == options_of(None) == ("allow", "deny")
+    assert options_of(["x" * 101]) == ("x" * 100,)
+    assert options_of(map(str, range(17))) == tuple(map(str, range(16)))
+    assert allows(",", [","]) is False

@@ -23,6 +23,7 @@ from supervisor.policy.capabilities import (
     decide,
     emit_capability,
     invoke_capability,
+    remedy,
 )
 
 
@@ -216,3 +217,64 @@ def test_a_rule_reads_as_one_line() -> None:
     assert str(own) == 'p.toml: modules.m.allow[1] "module.invoke:shell"'
     assert str(RULES["deny of the file"][2]) == 'p.toml: deny[1] "module.invoke:shell"'
     assert str(RULES["prompt of the file"][2]) == 'p.toml: mode "prompt"'
+
+
+UNKNOWN = (
+    '"user.ak" is an unknown capability, for which nothing is granted; did you mean "user.ask"?'
+)
+
+RULED = Policy(
+    source="p.toml",
+    everywhere=Rules(deny=(Entry("user.ask", "deny[0]"),), mode=Mode.PERMISSIVE),
+    modules={"kv": Rules(mode=Mode.STRICT, deny=(Entry("roots.list", "modules.kv.deny[1]"),))},
+)
+
+
+@pytest.mark.parametrize(
+    ("policy", "module", "declared", "capability", "words"),
+    [
+        (RULED, "other", ("log",), "log", None),
+        (RULED, "other", ("user.ask",), "user.ask", 'take "user.ask" out of `deny` in p.toml'),
+        (
+            RULED,
+            "kv",
+            ("roots.list",),
+            "roots.list",
+            'take "roots.list" out of `modules.kv.deny` in p.toml',
+        ),
+        (
+            RULED,
+            "kv",
+            ("log",),
+            "log",
+            'add "log" to `allow` of `[modules."kv"]` in p.toml, then `stdiod reload`',
+        ),
+        (
+            Policy(),
+            "kv",
+            ("log",),
+            "log",
+            'put `allow = ["log"]` in a file, then `stdiod up DIR --policy FILE`',
+        ),
+        (
+            RULED,
+            "other",
+            ("user.ask",),
+            "user.ak",
+            UNKNOWN,
+        ),
+        (RULED, "other", (), "log", 'add "log" to "capabilities" in m.json'),
+        (
+            RULED,
+            "other",
+            (),
+            "user.ask",
+            'add "user.ask" to "capabilities" in m.json; take "user.ask" out of `deny` in p.toml',
+        ),
+    ],
+    ids=lambda one: str(one)[:30],
+)
+def test_what_to_write_to_allow_it_is_told(
+    policy: Policy, module: str, declared: tuple[str, ...], capability: str, words: str | None
+) -> None:
+    assert remedy(policy, decide(policy, module, declared, capability), "m.json") == words

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from supervisor.policy.form import FIELDS, FORM_BYTES, filled, form_problem
@@ -113,3 +114,81 @@ def test_an_answer_has_no_more_choices_than_there_are() -> None:
     assert filled(form, {"c": ["b", "b"]}) == {"c": ["b", "b"]}
     for many in (["a"] * 3, "a,b,a", "a," * FORM_BYTES):
         assert "it must be some of" in str(filled(form, {"c": many}))
+
+
+def test_a_form_has_64_fields_in_64_kib() -> None:
+    assert form_problem(form(**{f"f{n}": TEXT for n in range(64)})) is None
+    many = form(**{f"f{n}": TEXT for n in range(65)})
+    assert form_problem(many) == "a form has at most 64 fields"
+    size = len(msgspec.json.encode(form(a={**TEXT, "title": ""})))
+    assert form_problem(form(a={**TEXT, "title": "x" * (65_536 - size)})) is None
+    large = form(a={**TEXT, "title": "x" * (65_537 - size)})
+    assert form_problem(large) == "a form takes at most 65536 bytes"
+
+
+REFUSED: list[tuple[dict[str, Any], Any, str]] = [
+    (TEXT, 3, "is 3, it must be a text"),
+    ({**TEXT, "minLength": 2}, "x", 'is "x", it must be a text of at least 2 characters'),
+    ({**TEXT, "maxLength": 2}, "xyz", 'is "xyz", it must be a text of at most 2 characters'),
+    ({**TEXT, "enum": COLOURS}, "blue", 'is "blue", it must be one of "red", "green"'),
+    ({**TEXT, "format": "email"}, "@", 'is "@", it must be an address such as a@example.org'),
+    ({**TEXT, "format": "uri"}, "x", 'is "x", it must be a URI such as https://example.org'),
+    ({"type": "integer"}, 7.5, "is 7.5, it must be a whole number"),
+    ({"type": "integer"}, "x", 'is "x", it must be a whole number'),
+    ({"type": "number"}, "x", 'is "x", it must be a number'),
+    ({"type": "number"}, True, "is true, it must be a number"),
+    ({"type": "number"}, None, "is null, it must be a number"),
+    ({"type": "number", "minimum": 3}, 2.9, "is 2.9, it must be at least 3"),
+    ({"type": "number", "maximum": 3}, 3.1, "is 3.1, it must be at most 3"),
+    ({"type": "boolean"}, "maybe", 'is "maybe", it must be yes or no'),
+    (
+        {"type": "array", "items": {"enum": COLOURS}, "minItems": 2},
+        ["red"],
+        'is an array, it must be at least 2 of "red", "green"',
+    ),
+    (
+        {"type": "array", "items": {"enum": COLOURS}, "maxItems": 1},
+        COLOURS,
+        'is an array, it must be at most 1 of "red", "green"',
+    ),
+    (
+        {"type": "array", "items": {"enum": COLOURS}},
+        ["red", 3],
+        'is an array, it must be some of "red", "green"',
+    ),
+]
+
+
+@pytest.mark.parametrize(("field", "given", "words"), REFUSED, ids=str)
+def test_what_does_not_fit_is_told_in_these_words(field: Any, given: Any, words: str) -> None:
+    assert filled(form(a=field), {"a": given}) == f'"a" {words}'
+
+
+@pytest.mark.parametrize(
+    ("field", "given"),
+    [
+        ({**TEXT, "minLength": 2}, "xy"),
+        ({**TEXT, "maxLength": 2}, "xy"),
+        ({"type": "number", "minimum": 3}, 3),
+        ({"type": "number", "maximum": 3}, 3.0),
+        ({"type": "array", "items": {"enum": COLOURS}, "minItems": 2}, COLOURS),
+        ({"type": "array", "items": {"enum": COLOURS}, "maxItems": 2}, COLOURS),
+        ({"type": "array", "items": {"enum": COLOURS}}, []),
+    ],
+    ids=str,
+)
+def test_what_is_just_at_a_bound_of_its_field_fits(field: Any, given: Any) -> None:
+    assert filled(form(a=field), {"a": given}) == {"a": given}
+
+
+def test_what_a_form_does_not_have_is_told_with_what_it_has() -> None:
+    assert filled(form(a=TEXT, b=TEXT), {"zzzzz": 1}) == (
+        'the form has no field "zzzzz"; there are "a", "b"'
+    )
+    assert filled(form("a", "b", a=TEXT, b=TEXT), {}) == 'the form wants "a", "b" too'
+    assert form_problem(form(a={"type": "null"})) == (
+        'the field "a" of a form has one of the types string, number, integer, boolean, array'
+    )
+    assert (
+        form_problem(form(a={"type": "array"})) == 'the field "a" is a list of choices and has none'
+    )

@@ -58,3 +58,24 @@ def test_a_glob_that_no_module_fits_is_found_where_the_modules_are_known() -> No
         '/hook/modules/2: "au*" fits hooks only, and no hook is gated',
     ]
     assert hook_findings(module("h", "hook", hook=hook)) == []
+
+
+def test_a_hook_is_told_what_it_lacks_and_what_its_globs_miss_word_by_word() -> None:
+    assert [str(one) for one in hook_findings(module("h", "hook"))] == [
+        (
+            "/hook: is missing: without it a hook is told of nothing and asked about nothing; add "
+            '"hook": {"observe": ["module:*"]}, or "gate" such as ["tool:pre"]'
+        )
+    ]
+    assert told(*FLEET, observe=["session", "tool:x", "daemon:*k"]) == [
+        '/hook/observe/0: "session" fits no event that the daemon tells of',
+        (
+            '/hook/observe/1: "tool:x" fits no event: tool:pre, tool:post, tool:error are gates, '
+            'which stand in "gate"'
+        ),
+        '/hook/observe/2: "daemon:*k" fits no event that the daemon tells of',
+    ]
+    assert told(*FLEET, gate=["tool:pre"], modules=["zzz", "**"]) == [
+        '/hook/modules/0: "zzz" fits no module there is'
+    ]
+    assert told(*FLEET, observe=["module:*"], modules=["zzz"]) == []

@@ -64,3 +64,34 @@ def test_a_view_only_takes_away() -> None:
     assert narrowed.covers("git", "log")
     assert not narrowed.covers("git", "push")
     assert View().narrowed(ADA) is ADA
+
+
+DAYS_366_S = 31_622_400
+
+
+def test_how_long_things_stay_is_bounded_by_a_leap_year() -> None:
+    assert McpOptions() == McpOptions({}, 3600.0, None)
+    said = {"keep": DAYS_366_S, "session_idle_s": DAYS_366_S}
+    assert read_mcp(said) == McpOptions({}, float(DAYS_366_S), float(DAYS_366_S))
+    longer = DAYS_366_S + 1
+    assert read_mcp({"keep": longer, "session_idle_s": longer, "other": 1}) == [
+        '"other": there is no such key; the keys are views, session_idle_s, keep',
+        f"session_idle_s must be a number of seconds above 0, not {longer}",
+        f'keep must be "always" or a number of seconds above 0, not {longer}',
+    ]
+
+
+def test_a_view_that_cannot_be_used_is_told_with_those_that_can() -> None:
+    ours, others = View("ours"), View("others", users=("token:x",))
+    end = "; a running daemon has the views of its start"
+    assert find_view({}, None, ADA) == View()
+    assert find_view({"ours": ours}, "ours", ADA) is ours
+    assert find_view({"others": others}, "others", ADA) == (
+        f'there is no view "others" for {ADA.name}; the configuration has none{end}'
+    )
+    assert find_view({"ours": ours, "others": others}, "zzz", ADA) == (
+        f'there is no view "zzz" for {ADA.name}; there are ours{end}'
+    )
+    assert find_view({"ours": ours, "others": others}, "our", ADA) == (
+        f"there is no view \"our\" for {ADA.name}; did you mean 'ours'?{end}"
+    )

@@ -206,3 +206,15 @@ def test_any_text_is_read_or_explained(document: dict[str, list[str]] | str) -> 
         text = "".join(f"{key} = {value}\n" for key, value in document.items())
     for line in said(str(text)):
         assert line.isprintable()
+
+
+def test_a_thousand_entries_and_a_hundred_problems_are_told() -> None:
+    assert said(f"allow = {[f'log.x{number}' for number in range(1000)]}") == []
+    assert said(f"allow = {[f'log.x{number}' for number in range(1001)]}") == [
+        "error",
+        "p.toml: allow: makes more than 1000 entries in this file, the most there may be",
+    ]
+    for count in (100, 101):
+        assert len(said(f"allow = {list(range(count))}")) == 1 + 100
+        findings = parse_policy(f"allow = {[f'zzz{n}.*' for n in range(count)]}", "p.toml").findings
+        assert len(findings) == 100

@@ -81,3 +81,28 @@ def test_a_renewal_by_requests_is_up_to_a_tenth_early(most: int, draw: float) ->
 @given(st.floats(0.001, 10**6), DRAWS)
 def test_a_renewal_by_age_is_up_to_a_tenth_early(most_s: float, draw: float) -> None:
     assert most_s * 0.899 <= renewed_at_age_s(most_s, draw) <= most_s
+
+
+@pytest.mark.parametrize(
+    ("most", "draw", "after"), [(100, 0.0, 100), (100, 0.5, 95), (100, 0.99, 91), (1, 0.99, 1)]
+)
+def test_a_renewal_is_early_by_its_draw_of_a_tenth(most: int, draw: float, after: int) -> None:
+    assert renewed_after_requests(most, draw) == after
+    assert renewed_at_age_s(float(most), draw) == pytest.approx(most * (1 - draw / 10))
+
+
+@pytest.mark.parametrize(
+    ("waiting", "starting", "concurrency", "room", "more"),
+    [
+        (1, 0, 1, 9, 1),
+        (4, 0, 4, 9, 1),
+        (5, 0, 4, 9, 2),
+        (5, 1, 4, 9, 1),
+        (9, 0, 1, 3, 3),
+        (0, 2, 1, 9, 0),
+    ],
+)
+def test_one_process_more_is_started_for_each_full_share_of_what_waits(
+    waiting: int, starting: int, concurrency: int, room: int, more: int
+) -> None:
+    assert more_needed(waiting, starting, concurrency, room) == more

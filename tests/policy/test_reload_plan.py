@@ -323,3 +323,16 @@ def test_what_is_started_follows_what_it_needs(before: list[Reading], last: Read
 def test_what_is_kept_is_said_in_a_sentence_of_its_own() -> None:
     assert kept("is empty") == "is empty. The last good version stays in use."
     assert kept("is half; why?") == "is half; why? The last good version stays in use."
+
+
+def test_a_file_that_moved_is_another_one_where_its_relative_paths_lead_elsewhere() -> None:
+    def moved(*command: str) -> tuple[Change, ...]:
+        old = descriptor("a", command=command)
+        return changes(old, msgspec.structs.replace(old, source="/e/a.json", folder="/e"))
+
+    cwd = Change("/transport/cwd", "/d", "/e")
+    assert moved("x", "./y") == (cwd,)
+    assert moved("/bin/x") == (cwd,)
+    commands = (["/d/bin/x", "-y", "z"], ["/e/bin/x", "-y", "z"])
+    assert moved("./bin/x", "-y", "z") == (Change("/transport/command", *commands), cwd)
+    assert moved() == ()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,12 +13,14 @@ from supervisor.policy.session import (
     SessionLimits,
     Status,
     count_problem,
+    cwd_problem,
     first_state_problem,
     id_problem,
     patch_members_problem,
     patch_size,
     plan_problem,
     revision_problem,
+    room_problem,
     state_problem,
     status_after,
     status_of,
@@ -181,3 +184,66 @@ def test_a_patch_has_so_many_members_those_of_inner_objects_included() -> None:
     assert refusal.details["most"] == most
     assert "the patch has more than 10000 members" in refusal.message
     assert refusal.message.endswith("; send it in parts")
+
+
+def test_all_sessions_together_have_so_much_room_and_no_more() -> None:
+    bounds = SessionLimits(live_bytes=1000)
+    assert room_problem(10, 10, bounds) is None
+    assert room_problem(0, -5, bounds) is None
+    for growth, room, total in ((11, 10, 1001), (1, 0, 1001), (1, -5, 1006)):
+        words = (
+            f"all sessions together would have {total} bytes, may have 1000 at most; end some first"
+        )
+        refusal = room_problem(growth, room, bounds)
+        assert refusal == Failure.because(Reason.LIMIT_REACHED, words, most=1000)
+
+
+def test_sessions_have_these_limits_unless_others_are_said() -> None:
+    assert msgspec.to_builtins(SessionLimits()) == {
+        "state_bytes": 1_048_576,
+        "patch_bytes": 1_048_576,
+        "depth": 64,
+        "members": 10_000,
+        "live": 10_000,
+        "live_bytes": 67_108_864,
+        "ended": 1_000,
+        "ended_bytes": 67_108_864,
+        "id_chars": 128,
+        "title_chars": 200,
+        "cwd_chars": 4096,
+        "plan_bytes": 65_536,
+        "history": 100,
+    }
+
+
+def test_the_folder_of_a_session_is_an_absolute_path_on_one_line() -> None:
+    assert cwd_problem("/") is None
+    assert cwd_problem("/" + "x" * 4095) is None
+    words = "the folder has 4097 characters, may have 4096 at most"
+    long = Failure.because(Reason.LIMIT_REACHED, words, most=4096)
+    assert cwd_problem("/" + "x" * 4096) == long
+    words = "the folder has to be an absolute path, and one line of text"
+    odd = Failure.because(Reason.INVALID_ARGS, words, pointer="/cwd")
+    for cwd in ("", "a/b", "/a\nb"):
+        assert cwd_problem(cwd) == odd
+
+
+def test_what_is_too_much_of_a_session_is_told_in_these_words() -> None:
+    def most(words: str, bound: int) -> Failure:
+        return Failure.because(Reason.LIMIT_REACHED, words, most=bound)
+
+    assert count_problem(2, TIGHT) == most(
+        "there are 2 sessions that have not ended, 2 may be; end some first", 2
+    )
+    assert first_state_problem(MANY, FEW) == most(
+        "the state has more than 3 members, those inside of them included; begin with a part, "
+        "and patch the rest in afterwards",
+        3,
+    )
+    assert patch_members_problem(MANY, FEW) == most(
+        "the patch has more than 3 members, those inside of them included; send it in parts", 3
+    )
+    assert plan_problem({"goal": "x", "inputs": {"a": "y" * 99}}, TIGHT) == most(
+        "the plan has 129 bytes, may have 60 at most", 60
+    )
+    assert id_problem("") == '"session_id" is empty, must have 1 character at least'

@@ -58,3 +58,21 @@ def test_an_outcome_is_a_code_of_the_host_or_an_error_of_the_module_whatever_it_
         assert outcome_of(Failure.because(reason, "no")) in OUTCOMES
     assert outcome_of(Failure.because(Reason.MISSING_DONE, "no")) == "internal"
     assert outcome_of(Failure.reported("timeout", "no")) == MODULE_ERROR
+
+
+def test_256_series_of_a_module_are_counted_apart_and_further_ops_together() -> None:
+    tally = Tally()
+    for number in range(257):
+        tally.add(f"op{number}", OK, lambda: True)
+    assert tally.by_outcome == {OK: {**{f"op{number}": 1 for number in range(256)}, OTHER: 1}}
+    assert (tally.invocations, tally.failures) == (257, 0)
+    tally.add("op0", "internal", lambda: True)
+    assert tally.by_outcome["internal"] == {OTHER: 1}
+    assert (tally.invocations, tally.failures) == (258, 1)
+
+
+def test_512_ops_that_succeeded_are_known_by_name() -> None:
+    tally = Tally()
+    for number in range(513):
+        tally.add(f"op{number}", OK, lambda: True)
+    assert list(tally.succeeded) == [f"op{number}" for number in range(512)]

@@ -16,6 +16,8 @@ from supervisor.policy.verdict import (
     on_death,
     on_invocation,
     signal_name,
+    telling_tail,
+    unset_remark,
 )
 
 WELL = Exit(exit_code=0, instance="chart#4", pid=4711, uptime_s=1.5, stderr_tail=("oh", "no"))
@@ -329,3 +331,31 @@ NPM = [
 )
 def test_the_last_words_pass_over_lines_that_say_nothing(tail: list[str], words: str) -> None:
     assert last_words(tail) == words
+
+
+ERROR = "ValueError: no dice"
+
+
+@pytest.mark.parametrize(
+    ("lines", "shown"),
+    [
+        ([], []),
+        (["a", "b"], ["a", "b"]),
+        (["a", "b", "c"], ["a", "b", "c"]),
+        (["a", "b", "c", "d"], ["b", "c", "d"]),
+        ([ERROR, "b", "c", "d"], [ERROR, "c", "d"]),
+        (["a", ERROR, "c", "d"], [ERROR, "c", "d"]),
+        (["ValueError: old", ERROR, "b", "c", "d"], [ERROR, "c", "d"]),
+    ],
+    ids=str,
+)
+def test_the_last_lines_are_told_with_the_error_before_them(
+    lines: list[str], shown: list[str]
+) -> None:
+    assert telling_tail(lines, 3) == shown
+
+
+def test_variables_that_are_not_set_are_named() -> None:
+    assert unset_remark([]) == ""
+    assert unset_remark(["A"]) == "; A, which pass_env names, is not set"
+    assert unset_remark(["A", "B"]) == "; A, B, which pass_env names, are not set"

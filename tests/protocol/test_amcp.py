@@ -178,3 +178,22 @@ def test_a_failure_has_a_code_and_a_status_there(failure: Failure, code: str, st
 def test_every_code_of_ours_has_one_there() -> None:
     known = {error_of(Failure(code, "w")).code for code in Code}
     assert ErrorCode.TOOL_ERROR not in known
+
+
+STATUSES = {
+    400: "BAD_REQUEST VALIDATION_ERROR INVALID_JSON PROTOCOL_ERROR UNSUPPORTED_ACTION "
+    "INVALID_MESSAGE",
+    401: "UNAUTHORIZED INVALID_TOKEN INVALID_API_KEY",
+    403: "FORBIDDEN",
+    404: "NOT_FOUND SESSION_NOT_FOUND TOOL_NOT_FOUND AGENT_NOT_FOUND",
+    409: "CONFLICT SESSION_BUSY ALREADY_EXISTS",
+    429: "RATE_LIMITED",
+    499: "CANCELLED",
+    500: "INTERNAL_ERROR LLM_ERROR TOOL_ERROR MCP_ERROR CONNECTION_CLOSED CONNECTION_FAILED",
+    504: "TIMEOUT",
+}
+
+
+def test_each_code_there_has_its_status() -> None:
+    expected = {code: status for status, codes in STATUSES.items() for code in codes.split()}
+    assert {str(code): code.status for code in ErrorCode} == expected

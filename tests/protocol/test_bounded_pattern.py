@@ -155,3 +155,117 @@ def test_no_search_takes_more_steps_than_were_counted(pattern: str, text: str) -
     found = engine.search(parser.parse(pattern))
     assert found == (re.search(pattern, text) is not None)
     assert engine.steps <= proof.steps
+
+
+COUNTED: dict[str, tuple[int, int] | None] = {
+    "": (1024, 1025),
+    "^": (1024, 1027),
+    "a": (1024, 2050),
+    "a$": (1024, 3075),
+    r"\Aa": (1024, 1028),
+    "a^": (1024, 3075),
+    "[ab]": (1024, 3075),
+    "^[^ab]$": (1024, 1031),
+    "^a|bc$": (1024, 9225),
+    "^(ab)$": (1024, 1031),
+    "^(a|b)$": (1024, 1031),
+    "^a?$": (1024, 1032),
+    "^a*$": (1024, 5128),
+    "^a*?b$": (1024, 5129),
+    "^a+a$": (1024, 6156),
+    "^a{2,5}b": (1024, 1052),
+    "^a{0,1024}b": (1024, 5128),
+    "^(ab){2}$": (1024, 1036),
+    "^(ab){2,4}$": (1024, 1048),
+    "^(a|b){10}$": (1024, 1068),
+    "^(a?b){3}$": (1024, 1061),
+    "^a{2000}$": (1024, 3078),
+    "^a{0,2000}$": (1024, 5128),
+    "^[a-z0-9]{1,64}$": (1024, 1346),
+    r"^(\d{1,3}\.){3}\d{1,3}$": (1024, 1095),
+    # How far the proof goes, of the lengths that there are.
+    "a*b": (16, 1190),
+    r"^(\d+\.)+\d+$": (16, 1448),
+    "^[ab]*[bc]*$": (16, 1635),
+    "^(ab)*$": None,
+    "^(ab)+$": None,
+    "^(ab)*a": None,
+    "^(abc){400}$": None,
+    "^a*b*c*$": None,
+    "^(a?b)*$": None,
+}
+"""For how many characters a pattern is bounded, and by how many steps."""
+
+
+@pytest.mark.parametrize(("pattern", "proved"), COUNTED.items(), ids=COUNTED)
+def test_the_steps_of_a_pattern_are_counted_for_the_longest_string_that_is_bounded(
+    pattern: str, proved: tuple[int, int] | None
+) -> None:
+    proof = bounded(pattern)
+    assert (proof and (proof.chars, proof.steps)) == proved
+
+
+ENDS = {
+    "a": "b-_1é",
+    "[^a]": "a",
+    "[^b]": "b",
+    "[ab]": "c",
+    "[a-c]": "`d",
+    "[^a-c]": "abc",
+    r"[\d]": "a/:",
+    r"[\D]": "09",
+    r"[\s]": "a",
+    r"[\S]": " ",
+    r"[\w]": "-[",
+    r"[\W]": "a_9",
+    "[é]": "a",
+    "[\x7e]": "\x7f",
+}
+"""Loops, and characters that end them: none of those that the loop takes."""
+
+GOES_ON = {
+    "a": "a",
+    ".": "a",
+    "[^a]": "b\x7f",
+    "[^ab]": "c",
+    "[ab]": "ab\x80é",
+    "[a-c]": "abc\x80",
+    "[^a-c]": "`d\x80",
+    r"[\d]": "09",
+    r"[\D]": "a/:",
+    r"[\s]": " ",
+    r"[\S]": "a",
+    r"[\w]": "a_9",
+    r"[\W]": "-[",
+}
+"""Loops, and characters that they take, or of which that is not known."""
+
+
+@pytest.mark.parametrize(
+    ("loop", "follows", "ends"),
+    [
+        (loop, follows, ends)
+        for ends, table in ((True, ENDS), (False, GOES_ON))
+        for loop, each in table.items()
+        for follows in each
+    ],
+)
+def test_a_loop_ends_in_one_place_where_what_follows_is_none_of_its_characters(
+    loop: str, follows: str, ends: bool
+) -> None:
+    # Where it may end in many places, the five characters behind it count once for each.
+    proof = bounded(f"^{loop}*{re.escape(follows)}xxxxx")
+    assert proof is not None
+    assert ((proof.chars, proof.steps) == (1024, 1025 * 5 + 8)) is ends
+
+
+def test_a_pattern_of_too_many_parts_or_characters_is_not_examined() -> None:
+    assert bounded("^" + "a" * 199) is not None
+    assert bounded("^" + "a" * 200) is None
+    assert bounded("[" + "a" * 510 + "]") is not None
+    assert bounded("[" + "a" * 511 + "]") is None
+
+
+@pytest.mark.parametrize("pattern", ["[[ab]", "[a--b]", "[a&&b]", "[a~~b]", "[a||b]"])
+def test_a_set_that_may_mean_something_else_one_day_is_not_examined(pattern: str) -> None:
+    assert bounded(pattern) is None

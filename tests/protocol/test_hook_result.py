@@ -151,3 +151,30 @@ def test_any_json_is_read_or_explained(value: Any) -> None:
     else:
         again = read_hook_result(json.loads(msgspec.json.encode(result)))
         assert again == result
+
+
+def test_what_is_left_out_of_a_result_has_these_values() -> None:
+    assert read_hook_result({}) == HookResult()
+    assert msgspec.json.decode(msgspec.json.encode(HookResult())) == {
+        "action": "continue",
+        "data": None,
+        "reason": None,
+        "context_injection": None,
+        "context_injection_role": "system",
+        "ephemeral": False,
+        "append_to_last_tool_result": False,
+        "approval_prompt": None,
+        "approval_options": None,
+        "approval_timeout": 300.0,
+        "approval_default": "deny",
+        "suppress_output": False,
+        "user_message": None,
+        "user_message_level": "info",
+        "user_message_source": None,
+    }
+
+
+def test_sixteen_unknown_fields_are_compared() -> None:
+    for count, compared in ((15, True), (16, False)):
+        many = {f"x{number}": 1 for number in range(count)}
+        assert isinstance(read_hook_result({**many, "acton": "deny"}), Invalid) is compared

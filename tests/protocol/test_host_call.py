@@ -42,6 +42,14 @@ from tests.protocol.wire import (
     module,
 )
 
+
+def nested(levels: int) -> Any:
+    value: Any = []
+    for _ in range(levels - 1):
+        value = [value]
+    return value
+
+
 GOOD = {"call_id": "c1", "capability": "log", "method": "log", "params": {"message": "x"}}
 
 
@@ -234,3 +242,92 @@ def test_what_waits_of_lines_that_are_of_no_request_is_counted() -> None:
     assert outgoing.unasked_bytes == 0
     outgoing.take_back(3)
     assert outgoing.unasked_bytes == 3
+
+
+WEEK_MS = 604_800_000
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"call_id": "c"},
+        {"call_id": "c" * 256},
+        {"method": "m"},
+        {"method": "m" * 128},
+        {"capability": None},
+        {"capability": "x"},
+        {"timeout_ms": 1},
+        {"timeout_ms": WEEK_MS},
+        {"params": {}},
+        {"params": {"a": nested(127)}},
+    ],
+    ids=lambda one: repr(one)[:40],
+)
+def test_a_call_within_its_bounds_is_read_field_by_field(changed: dict[str, Any]) -> None:
+    payload = {"call_id": "c1", "method": "m", "params": {"a": 1}, **changed}
+    call = read_host_call({"payload": payload})
+    read = {"capability": None, "timeout_ms": None, **payload}
+    assert call == HostCall(**read)
+
+
+@pytest.mark.parametrize("timeout_ms", [None, 0])
+def test_a_timeout_of_nothing_is_none(timeout_ms: int | None) -> None:
+    call = read_host_call({"payload": {**GOOD, "timeout_ms": timeout_ms}})
+    assert isinstance(call, HostCall)
+    assert call.timeout_ms is None
+
+
+LONG_ID = '"' + "c" * 59 + '…"'
+AN_ID = '"call_id" of a host_call is {}, it must be a string of 1 to 256 characters'
+A_METHOD = '"method" of the call is {}, it must name a method'
+PARAMS = '"params" of the call is {}, it must be an object'
+A_TIMEOUT = '"timeout_ms" of the call is {}, it must be a whole number from 0 to 604800000'
+
+REFUSED: list[tuple[dict[str, Any], str, str | None]] = [
+    ({"call_id": ""}, AN_ID.format('""'), None),
+    ({"call_id": "c" * 257}, AN_ID.format(LONG_ID), None),
+    ({"call_id": 1}, AN_ID.format("1"), None),
+    ({"method": ""}, A_METHOD.format('""'), "c1"),
+    ({"method": "c" * 129}, A_METHOD.format(LONG_ID), "c1"),
+    ({"method": None}, A_METHOD.format("null"), "c1"),
+    ({"params": None}, PARAMS.format("null"), "c1"),
+    ({"params": []}, PARAMS.format("an array"), "c1"),
+    (
+        {"params": {"a": nested(128)}},
+        '"params" of the call is nested more than 128 levels deep',
+        "c1",
+    ),
+    ({"capability": 7}, '"capability" of the call is 7, it must be a string', "c1"),
+    ({"timeout_ms": -1}, A_TIMEOUT.format("-1"), "c1"),
+    ({"timeout_ms": WEEK_MS + 1}, A_TIMEOUT.format("604800001"), "c1"),
+    ({"timeout_ms": True}, A_TIMEOUT.format("true"), "c1"),
+    ({"timeout_ms": 1.0}, A_TIMEOUT.format("1.0"), "c1"),
+]
+
+
+@pytest.mark.parametrize(
+    ("changed", "words", "call_id"), REFUSED, ids=[repr(one)[:40] for one, *_ in REFUSED]
+)
+def test_a_call_beyond_a_bound_is_refused_with_what_it_must_be(
+    changed: dict[str, Any], words: str, call_id: str | None
+) -> None:
+    payload = {"call_id": "c1", "method": "m", "params": {"a": 1}, **changed}
+    assert read_host_call({"payload": payload}) == BadCall(words, call_id)
+
+
+def test_a_call_without_a_field_is_told_which() -> None:
+    assert read_host_call({}) == BadCall(
+        '"payload" of a host_call is missing, it must be an object'
+    )
+    assert read_host_call({"payload": 7}) == BadCall(
+        '"payload" of a host_call is 7, it must be an object'
+    )
+    assert read_host_call({"payload": {}}) == BadCall(
+        '"call_id" of a host_call is missing, it must be a string of 1 to 256 characters'
+    )
+    assert read_host_call({"payload": {"call_id": "c1"}}) == BadCall(
+        '"method" of the call is missing, it must name a method', "c1"
+    )
+    assert read_host_call({"payload": {"call_id": "c1", "method": "m"}}) == BadCall(
+        '"params" of the call is missing, it must be an object', "c1"
+    )

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol.json_document import MAX_DEPTH, read_document
+from protocol.json_document import MAX_DEPTH, plain_json, read_document
 from protocol.problem import Problem
 
 
@@ -106,3 +106,69 @@ def test_numbers_are_kept_as_they_are_written() -> None:
 
 def test_a_byte_order_mark_is_tolerated() -> None:
     assert document("\ufeff{}") == {}
+
+
+def test_a_document_is_128_levels_deep_whatever_it_nests() -> None:
+    for levels, fits in ((128, True), (129, False)):
+        for opens, closes in ((b"[", b"]"), (b'{"a":', b"}")):
+            data = b'{"a":' + opens * (levels - 1) + b"1" + closes * (levels - 1) + b"}"
+            found = read_document(data)
+            assert isinstance(found, dict) is fits
+            if not fits:
+                assert found == [Problem("", "is nested more than 128 levels deep")]
+
+
+WORDS: dict[bytes, str] = {
+    b"[]": "is an array, must be one JSON object",
+    b"": "the file is empty, it must be one JSON object",
+    b'{"a": 1}x': "is not JSON at line 1 column 9: something follows the end of the JSON value",
+    b'{"a": # c': "is not JSON at line 1 column 7: JSON has no comments",
+    b'{"a": /* c': "is not JSON at line 1 column 7: JSON has no comments",
+    b"{\n'a'": "is not JSON at line 2 column 1: strings are written in double quotes",
+    b'{"a": None}': (
+        "is not JSON at line 1 column 7: true, false and null are written in lower case"
+    ),
+    b'{"a":,}': "is not JSON at line 1 column 6: expecting value",
+    b'{"a":1,,}': "is not JSON at line 1 column 8: nothing stands between ',' and ','",
+    b'{"a": "x\ty"}': (
+        "is not JSON at line 1 column 9: a string holds a raw control character, written '\\t' "
+        "in JSON"
+    ),
+    b'{"a": \xff': "is not UTF-8: byte 0xff at line 1 column 7",
+    b"\xff\xfe{\0": "is UTF-16, must be UTF-8",
+    b'{"a": "\xc3': (
+        "the JSON ends in the middle, line 1 column 8; is the file still being written?"
+    ),
+}
+
+
+@pytest.mark.parametrize(("data", "words"), WORDS.items(), ids=repr)
+def test_what_is_wrong_with_a_file_is_told_in_these_words(data: bytes, words: str) -> None:
+    assert read_document(data) == [Problem("", words)]
+
+
+def test_all_flaws_of_a_document_are_told_where_they_stand() -> None:
+    data = b'{"a":[NaN,1e999,-9223372036854775809,18446744073709551616],"b":1,"b":2}'
+    found = read_document(data)
+    assert isinstance(found, list)
+    assert sorted(found) == [
+        Problem("/a/0", "is NaN, which JSON does not have"),
+        Problem("/a/1", "is a number too large for a double"),
+        Problem("/a/2", "is an integer that does not fit in 64 bits"),
+        Problem("/a/3", "is an integer that does not fit in 64 bits"),
+        Problem("/b", 'the key "b" stands here more than once'),
+    ]
+
+
+def test_comments_and_last_commas_of_settings_become_blanks() -> None:
+    data = b'{"a": "// no, /* no */", // ye\xc3\xbc\n/* b\n */ "b": [1, 2,\n],}'
+    assert plain_json(data) == (
+        b'{"a": "// no, /* no */",'
+        + b" " * 7
+        + b"\n"
+        + b" " * 4
+        + b"\n"
+        + b" " * 3
+        + b' "b": [1, 2 \n] }'
+    )
+    assert plain_json(b'{"a": 1} /* no end') == b'{"a": 1} /* no end'

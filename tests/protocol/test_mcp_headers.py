@@ -106,3 +106,26 @@ def test_headers_of_args_say_what_the_args_say(
 @pytest.mark.parametrize("args", [{"a": 5}, {"a": [1]}, {"a": None}, {"a": {"b": {}}}])
 def test_args_that_do_not_fit_the_schema_are_left_to_it(args: dict[str, Any]) -> None:
     assert param_problem(schema("string"), args, {}) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "said", "fits"),
+    [
+        (2**400 - 1, str(2**400 - 1), True),
+        (2**400, None, True),
+        (2**400, str(2**400), False),
+        (-5, "-5.0", True),
+        (5, "5.", False),
+        (5, "5.5", False),
+        (5, "5.0".ljust(400, "0"), True),
+        (5, "5.0".ljust(401, "0"), False),
+        (5.0, "5", True),
+    ],
+    ids=lambda one: repr(one)[:20],
+)
+def test_a_whole_number_is_compared_up_to_400_bits_and_digits(
+    value: Any, said: str | None, fits: bool
+) -> None:
+    headers = {} if said is None else {"mcp-param-region": said}
+    problem = param_problem(schema("integer"), {"a": {"b": value}}, headers)
+    assert (problem is None) is fits

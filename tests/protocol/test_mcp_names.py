@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable
 
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.mcp_server import names
-from protocol.mcp_server.names import NAME_CHARS, Names, Op, naming
+from protocol.mcp_server.names import NAME_CHARS, Names, Op, may_be_of, naming, op_of
 
 ODD = st.text(max_size=80)
 OPS = st.lists(st.tuples(ODD, ODD), unique=True, max_size=12)
@@ -75,3 +76,34 @@ def test_names_that_stay_take_no_room_of_former_ones() -> None:
     table.replace(dict(staying))
     assert table.find("gone") == ("m", "gone")
     assert table.find("0") == ("m", "0")
+
+
+def test_a_name_has_64_characters_of_which_a_digest_takes_8() -> None:
+    op = "x" * 61
+    assert named_ops([("m", op)], prefix=True) == {f"m__{op}": ("m", op)}
+    digest = hashlib.sha256(f"m\0{op}x".encode()).hexdigest()[:8]
+    assert named_ops([("m", f"{op}x")], prefix=True) == {f"m__{'x' * 52}_{digest}": ("m", f"{op}x")}
+    empty = hashlib.sha256(b"m\0").hexdigest()[:8]
+    assert named_ops([("m", "")], prefix=False) == {f"_{empty}": ("m", "")}
+
+
+def test_a_name_may_be_of_a_module_if_it_begins_as_its_ops_do() -> None:
+    assert may_be_of("anything", "m", prefix=False)
+    assert may_be_of("m__x", "m", prefix=True)
+    assert not may_be_of("n__x", "m", prefix=True)
+    long = "m" * 60
+    assert may_be_of("m" * 55 + "_12345678", long, prefix=True)
+    assert not may_be_of("m" * 54 + "n_12345678", long, prefix=True)
+    assert op_of("m__x", "m") == "x"
+    assert op_of("n__x", "m") is None
+
+
+def test_twenty_thousand_former_names_are_kept() -> None:
+    table = Names()
+    table.replace({str(n): ("m", str(n)) for n in range(20_000)})
+    table.replace({})
+    assert table.find("0") == ("m", "0")
+    table.replace({"new": ("m", "new")})
+    table.replace({})
+    assert table.find("0") is None
+    assert table.find("1") == ("m", "1")

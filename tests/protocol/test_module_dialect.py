@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from protocol.connection import (
@@ -13,6 +14,7 @@ from protocol.connection import (
     LocalError,
     ModuleLog,
     Request,
+    StartFailed,
     Stray,
     Warned,
 )
@@ -396,3 +398,37 @@ def test_after_an_event_come_plain_replies_and_events_all_the_same() -> None:
         Answered,
     ]
     assert answers(received) == {f"r{n}": Success({"n": n}) for n in (1, 2, 3)}
+
+
+def test_a_module_that_is_not_well_is_asked_again_after_longer_and_longer_pauses() -> None:
+    made = module(descriptor())
+    made.start()
+    pauses = []
+    for _ in range(7):
+        asked = made.outgoing.take()
+        rpc_id = msgspec.json.decode(asked)["requestId"]
+        feed(made, line(requestId=rpc_id, ok=False, error={"code": "x", "message": "soon"}))
+        (_, pause) = made.waits
+        pauses.append(pause.seconds)
+        assert pause.for_what == "a better health"
+        made.time_passed(pause)
+    assert pauses == pytest.approx([0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5])
+    (well_by,) = made.waits
+    assert (well_by.seconds, well_by.for_what) == (10.0, "an answer to health")
+    (failed,) = made.time_passed(well_by)
+    words = "was not healthy within 10 s; it said: soon"
+    assert failed == StartFailed("start_deadline", words, "start_s")
+    assert made.waits == ()
+
+
+def test_the_late_lines_of_sixteen_requests_that_were_given_up_are_recognised() -> None:
+    made = module(descriptor())
+    announce(made, "cancel")
+    for number in range(17):
+        made.ask(invoke(f"r{number}"))
+        made.outgoing.take()
+        give_up(made, f"r{number}")
+    for number in range(17):
+        (stray,) = feed(made, line(requestId=f"r{number}", ok=True))
+        assert isinstance(stray, Stray)
+        assert stray.named == ("r0" if number == 0 else None)

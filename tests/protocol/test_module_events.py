@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
+from protocol.connection import Answered
+from protocol.events import Log
+from protocol.host_events import decode_either
 from protocol.journal_event import HOST_OWNED, TAXONOMY, lint, module_event_problem
+from tests.protocol.wire import descriptor, feed, invoke, module
 
 
 @pytest.mark.parametrize(
@@ -67,3 +71,49 @@ def test_what_is_wrong_with_an_event_is_said(fields: dict[str, Any], words: str)
 
 def test_an_own_name_without_a_module_is_no_entry() -> None:
     assert lint({"event": "mine:step"}) == ["there is no event 'mine:step'"]
+
+
+EVENT = (
+    '"event" is {}, it must be a name such as "mine:step" of at most 100 letters, digits and _.-:'
+)
+STATUS = '"status" is {}, it must be a word such as "ok" of at most 200 letters, digits and _.-'
+
+
+def test_a_name_has_100_characters_and_a_status_200() -> None:
+    name, longer = "mine:" + "x" * 95, "mine:" + "x" * 96
+    assert module_event_problem({"event": name}) is None
+    shown = '"' + longer[:59] + '…"'
+    assert module_event_problem({"event": longer}) == EVENT.format(shown)
+    assert module_event_problem({"event": "mine"}) == EVENT.format('"mine"')
+    assert module_event_problem({}) == EVENT.format("null")
+    assert module_event_problem({"event": name, "status": "s" * 200}) is None
+    shown = '"' + "s" * 59 + '…"'
+    assert module_event_problem({"event": name, "status": "s" * 201}) == STATUS.format(shown)
+    assert module_event_problem({"event": name, "status": "a b"}) == STATUS.format('"a b"')
+    assert module_event_problem({"event": name, "status": 7}) == STATUS.format("7")
+    assert module_event_problem({"event": name, "status": None}) is None
+
+
+def test_a_plain_event_is_passed_on_as_it_was_spelled() -> None:
+    plain = b'{ "level":"info", "type":"log","version":"0","message":"m" }'
+    event, passed_on = decode_either(plain)
+    assert passed_on is plain
+    assert event == Log(version="0", level="info", message="m")
+    extended = b'{ "level":"info", "type":"log","version":"0","message":"m", "x": 1,"VERSION":2 }'
+    assert decode_either(extended) == (
+        event,
+        b'{"level":"info","type":"log","version":"0","message":"m","x":1}',
+    )
+
+
+@pytest.mark.parametrize(
+    "odd", [b'"x":"\xff"', b'"x":"\xff","requestId":"r1"', b'"fields":{"x":"\xff"}'], ids=repr
+)
+def test_bytes_that_are_no_utf8_in_a_field_that_nobody_reads_spoil_their_event(odd: bytes) -> None:
+    made = module(descriptor(stdout="strict"))
+    made.ask(invoke("r1"))
+    data = b'{"version":"0","type":"log","level":"info","message":"m",%b}\n' % odd
+    (item,) = feed(made, data)
+    assert isinstance(item, Answered)
+    assert item.fault is not None
+    assert item.fault.reason == "invalid_utf8"

@@ -6,7 +6,18 @@ from collections.abc import Collection, Iterator
 
 import pytest
 
-from protocol.problem import COMPARED, SLIP_CHARS, did_you_mean, named, nearest
+from protocol.problem import (
+    COMPARED,
+    SLIP_CHARS,
+    Problem,
+    described,
+    did_you_mean,
+    literal,
+    named,
+    nearest,
+    quoted,
+    shortened,
+)
 
 MANY = {f"module-{number:04}": number for number in range(1000)}
 
@@ -69,3 +80,33 @@ def test_long_words_are_not_compared() -> None:
 def test_what_was_asked_for_is_quoted_as_far_as_there_is_room() -> None:
     assert named("dice", 20) == "'dice'"
     assert len(named("x" * 10_000_000, 20)) == 20
+
+
+def test_of_32_words_each_is_compared_and_of_more_none() -> None:
+    words = [f"w{number:02}" for number in range(31)]
+    assert nearest("plannerx2", ["planner", *words]) == "planner"
+    assert nearest("plannerx2", ["planner", *words, "one-more"]) is None
+
+
+def test_words_of_up_to_40_characters_are_compared_and_of_many_of_up_to_32() -> None:
+    for size, found in ((40, True), (41, False)):
+        assert (nearest("x" * (size - 1), ["x" * size]) is not None) is found or size == 41
+        assert (nearest("x" * size, ["x" * 39]) is not None) is found
+    for size, found in ((32, True), (33, False)):
+        many = {"x" * (size - 1): 0} | {str(number): 0 for number in range(40)}
+        assert (nearest("x" * size, many) is not None) is found
+
+
+def test_texts_are_shown_with_60_characters_on_one_line() -> None:
+    assert quoted("x" * 60) == '"' + "x" * 60 + '"'
+    assert quoted("x" * 61) == '"' + "x" * 59 + '…"'
+    assert quoted("\x85\u2028") == '"\\x85\\u2028"'
+    assert described(10**59) == "1" + "0" * 59
+    assert described(10**60) == "1" + "0" * 58 + "…"
+    assert literal({"a": "x" * 60}) == '{"a": "' + "x" * 52 + "…"
+    assert str(Problem("/" + "p" * 199, "is wrong")) == "/" + "p" * 199 + ": is wrong"
+    assert str(Problem("/" + "p" * 200, "is wrong")) == "/" + "p" * 198 + "…: is wrong"
+    assert str(Problem("", "is wrong")) == "is wrong"
+    assert shortened("abc", 3) == "abc"
+    assert shortened("abcd", 3) == "ab…"
+    assert named("x" * 10, 8) == "'xxxxxx…"

@@ -378,3 +378,37 @@ def test_a_line_that_may_have_the_id_elsewhere_keeps_its_neighbours_from_being_t
     for odd in (b'"c","requestId":"r1"}', b'"c"\r}', b'"c","request\\u0049d":"r1"}'):
         assert one.proves(begin + odd)
         assert one.readdress_all([plain_line, begin + odd]) is None
+
+
+def test_a_line_of_up_to_1024_bytes_is_proved_by_the_one_before_it() -> None:
+    begins, ends = b'{"requestId":"m","a":"', b'"}'
+    readdresser = Readdresser("c")
+    readdresser.readdress(begins + ends)
+    for size, proved in ((1024, True), (1025, False)):
+        text = b"x" * (size - len(begins) - len(ends))
+        line = begins + text + ends
+        assert len(line) == size
+        assert readdresser.proves(line) is proved
+        assert readdresser.readdress(line) == b'{"requestId":"c","a":"%b"}\n' % text
+
+
+@pytest.mark.parametrize(
+    "rest", [b"\r}", b',"requestId":"z"}', b',"request\\u0049d":"z"}', b"]"], ids=repr
+)
+def test_lines_are_readdressed_in_one_pass_only_if_none_needs_its_own(rest: bytes) -> None:
+    readdresser = Readdresser("c")
+    readdresser.readdress(b'{"requestId":"m"}')
+    plain = b'{"requestId":"m","a":"\\n"}'
+    assert readdresser.readdress_all([plain]) == b'{"requestId":"c","a":"\\n"}\n'
+    assert readdresser.readdress_all([plain, plain]) == b'{"requestId":"c","a":"\\n"}\n' * 2
+    other = b'{"requestId":"m"' + rest
+    assert not readdresser.proves(other) or readdresser.readdress_all([plain, other]) is None
+
+
+def test_an_id_is_taken_out_of_each_line_that_has_one() -> None:
+    readdresser = Readdresser(None)
+    for _ in range(2):
+        assert readdresser.readdress(b'{"requestId":"m","a":1}') == b'{"a":1}\n'
+        assert readdresser.readdress(b'{"a":1,"requestId":"m"}') == b'{"a":1}\n'
+        assert readdresser.readdress(b'{"requestId":"m"}') == b"{}\n"
+        assert readdresser.readdress(b'{"a":1}') == b'{"a":1}\n'

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
-from protocol.connection import Notice
+from protocol.connection import Answered, Notice, Stray
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import Done, ErrorEvent
 from protocol.json_line import Fault
-from protocol.replies import Operation, read_done, read_reply
+from protocol.replies import Operation, read_done, read_reply, slips
 from tests.protocol.wire import DESCRIPTION
 
 HEALTH, DESCRIBE, INVOKE = Operation.HEALTH, Operation.DESCRIBE, Operation.INVOKE
@@ -173,3 +173,29 @@ def test_a_line_that_is_no_answer_is_shown_where_one_was_waited_for(
     notice = Notice(reason, "why", excerpt)
     assert notice.in_place_of_answer == words
     assert notice.words == ("why" if excerpt is None else "why: hello")
+
+
+def test_a_stray_line_is_told_with_80_characters_of_the_id_that_it_names() -> None:
+    words = (
+        "a line came for request '{}', which is not open: is each request answered once, with "
+        "its own requestId?"
+    )
+    for named, shown in (("r" * 80, "r" * 80), ("r" * 81, "r" * 79 + "…"), ("a\n", "a\\n")):
+        stray = Stray("hello", named)
+        assert stray.in_place_of_answer == words.format(shown)
+        assert stray.warning == f"{words.format(shown)}: hello"
+        assert stray.evidence == {"line_excerpt": "hello", "stray_id": named}
+    assert Stray("hello").warning == Stray("hello").in_place_of_answer == ""
+    assert Stray("hello", "r1", "why").warning == "why: hello"
+    assert Stray("hello", None, "why").in_place_of_answer == "why"
+
+
+def test_of_eight_unknown_fields_each_is_compared_and_of_nine_none() -> None:
+    for count, told in ((7, '"resul" is an unknown field; did you mean "result"?'), (8, None)):
+        many = {f"x{number}": 1 for number in range(count)}
+        assert slips(INVOKE, {"ok": True, "requestId": "r", "resul": 1, **many}, "r") == told
+
+
+def test_an_answer_stands_for_a_process_that_ends_well() -> None:
+    assert Answered("r1", Success(None)).codes == (0,)
+    assert Answered("r1", Success(None)).fault is None

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -112,3 +113,30 @@ def test_a_result_too_large_or_too_deep_is_left_out() -> None:
         deep = [deep]
     for value in ("x" * KEPT_LINE_BYTES, deep):
         assert outcome_document(Success(value)) == {"ok": True}
+
+
+@pytest.mark.parametrize("lengths", [[], [1_048_576], [1_048_577]])
+def test_a_line_is_kept_whole_up_to_a_mebibyte_and_4096_bytes_of_a_longer_one(
+    lengths: Cuts,
+) -> None:
+    line = b"x" * 1_048_576
+    (whole, cut) = transcribed(line + b"\n" + line + b"y\n", lengths)
+    assert (whole.content(), whole.size, whole.sha256) == (line, None, None)
+    assert (cut.content(), cut.size) == (b"x" * 4096, 1_048_577)
+    assert cut.sha256 == hashlib.sha256(line + b"y").hexdigest()
+
+
+def test_a_result_is_kept_up_to_a_mebibyte() -> None:
+    for size, kept in ((1_048_576, True), (1_048_577, False)):
+        text = "x" * (size - 2)
+        document = outcome_document(Success(text, "s"))
+        assert document == {"ok": True, "summary": "s", **({"result": text} if kept else {})}
+        failure = Failure("internal", "m", {"a": "x" * (size - 8)})
+        assert outcome_document(failure) == {
+            "ok": False,
+            "error": {
+                "code": "internal",
+                "message": "m",
+                "details": failure.details if kept else {},
+            },
+        }
