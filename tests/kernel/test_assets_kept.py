@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -335,6 +336,65 @@ async def test_a_file_of_64_mib_has_its_digest_at_once_and_a_larger_one_later(
         os.utime(tmp_path / "more", ns=(1, 1))
         read = await own(daemon, ADA, "asset.read", asset="more")
         assert read["verified"] == ["size", "sha256"]
+
+
+def rewrite(file: Path) -> None:
+    before = file.stat()
+    file.write_text("tnetnoc")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def lead_elsewhere(file: Path) -> None:
+    file.with_name("other").write_text("content")
+    file.unlink()
+    file.symlink_to("other")
+
+
+def become_a_fifo(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+CHANGED: list[tuple[Callable[[Path], object], str, str]] = [
+    (Path.unlink, "file", "'{file}' cannot be read: No such file or directory"),
+    (become_a_fifo, "file", "'{file}' is not a regular file"),
+    (lambda file: file.write_text("content!"), "size", "it has 8 bytes, it had 7"),
+    (rewrite, "sha256", "its SHA-256 is {now}, it was {was}"),
+    (lead_elsewhere, "link", "its path now leads to '{other}', it was '{file}'"),
+]
+
+
+@pytest.mark.parametrize("copy", [False, True])
+@pytest.mark.parametrize(("change", "what", "words"), CHANGED)
+async def test_a_file_that_is_not_what_it_was_is_given_as_its_copy_or_not_at_all(
+    change: Callable[[Path], object], what: str, words: str, copy: bool, tmp_path: Path
+) -> None:
+    file, was = tmp_path / "f", digest(b"content")
+    file.write_text("content")
+    words = words.format(file=file, other=tmp_path / "other", was=was, now=digest(b"tnetnoc"))
+    options = AssetOptions(copy=copy)
+    async with daemon_with(tmp_path, actor(tmp_path), asset_options=options) as daemon:
+        [found], _ = await handed_over(daemon, asset("f"))
+        assert (await own(daemon, ADA, "asset.show", asset="a"))["metadata"] is None
+        os.utime(file, ns=(1, 1))  # a file that was only touched is the same
+        before = await own(daemon, ADA, "asset.read", asset="a")
+        assert (before["path"], before["verified"]) == (str(file), ["size", "sha256"])
+        change(file)
+        if copy:
+            kept = before["copy"]
+            told = {"path": kept, "original": {what: words}}
+            assert await own(daemon, ADA, "asset.read", asset="a") == {**before, **told}
+            await trio.Path(kept).unlink()
+        refusal = await refused(daemon, "asset.read", {"asset": "a"})
+        assert refusal.details["reason"] == "asset_changed"
+        assert refusal.details["path"] == str(file)
+        changed = {what: words}
+        if copy:
+            gone = f"'{kept}' cannot be read: No such file or directory"
+            changed["copy"] = f"its copy: {gone}"
+        assert refusal.details["changed"] == changed
+        whole = "; ".join(changed.values())
+        assert refusal.message == f"asset {found.registered.id} is not what it was: {whole}"
 
 
 PIECE = 1 << 18
