@@ -380,18 +380,16 @@ async def test_a_file_that_is_not_what_it_was_is_given_as_its_copy_or_not_at_all
         before = await own(daemon, ADA, "asset.read", asset="a")
         assert (before["path"], before["verified"]) == (str(file), ["size", "sha256"])
         change(file)
+        changed = {what: words}
         if copy:
             kept = before["copy"]
             told = {"path": kept, "original": {what: words}}
             assert await own(daemon, ADA, "asset.read", asset="a") == {**before, **told}
             await trio.Path(kept).unlink()
+            changed["copy"] = f"its copy: '{kept}' cannot be read: No such file or directory"
         refusal = await refused(daemon, "asset.read", {"asset": "a"})
         assert refusal.details["reason"] == "asset_changed"
         assert refusal.details["path"] == str(file)
-        changed = {what: words}
-        if copy:
-            gone = f"'{kept}' cannot be read: No such file or directory"
-            changed["copy"] = f"its copy: {gone}"
         assert refusal.details["changed"] == changed
         whole = "; ".join(changed.values())
         assert refusal.message == f"asset {found.registered.id} is not what it was: {whole}"

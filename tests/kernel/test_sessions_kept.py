@@ -35,11 +35,11 @@ async def test_a_session_is_shown_noted_and_found_again_whole(tmp_path: Path) ->
     options: dict[str, Any] = {"memory": JournalOptions(), "clock": lambda: float(next(ticks))}
     async with daemon_with(tmp_path, actor(tmp_path), **options) as daemon:
         state = {"x": 1, "none": None}
-        named = {"title": "Hall", "cwd": "/srv", "plan": PLAN, "state": state}
+        named: dict[str, Any] = {"title": "Hall", "cwd": "/srv", "plan": PLAN, "state": state}
         made = await op(daemon, "session.new", session_id="s", **named)
         patched = await op(daemon, "session.patch", session_id="s", patch={"x": None, "y": [2]})
         assert patched == {"session_id": "s", "revision": 1}
-        stale = {"session_id": "s", "patch": {"z": 3}, "if_revision": 0}
+        stale: dict[str, Any] = {"session_id": "s", "patch": {"z": 3}, "if_revision": 0}
         conflict = await op(daemon, "session.patch", **stale)
         assert conflict["message"] == "the state has revision 1, the patch was made for 0"
         details = {name: conflict["details"][name] for name in ("reason", "revision", "expected")}
@@ -202,14 +202,14 @@ async def test_pages_go_from_the_newest_to_the_oldest(tmp_path: Path) -> None:
         await op(daemon, "session.end", session_id="s3")
         for ended, ids in ((False, "s5 s4 s2 s1 s0"), (True, "s5 s4 s3 s2 s1 s0")):
             for limit in range(1, 8):
-                pages, after = list[str](), None
+                pages: list[str] = []
+                args: dict[str, Any] = {"limit": limit, "ended": ended}
                 while True:
-                    more = {} if after is None else {"after": after}
-                    page = await op(daemon, "session.list", limit=limit, ended=ended, **more)
+                    page = await op(daemon, "session.list", **args)
                     found = [one["session_id"] for one in page["sessions"]]
                     assert len(found) <= limit
                     pages += found
-                    after = page["next"]
+                    after = args["after"] = page["next"]
                     assert after == (None if len(pages) == len(ids.split()) else found[-1])
                     if after is None:
                         break
