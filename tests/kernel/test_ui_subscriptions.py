@@ -293,3 +293,27 @@ async def test_who_leaves_while_it_is_behind_leaves_nothing(tmp_path: Path) -> N
         await trio.testing.wait_all_tasks_blocked()
         status = (await own(daemon, ADA, "status"))["daemon"]
         assert (status["held_bytes"]["total"], status["ui"]["subscribers"]) == (0, 0)
+
+
+async def test_a_connection_may_have_64_subscriptions_and_a_daemon_512(tmp_path: Path) -> None:
+    async with daemon_with(tmp_path) as daemon:
+        party = Party(ADA)
+        for _ in range(64):
+            await Subscriber(daemon, party).watches()
+        assert await Subscriber(daemon, party).refused() == (
+            "there are 64 subscriptions of this connection, and may be 64; of all 64, and may be 512"
+        )
+
+
+async def test_who_stays_gets_what_another_of_the_same_beginning_wanted_too(
+    tmp_path: Path,
+) -> None:
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
+        leaves, stays = [await Subscriber(daemon, events=["to*"]).watches() for _ in range(2)]
+        assert leaves.handle is not None
+        leaves.handle.cancel(GONE)
+        await leaves.response()
+        await trio.testing.wait_all_tasks_blocked()
+        await said(daemon, ui("toast"))
+        assert await stays.seen() == ["toast"]
+        assert len(leaves.events) == 1
