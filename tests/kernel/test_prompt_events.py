@@ -189,3 +189,20 @@ async def test_a_module_that_goes_while_a_prompt_waits_fails_that_prompt(tmp_pat
         assert ended["cancelled"] == 0
         late = await Prompted(daemon, "say hi").error()
         assert late["details"]["reason"] == "session_ended"
+
+
+async def test_subscribers_are_told_where_a_session_begins_and_ends(tmp_path: Path) -> None:
+    async with daemon_with(tmp_path) as daemon:
+        args = {"events": ["session.*"]}
+        watcher = begin(daemon, "supervisor", "invoke", {"op": "ui.subscribe", "args": args})
+        await watcher.heard(1)
+        await op(daemon, "session.new", session_id="s", title="Hall")
+        await op(daemon, "session.fork", session_id="s", new_id="t")
+        await op(daemon, "session.end", session_id="s")
+        await trio.testing.wait_all_tasks_blocked()
+    seen = [(one["event"], one["payload"], one["origin"]) for one in told(watcher)[1:]]
+    assert seen == [
+        ("session.created", {"title": "Hall"}, {"session_id": "s"}),
+        ("session.created", {"title": "Hall"}, {"session_id": "t"}),
+        ("session.deleted", {"title": "Hall"}, {"session_id": "s"}),
+    ]

@@ -301,7 +301,8 @@ async def test_a_connection_may_have_64_subscriptions_and_a_daemon_512(tmp_path:
         for _ in range(64):
             await Subscriber(daemon, party).watches()
         assert await Subscriber(daemon, party).refused() == (
-            "there are 64 subscriptions of this connection, and may be 64; of all 64, and may be 512"
+            "there are 64 subscriptions of this connection, and may be 64;"
+            " of all 64, and may be 512"
         )
 
 
