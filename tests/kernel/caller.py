@@ -15,6 +15,7 @@ from typing import Any
 
 NAME, FLAGS = sys.argv[1], sys.argv[2:]
 FEATURES = [] if "plain" in FLAGS else ["host_call", "cancel"]
+KIND = "agent" if "agent" in FLAGS else "tool"
 
 
 def write(**line: Any) -> None:
@@ -67,7 +68,7 @@ for line in sys.stdin:
             requestId=request,
             name=NAME,
             version="1",
-            kind="tool",
+            kind=KIND,
             capabilities=[],
             inputs={},
             outputs={},
