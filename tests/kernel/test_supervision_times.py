@@ -326,3 +326,82 @@ async def test_an_idle_module_sleeps_until_a_request_comes(
                 (at + 8, f"m#{number}", "stopping -> down: exited with code 0"),
             )
         ]
+
+
+async def test_as_many_calls_wait_as_may_and_as_its_start_could_serve(
+    tmp_path: Path, mock_clock: Clock
+) -> None:
+    supervision = {"start": "lazy", "queue": 0, "concurrency": 2}
+    made = actor(tmp_path, supervision=supervision)
+
+    def full(waiting: int, limit: int) -> tuple[str, str, dict[str, Any]]:
+        words = f"m has {waiting} requests waiting, which is its limit"
+        details = {"origin": "host", "reason": "queue_full", "queue": limit}
+        return "unreachable", words, details
+
+    async with story(mock_clock, tmp_path, made) as world:
+        served = [ask(world.kernel, "m", "hang") for _ in range(2)]
+        assert await error_of(ask(world.kernel, "m")) == full(2, 2)
+        await world.is_in("ready")
+        assert (await world.status())["in_flight"] == 2
+        assert await error_of(ask(world.kernel, "m")) == full(0, 0)
+        assert not any(asker.responses for asker in served)
+
+
+async def test_a_module_is_started_when_what_it_depends_on_serves(
+    tmp_path: Path, mock_clock: Clock
+) -> None:
+    needed = {"start": "lazy", "timeouts": {"start_s": 5}}
+    first = actor(tmp_path, "starting=1", name="first", supervision=needed)
+    other = actor(tmp_path, name="other", supervision={"start": "lazy"})
+    made = actor(tmp_path, supervision={"depends_on": ["first", "other"]})
+    async with story(mock_clock, tmp_path, first, other, made) as world:
+        waiting = ask(world.kernel, "m")
+        await world.is_in("ready", "other")
+        await world.is_in("starting", "first")
+        status = await world.status()
+        assert (status["state"], status["queued"]) == ("down", 1)
+        assert (status["waits_for"], status["missing"]) == (["first"], [])
+        while (await world.status())["state"] == "down":
+            await world.passes(0.05)
+        assert (await waiting.document())["ok"]
+        for name, why in (
+            ("m", "first, other got ready"),
+            ("first", "m depends on it"),
+            ("other", "m depends on it"),
+        ):
+            assert [line[1:] for line in await world.told(name)] == [
+                (name, f"down -> starting: {why}"),
+                (f"{name}#1", "starting -> ready: answered health and describe"),
+            ]
+
+
+async def test_what_prepares_a_module_has_its_time_and_is_tried_again_as_a_start_is(
+    tmp_path: Path, mock_clock: Clock
+) -> None:
+    body = "[ -e here ] && exit 0; touch here; echo fetching >&2; while :; do sleep 1000; done"
+    supervision = {"timeouts": {"prepare_s": 20, "stop_s": 1, "exit_s": 1}, "backoff": BACKOFF}
+    transport = {"prepare": ["sh", "-c", body]}
+    made = actor(tmp_path, transport=transport, supervision=supervision)
+    async with story(mock_clock, tmp_path, made) as world:
+        await world.says("fetching")
+        (instance,) = (await world.status())["instances"]
+        assert (instance["state"], instance["last_line"]) == ("preparing", "fetching")
+        status = await world.comes_to("backoff", 20)
+        died = status["last_exit"]
+        assert (died["reason"], died["stderr_tail"]) == ("start_deadline", ("fetching",))
+        await world.stays("backoff", status["next_retry_s"])
+        status = await world.is_in("ready")
+        assert (status["restarts"], [one["id"] for one in status["instances"]]) == (1, ["m#3"])
+        log = await world.told()
+        assert [line[0] for line in log[:3]] == [0, 0, 20]
+        late = "was not prepared within 20 s"
+        assert [line[1:] for line in log] == [
+            ("m", "down -> preparing: the daemon started"),
+            ("m#1", "fetching"),
+            ("m#1", f"preparing -> stopping: {late}"),
+            ("m#1", f"stopping -> backoff: {late}"),
+            ("m#1", f"backoff -> preparing: {AGAIN}"),
+            ("m#2", "preparing -> starting: was prepared in 0 s"),
+            ("m#3", "starting -> ready: answered health and describe"),
+        ]
