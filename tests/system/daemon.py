@@ -120,7 +120,9 @@ class Daemon:
         """Fail if a process of its modules still runs."""
         left = self.kill_left()
         assert not left, f"left behind: {left}"
-        assert '"level": "error"' not in self.log()
+        log = self.log()
+        assert '"level": "error"' not in log
+        assert "was never awaited" not in log
 
     def kill_left(self) -> dict[int, str]:
         """Kill what outlived it, and return what that was."""
