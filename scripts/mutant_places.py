@@ -240,6 +240,8 @@ class _Places(ast.NodeVisitor):
         bound = _bound_names(first)
         if bound & _names(second) or not _shows(first, second):
             return  # it could not run, or it is the same
+        if self._names[-1] == "__init__" and _fills(first, second):
+            return  # nobody has the object yet
         (start, middle), (begins, end) = self._span(first), self._span(second)
         between = self._source[middle:begins]
         if b"#" in between or b";" in between:
@@ -323,6 +325,16 @@ def _shows(first: ast.stmt, second: ast.stmt) -> bool:
     if _leaves(first) or _leaves(second):
         return any(_acts(one) and not _leaves(one) for one in (first, second))
     return _acts(first) and _acts(second) and not _independent(first, second)
+
+
+def _fills(first: ast.stmt, second: ast.stmt) -> bool:
+    """Whether both only give an object attributes, and neither takes the other's."""
+    both = ((first, second), (second, first))
+    return all(
+        isinstance(one, (ast.Assign, ast.AnnAssign))
+        and not any(target in ast.unparse(other) for target in _targets(one))
+        for one, other in both
+    )
 
 
 LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
