@@ -32,11 +32,18 @@ class RequestFrame(msgspec.Struct, frozen=True, gc=False):
 _WORD_CHARS = 60
 
 
+class ClientFrame(RequestFrame, frozen=True, gc=False):
+    """A request as clients write it to the daemon: it may say as whom it is asked."""
+
+    login: str | None = msgspec.field(default=None, name="as")
+    """The handle of a login (`login.open`)."""
+
+
 class _Named(msgspec.Struct, frozen=True):
     request_id: str | None = msgspec.field(default=None, name="requestId")
 
 
-_DECODER = msgspec.json.Decoder(RequestFrame)
+_DECODER = msgspec.json.Decoder(ClientFrame)
 _NAMED = msgspec.json.Decoder(_Named)
 
 
@@ -64,7 +71,7 @@ DEPTH = 128
 """How deep a request may nest: encoding it again for the module must not fail half-way down."""
 
 
-def decode_request(line: bytes) -> RequestFrame | Fault:
+def decode_request(line: bytes) -> ClientFrame | Fault:
     if not (line.isascii() or is_utf8(line)):
         return Fault(Reason.INVALID_UTF8, "the line is not UTF-8", excerpt(line))
     try:
@@ -95,7 +102,7 @@ def named_in(line: bytes) -> str | None:
 
 
 def _problem(document: dict[str, Any]) -> str:
-    for field in ("requestId", "tool", "operation"):
+    for field in ("requestId", "tool", "operation", "as"):
         value = document.get(field)
         if value is not None and not isinstance(value, str):
             return f'"{field}" of a request is {kind(value)}, it must be a string'

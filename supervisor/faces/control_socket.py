@@ -32,9 +32,9 @@ from supervisor.faces.accepting import (
 from supervisor.faces.admission import Admission
 from supervisor.faces.byte_stream import READ_BYTES, carry, disconnect
 from supervisor.faces.conversation import Conversation
-from supervisor.faces.local_user import named_user, peer_uid
 from supervisor.faces.module_wire import done_line
 from supervisor.kernel.kernel import Kernel
+from supervisor.kernel.local_user import named_user, peer_uid
 from supervisor.kernel.parties import Party
 from supervisor.runtime.files.lock_file import open_lock
 

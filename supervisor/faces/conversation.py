@@ -118,8 +118,14 @@ class Conversation:
         self._splitter = LineSplitter(REQUEST_BYTES)
         self._inbox = Inbox(self._account)
         self._turn = Turn(who=party.label)
+        party.has_logins = True
         self._wire: ModuleWire | McpWire = ModuleWire(
-            daemon.requests.begin, party, self.outbox, self._ended, self._become_mcp
+            daemon.requests.begin,
+            party,
+            self.outbox,
+            ended=self._ended,
+            become_mcp=self._become_mcp,
+            logins=daemon.logins,
         )
         self._idle = trio.Event()
         self._fewer = trio.lowlevel.ParkingLot()
@@ -151,6 +157,7 @@ class Conversation:
         self.outbox.close()
         await self.cancel_all(stopped)
         self._wire.close()
+        self._daemon.logins.leave(self._party)
         self._account.close()
 
     def receive_eof(self) -> None:

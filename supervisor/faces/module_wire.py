@@ -20,6 +20,7 @@ from protocol.problem import named
 from protocol.readdress import Readdresser
 from protocol.response import Response
 from supervisor.faces.outbox import TOGETHER_BYTES, Outbox
+from supervisor.kernel.logins import Logins, OpenLogin
 from supervisor.kernel.parties import Begin, Client, Handle, Party
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import ARGS
@@ -48,8 +49,10 @@ class ModuleWire:
         begin: Begin,
         party: Party,
         outbox: Outbox,
+        *,
         ended: Callable[[], None],
         become_mcp: Callable[[], None],
+        logins: Logins,
     ) -> None:
         """Call `ended` for each answered request, `become_mcp` when a request asked for MCP."""
         self._begin = begin
@@ -58,6 +61,7 @@ class ModuleWire:
         self._account = outbox.account
         self._told_ended = ended
         self._become_mcp = become_mcp
+        self._logins = logins
         self._open: dict[str, Exchange] = {}
         self._nameless: set[Exchange] = set()
 
@@ -85,25 +89,43 @@ class ModuleWire:
         elif len(self._open) + len(self._nameless) >= OPEN_REQUESTS:
             words = f"more than {OPEN_REQUESTS} requests are open on this connection"
             self._write_done(frame.request_id, Failure.because(Reason.QUEUE_FULL, words))
-        elif len(line) > LITTLE_BYTES and not self._account.fits(len(line)):
-            words = f"{self._account.bounds.all} bytes are what the daemon holds for all clients"
-            words += ", and this request"
-            words += f" of {len(line)} bytes finds no room; try again when others are answered"
-            self._write_done(frame.request_id, Failure.because(Reason.QUEUE_FULL, words))
         else:
-            exchange = Exchange(frame.request_id, self._outbox, self._ended)
+            party, account, login = self._party, self._account, None
+            if frame.login is not None:
+                login = self._find_login(frame.request_id, frame.login)
+                if login is None:
+                    return
+                party, account = login.party, login.party.account
+            exchange = Exchange(frame.request_id, self._outbox, self._ended, login)
             if len(line) > LITTLE_BYTES:
+                if not account.fits(len(line)):
+                    self._refuse_large(frame.request_id, len(line))
+                    return
                 exchange.size_bytes = len(line)
-                self._account.add(ARGS, len(line))
+                account.add(ARGS, len(line))
             if frame.request_id is None:
                 self._nameless.add(exchange)
             else:
                 self._open[frame.request_id] = exchange
-            exchange.handle = self._begin(
-                self._party, frame.tool, frame.operation, frame.input, exchange
-            )
+            if login is not None:
+                login.open[exchange] = exchange.cancel
+            exchange.handle = self._begin(party, frame.tool, frame.operation, frame.input, exchange)
             if self._party.view is not None:
                 self._become_mcp()
+
+    def _find_login(self, request_id: str | None, handle: str) -> OpenLogin | None:
+        """Return the login as which a request is asked; None if that was refused."""
+        found = self._logins.find(handle, self._party)
+        if isinstance(found, Failure):
+            self._write_done(request_id, found)
+            return None
+        return found
+
+    def _refuse_large(self, request_id: str | None, size: int) -> None:
+        words = f"{self._account.bounds.all} bytes are what the daemon holds for all clients"
+        words += f", and this request of {size} bytes finds no room"
+        words += "; try again when others are answered"
+        self._write_done(request_id, Failure.because(Reason.QUEUE_FULL, words))
 
     def refuse(self, fault: Fault) -> None:
         """Answer a line that was dropped: of it no more is left than its excerpt."""
@@ -127,8 +149,7 @@ class ModuleWire:
         """Cancel the client's open requests, one with each step."""
         # The last one first: the end of one must not be the beginning of another.
         for exchange in (*reversed(self._open.values()), *self._nameless):
-            if exchange.handle is not None:
-                exchange.handle.cancel(stopped)
+            exchange.cancel(stopped)
             yield
 
     def close(self) -> None:
@@ -142,8 +163,8 @@ class ModuleWire:
     def _cancel(self, frame: RequestFrame) -> None:
         exchange = self._open.get(frame.request_id or "")
         # A cancel may cross the answer on its way; then there is nothing left to cancel.
-        if exchange is not None and exchange.handle is not None:
-            exchange.handle.cancel(Stopped(Reason.CLIENT, "the client cancelled the request"))
+        if exchange is not None:
+            exchange.cancel(Stopped(Reason.CLIENT, "the client cancelled the request"))
 
     def _closed(self, request_id: str | None) -> str | None:
         """Return the id unless it is that of an open request, whose one `done` is to come."""
@@ -163,8 +184,12 @@ class ModuleWire:
             self._nameless.discard(exchange)
         else:
             self._open.pop(exchange.request_id, None)
+        login = exchange.login
+        if login is not None:
+            login.open.pop(exchange, None)
         if exchange.size_bytes:
-            self._account.add(ARGS, -exchange.size_bytes)
+            account = self._account if login is None else login.party.account
+            account.add(ARGS, -exchange.size_bytes)
         elif self._open:
             return
         self._told_ended()
@@ -177,6 +202,8 @@ class Exchange(Client, msgspec.Struct, eq=False):
     outbox: Outbox
     ended: Callable[[Exchange], None]
     """Called when the request has its answer."""
+    login: OpenLogin | None = None
+    """The login as which it is asked; None if it is the connection's own."""
     size_bytes: int = 0
     """The counted bytes of the request."""
     handle: Handle | None = None
@@ -186,6 +213,10 @@ class Exchange(Client, msgspec.Struct, eq=False):
     """The client gets these at the end of this turn, once they have its id."""
     unread_bytes: int = 0
     """The bytes of this request since the client fell behind."""
+
+    def cancel(self, stopped: Stopped) -> None:
+        if self.handle is not None:
+            self.handle.cancel(stopped)
 
     def event(self, event: Progress, line: bytes | None) -> None:
         """Write an event, as the module wrote it if `line` is given."""

@@ -41,6 +41,7 @@ from supervisor.kernel.grants.grants import Answers, Grants
 from supervisor.kernel.grants.operator_policy import OperatorPolicy
 from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.hooks.registry import Gates, Hooks
+from supervisor.kernel.logins import Logins
 from supervisor.kernel.operations import Operations
 from supervisor.kernel.operations.op import Parts
 from supervisor.kernel.parties import Begin, Client, Handle, Lineage, Party, RefusedError
@@ -138,6 +139,7 @@ class Kernel:
     sessions: Sessions
     tokens: Tokens
     page_codes: PageCodes
+    logins: Logins
     catalogue: Catalogue
     reloads: Reloads
     approvals: Approvals
@@ -350,6 +352,13 @@ class Kernel:
                     recorder, hooks, effects.descriptions, self.catalogue, updates
                 )
                 self.page_codes = PageCodes()
+                self.logins = Logins(
+                    self.tokens,
+                    self.page_codes,
+                    ledger=host.ledger,
+                    blocking=self._blocking,
+                    nursery=nursery,
+                )
                 requests.own.operations = Operations(
                     Parts(
                         fleet=self.fleet,
@@ -364,6 +373,7 @@ class Kernel:
                         catalogue=self.catalogue,
                         updates=updates,
                         page_codes=self.page_codes,
+                        logins=self.logins,
                         mcp=self.mcp,
                         feed=feed,
                         shut_down=self.shut_down,

@@ -97,6 +97,7 @@ class Party:
 
     __slots__ = (
         "account",
+        "has_logins",
         "label",
         "may_speak_mcp",
         "names",
@@ -107,10 +108,12 @@ class Party:
         "view",
     )
 
-    def __init__(self, principal: Principal, name: str = DAEMON) -> None:
+    def __init__(
+        self, principal: Principal, name: str = DAEMON, *, label: str | None = None
+    ) -> None:
         self.principal = principal
         self.names = frozenset({DAEMON, name})
-        self.label = f"client {next(_NUMBERS)}"
+        self.label = label or f"client {next(_NUMBERS)}"
         """Its name in `status` and in turns."""
         self.account = Account(HeldBytes(), self.label)
         """The account of its bytes; of the daemon's ledger, where it is a client's."""
@@ -124,6 +127,13 @@ class Party:
         """Whether its face can carry MCP, and nothing else was asked yet."""
         self.view: View | None = None
         """The view of an MCP client, once it is one: then its lines are MCP's."""
+        self.has_logins = False
+        """Whether its face can carry requests that are asked as another (`kernel.logins`)."""
+
+    @property
+    def may_log_in(self) -> bool:
+        """Whether it may open logins, and ask with any."""
+        return self.has_logins and self.principal.is_full
 
 
 class Client:

@@ -39,7 +39,7 @@ from supervisor.kernel.host_calls.method import Host as HostOfCalls
 from supervisor.kernel.invocation import Invocation, Setting
 from supervisor.kernel.invoke_record import record_response
 from supervisor.kernel.long_way import Parents
-from supervisor.kernel.operations import ALL_MODULES, SCOPES, WHOLE_MODULE, Operations
+from supervisor.kernel.operations import ALL_MODULES, LOGINS, SCOPES, WHOLE_MODULE, Operations
 from supervisor.kernel.operations.connection import NARROW
 from supervisor.kernel.operations.op import Begun, OwnRequest
 from supervisor.kernel.parties import NOBODY, Client, Handle, Invoke, Party, or_refused, refuse_if
@@ -378,7 +378,7 @@ class OwnRequests:
         session_id = session_id if isinstance(session_id, str) else None
         request = OwnRequest(party, client, f"{op:.80}", session_id)
         request.notices = notices
-        refusal = op_refusal("the daemon", asked) or self._refusal(party.principal, op)
+        refusal = op_refusal("the daemon", asked) or self._refusal(party, op)
         if refusal is not None:
             request.finish(refusal)
         elif operation == Operation.HEALTH:
@@ -449,7 +449,7 @@ class OwnRequests:
             order.hold(None, None, begin)
 
     def _begin_op(self, op: str, args: dict[str, Any], request: OwnRequest) -> Begun:
-        if SCOPES.get(op) is Scope.ADMIN:
+        if SCOPES.get(op) is Scope.ADMIN and op not in LOGINS:  # each client of a gateway has one
             module = args.get("module")
             data = {"op": op} if module is None else {"op": op, "module": module}
             by = request.principal.by
@@ -487,7 +487,12 @@ class OwnRequests:
         request.begin(lambda: answer_of(module, operation), self._nursery)
         return None if request.ended else request
 
-    def _refusal(self, principal: Principal, op: str) -> Failure | None:
+    def _refusal(self, party: Party, op: str) -> Failure | None:
+        principal = party.principal
+        if op in LOGINS and not party.may_log_in:
+            words = f"{principal.name} may not use {op}: that takes a connection of the control"
+            words += " socket with all rights, which asks as nobody else"
+            return Failure.because(Reason.SCOPE, words)
         if principal.is_full:
             return None
         refusal = scope_refusal(principal, SCOPES.get(op), f"use {op:.80}")
