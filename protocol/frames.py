@@ -43,8 +43,13 @@ class _Named(msgspec.Struct, frozen=True):
     request_id: str | None = msgspec.field(default=None, name="requestId")
 
 
+class _Asked(msgspec.Struct, frozen=True):
+    login: str | None = msgspec.field(default=None, name="as")
+
+
 _DECODER = msgspec.json.Decoder(ClientFrame)
 _NAMED = msgspec.json.Decoder(_Named)
+_ASKED = msgspec.json.Decoder(_Asked)
 
 
 def encode_line(value: Any) -> bytes:
@@ -99,6 +104,16 @@ def named_in(line: bytes) -> str | None:
         return None  # it can be read, and is no string
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return shown_id(line)
+
+
+def asked_as(line: bytes) -> str | None:
+    """Return the login that a line names as the one it is asked as, if it can be read."""
+    if b'"as"' not in line:
+        return None
+    try:
+        return _ASKED.decode(line).login
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def _problem(document: dict[str, Any]) -> str:

@@ -64,6 +64,8 @@ class ModuleWire:
         self._logins = logins
         self._open: dict[str, Exchange] = {}
         self._nameless: set[Exchange] = set()
+        self._of_logins = 0
+        """How many of these are asked as a login: they are bounded by login."""
 
     @property
     def all_answered(self) -> bool:
@@ -86,7 +88,10 @@ class ModuleWire:
         elif frame.request_id is not None and frame.request_id in self._open:
             words = f"requestId {named(frame.request_id, 80)} is open already; wait for its answer"
             self._write_done(None, Failure.because(Reason.MALFORMED_REQUEST, words))
-        elif len(self._open) + len(self._nameless) >= OPEN_REQUESTS:
+        elif (
+            len(self._open) + len(self._nameless) >= OPEN_REQUESTS + self._of_logins
+            and frame.login is None
+        ):
             words = f"more than {OPEN_REQUESTS} requests are open on this connection"
             self._write_done(frame.request_id, Failure.because(Reason.QUEUE_FULL, words))
         else:
@@ -109,6 +114,7 @@ class ModuleWire:
                 self._open[frame.request_id] = exchange
             if login is not None:
                 login.open[exchange] = exchange.cancel
+                self._of_logins += 1
             exchange.handle = self._begin(party, frame.tool, frame.operation, frame.input, exchange)
             if self._party.view is not None:
                 self._become_mcp()
@@ -116,10 +122,17 @@ class ModuleWire:
     def _find_login(self, request_id: str | None, handle: str) -> OpenLogin | None:
         """Return the login as which a request is asked; None if that was refused."""
         found = self._logins.find(handle, self._party)
-        if isinstance(found, Failure):
-            self._write_done(request_id, found)
-            return None
-        return found
+        if not isinstance(found, Failure):
+            if len(found.open) < OPEN_REQUESTS and not found.party.account.is_full:
+                return found
+            words = f"too much is open that is asked as {handle}; wait for answers"
+            found = Failure.because(Reason.QUEUE_FULL, words)
+        self._write_done(request_id, found)
+        return None
+
+    def refuse_busy(self, line: bytes, words: str) -> None:
+        """Refuse a request for which too many wait already."""
+        self._write_done(self._closed(named_in(line)), Failure.because(Reason.QUEUE_FULL, words))
 
     def _refuse_large(self, request_id: str | None, size: int) -> None:
         words = f"{self._account.bounds.all} bytes are what the daemon holds for all clients"
@@ -186,7 +199,8 @@ class ModuleWire:
             self._open.pop(exchange.request_id, None)
         login = exchange.login
         if login is not None:
-            login.open.pop(exchange, None)
+            del login.open[exchange]
+            self._of_logins -= 1
         if exchange.size_bytes:
             account = self._account if login is None else login.party.account
             account.add(ARGS, -exchange.size_bytes)

@@ -165,6 +165,11 @@ class Logins:
                 return Failure.because(Reason.RATE_LIMITED, words, retry_in_s=wait_s)
         return login
 
+    def party(self, handle: str | None) -> Party | None:
+        """Return the party of a login, if there is one."""
+        login = None if handle is None else self._all.get(handle)
+        return None if login is None else login.party
+
     # Ends.
 
     def close(self, handle: str, *, forget: bool) -> bool:

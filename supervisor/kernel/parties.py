@@ -105,6 +105,7 @@ class Party:
         "principal",
         "telling",
         "turn",
+        "unordered",
         "view",
     )
 
@@ -129,6 +130,8 @@ class Party:
         """The view of an MCP client, once it is one: then its lines are MCP's."""
         self.has_logins = False
         """Whether its face can carry requests that are asked as another (`kernel.logins`)."""
+        self.unordered = False
+        """Whether only requests that are asked as the same one wait for each other."""
 
     @property
     def may_log_in(self) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trio
 
-from supervisor.kernel.kernel import Kernel
+from supervisor.kernel.kernel import Bounds, HeldBounds, Kernel
 from supervisor.kernel.local_user import user_name
 from supervisor.policy.principals import Principal, Scope
 from tests.bounds import WAIT_S
@@ -227,6 +227,7 @@ ASKED: list[tuple[str, dict[str, Any]]] = [
     ("login.open", {"uid": 0}),
     ("login.close", {"handle": "HANDLE"}),
     ("login.follow", {}),
+    ("unordered", {}),
 ]
 
 
@@ -375,3 +376,82 @@ async def test_a_login_of_a_client_who_is_no_user_of_this_machine_is_no_login_of
 
 def test_the_principal_of_these_tests_may_do_everything() -> None:
     assert Principal(ADA.name, ADA.face).is_full
+
+
+# --- Unordered connections -------------------------------------------------------
+
+MANY = 1000
+"""More requests than are served in a turn, and fewer than may wait."""
+
+
+async def flood(one: Gateway, first: str, last: str | None) -> list[str]:
+    """Ask `MANY` times as one login and then once as another; returns the ids as answered."""
+    lines = [{**request(str(number), "nobody", op="go"), "as": first} for number in range(MANY)]
+    asked = {} if last is None else {"as": last}
+    await one.client.send(*lines, {**request("last", "nobody", op="go"), **asked})
+    return [(await one.client.done())["requestId"] for _ in range(MANY + 1)]
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["as another", "the connection's own"])
+async def test_on_an_unordered_connection_no_login_waits_for_another(
+    own: bool, tmp_path: Path
+) -> None:
+    async with gateway(tmp_path) as (_, one):
+        assert (await one.op("unordered"))["result"] == {"unordered": True}
+        first, second = await one.opened(uid=os.geteuid()), await one.opened(uid=os.geteuid())
+        answered = await flood(one, first, None if own else second)
+        assert answered.index("last") < MANY
+        answered.remove("last")
+        assert answered == list(map(str, range(MANY)))
+
+
+async def test_on_any_other_connection_requests_are_served_as_they_were_written(
+    tmp_path: Path,
+) -> None:
+    async with gateway(tmp_path) as (_, one):
+        first, second = await one.opened(uid=os.geteuid()), await one.opened(uid=os.geteuid())
+        assert await flood(one, first, second) == [*map(str, range(MANY)), "last"]
+
+
+async def test_of_a_login_for_which_too_much_waits_requests_are_refused_and_of_no_other(
+    tmp_path: Path,
+) -> None:
+    async with gateway(tmp_path) as (_, one):
+        assert (await one.op("unordered"))["ok"]
+        first, second = await one.opened(uid=os.geteuid()), await one.opened(uid=os.geteuid())
+        lines = [{**request(str(n), "nobody", op="go"), "as": first} for n in range(5 * MANY)]
+        await one.client.send(*lines, {**request("last", "m", op="echo"), "as": second})
+        answers = {}
+        for _ in range(5 * MANY + 1):
+            done = await one.client.done()
+            answers[done["requestId"]] = reason(done)
+        assert answers.pop("last") == "ok"
+        assert set(answers.values()) == {"bad_request/unknown_module", "unreachable/queue_full"}
+
+
+async def test_of_a_login_with_too_much_open_requests_are_refused_and_of_no_other(
+    tmp_path: Path,
+) -> None:
+    held = HeldBounds(party=1 << 20)
+    async with gateway(tmp_path, bounds=Bounds(held=held)) as (_, one):
+        first, second = await one.opened(uid=os.geteuid()), await one.opened(uid=os.geteuid())
+        for number in range(3):
+            args = {"pad": "x" * 600_000}
+            await one.begin(f"big{number}", "m", "invoke", {"op": "hang", "args": args}, first)
+        assert reason(await one.done("big2")) == "unreachable/queue_full"
+        assert reason(await one.invoke(first, "echo")) == "unreachable/queue_full"
+        assert (await one.invoke(second, "echo", "n"))["ok"]
+        assert (await one.invoke(None, "echo", "n"))["ok"]
+
+
+async def test_a_cancel_passes_the_requests_that_wait_on_an_unordered_connection(
+    tmp_path: Path,
+) -> None:
+    async with gateway(tmp_path) as (_, one):
+        assert (await one.op("unordered"))["ok"]
+        login = await one.opened(uid=os.geteuid())
+        await one.begin("hang", "m", "invoke", {"op": "hang"}, login)
+        lines = [{**request(str(n), "nobody", op="go"), "as": login} for n in range(MANY)]
+        await one.client.send(*lines, {"requestId": "hang", "as": login, "operation": "cancel"})
+        answered = [(await one.client.done())["requestId"] for _ in range(MANY + 1)]
+        assert answered.index("hang") < MANY

@@ -67,6 +67,7 @@ ARGS: dict[str, dict[str, Any]] = {
     "login.open": {"uid": 0},
     "login.close": {"handle": "h1"},
     "login.follow": {},
+    "unordered": {},
     "invoke": {"module": "m", "op": "hang"},
 }
 """What each op can be asked with; those that would not end are cancelled."""

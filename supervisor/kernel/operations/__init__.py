@@ -82,6 +82,7 @@ SCOPES: Mapping[str, Scope | None] = {
     "login.open": Scope.ADMIN,
     "login.close": Scope.ADMIN,
     "login.follow": Scope.ADMIN,
+    "unordered": Scope.ADMIN,
 }
 """None: every principal may use it. `health`, `describe` and `invoke` are also those of modules."""
 
@@ -90,7 +91,7 @@ ALL_MODULES = frozenset(
 )
 """Ops that concern all modules: globs have to cover every possible one."""
 
-LOGINS = frozenset({"login.open", "login.close", "login.follow"})
+LOGINS = frozenset({"login.open", "login.close", "login.follow", "unordered"})
 """Ops for a connection of the control socket that may do everything (`Party.may_log_in`)."""
 
 WHOLE_MODULE = frozenset(

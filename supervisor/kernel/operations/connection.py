@@ -151,6 +151,7 @@ class LoginOps(OpGroup):
             },
         ),
         "login.follow": args_schema(),
+        "unordered": args_schema(),
     }
 
     def ops(self) -> Mapping[str, Op]:
@@ -158,6 +159,7 @@ class LoginOps(OpGroup):
             "login.open": self._open,
             "login.close": self._close,
             "login.follow": self._follow,
+            "unordered": self._unordered,
         }
 
     async def _open(self, args: dict[str, Any], asked: OwnRequest) -> dict[str, Any]:
@@ -204,6 +206,12 @@ class LoginOps(OpGroup):
             unfollow()
         words = "too many ends of logins were not read; close the connection, and open all anew"
         raise RefusedError.because(Reason.SLOW_READER, words)
+
+    def _unordered(self, args: dict[str, Any], asked: OwnRequest) -> dict[str, Any]:
+        del args
+        asked.party.unordered = True
+        asked.party.may_speak_mcp = False
+        return {"unordered": True}
 
 
 class TokenOps(OpGroup):
