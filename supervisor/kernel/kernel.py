@@ -41,6 +41,7 @@ from supervisor.kernel.grants.grants import Answers, Grants
 from supervisor.kernel.grants.operator_policy import OperatorPolicy
 from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.hooks.registry import Gates, Hooks
+from supervisor.kernel.local_user import LocalClients
 from supervisor.kernel.logins import Logins
 from supervisor.kernel.operations import Operations
 from supervisor.kernel.operations.op import Parts
@@ -140,6 +141,7 @@ class Kernel:
     tokens: Tokens
     page_codes: PageCodes
     logins: Logins
+    local_clients: LocalClients
     catalogue: Catalogue
     reloads: Reloads
     approvals: Approvals
@@ -167,6 +169,7 @@ class Kernel:
         stalls: Stalls | None = None,
         blocking: BlockingWork | None = None,
         mcp: McpOptions | None = None,
+        modules_are_users: bool = False,
         clock: Callable[[], float] = time.time,
         draw: Callable[[], float] = random.random,
         bounds: Bounds | None = None,
@@ -184,7 +187,8 @@ class Kernel:
         `session_id` is passed on to the module and means nothing here. `operator` says what modules
         may call the daemon for; without it, nothing. `stalls` is told by the clock of the event
         loop when it does not come round, `blocking` of what threads are at. `mcp` is about MCP
-        clients. `clock` gives Unix time (s), `draw` a number in [0, 1) for jitter.
+        clients. With `modules_are_users`, a process of a module that connects to a socket may do
+        what its user may. `clock` gives Unix time (s), `draw` a number in [0, 1) for jitter.
         Entering raises `ContainmentError`, and `DataInUseError` if another daemon has `data_dir`.
         """
         self.mcp = mcp or McpOptions()
@@ -209,6 +213,7 @@ class Kernel:
         self._operator = operator or OperatorPolicy()
         self._stalls = stalls or Stalls()
         self._blocking = blocking or BlockingWork()
+        self._modules_are_users = modules_are_users
         self._clock = clock
         self._draw = draw
         self._bounds = bounds or Bounds()
@@ -352,11 +357,14 @@ class Kernel:
                     recorder, hooks, effects.descriptions, self.catalogue, updates
                 )
                 self.page_codes = PageCodes()
+                self.local_clients = LocalClients(
+                    custody, modules_are_users=self._modules_are_users
+                )
                 self.logins = Logins(
                     self.tokens,
                     self.page_codes,
+                    self.local_clients,
                     ledger=host.ledger,
-                    blocking=self._blocking,
                     nursery=nursery,
                 )
                 requests.own.operations = Operations(

@@ -21,13 +21,11 @@ import trio
 
 from protocol.errors import Failure, Reason
 from protocol.problem import named
-from supervisor.kernel.local_user import named_user
+from supervisor.kernel.local_user import LocalClients
 from supervisor.kernel.parties import Client, Party, RefusedError
 from supervisor.kernel.tokens import Login, PageCodes, Tokens
-from supervisor.policy.principals import Principal
 from supervisor.policy.rate import Bucket
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.held_bytes import Account, HeldBytes
 from supervisor.runtime.turns import in_turns
 
@@ -55,10 +53,10 @@ _WHY = {
 class OpenLogin:
     """What stands behind a handle."""
 
-    def __init__(self, handle: str, principal: Principal, opener: Party, ledger: HeldBytes) -> None:
+    def __init__(self, handle: str, party: Party, opener: Party, ledger: HeldBytes) -> None:
         self.handle = handle
-        self.party = Party(principal, label=f"login {handle}")
-        self.party.account = Account(ledger, self.party.label, principal.by)
+        self.party = party
+        self.party.account = Account(ledger, party.label, party.principal.by)
         self.opener = opener
         """The connection that it belongs to."""
         self.of_token: Login | None = None
@@ -82,16 +80,16 @@ class Logins:
         self,
         tokens: Tokens,
         codes: PageCodes,
+        local_clients: LocalClients,
         *,
         ledger: HeldBytes,
-        blocking: BlockingWork,
         nursery: trio.Nursery,
     ) -> None:
         """`nursery` is for the requests that are cancelled when a login is over."""
         self._tokens = tokens
         self._codes = codes
         self._ledger = ledger
-        self._blocking = blocking
+        self._local_clients = local_clients
         self._nursery = nursery
         self._numbers = itertools.count(1)
         self._all: dict[str, OpenLogin] = {}
@@ -108,7 +106,8 @@ class Logins:
         found = self._tokens.login(said, face, _nothing)
         if found is None:
             raise self._wrong_one("the token is unknown, or no longer valid")
-        login = self._add(opener, found.principal)
+        handle = self._next_handle()
+        login = self._add(handle, Party(found.principal, label=f"login {handle}"), opener)
         login.of_token = found
         found.over = partial(self._token_over, login)
         return login
@@ -122,15 +121,18 @@ class Logins:
         said = self._tokens.new_page(user)
         return self.by_token(opener, said, face), said
 
-    async def by_uid(self, opener: Party, uid: int, face: str) -> OpenLogin:
-        """Open the login of a user of this machine, who may do everything."""
-        user = await named_user(uid, face, self._blocking)
+    async def by_uid(self, opener: Party, uid: int, pid: int | None, face: str) -> OpenLogin:
+        """Open the login of a user of this machine, or of the module whose process `pid` is."""
+        handle = self._next_handle()
+        party = await self._local_clients.party(uid, pid, face, label=f"login {handle}")
         self._check_room()
-        return self._add(opener, user)
+        return self._add(handle, party, opener)
 
-    def _add(self, opener: Party, principal: Principal) -> OpenLogin:
-        login = OpenLogin(f"h{next(self._numbers)}", principal, opener, self._ledger)
-        self._all[login.handle] = login
+    def _next_handle(self) -> str:
+        return f"h{next(self._numbers)}"
+
+    def _add(self, handle: str, party: Party, opener: Party) -> OpenLogin:
+        login = self._all[handle] = OpenLogin(handle, party, opener, self._ledger)
         return login
 
     def _check_room(self) -> None:

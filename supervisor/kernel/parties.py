@@ -100,6 +100,7 @@ class Party:
         "has_logins",
         "label",
         "may_speak_mcp",
+        "module",
         "names",
         "order",
         "principal",
@@ -128,6 +129,10 @@ class Party:
         """Whether its face can carry MCP, and nothing else was asked yet."""
         self.view: View | None = None
         """The view of an MCP client, once it is one: then its lines are MCP's."""
+        self.module: str | None = None
+        """The module whose process it is; then it has what that is granted, and nothing else.
+
+        Empty if it is not known whose process of a module it is: then it has nothing."""
         self.has_logins = False
         """Whether its face can carry requests that are asked as another (`kernel.logins`)."""
         self.unordered = False

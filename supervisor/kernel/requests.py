@@ -36,6 +36,7 @@ from supervisor.kernel.hooks.guard import Guards
 from supervisor.kernel.hooks.registry import Gates
 from supervisor.kernel.host_calls.docket import CallsOfModules, Docket
 from supervisor.kernel.host_calls.method import Host as HostOfCalls
+from supervisor.kernel.host_calls.over_socket import OverSocket
 from supervisor.kernel.invocation import Invocation, Setting
 from supervisor.kernel.invoke_record import record_response
 from supervisor.kernel.long_way import Parents
@@ -110,6 +111,7 @@ class Requests:
             nursery=nursery,
         )
         host.calls = CallsOfModules(calls)
+        self._of_modules = OverSocket(calls)
         self._setting = Setting(
             host=host,
             effects=effects,
@@ -133,6 +135,8 @@ class Requests:
 
         None is returned if it has ended with that: the client has its response.
         """
+        if party.module is not None and operation != NARROW:
+            return self._of_modules.begin(party, tool, operation, content, client)
         if tool in party.names:
             return self.own.begin(party, str(tool), operation, content, client)
         if tool is None or operation is None:

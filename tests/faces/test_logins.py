@@ -455,3 +455,16 @@ async def test_a_cancel_passes_the_requests_that_wait_on_an_unordered_connection
         await one.client.send(*lines, {"requestId": "hang", "as": login, "operation": "cancel"})
         answered = [(await one.client.done())["requestId"] for _ in range(MANY + 1)]
         assert answered.index("hang") < MANY
+
+
+async def test_a_login_of_a_process_is_that_of_its_module(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as (daemon, one):
+        (instance, _), *_ = daemon.fleet.modules["m"].instances()
+        uid = os.geteuid()
+        opened = (await one.op("login.open", uid=uid, pid=instance.pid))["result"]
+        assert (opened["name"], opened["face"]) == ("module:m", "module")
+        refused = await one.invoke(opened["handle"], "echo", "n")
+        assert reason(refused) == "forbidden/capability"
+        user = (await one.op("login.open", uid=uid, pid=os.getpid()))["result"]
+        assert user["name"] == user_name(uid)
+        assert reason(await one.op("login.open", pid=1)) == "bad_request/invalid_args"

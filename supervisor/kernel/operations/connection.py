@@ -133,6 +133,12 @@ class LoginOps(OpGroup):
                 "maximum": MAX_UID,
                 "description": "a user of this machine, as the kernel knows it",
             },
+            pid={
+                "type": "integer",
+                "minimum": 1,
+                "maximum": MAX_UID,
+                "description": "with uid, the process, which may be a module's",
+            },
             face={
                 "type": "string",
                 "pattern": "^[a-z][a-z0-9-]{0,31}$",
@@ -168,6 +174,9 @@ class LoginOps(OpGroup):
             words = "login.open takes one of token, code and uid"
             words += f", not {' and '.join(named) or 'none'}"
             raise RefusedError.because(Reason.INVALID_ARGS, words, pointer="")
+        if "pid" in args and "uid" not in args:
+            words = "a pid is that of a process of the user uid, which is missing"
+            raise RefusedError.because(Reason.INVALID_ARGS, words, pointer="/pid")
         logins, face = self._parts.logins, args.get("face", FACE)
         more: dict[str, Any] = {}
         if "code" in args:
@@ -175,7 +184,7 @@ class LoginOps(OpGroup):
         elif "token" in args:
             login = logins.by_token(asked.party, args["token"], face)
         else:
-            login = await logins.by_uid(asked.party, args["uid"], face)
+            login = await logins.by_uid(asked.party, args["uid"], args.get("pid"), face)
         if "view" in args:
             view = find_view(self._parts.mcp.views, args["view"], login.party.principal)
             if isinstance(view, str):

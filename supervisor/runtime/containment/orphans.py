@@ -51,11 +51,17 @@ _PR_GET_CHILD_SUBREAPER = 37
 NOBODY = ""
 """The instance of a child that came of no module."""
 
+SOMEBODY = "?"
+"""The instance of a process that came of some module, and does not show which."""
+
 KNOWN = 64
 """Fewer processes that are known to be an instance's are not worth looking through."""
 
 LOOKS = 64
 """So often the search is repeated for those whose parents die meanwhile."""
+
+ANCESTORS = 256
+"""Of a process with more of them it is not known whose it is."""
 
 TURN_S = 2.0
 """How long one look waits for another, which the kernel may hold up, before it goes without."""
@@ -291,6 +297,45 @@ class Orphans:
             name = procfs.variable(one.thread, INSTANCE_VARIABLE)
             return next((led.instance for led in leaders if led.instance == name), None)
         return None
+
+    def whose(self, pid: int, holds: Callable[[Stat], bool]) -> str | None:
+        """Return the instance that a process came of; None if it is no module's. For threads.
+
+        One that is gone, or that a cgroup `holds`, or that stands below this process and shows
+        nothing, is `SOMEBODY`'s.
+        """
+        me = os.getpid()
+        if pid in (0, 1, me):  # 0: of another namespace, in which no module of ours is
+            return None
+        lineage, complete = self._lineage(pid, me)
+        below = complete and lineage[-1].ppid == me
+        for one in lineage if below else lineage[:1]:
+            instance = self._instance(one)
+            if instance:
+                return instance
+            if self._shows_the_run(one) or holds(one):
+                return SOMEBODY
+        if not complete:
+            return SOMEBODY
+        stray = below and self._adopts_modules_only and lineage[-1].sid != os.getsid(0)
+        return SOMEBODY if stray else None
+
+    def _lineage(self, pid: int, me: int) -> tuple[list[Stat], bool]:
+        """Return a process and its ancestors below init or this process, and whether all are."""
+        lineage: list[Stat] = []
+        for _ in range(LOOKS):  # a parent may end meanwhile
+            lineage, next_pid = [], pid
+            while next_pid not in (0, 1, me) and len(lineage) < ANCESTORS:
+                one = procfs.stat(next_pid)
+                if one is None:
+                    break
+                lineage.append(one)
+                next_pid = one.ppid
+            else:
+                return lineage, next_pid in (0, 1, me)
+            if not lineage:
+                break
+        return lineage, False
 
     def _shows_the_run(self, one: Stat) -> bool:
         brand = procfs.brand(one.pid)
