@@ -33,10 +33,12 @@ _WORD_CHARS = 60
 
 
 class ClientFrame(RequestFrame, frozen=True, gc=False):
-    """A request as clients write it to the daemon: it may say as whom it is asked."""
+    """A request as clients write it to the daemon: as whom it is asked, and what it can answer."""
 
     login: str | None = msgspec.field(default=None, name="as")
     """The handle of a login (`login.open`)."""
+    asks: list[str] | None = None
+    """The methods by which the client may be asked back (`host_call.ASKS`)."""
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -121,6 +123,11 @@ def _problem(document: dict[str, Any]) -> str:
         value = document.get(field)
         if value is not None and not isinstance(value, str):
             return f'"{field}" of a request is {kind(value)}, it must be a string'
+    asks = document.get("asks")
+    if asks is not None and not (
+        isinstance(asks, list) and all(isinstance(one, str) for one in asks)
+    ):
+        return f'"asks" of a request is {kind(asks)}, it must be an array of strings'
     content = document.get("input", {})
     if not isinstance(content, dict):
         return f'"input" of a request is {kind(content)}, it must be an object'

@@ -9,7 +9,7 @@ its length. A client's lines are served a turn at a time (`runtime.turns`): the 
 when its turn is over wait in the same way.
 
 On a connection that is unordered, lines wait for those that are asked as the same login only: each
-login has its own turns, and its own inbox (`Lane`) while lines of it wait.
+login has its own turns, and its own inbox (`LoginLines`) while lines of it wait.
 
 The lines are those of docs/protocol.md, with the daemon as the module (`faces.module_wire`), until
 the client asks to be an MCP client's (the op `mcp`): from there on they are MCP's (`faces.mcp`).
@@ -105,7 +105,7 @@ def _cost_bytes(line: Line) -> int:
     return LINE_COST_BYTES + len(line.excerpt if isinstance(line, Overlong) else line)
 
 
-class Lane:
+class LoginLines:
     """The lines of one login that wait for its turn, on an unordered connection."""
 
     def __init__(self, party: Party, turn: Turn) -> None:
@@ -134,10 +134,10 @@ class Conversation:
         self._party = party
         self._splitter = LineSplitter(REQUEST_BYTES)
         self._inbox = Inbox(self._account)
-        self._lanes: dict[str | None, Lane] = {}
+        self._waiting: dict[str | None, LoginLines] = {}
         """By handle; of the connection's own lines, None."""
         self._nursery: trio.Nursery | None = None
-        """For the lanes, while waiting lines are served at all."""
+        """For lines that wait by login, while waiting lines are served at all."""
         self._turn = Turn(who=party.label)
         party.has_logins = True
         self._wire: ModuleWire | McpWire = ModuleWire(
@@ -175,8 +175,8 @@ class Conversation:
 
     async def close(self, stopped: Stopped) -> None:
         """Cancel what the client had open: the client is gone."""
-        for lane in self._lanes.values():
-            lane.inbox.clear()
+        for waiting in self._waiting.values():
+            waiting.inbox.clear()
         self.outbox.close()
         await self.cancel_all(stopped)
         self._wire.close()
@@ -215,23 +215,23 @@ class Conversation:
                 SERVING.begin(self._party.label, "requests")
                 while not (self._inbox.empty or self._must_wait):
                     if self._party.unordered:
-                        self._serve_in_lane(self._inbox.take(), {})
+                        self._serve_in_turn(self._inbox.take(), {})
                     else:
                         self._serve_line(self._inbox.take())
                 SERVING.end()
                 self._look_idle()
 
-    async def _serve_lane(self, handle: str | None, lane: Lane) -> None:
+    async def _serve_waiting(self, handle: str | None, waiting: LoginLines) -> None:
         """Serve the waiting lines of a login in its turns."""
-        while lane.inbox.held_bytes:
+        while waiting.inbox.held_bytes:
             await self._wait_served()
-            await lane.turn.wait()
-            lane.turn.begin()
-            SERVING.begin(lane.label, "requests")
-            while lane.inbox.held_bytes and not (lane.turn.over or self.outbox.congested):
-                self._serve_line(lane.inbox.take())
+            await waiting.turn.wait()
+            waiting.turn.begin()
+            SERVING.begin(waiting.label, "requests")
+            while waiting.inbox.held_bytes and not (waiting.turn.over or self.outbox.congested):
+                self._serve_line(waiting.inbox.take())
             SERVING.end()
-        del self._lanes[handle]
+        del self._waiting[handle]
         self._look_idle()
 
     async def cancel_all(self, stopped: Stopped) -> None:
@@ -270,9 +270,9 @@ class Conversation:
             if self._inbox.held_bytes or self.outbox.congested:
                 self._inbox.put([one for one in lines[number:] if not self._cancels_open(one)])
                 return
-            self._serve_in_lane(line, turns)
+            self._serve_in_turn(line, turns)
 
-    def _serve_in_lane(self, line: Line, turns: dict[str | None, Turn]) -> None:
+    def _serve_in_turn(self, line: Line, turns: dict[str | None, Turn]) -> None:
         """Serve a line within the turn of its login, or let it wait for that.
 
         `turns` are those that have begun meanwhile.
@@ -281,8 +281,8 @@ class Conversation:
         party = self._daemon.logins.party(handle)
         if party is None:
             handle, party = None, self._party
-        lane = self._lanes.get(handle)
-        if lane is None:
+        waiting = self._waiting.get(handle)
+        if waiting is None:
             turn = turns.get(handle)
             if turn is None:
                 turn = turns[handle] = Turn(who=party.label)
@@ -291,15 +291,15 @@ class Conversation:
                 SERVING.begin(party.label, "requests")
                 self._serve_line(line)
                 return
-            lane = self._lanes[handle] = Lane(party, turn)
-            self._nursery.start_soon(self._serve_lane, handle, lane)
+            waiting = self._waiting[handle] = LoginLines(party, turn)
+            self._nursery.start_soon(self._serve_waiting, handle, waiting)
         if self._cancels_open(line):
             return
-        if lane.inbox.held_bytes > HELD_BYTES and not isinstance(line, Overlong):
+        if waiting.inbox.held_bytes > HELD_BYTES and not isinstance(line, Overlong):
             assert isinstance(self._wire, ModuleWire)  # noqa: S101 - MCP is never unordered
             self._wire.refuse_busy(line, "too many requests wait that are asked as the same one")
         else:
-            lane.inbox.put([line])
+            waiting.inbox.put([line])
 
     @property
     def _must_wait(self) -> bool:
@@ -313,7 +313,9 @@ class Conversation:
                 await self._fewer.park()
 
     def _cancels_open(self, line: Line) -> bool:
-        if isinstance(line, Overlong) or len(line) > CANCEL_BYTES or self._wire.CANCEL not in line:
+        if isinstance(line, Overlong) or len(line) > CANCEL_BYTES:
+            return False
+        if not any(mark in line for mark in self._wire.URGENT):
             return False
         return self._wire.cancels_open(line)
 
@@ -341,7 +343,7 @@ class Conversation:
             self._idle.set()
 
     def _all_answered(self) -> bool:
-        return self._wire.all_answered and self._inbox.empty and not self._lanes
+        return self._wire.all_answered and self._inbox.empty and not self._waiting
 
     def _resume(self) -> None:
         self._fewer.unpark_all()

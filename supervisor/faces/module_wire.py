@@ -7,19 +7,22 @@ A request for which the daemon has no room fails with `queue_full`, an answer wi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import msgspec
 
-from protocol.errors import Failure, Pieces, Reason, Success
+from protocol.errors import Failure, Outcome, Pieces, Reason, Success
 from protocol.events import Event, Log, Progress
-from protocol.frames import RequestFrame, decode_request, encode_line, named_in
-from protocol.host_call import UNENCODABLE
+from protocol.frames import ClientFrame, RequestFrame, decode_request, encode_line, named_in
+from protocol.host_call import ASKS, UNENCODABLE
+from protocol.host_events import ApprovalUiEvent
 from protocol.json_line import Fault, shown_id
 from protocol.problem import named
 from protocol.readdress import Readdresser
 from protocol.response import Response
 from supervisor.faces.outbox import TOGETHER_BYTES, Outbox
+from supervisor.faces.questions import Asking, Questions
 from supervisor.kernel.logins import Logins, OpenLogin
 from supervisor.kernel.parties import Begin, Client, Handle, Party
 from supervisor.policy.verdict import Stopped
@@ -28,6 +31,9 @@ from supervisor.runtime.supervision.call import OVERRUN_BYTES, Congestion
 from supervisor.runtime.turns import SERVING
 
 _HTTP = re.compile(rb"[A-Z]+ \S+ HTTP/\d")
+
+_NO_REQUESTS = (b'"jsonrpc"', b'"host_result"')
+"""What stands in lines without an operation that are none for another reason."""
 
 OPEN_REQUESTS = 8192
 """Beyond this number of open requests, a client is told to wait for answers."""
@@ -42,7 +48,8 @@ counted."""
 
 
 class ModuleWire:
-    CANCEL = b'"cancel"'
+    URGENT = (b'"cancel"', b'"host_result"')
+    """What stands in lines that pass those that wait."""
 
     def __init__(
         self,
@@ -64,6 +71,8 @@ class ModuleWire:
         self._logins = logins
         self._open: dict[str, Exchange] = {}
         self._nameless: set[Exchange] = set()
+        self._questions: Questions | None = None
+        """Once a request may ask."""
         self._of_logins = 0
         """How many of these are asked as a login: they are bounded by login."""
 
@@ -79,12 +88,8 @@ class ModuleWire:
         SERVING.about = frame
         if frame.operation == "cancel":
             self._cancel(frame)
-        elif frame.operation is None and b'"jsonrpc"' in line:
-            words = (
-                "this is not MCP; `stdiod mcp` speaks MCP on stdin and stdout, or ask for the op"
-            )
-            words += ' first: {"tool":"supervisor","operation":"mcp","input":{}}'
-            self._write_done(frame.request_id, Failure.because(Reason.MALFORMED_REQUEST, words))
+        elif frame.operation is None and any(mark in line for mark in _NO_REQUESTS):
+            self._serve_no_request(frame, line)
         elif frame.request_id is not None and frame.request_id in self._open:
             words = f"requestId {named(frame.request_id, 80)} is open already; wait for its answer"
             self._write_done(None, Failure.because(Reason.MALFORMED_REQUEST, words))
@@ -102,6 +107,8 @@ class ModuleWire:
                     return
                 party, account = login.party, login.party.account
             exchange = Exchange(frame.request_id, self._outbox, self._ended, login)
+            if frame.asks is not None and not self._let_ask(exchange, frame.asks, party):
+                return
             if len(line) > LITTLE_BYTES:
                 if not account.fits(len(line)):
                     self._refuse_large(frame.request_id, len(line))
@@ -118,6 +125,36 @@ class ModuleWire:
             exchange.handle = self._begin(party, frame.tool, frame.operation, frame.input, exchange)
             if self._party.view is not None:
                 self._become_mcp()
+
+    def _serve_no_request(self, frame: ClientFrame, line: bytes) -> None:
+        if b'"host_result"' in line:
+            questions = self._questions or Questions(self._outbox, self._begin)
+            refusal = questions.answer(line)
+            if refusal is not None:
+                self._write_done(None, refusal)  # the request that it names may be open
+            return
+        words = (
+            "this is not MCP; `stdiod mcp` speaks MCP on stdin and stdout, or ask for the op"
+            ' first: {"tool":"supervisor","operation":"mcp","input":{}}'
+        )
+        self._write_done(frame.request_id, Failure.because(Reason.MALFORMED_REQUEST, words))
+
+    def _let_ask(self, exchange: Exchange, asks: list[str], party: Party) -> bool:
+        """Let a request ask its client by these methods; False if that was refused."""
+        words = None
+        unknown = next((one for one in asks if one not in ASKS), None)
+        if unknown is not None:
+            words = f'"asks" has {named(unknown, 80)}, a client may be asked {", ".join(ASKS)}'
+        elif exchange.request_id is None:
+            words = 'a request with "asks" needs a "requestId", which the questions have'
+        if words is not None or exchange.request_id is None:
+            failure = Failure.because(Reason.MALFORMED_REQUEST, words or "")
+            self._write_done(exchange.request_id, failure)
+            return False
+        if self._questions is None:
+            self._questions = Questions(self._outbox, self._begin)
+        exchange.asking = Asking(self._questions, exchange.request_id, frozenset(asks), party)
+        return True
 
     def _find_login(self, request_id: str | None, handle: str) -> OpenLogin | None:
         """Return the login as which a request is asked; None if that was refused."""
@@ -149,9 +186,18 @@ class ModuleWire:
         )
 
     def cancels_open(self, line: bytes) -> bool:
-        """Cancel the open request that a line names, if the line is a cancel."""
+        """Cancel the open request that a line names, if the line is a cancel.
+
+        The answer to an open question is taken in the same way.
+        """
         frame = decode_request(line)
-        if not isinstance(frame, RequestFrame) or frame.operation != "cancel":
+        if isinstance(frame, Fault):
+            return False
+        is_answer = self._questions is not None and self._questions.is_open(line)
+        if is_answer and frame.operation is None and b'"host_result"' in line:
+            self._serve_no_request(frame, line)
+            return True
+        if frame.operation != "cancel":
             return False
         if frame.request_id not in self._open:
             return False  # what it names may wait itself
@@ -220,6 +266,8 @@ class Exchange(Client, msgspec.Struct, eq=False):
     """The login as which it is asked; None if it is the connection's own."""
     size_bytes: int = 0
     """The counted bytes of the request."""
+    asking: Asking | None = None
+    """What it may ask its client; None if nothing."""
     handle: Handle | None = None
     """The request, while it is open."""
     readdresser: Readdresser | None = None
@@ -250,6 +298,23 @@ class Exchange(Client, msgspec.Struct, eq=False):
         self.outbox.put(told)
         if self.outbox.congested:
             self.unread_bytes += len(told)
+        if line is None and self.asking is not None and isinstance(event, ApprovalUiEvent):
+            self.asking.told(event)
+
+    def may_be_asked(self, method: str) -> bool:
+        return self.asking is not None and method in self.asking.methods
+
+    def ask(
+        self,
+        key: str,
+        method: str,
+        params: Mapping[str, Any],
+        answered: Callable[[Outcome], None],
+    ) -> Callable[[], None]:
+        """Ask the client by a `host_call`; returns the function that withdraws it."""
+        del key  # the client knows the question by an id of the connection's own
+        assert self.asking is not None  # noqa: S101 - `may_be_asked` was asked first
+        return self.asking.ask(method, params, answered)
 
     def gathered(self) -> list[bytes]:
         """Return the lines of this turn with the client's id."""
@@ -269,6 +334,8 @@ class Exchange(Client, msgspec.Struct, eq=False):
     def finished(self, response: Response) -> None:
         """Write the response as a `done` with its fields."""
         self.handle = None  # they hold each other, and only the garbage collector would see it
+        if self.asking is not None:
+            self.asking.end()
         outbox, outcome = self.outbox, response.outcome
         said = outcome.said if type(outcome) is Success else None
         if type(said) is Pieces or (type(said) is msgspec.Raw and len(said) > TOGETHER_BYTES):
