@@ -11,14 +11,16 @@ from typing import Any
 import pytest
 import trio
 
-from supervisor.kernel.kernel import Bounds, HeldBounds, Kernel
+from supervisor.kernel.kernel import Bounds, HeldBounds, JournalOptions, Kernel
 from supervisor.kernel.local_user import user_name
+from supervisor.kernel.operations import LOGINS, SCOPES
 from supervisor.policy.principals import Principal, Scope
 from tests.bounds import WAIT_S
 from tests.faces.in_process import connected
 from tests.faces.lines import Client, request
 from tests.factories import actor
 from tests.kernel.conftest import daemon_with
+from tests.kernel.test_scopes import ARGS, COMBINATIONS
 from tests.principals import ADA
 
 
@@ -293,6 +295,24 @@ async def test_a_login_that_was_left_keeps_nothing_of_what_it_asked(tmp_path: Pa
         assert b"token:bob" in bytes(held["by"])
         assert (await one.op("login.close", handle=login))["ok"]
         assert daemon.facts.ledger.total == 0
+
+
+@pytest.mark.parametrize("has", COMBINATIONS, ids=lambda has: "+".join(sorted(has)) or "none")
+async def test_every_op_that_is_asked_as_a_login_needs_its_scope_and_no_other(
+    has: frozenset[Scope], tmp_path: Path
+) -> None:
+    async with gateway(tmp_path, memory=JournalOptions()) as (_, one):
+        scopes = [str(scope) for scope in has]
+        login = await one.opened(token=await one.token(scopes=scopes))
+        refused = {}
+        for op, args in sorted(ARGS.items(), key=lambda item: item[0] == "shutdown"):
+            content = {"op": op, "args": args}
+            await one.begin(op, "supervisor", "invoke", content, login)
+            await one.client.send({"requestId": op, "operation": "cancel"})
+            refused[op] = reason(await one.done(op)) == "forbidden/scope"
+        expected = {op: op in LOGINS or SCOPES[op] not in {*has, None} for op in ARGS}
+        expected["page.login"] = True  # it is no user's
+        assert refused == expected
 
 
 # --- Wrong ones, rates, browsers ------------------------------------------------
