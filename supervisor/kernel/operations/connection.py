@@ -141,7 +141,8 @@ class LoginOps(OpGroup):
             },
             face={
                 "type": "string",
-                "pattern": "^[a-z][a-z0-9-]{0,31}$",
+                "pattern": "^[a-z][a-z0-9-]*$",
+                "maxLength": 32,
                 "default": FACE,
                 "description": "what the login came through, for the journal",
             },

@@ -30,12 +30,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import resource
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from supervisor.runtime.containment import procfs
-from supervisor.runtime.containment.brand import Brands
+from supervisor.runtime.containment.brand import RLIMIT_LOCKS, Brands
 from supervisor.runtime.containment.contained import Containment, Rung
 from supervisor.runtime.containment.ledger import (
     DAEMON_VARIABLE,
@@ -307,6 +308,13 @@ class Orphans:
         me = os.getpid()
         if pid in (0, 1, me):  # 0: of another namespace, in which no module of ours is
             return None
+        missed = MISSED.count
+        found = self._whose_by_files(pid, me, holds)
+        if found in (None, SOMEBODY) and MISSED.count != missed:
+            return self._whose_without_files(pid)
+        return found
+
+    def _whose_by_files(self, pid: int, me: int, holds: Callable[[Stat], bool]) -> str | None:
         lineage, complete = self._lineage(pid, me)
         below = complete and lineage[-1].ppid == me
         for one in lineage if below else lineage[:1]:
@@ -319,6 +327,21 @@ class Orphans:
             return SOMEBODY
         stray = below and self._adopts_modules_only and lineage[-1].sid != os.getsid(0)
         return SOMEBODY if stray else None
+
+    def _whose_without_files(self, pid: int) -> str | None:
+        """Return the instance of a process by its session and brand: no descriptor is left."""
+        try:
+            sid, (brand, _) = os.getsid(pid), resource.prlimit(pid, RLIMIT_LOCKS)
+        except (OSError, ValueError):
+            return SOMEBODY
+        with self._lock:
+            led = self._leaders.get(sid)
+            by_brand = [one.instance for one in self._leaders.values() if one.brand == brand]
+        if led is not None:
+            return led.instance
+        if same_run(brand, self.brands.run):
+            return by_brand[0] if by_brand else SOMEBODY
+        return None
 
     def _lineage(self, pid: int, me: int) -> tuple[list[Stat], bool]:
         """Return a process and its ancestors below init or this process, and whether all are."""
