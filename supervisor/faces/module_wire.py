@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from protocol.errors import Failure, Outcome, Pieces, Reason, Success
+from protocol.errors import Failure, Pieces, Reason, Success
 from protocol.events import Event, Log, Progress
 from protocol.frames import ClientFrame, RequestFrame, decode_request, encode_line, named_in
 from protocol.host_call import ASKS, UNENCODABLE
@@ -24,7 +24,7 @@ from protocol.response import Response
 from supervisor.faces.outbox import TOGETHER_BYTES, Outbox
 from supervisor.faces.questions import Asking, Questions
 from supervisor.kernel.logins import Logins, OpenLogin
-from supervisor.kernel.parties import Begin, Client, Handle, Party
+from supervisor.kernel.parties import Answered, Begin, Client, Handle, Party, Withdraw
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import ARGS
 from supervisor.runtime.supervision.call import OVERRUN_BYTES, Congestion
@@ -309,8 +309,8 @@ class Exchange(Client, msgspec.Struct, eq=False):
         key: str,
         method: str,
         params: Mapping[str, Any],
-        answered: Callable[[Outcome], None],
-    ) -> Callable[[], None]:
+        answered: Answered,
+    ) -> Withdraw:
         """Ask the client by a `host_call`; returns the function that withdraws it."""
         del key  # the client knows the question by an id of the connection's own
         assert self.asking is not None  # noqa: S101 - `may_be_asked` was asked first

@@ -12,7 +12,7 @@ client of it. The answer is then given as the op `approve` gives it, with the ri
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -31,13 +31,11 @@ from protocol.json_line import Fault, read_object
 from protocol.problem import named
 from supervisor.faces.outbox import Outbox
 from supervisor.kernel.hooks.approvals import REQUEST
-from supervisor.kernel.parties import DAEMON, Begin, OutcomeOnly, Party
+from supervisor.kernel.parties import DAEMON, Answered, Begin, OutcomeOnly, Party, Withdraw
 from supervisor.policy.capabilities import USER_ASK
 
 OPEN_QUESTIONS = 1024
 """The most open questions to one client; a further one fails."""
-
-Answered = Callable[[Outcome], None]
 
 
 class Questions:
@@ -52,7 +50,7 @@ class Questions:
 
     def ask(
         self, request_id: str, method: str, params: Mapping[str, Any], answered: Answered
-    ) -> Callable[[], None]:
+    ) -> Withdraw:
         """Ask the client; returns the function that withdraws the question."""
         call_id = f"q{next(self._numbers)}"
         refusal = None
@@ -133,10 +131,10 @@ class Asking:
         self._questions = questions
         self._request_id = request_id
         self._party = party
-        self._withdraw: dict[str, Callable[[], None]] = {}
+        self._withdraw: dict[str, Withdraw] = {}
         """What withdraws a question to a person, by the id of its approval."""
 
-    def ask(self, method: str, params: Mapping[str, Any], answered: Answered) -> Callable[[], None]:
+    def ask(self, method: str, params: Mapping[str, Any], answered: Answered) -> Withdraw:
         return self._questions.ask(self._request_id, method, params, answered)
 
     def told(self, event: ApprovalUiEvent) -> None:

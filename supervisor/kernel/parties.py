@@ -144,6 +144,13 @@ class Party:
         return self.has_logins and self.principal.is_full
 
 
+Answered = Callable[[Outcome], None]
+"""Takes the answer to a question to a client."""
+
+Withdraw = Callable[[], None]
+"""Withdraws a question; idempotent."""
+
+
 class Client:
     """The party that gets a request's events and its response; none of its methods may block.
 
@@ -178,8 +185,8 @@ class Client:
         key: str,
         method: str,
         params: Mapping[str, Any],
-        answered: Callable[[Outcome], None],
-    ) -> Callable[[], None]:
+        answered: Answered,
+    ) -> Withdraw:
         """Ask the client, if it `may_be_asked`; returns the function that withdraws the question.
 
         `key` is the module's name for the question.

@@ -142,7 +142,8 @@ class Tokens:
         return self._all.get(token.id) is token and not self._is_over(token)
 
     def has_expired(self, token: Token) -> bool:
-        return self._is_over(token)
+        """Whether a token whose logins are over has expired; else it was revoked."""
+        return token.id in self._all or self._is_over(token)
 
     def is_of(self, login: Login, said: str) -> bool:
         return self.find(said) is login.token

@@ -14,6 +14,7 @@ from supervisor.faces.questions import OPEN_QUESTIONS
 from tests.bounds import WAIT_S
 from tests.faces.in_process import connected
 from tests.faces.lines import Client, request
+from tests.kernel.agents import agent
 from tests.kernel.conftest import daemon_with, own
 from tests.kernel.host_calls import allowing, caller, payload
 from tests.principals import ADA
@@ -257,3 +258,22 @@ async def test_a_person_who_declines_is_no_allowance(tmp_path: Path) -> None:
         await client.answer("r", "q1", output={"action": "decline"})
         assert (await client.line())["event"] == "approval.decision"
         assert (await client.results())[0]["output"] == {"action": "decline"}
+
+
+async def test_the_client_of_a_prompt_is_asked_as_that_of_an_invocation(tmp_path: Path) -> None:
+    module = agent(tmp_path, capabilities=["roots.list"])
+    async with (
+        daemon_with(tmp_path, module, operator=allowing(tmp_path)) as daemon,
+        connected(daemon) as stream,
+    ):
+        client = Asked(stream)
+        session = (await own(daemon, ADA, "session.new"))["session_id"]
+        prompt = request("r", "supervisor", "session.prompt", session_id=session, content="roots")
+        await client.client.send({**prompt, "asks": MAY})
+        while (line := await client.line())["type"] != "host_call":
+            assert line["type"] == "ui_event"
+        assert line["payload"]["method"] == "roots.list"
+        await client.answer("r", line["payload"]["call_id"], output={"roots": []})
+        while (line := await client.line())["type"] != "done":
+            pass
+        assert line["result"]["content"] == "False"

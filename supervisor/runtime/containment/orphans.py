@@ -325,8 +325,11 @@ class Orphans:
                 return SOMEBODY
         if not complete:
             return SOMEBODY
-        stray = below and self._adopts_modules_only and lineage[-1].sid != os.getsid(0)
-        return SOMEBODY if stray else None
+        if not below or not self._adopts_modules_only or lineage[-1].sid == os.getsid(0):
+            return None
+        with self._lock:  # one that leads no instance, and was spawned, is the daemon's own
+            is_own = lineage[-1].pid in self._spawned and not self._spawning
+        return None if is_own else SOMEBODY
 
     def _whose_without_files(self, pid: int) -> str | None:
         """Return the instance of a process by its session and brand: no descriptor is left."""
