@@ -201,7 +201,8 @@ class LoginOps(OpGroup):
         handle = args["handle"]
         forgotten = self._parts.logins.close(handle, forget=args.get("forget", False))
         await self._parts.logins.wait_all_over()
-        return {"handle": handle, "forgotten": forgotten}
+        result = {"handle": handle, "forgotten": forgotten}
+        return await self._when_stored(result) if forgotten else result
 
     async def _follow(self, args: dict[str, Any], asked: OwnRequest) -> Any:
         del args
