@@ -11,6 +11,7 @@ import pytest
 import trio
 
 from supervisor.faces.questions import OPEN_QUESTIONS
+from supervisor.kernel.kernel import Bounds, HeldBounds
 from tests.bounds import WAIT_S
 from tests.faces.in_process import connected
 from tests.faces.lines import Client, request
@@ -60,10 +61,10 @@ class Asked:
 
 
 @asynccontextmanager
-async def asked(folder: Path) -> AsyncIterator[tuple[Any, Asked]]:
+async def asked(folder: Path, **options: Any) -> AsyncIterator[tuple[Any, Asked]]:
     module = caller(folder, "a", capabilities=MAY)
     async with (
-        daemon_with(folder, module, operator=allowing(folder)) as daemon,
+        daemon_with(folder, module, operator=allowing(folder), **options) as daemon,
         connected(daemon) as client,
     ):
         yield daemon, Asked(client)
@@ -190,6 +191,18 @@ async def test_a_question_whose_time_is_over_is_withdrawn(tmp_path: Path) -> Non
             "payload": {"call_id": "q1"},
         }
         assert (await client.results())[0]["error"]["code"] == "timeout"
+
+
+async def test_an_answer_passes_the_requests_that_wait_for_it(tmp_path: Path) -> None:
+    bounds = Bounds(held=HeldBounds(party=100_000))
+    async with asked(tmp_path, bounds=bounds) as (_, client):
+        args = {"calls": [payload("roots.list")], "pad": "x" * 200_000}
+        await client.client.send({**request("r", "a", op="calls", args=args), "asks": MAY})
+        await client.question()
+        await client.client.send(request("late", "a", "health"))  # it holds too much for that
+        await client.answer("r", "q1", output={"roots": []})
+        assert len(await client.results()) == 1
+        assert (await client.line())["requestId"] == "late"
 
 
 async def test_the_questions_of_a_request_are_over_with_it(tmp_path: Path) -> None:
