@@ -22,7 +22,7 @@ from protocol.problem import named
 from protocol.readdress import Readdresser
 from protocol.response import Response
 from supervisor.faces.outbox import TOGETHER_BYTES, Outbox
-from supervisor.faces.questions import Asking, Questions
+from supervisor.faces.questions import Asking, HostCalls
 from supervisor.kernel.logins import Logins, OpenLogin
 from supervisor.kernel.parties import Answered, Begin, Client, Handle, Party, Withdraw
 from supervisor.policy.verdict import Stopped
@@ -71,7 +71,7 @@ class ModuleWire:
         self._logins = logins
         self._open: dict[str, Exchange] = {}
         self._nameless: set[Exchange] = set()
-        self._questions: Questions | None = None
+        self._questions: HostCalls | None = None
         """Once a request may ask."""
         self._of_logins = 0
         """How many of these are asked as a login: they are bounded by login."""
@@ -128,7 +128,7 @@ class ModuleWire:
 
     def _serve_no_request(self, frame: ClientFrame, line: bytes) -> None:
         if b'"host_result"' in line:
-            questions = self._questions or Questions(self._outbox, self._begin)
+            questions = self._questions or HostCalls(self._outbox, self._begin)
             refusal = questions.answer(line)
             if refusal is not None:
                 self._write_done(None, refusal)  # the request that it names may be open
@@ -152,7 +152,7 @@ class ModuleWire:
             self._write_done(exchange.request_id, failure)
             return False
         if self._questions is None:
-            self._questions = Questions(self._outbox, self._begin)
+            self._questions = HostCalls(self._outbox, self._begin)
         exchange.asking = Asking(self._questions, exchange.request_id, frozenset(asks), party)
         return True
 

@@ -38,7 +38,7 @@ OPEN_QUESTIONS = 1024
 """The most open questions to one client; a further one fails."""
 
 
-class Questions:
+class HostCalls:
     """The open questions of one connection."""
 
     def __init__(self, outbox: Outbox, begin: Begin) -> None:
@@ -125,7 +125,7 @@ class Asking:
     """What one request may ask its client, and what it has asked on behalf of people's answers."""
 
     def __init__(
-        self, questions: Questions, request_id: str, methods: frozenset[str], party: Party
+        self, questions: HostCalls, request_id: str, methods: frozenset[str], party: Party
     ) -> None:
         self.methods = methods
         self._questions = questions
