@@ -61,6 +61,7 @@ class Reason(StrEnum):
     FAILED = "failed", Code.UNREACHABLE
     QUEUE_FULL = "queue_full", Code.UNREACHABLE
     STOPPING = "stopping", Code.UNREACHABLE
+    RATE_LIMITED = "rate_limited", Code.UNREACHABLE
     BROKEN_PIPE = "broken_pipe", Code.UNREACHABLE
     SLOW_READER = "slow_reader", Code.UNREACHABLE
     REFUSED = "refused", Code.UNREACHABLE
@@ -97,6 +98,10 @@ class Reason(StrEnum):
     CAPABILITY = "capability", Code.FORBIDDEN
     HOOK = "hook", Code.FORBIDDEN
     SCOPE = "scope", Code.FORBIDDEN
+    WRONG_LOGIN = "wrong_login", Code.FORBIDDEN
+    """A token or a code that lets nobody in."""
+    LOGIN_OVER = "login_over", Code.FORBIDDEN
+    """The login as which something is asked is over, or never was."""
 
     MISSING_DONE = "missing_done", Code.INTERNAL
     UNKNOWN_TYPE = "unknown_type", Code.INTERNAL

@@ -32,12 +32,26 @@ class RequestFrame(msgspec.Struct, frozen=True, gc=False):
 _WORD_CHARS = 60
 
 
+class ClientFrame(RequestFrame, frozen=True, gc=False):
+    """A request as clients write it to the daemon: as whom it is asked, and what it can answer."""
+
+    login: str | None = msgspec.field(default=None, name="as")
+    """The handle of a login (`login.open`)."""
+    asks: list[str] | None = None
+    """The methods by which the client may be asked back (`host_call.ASKS`)."""
+
+
 class _Named(msgspec.Struct, frozen=True):
     request_id: str | None = msgspec.field(default=None, name="requestId")
 
 
-_DECODER = msgspec.json.Decoder(RequestFrame)
+class _Asked(msgspec.Struct, frozen=True):
+    login: str | None = msgspec.field(default=None, name="as")
+
+
+_DECODER = msgspec.json.Decoder(ClientFrame)
 _NAMED = msgspec.json.Decoder(_Named)
+_ASKED = msgspec.json.Decoder(_Asked)
 
 
 def encode_line(value: Any) -> bytes:
@@ -64,7 +78,7 @@ DEPTH = 128
 """How deep a request may nest: encoding it again for the module must not fail half-way down."""
 
 
-def decode_request(line: bytes) -> RequestFrame | Fault:
+def decode_request(line: bytes) -> ClientFrame | Fault:
     if not (line.isascii() or is_utf8(line)):
         return Fault(Reason.INVALID_UTF8, "the line is not UTF-8", excerpt(line))
     try:
@@ -94,11 +108,26 @@ def named_in(line: bytes) -> str | None:
         return shown_id(line)
 
 
+def asked_as(line: bytes) -> str | None:
+    """Return the login that a line names as the one it is asked as, if it can be read."""
+    if b'"as"' not in line:
+        return None
+    try:
+        return _ASKED.decode(line).login
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
 def _problem(document: dict[str, Any]) -> str:
-    for field in ("requestId", "tool", "operation"):
+    for field in ("requestId", "tool", "operation", "as"):
         value = document.get(field)
         if value is not None and not isinstance(value, str):
             return f'"{field}" of a request is {kind(value)}, it must be a string'
+    asks = document.get("asks")
+    if asks is not None and not (
+        isinstance(asks, list) and all(isinstance(one, str) for one in asks)
+    ):
+        return f'"asks" of a request is {kind(asks)}, it must be an array of strings'
     content = document.get("input", {})
     if not isinstance(content, dict):
         return f'"input" of a request is {kind(content)}, it must be an object'

@@ -1,11 +1,15 @@
 """Calls from a module to the host: `host_call` lines read, `host_result` lines written.
 
+The daemon is a module too, and a client of its socket its host: there it writes calls, withdraws
+them, and reads the results, in the course of a request whose line named the method in `asks`.
+
 The payloads are those of the Pi extension protocol. `capability` is only what the module believes
 it needs; `cancel_token` and `context` are ignored, and a `timeout_ms` of 0 is none.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -115,6 +119,67 @@ def encode_result(
         what = "answer" if isinstance(outcome, Success) else "error"
         words = f"the {what} cannot be passed on: {type(error).__name__}"
     return _line(request_id, call_id, Failure.because(Reason.INVALID_EVENT, words), chunk)
+
+
+ASKS = ("roots.list", "user.ask", "model.sample")
+"""The methods by which the daemon may ask a client."""
+
+
+def encode_call(request_id: str, call_id: str, method: str, params: Mapping[str, Any]) -> bytes:
+    """Encode a `host_call` of the daemon's own; raises one of `UNENCODABLE`."""
+    payload = {"call_id": call_id, "method": method, "params": params}
+    return encode_line(
+        {"version": "0", "type": "host_call", "requestId": request_id, "payload": payload}
+    )
+
+
+def encode_withdrawal(request_id: str, call_id: str) -> bytes:
+    """Encode that the answer to a call is no longer needed."""
+    payload = {"call_id": call_id}
+    return encode_line(
+        {"version": "0", "type": "host_cancel", "requestId": request_id, "payload": payload}
+    )
+
+
+class HostResult(msgspec.Struct, frozen=True):
+    """What a client answered; the result of a success is an object."""
+
+    request_id: str
+    call_id: str
+    outcome: Outcome
+
+
+def read_host_result(document: dict[str, Any]) -> HostResult | BadCall:
+    """Read the object of a client's `host_result` line."""
+    request_id, payload = document.get("requestId"), document.get("payload")
+    if not isinstance(request_id, str):
+        return BadCall(
+            f'"requestId" of a host_result {_found(document, "requestId")}, it must be a string'
+        )
+    if not isinstance(payload, dict):
+        words = f'"payload" of a host_result {_found(document, "payload")}, it must be an object'
+        return BadCall(words)
+    call_id, is_error = payload.get("call_id"), payload.get("is_error", False)
+    if not isinstance(call_id, str):
+        words = f'"call_id" of a host_result {_found(payload, "call_id")}, it must be a string'
+        return BadCall(words)
+    if not isinstance(is_error, bool):
+        words = f'"is_error" of a host_result is {described(is_error)}, it must be true or false'
+        return BadCall(words, call_id)
+    if not is_error:
+        output = payload.get("output")
+        if isinstance(output, dict):
+            return HostResult(request_id, call_id, Success(output))
+        return BadCall(
+            f'"output" of a host_result {_found(payload, "output")}, it must be an object', call_id
+        )
+    error = payload.get("error")
+    code, said = (error.get("code"), error.get("message")) if isinstance(error, dict) else (0, 0)
+    if not isinstance(code, str) or not isinstance(said, str):
+        problem = f'"error" of a host_result {_found(payload, "error")}, it must be an object with'
+        return BadCall(f'{problem} a "code" and a "message", both strings', call_id)
+    words = f"the client answered with the error {code:.80}: {said:.2000}"
+    return HostResult(request_id, call_id, Failure.because(Reason.REPORTED, words))
 
 
 UNENCODABLE = (RecursionError, UnicodeError, TypeError, ValueError, OverflowError)

@@ -73,6 +73,9 @@ ADVICE: dict[str, Advice] = {
         "Try again later. If the module's queue is full, supervision.queue or "
         "supervision.concurrency allow more.",
     ),
+    Reason.RATE_LIMITED: Advice(
+        "that is asked too often", "`retry_in_s` says when it may be asked again."
+    ),
     Reason.STOPPING: Advice("it is being stopped", command="`stdiod status {module}` shows it."),
     Reason.BROKEN_PIPE: Advice(
         "it closed its stdin or its stdout",
@@ -162,6 +165,13 @@ ADVICE: dict[str, Advice] = {
     ),
     Reason.SCOPE: Advice(
         "the caller may not do that", "The message says what is missing; ask with more rights."
+    ),
+    Reason.WRONG_LOGIN: Advice(
+        "the token or the code lets nobody in",
+        "`stdiod token new` makes a token, and `stdiod page` a code.",
+    ),
+    Reason.LOGIN_OVER: Advice(
+        "the login is over, or never was", "It takes a new one: a token may have been revoked."
     ),
     Reason.MISSING_DONE: Advice(
         "it ended without saying `done`",

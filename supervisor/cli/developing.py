@@ -48,8 +48,8 @@ from supervisor.cli.quantities import duration
 from supervisor.cli.results import compact
 from supervisor.cli.terminal import cut, one_line, safe
 from supervisor.daemon.inherited import mend_signals
-from supervisor.faces.local_user import this_user
 from supervisor.kernel.kernel import Kernel
+from supervisor.kernel.local_user import this_user
 from supervisor.kernel.parties import Client, Handle, Party
 from supervisor.policy.findings import Found
 from supervisor.policy.verdict import Stopped

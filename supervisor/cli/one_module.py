@@ -36,9 +36,9 @@ from protocol.transcript import Entry, Happened, Transcript
 from supervisor.cli.exit_status import NoError, remark
 from supervisor.cli.verbs.feeds import tell_of_replaced
 from supervisor.daemon.inherited import mend_signals
-from supervisor.faces.local_user import this_user
 from supervisor.faces.module_wire import event_line
 from supervisor.kernel.kernel import Kernel
+from supervisor.kernel.local_user import this_user
 from supervisor.kernel.parties import Client, Party
 from supervisor.policy.findings import Found
 from supervisor.policy.verdict import Exit, Stopped, telling_tail

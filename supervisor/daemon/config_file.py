@@ -24,6 +24,7 @@ from supervisor.runtime.files.whole_file import UnreadableError, read_whole
 LOG_FORMATS = ("console", "json")
 DURABILITIES = ("process", "power")
 ASSETS = ("in_place", "copy")
+FOR_MODULES = ("own", "user")
 CONTAINMENTS = ("auto", "cgroup2", "subreaper", "process_group")
 
 CONFIG_BYTES = 1 << 20
@@ -48,6 +49,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     directories: tuple[Path, ...] | None = None
     socket: Path | None = None
+    socket_for_modules: str | None = None
     data_dir: Path | None = None
     log_format: str | None = None
     containment: str | None = None
@@ -280,6 +282,7 @@ _DESCRIBED = (
 KEYS = {
     "directories": Key(_paths, {"type": "array", "items": _PATH, "minItems": 1}),
     "socket": Key(_path, _PATH),
+    "socket_for_modules": _word(FOR_MODULES),
     "data_dir": Key(_path, _PATH),
     "log_format": _word(LOG_FORMATS),
     "containment": _word(CONTAINMENTS),

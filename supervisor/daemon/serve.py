@@ -82,6 +82,8 @@ class ServeOptions:
     directories: tuple[Path, ...]
     socket: Path
     data_dir: Path
+    modules_are_users: bool = False
+    """Whether a process of a module may do on the socket what its user may."""
     log_format: str = "auto"
     """`console`, `json`, or `auto`: console on a terminal, JSON otherwise."""
     stdio: bool = False
@@ -181,6 +183,7 @@ def _serve(
                 stalls=stalls,
                 blocking=blocking,
                 mcp=options.mcp,
+                modules_are_users=options.modules_are_users,
             )
 
             async def main(kept: Kept) -> None:

@@ -32,10 +32,9 @@ from supervisor.faces.accepting import (
 from supervisor.faces.admission import Admission
 from supervisor.faces.byte_stream import READ_BYTES, carry, disconnect
 from supervisor.faces.conversation import Conversation
-from supervisor.faces.local_user import named_user, peer_uid
 from supervisor.faces.module_wire import done_line
 from supervisor.kernel.kernel import Kernel
-from supervisor.kernel.parties import Party
+from supervisor.kernel.local_user import peer_of
 from supervisor.runtime.files.lock_file import open_lock
 
 BACKLOG = 128
@@ -115,8 +114,7 @@ async def _serve_client(
     client: trio.socket.SocketType,
     admission: Admission,
 ) -> None:
-    descriptor, uid = client.fileno(), peer_uid(client)
-    blocking = daemon.facts.custody.blocking
+    descriptor, (uid, pid) = client.fileno(), peer_of(client)
     try:
         with client:
             if daemon.fleet_stopped:  # let in at the very moment
@@ -128,7 +126,7 @@ async def _serve_client(
                 return
             try:
                 with place.scope:
-                    party = Party(await named_user(uid, "socket", blocking))
+                    party = await daemon.local_clients.party(uid, pid, "socket")
                     party.may_speak_mcp = True
                     conversation = Conversation(daemon, party)
                     place.idle = conversation.is_idle

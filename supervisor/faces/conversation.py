@@ -8,6 +8,9 @@ client can end an answer that it no longer wants to read; and an answer is alway
 its length. A client's lines are served a turn at a time (`runtime.turns`): the lines that are left
 when its turn is over wait in the same way.
 
+On a connection that is unordered, lines wait for those that are asked as the same login only: each
+login has its own turns, and its own inbox (`LoginLines`) while lines of it wait.
+
 The lines are those of docs/protocol.md, with the daemon as the module (`faces.module_wire`), until
 the client asks to be an MCP client's (the op `mcp`): from there on they are MCP's (`faces.mcp`).
 """
@@ -22,6 +25,7 @@ import structlog
 import trio
 
 from protocol.errors import Reason
+from protocol.frames import asked_as
 from protocol.framing import Line, LineSplitter, Overlong
 from protocol.json_line import Fault, excerpt, overlong_fault
 from supervisor.faces.module_wire import ModuleWire
@@ -74,6 +78,10 @@ class Inbox:
             self._room.unpark_all()
         return line
 
+    def clear(self) -> None:
+        while self._lines:
+            self.take()
+
     async def wait_some(self) -> None:
         while self.empty:
             await self._some.park()
@@ -97,6 +105,15 @@ def _cost_bytes(line: Line) -> int:
     return LINE_COST_BYTES + len(line.excerpt if isinstance(line, Overlong) else line)
 
 
+class LoginLines:
+    """The lines of one login that wait for its turn, on an unordered connection."""
+
+    def __init__(self, party: Party, turn: Turn) -> None:
+        self.label = party.label
+        self.inbox = Inbox(party.account)
+        self.turn = turn
+
+
 REQUEST_BYTES = 16 << 20
 """The longest line a client may write."""
 
@@ -117,9 +134,19 @@ class Conversation:
         self._party = party
         self._splitter = LineSplitter(REQUEST_BYTES)
         self._inbox = Inbox(self._account)
+        self._waiting: dict[str | None, LoginLines] = {}
+        """By handle; of the connection's own lines, None."""
+        self._nursery: trio.Nursery | None = None
+        """For lines that wait by login, while waiting lines are served at all."""
         self._turn = Turn(who=party.label)
+        party.has_logins = True
         self._wire: ModuleWire | McpWire = ModuleWire(
-            daemon.requests.begin, party, self.outbox, self._ended, self._become_mcp
+            daemon.requests.begin,
+            party,
+            self.outbox,
+            ended=self._ended,
+            become_mcp=self._become_mcp,
+            logins=daemon.logins,
         )
         self._idle = trio.Event()
         self._fewer = trio.lowlevel.ParkingLot()
@@ -148,9 +175,12 @@ class Conversation:
 
     async def close(self, stopped: Stopped) -> None:
         """Cancel what the client had open: the client is gone."""
+        for waiting in self._waiting.values():
+            waiting.inbox.clear()
         self.outbox.close()
         await self.cancel_all(stopped)
         self._wire.close()
+        self._daemon.logins.leave(self._party)
         self._account.close()
 
     def receive_eof(self) -> None:
@@ -176,16 +206,33 @@ class Conversation:
 
     async def serve_held(self) -> None:
         """Serve waiting lines in order, whenever the client has read; until cancelled."""
-        while True:
-            await self._inbox.wait_some()
+        async with trio.open_nursery() as self._nursery:
+            while True:
+                await self._inbox.wait_some()
+                await self._wait_served()
+                await self._turn.wait()
+                self._turn.begin()
+                SERVING.begin(self._party.label, "requests")
+                while not (self._inbox.empty or self._must_wait):
+                    if self._party.unordered:
+                        self._serve_in_turn(self._inbox.take(), {})
+                    else:
+                        self._serve_line(self._inbox.take())
+                SERVING.end()
+                self._look_idle()
+
+    async def _serve_waiting(self, handle: str | None, waiting: LoginLines) -> None:
+        """Serve the waiting lines of a login in its turns."""
+        while waiting.inbox.held_bytes:
             await self._wait_served()
-            await self._turn.wait()
-            self._turn.begin()
-            SERVING.begin(self._party.label, "requests")
-            while not (self._inbox.empty or self._must_wait):
-                self._serve_line(self._inbox.take())
+            await waiting.turn.wait()
+            waiting.turn.begin()
+            SERVING.begin(waiting.label, "requests")
+            while waiting.inbox.held_bytes and not (waiting.turn.over or self.outbox.congested):
+                self._serve_line(waiting.inbox.take())
             SERVING.end()
-            self._look_idle()
+        del self._waiting[handle]
+        self._look_idle()
 
     async def cancel_all(self, stopped: Stopped) -> None:
         """Cancel the client's open requests, a turn at a time; not cancelled itself."""
@@ -206,6 +253,9 @@ class Conversation:
             await self._idle.wait()
 
     def _receive_lines(self, lines: list[Line]) -> None:
+        if self._party.unordered:
+            self._receive_unordered(lines)
+            return
         for number, line in enumerate(lines):
             if not (self._inbox.held_bytes or self._must_wait):  # a batch may wait by now
                 self._serve_line(line)
@@ -213,6 +263,43 @@ class Conversation:
             # A chunk may hold as many lines as bytes: those that wait are not looked into.
             self._inbox.put([one for one in lines[number:] if not self._cancels_open(one)])
             return
+
+    def _receive_unordered(self, lines: list[Line]) -> None:
+        turns: dict[str | None, Turn] = {}
+        for number, line in enumerate(lines):
+            if self._inbox.held_bytes or self.outbox.congested:
+                self._inbox.put([one for one in lines[number:] if not self._cancels_open(one)])
+                return
+            self._serve_in_turn(line, turns)
+
+    def _serve_in_turn(self, line: Line, turns: dict[str | None, Turn]) -> None:
+        """Serve a line within the turn of its login, or let it wait for that.
+
+        `turns` are those that have begun meanwhile.
+        """
+        handle = None if isinstance(line, Overlong) else asked_as(line)
+        party = self._daemon.logins.party(handle)
+        if party is None:
+            handle, party = None, self._party
+        waiting = self._waiting.get(handle)
+        if waiting is None:
+            turn = turns.get(handle)
+            if turn is None:
+                turn = turns[handle] = Turn(who=party.label)
+                turn.begin()
+            if not turn.over or self._nursery is None:
+                SERVING.begin(party.label, "requests")
+                self._serve_line(line)
+                return
+            waiting = self._waiting[handle] = LoginLines(party, turn)
+            self._nursery.start_soon(self._serve_waiting, handle, waiting)
+        if self._cancels_open(line):
+            return
+        if waiting.inbox.held_bytes > HELD_BYTES and not isinstance(line, Overlong):
+            assert isinstance(self._wire, ModuleWire)  # noqa: S101 - MCP is never unordered
+            self._wire.refuse_busy(line, "too many requests wait that are asked as the same one")
+        else:
+            waiting.inbox.put([line])
 
     @property
     def _must_wait(self) -> bool:
@@ -226,7 +313,9 @@ class Conversation:
                 await self._fewer.park()
 
     def _cancels_open(self, line: Line) -> bool:
-        if isinstance(line, Overlong) or len(line) > CANCEL_BYTES or self._wire.CANCEL not in line:
+        if isinstance(line, Overlong) or len(line) > CANCEL_BYTES:
+            return False
+        if not any(mark in line for mark in self._wire.URGENT):
             return False
         return self._wire.cancels_open(line)
 
@@ -254,7 +343,7 @@ class Conversation:
             self._idle.set()
 
     def _all_answered(self) -> bool:
-        return self._wire.all_answered and self._inbox.empty
+        return self._wire.all_answered and self._inbox.empty and not self._waiting
 
     def _resume(self) -> None:
         self._fewer.unpark_all()

@@ -7,26 +7,33 @@ A request for which the daemon has no room fails with `queue_full`, an answer wi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import msgspec
 
 from protocol.errors import Failure, Pieces, Reason, Success
 from protocol.events import Event, Log, Progress
-from protocol.frames import RequestFrame, decode_request, encode_line, named_in
-from protocol.host_call import UNENCODABLE
+from protocol.frames import ClientFrame, RequestFrame, decode_request, encode_line, named_in
+from protocol.host_call import ASKS, UNENCODABLE
+from protocol.host_events import ApprovalUiEvent
 from protocol.json_line import Fault, shown_id
 from protocol.problem import named
 from protocol.readdress import Readdresser
 from protocol.response import Response
 from supervisor.faces.outbox import TOGETHER_BYTES, Outbox
-from supervisor.kernel.parties import Begin, Client, Handle, Party
+from supervisor.faces.questions import Asking, HostCalls
+from supervisor.kernel.logins import Logins, OpenLogin
+from supervisor.kernel.parties import Answered, Begin, Client, Handle, Party, Withdraw
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import ARGS
 from supervisor.runtime.supervision.call import OVERRUN_BYTES, Congestion
 from supervisor.runtime.turns import SERVING
 
 _HTTP = re.compile(rb"[A-Z]+ \S+ HTTP/\d")
+
+_NO_REQUESTS = (b'"jsonrpc"', b'"host_result"')
+"""What stands in lines without an operation that are none for another reason."""
 
 OPEN_REQUESTS = 8192
 """Beyond this number of open requests, a client is told to wait for answers."""
@@ -41,15 +48,18 @@ counted."""
 
 
 class ModuleWire:
-    CANCEL = b'"cancel"'
+    URGENT = (b'"cancel"', b'"host_result"')
+    """What stands in lines that pass those that wait."""
 
     def __init__(
         self,
         begin: Begin,
         party: Party,
         outbox: Outbox,
+        *,
         ended: Callable[[], None],
         become_mcp: Callable[[], None],
+        logins: Logins,
     ) -> None:
         """Call `ended` for each answered request, `become_mcp` when a request asked for MCP."""
         self._begin = begin
@@ -58,8 +68,13 @@ class ModuleWire:
         self._account = outbox.account
         self._told_ended = ended
         self._become_mcp = become_mcp
+        self._logins = logins
         self._open: dict[str, Exchange] = {}
         self._nameless: set[Exchange] = set()
+        self._questions: HostCalls | None = None
+        """Once a request may ask."""
+        self._of_logins = 0
+        """How many of these are asked as a login: they are bounded by login."""
 
     @property
     def all_answered(self) -> bool:
@@ -73,37 +88,94 @@ class ModuleWire:
         SERVING.about = frame
         if frame.operation == "cancel":
             self._cancel(frame)
-        elif frame.operation is None and b'"jsonrpc"' in line:
-            words = (
-                "this is not MCP; `stdiod mcp` speaks MCP on stdin and stdout, or ask for the op"
-            )
-            words += ' first: {"tool":"supervisor","operation":"mcp","input":{}}'
-            self._write_done(frame.request_id, Failure.because(Reason.MALFORMED_REQUEST, words))
+        elif frame.operation is None and any(mark in line for mark in _NO_REQUESTS):
+            self._serve_no_request(frame, line)
         elif frame.request_id is not None and frame.request_id in self._open:
             words = f"requestId {named(frame.request_id, 80)} is open already; wait for its answer"
             self._write_done(None, Failure.because(Reason.MALFORMED_REQUEST, words))
-        elif len(self._open) + len(self._nameless) >= OPEN_REQUESTS:
+        elif (
+            len(self._open) + len(self._nameless) >= OPEN_REQUESTS + self._of_logins
+            and frame.login is None
+        ):
             words = f"more than {OPEN_REQUESTS} requests are open on this connection"
             self._write_done(frame.request_id, Failure.because(Reason.QUEUE_FULL, words))
-        elif len(line) > LITTLE_BYTES and not self._account.fits(len(line)):
-            words = f"{self._account.bounds.all} bytes are what the daemon holds for all clients"
-            words += ", and this request"
-            words += f" of {len(line)} bytes finds no room; try again when others are answered"
-            self._write_done(frame.request_id, Failure.because(Reason.QUEUE_FULL, words))
         else:
-            exchange = Exchange(frame.request_id, self._outbox, self._ended)
+            party, account, login = self._party, self._account, None
+            if frame.login is not None:
+                login = self._find_login(frame.request_id, frame.login)
+                if login is None:
+                    return
+                party, account = login.party, login.party.account
+            exchange = Exchange(frame.request_id, self._outbox, self._ended, login)
+            if frame.asks is not None and not self._let_ask(exchange, frame.asks, party):
+                return
             if len(line) > LITTLE_BYTES:
+                if not account.fits(len(line)):
+                    self._refuse_large(frame.request_id, len(line))
+                    return
                 exchange.size_bytes = len(line)
-                self._account.add(ARGS, len(line))
+                account.add(ARGS, len(line))
             if frame.request_id is None:
                 self._nameless.add(exchange)
             else:
                 self._open[frame.request_id] = exchange
-            exchange.handle = self._begin(
-                self._party, frame.tool, frame.operation, frame.input, exchange
-            )
+            if login is not None:
+                login.open[exchange] = exchange.cancel
+                self._of_logins += 1
+            exchange.handle = self._begin(party, frame.tool, frame.operation, frame.input, exchange)
             if self._party.view is not None:
                 self._become_mcp()
+
+    def _serve_no_request(self, frame: ClientFrame, line: bytes) -> None:
+        if b'"host_result"' in line:
+            questions = self._questions or HostCalls(self._outbox, self._begin)
+            refusal = questions.answer(line)
+            if refusal is not None:
+                self._write_done(None, refusal)  # the request that it names may be open
+            return
+        words = (
+            "this is not MCP; `stdiod mcp` speaks MCP on stdin and stdout, or ask for the op"
+            ' first: {"tool":"supervisor","operation":"mcp","input":{}}'
+        )
+        self._write_done(frame.request_id, Failure.because(Reason.MALFORMED_REQUEST, words))
+
+    def _let_ask(self, exchange: Exchange, asks: list[str], party: Party) -> bool:
+        """Let a request ask its client by these methods; False if that was refused."""
+        words = None
+        unknown = next((one for one in asks if one not in ASKS), None)
+        if unknown is not None:
+            words = f'"asks" has {named(unknown, 80)}, a client may be asked {", ".join(ASKS)}'
+        elif exchange.request_id is None:
+            words = 'a request with "asks" needs a "requestId", which the questions have'
+        if words is not None or exchange.request_id is None:
+            failure = Failure.because(Reason.MALFORMED_REQUEST, words or "")
+            self._write_done(exchange.request_id, failure)
+            return False
+        if self._questions is None:
+            self._questions = HostCalls(self._outbox, self._begin)
+        exchange.asking = Asking(self._questions, exchange.request_id, frozenset(asks), party)
+        return True
+
+    def _find_login(self, request_id: str | None, handle: str) -> OpenLogin | None:
+        """Return the login as which a request is asked; None if that was refused."""
+        found = self._logins.find(handle, self._party)
+        if not isinstance(found, Failure):
+            if len(found.open) < OPEN_REQUESTS and not found.party.account.is_full:
+                return found
+            words = f"too much is open that is asked as {handle}; wait for answers"
+            found = Failure.because(Reason.QUEUE_FULL, words)
+        self._write_done(request_id, found)
+        return None
+
+    def refuse_busy(self, line: bytes, words: str) -> None:
+        """Refuse a request for which too many wait already."""
+        self._write_done(self._closed(named_in(line)), Failure.because(Reason.QUEUE_FULL, words))
+
+    def _refuse_large(self, request_id: str | None, size: int) -> None:
+        words = f"{self._account.bounds.all} bytes are what the daemon holds for all clients"
+        words += f", and this request of {size} bytes finds no room"
+        words += "; try again when others are answered"
+        self._write_done(request_id, Failure.because(Reason.QUEUE_FULL, words))
 
     def refuse(self, fault: Fault) -> None:
         """Answer a line that was dropped: of it no more is left than its excerpt."""
@@ -114,9 +186,18 @@ class ModuleWire:
         )
 
     def cancels_open(self, line: bytes) -> bool:
-        """Cancel the open request that a line names, if the line is a cancel."""
+        """Cancel the open request that a line names, if the line is a cancel.
+
+        The answer to an open question is taken in the same way.
+        """
         frame = decode_request(line)
-        if not isinstance(frame, RequestFrame) or frame.operation != "cancel":
+        if isinstance(frame, Fault):
+            return False
+        is_answer = self._questions is not None and self._questions.is_open(line)
+        if is_answer and frame.operation is None and b'"host_result"' in line:
+            self._serve_no_request(frame, line)
+            return True
+        if frame.operation != "cancel":
             return False
         if frame.request_id not in self._open:
             return False  # what it names may wait itself
@@ -127,8 +208,7 @@ class ModuleWire:
         """Cancel the client's open requests, one with each step."""
         # The last one first: the end of one must not be the beginning of another.
         for exchange in (*reversed(self._open.values()), *self._nameless):
-            if exchange.handle is not None:
-                exchange.handle.cancel(stopped)
+            exchange.cancel(stopped)
             yield
 
     def close(self) -> None:
@@ -142,8 +222,8 @@ class ModuleWire:
     def _cancel(self, frame: RequestFrame) -> None:
         exchange = self._open.get(frame.request_id or "")
         # A cancel may cross the answer on its way; then there is nothing left to cancel.
-        if exchange is not None and exchange.handle is not None:
-            exchange.handle.cancel(Stopped(Reason.CLIENT, "the client cancelled the request"))
+        if exchange is not None:
+            exchange.cancel(Stopped(Reason.CLIENT, "the client cancelled the request"))
 
     def _closed(self, request_id: str | None) -> str | None:
         """Return the id unless it is that of an open request, whose one `done` is to come."""
@@ -163,8 +243,13 @@ class ModuleWire:
             self._nameless.discard(exchange)
         else:
             self._open.pop(exchange.request_id, None)
+        login = exchange.login
+        if login is not None:
+            del login.open[exchange]
+            self._of_logins -= 1
         if exchange.size_bytes:
-            self._account.add(ARGS, -exchange.size_bytes)
+            account = self._account if login is None else login.party.account
+            account.add(ARGS, -exchange.size_bytes)
         elif self._open:
             return
         self._told_ended()
@@ -177,8 +262,12 @@ class Exchange(Client, msgspec.Struct, eq=False):
     outbox: Outbox
     ended: Callable[[Exchange], None]
     """Called when the request has its answer."""
+    login: OpenLogin | None = None
+    """The login as which it is asked; None if it is the connection's own."""
     size_bytes: int = 0
     """The counted bytes of the request."""
+    asking: Asking | None = None
+    """What it may ask its client; None if nothing."""
     handle: Handle | None = None
     """The request, while it is open."""
     readdresser: Readdresser | None = None
@@ -186,6 +275,10 @@ class Exchange(Client, msgspec.Struct, eq=False):
     """The client gets these at the end of this turn, once they have its id."""
     unread_bytes: int = 0
     """The bytes of this request since the client fell behind."""
+
+    def cancel(self, stopped: Stopped) -> None:
+        if self.handle is not None:
+            self.handle.cancel(stopped)
 
     def event(self, event: Progress, line: bytes | None) -> None:
         """Write an event, as the module wrote it if `line` is given."""
@@ -205,6 +298,23 @@ class Exchange(Client, msgspec.Struct, eq=False):
         self.outbox.put(told)
         if self.outbox.congested:
             self.unread_bytes += len(told)
+        if line is None and self.asking is not None and isinstance(event, ApprovalUiEvent):
+            self.asking.told(event)
+
+    def may_be_asked(self, method: str) -> bool:
+        return self.asking is not None and method in self.asking.methods
+
+    def ask(
+        self,
+        key: str,
+        method: str,
+        params: Mapping[str, Any],
+        answered: Answered,
+    ) -> Withdraw:
+        """Ask the client by a `host_call`; returns the function that withdraws it."""
+        del key  # the client knows the question by an id of the connection's own
+        assert self.asking is not None  # noqa: S101 - `may_be_asked` was asked first
+        return self.asking.ask(method, params, answered)
 
     def gathered(self) -> list[bytes]:
         """Return the lines of this turn with the client's id."""
@@ -224,6 +334,8 @@ class Exchange(Client, msgspec.Struct, eq=False):
     def finished(self, response: Response) -> None:
         """Write the response as a `done` with its fields."""
         self.handle = None  # they hold each other, and only the garbage collector would see it
+        if self.asking is not None:
+            self.asking.end()
         outbox, outcome = self.outbox, response.outcome
         said = outcome.said if type(outcome) is Success else None
         if type(said) is Pieces or (type(said) is msgspec.Raw and len(said) > TOGETHER_BYTES):

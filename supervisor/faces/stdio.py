@@ -10,8 +10,8 @@ import sys
 
 from supervisor.faces.byte_stream import carry, disconnect
 from supervisor.faces.conversation import Conversation
-from supervisor.faces.local_user import named_user
 from supervisor.kernel.kernel import Kernel
+from supervisor.kernel.local_user import named_user
 from supervisor.kernel.parties import Party
 
 

@@ -41,6 +41,8 @@ from supervisor.kernel.grants.grants import Answers, Grants
 from supervisor.kernel.grants.operator_policy import OperatorPolicy
 from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.hooks.registry import Gates, Hooks
+from supervisor.kernel.local_user import LocalClients
+from supervisor.kernel.logins import Logins
 from supervisor.kernel.operations import Operations
 from supervisor.kernel.operations.op import Parts
 from supervisor.kernel.parties import Begin, Client, Handle, Lineage, Party, RefusedError
@@ -138,6 +140,8 @@ class Kernel:
     sessions: Sessions
     tokens: Tokens
     page_codes: PageCodes
+    logins: Logins
+    local_clients: LocalClients
     catalogue: Catalogue
     reloads: Reloads
     approvals: Approvals
@@ -165,6 +169,7 @@ class Kernel:
         stalls: Stalls | None = None,
         blocking: BlockingWork | None = None,
         mcp: McpOptions | None = None,
+        modules_are_users: bool = False,
         clock: Callable[[], float] = time.time,
         draw: Callable[[], float] = random.random,
         bounds: Bounds | None = None,
@@ -182,7 +187,8 @@ class Kernel:
         `session_id` is passed on to the module and means nothing here. `operator` says what modules
         may call the daemon for; without it, nothing. `stalls` is told by the clock of the event
         loop when it does not come round, `blocking` of what threads are at. `mcp` is about MCP
-        clients. `clock` gives Unix time (s), `draw` a number in [0, 1) for jitter.
+        clients. With `modules_are_users`, a process of a module that connects to a socket may do
+        what its user may. `clock` gives Unix time (s), `draw` a number in [0, 1) for jitter.
         Entering raises `ContainmentError`, and `DataInUseError` if another daemon has `data_dir`.
         """
         self.mcp = mcp or McpOptions()
@@ -207,6 +213,7 @@ class Kernel:
         self._operator = operator or OperatorPolicy()
         self._stalls = stalls or Stalls()
         self._blocking = blocking or BlockingWork()
+        self._modules_are_users = modules_are_users
         self._clock = clock
         self._draw = draw
         self._bounds = bounds or Bounds()
@@ -350,6 +357,16 @@ class Kernel:
                     recorder, hooks, effects.descriptions, self.catalogue, updates
                 )
                 self.page_codes = PageCodes()
+                self.local_clients = LocalClients(
+                    custody, modules_are_users=self._modules_are_users
+                )
+                self.logins = Logins(
+                    self.tokens,
+                    self.page_codes,
+                    self.local_clients,
+                    ledger=host.ledger,
+                    nursery=nursery,
+                )
                 requests.own.operations = Operations(
                     Parts(
                         fleet=self.fleet,
@@ -364,6 +381,7 @@ class Kernel:
                         catalogue=self.catalogue,
                         updates=updates,
                         page_codes=self.page_codes,
+                        logins=self.logins,
                         mcp=self.mcp,
                         feed=feed,
                         shut_down=self.shut_down,

@@ -97,20 +97,25 @@ class Party:
 
     __slots__ = (
         "account",
+        "has_logins",
         "label",
         "may_speak_mcp",
+        "module",
         "names",
         "order",
         "principal",
         "telling",
         "turn",
+        "unordered",
         "view",
     )
 
-    def __init__(self, principal: Principal, name: str = DAEMON) -> None:
+    def __init__(
+        self, principal: Principal, name: str = DAEMON, *, label: str | None = None
+    ) -> None:
         self.principal = principal
         self.names = frozenset({DAEMON, name})
-        self.label = f"client {next(_NUMBERS)}"
+        self.label = label or f"client {next(_NUMBERS)}"
         """Its name in `status` and in turns."""
         self.account = Account(HeldBytes(), self.label)
         """The account of its bytes; of the daemon's ledger, where it is a client's."""
@@ -124,6 +129,26 @@ class Party:
         """Whether its face can carry MCP, and nothing else was asked yet."""
         self.view: View | None = None
         """The view of an MCP client, once it is one: then its lines are MCP's."""
+        self.module: str | None = None
+        """The module whose process it is; then it has what that is granted, and nothing else.
+
+        Empty if it is not known whose process of a module it is: then it has nothing."""
+        self.has_logins = False
+        """Whether its face can carry requests that are asked as another (`kernel.logins`)."""
+        self.unordered = False
+        """Whether only requests that are asked as the same one wait for each other."""
+
+    @property
+    def may_log_in(self) -> bool:
+        """Whether it may open logins, and ask with any."""
+        return self.has_logins and self.principal.is_full
+
+
+Answered = Callable[[Outcome], None]
+"""Takes the answer to a question to a client."""
+
+Withdraw = Callable[[], None]
+"""Withdraws a question; idempotent."""
 
 
 class Client:
@@ -160,8 +185,8 @@ class Client:
         key: str,
         method: str,
         params: Mapping[str, Any],
-        answered: Callable[[Outcome], None],
-    ) -> Callable[[], None]:
+        answered: Answered,
+    ) -> Withdraw:
         """Ask the client, if it `may_be_asked`; returns the function that withdraws the question.
 
         `key` is the module's name for the question.

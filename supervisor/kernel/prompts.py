@@ -16,7 +16,7 @@ next.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import IntEnum, StrEnum
 from itertools import islice
 from typing import Any
@@ -32,7 +32,7 @@ from protocol.host_events import HostUiEvent
 from protocol.problem import printable
 from protocol.response import Response
 from supervisor.kernel.invocation import Invocation
-from supervisor.kernel.parties import Client, Invoke, Origin
+from supervisor.kernel.parties import Answered, Client, Invoke, Origin, Withdraw
 from supervisor.kernel.request_checks import unknown_module
 from supervisor.kernel.sessions.registry import Sessions
 from supervisor.kernel.sessions.session import Session
@@ -154,6 +154,18 @@ class Prompt(Client):
 
     def congested(self) -> Congestion:
         return self.client.congested()
+
+    def may_be_asked(self, method: str) -> bool:
+        return self.client.may_be_asked(method)
+
+    def ask(
+        self,
+        key: str,
+        method: str,
+        params: Mapping[str, Any],
+        answered: Answered,
+    ) -> Withdraw:
+        return self.client.ask(key, method, params, answered)
 
     # For its lane.
 

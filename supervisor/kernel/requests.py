@@ -36,10 +36,11 @@ from supervisor.kernel.hooks.guard import Guards
 from supervisor.kernel.hooks.registry import Gates
 from supervisor.kernel.host_calls.docket import CallsOfModules, Docket
 from supervisor.kernel.host_calls.method import Host as HostOfCalls
+from supervisor.kernel.host_calls.over_socket import OverSocket
 from supervisor.kernel.invocation import Invocation, Setting
 from supervisor.kernel.invoke_record import record_response
 from supervisor.kernel.long_way import Parents
-from supervisor.kernel.operations import ALL_MODULES, SCOPES, WHOLE_MODULE, Operations
+from supervisor.kernel.operations import ALL_MODULES, LOGINS, SCOPES, WHOLE_MODULE, Operations
 from supervisor.kernel.operations.connection import NARROW
 from supervisor.kernel.operations.op import Begun, OwnRequest
 from supervisor.kernel.parties import NOBODY, Client, Handle, Invoke, Party, or_refused, refuse_if
@@ -110,6 +111,7 @@ class Requests:
             nursery=nursery,
         )
         host.calls = CallsOfModules(calls)
+        self._of_modules = OverSocket(calls)
         self._setting = Setting(
             host=host,
             effects=effects,
@@ -133,6 +135,8 @@ class Requests:
 
         None is returned if it has ended with that: the client has its response.
         """
+        if party.module is not None and operation != NARROW:
+            return self._of_modules.begin(party, tool, operation, content, client)
         if tool in party.names:
             return self.own.begin(party, str(tool), operation, content, client)
         if tool is None or operation is None:
@@ -378,7 +382,7 @@ class OwnRequests:
         session_id = session_id if isinstance(session_id, str) else None
         request = OwnRequest(party, client, f"{op:.80}", session_id)
         request.notices = notices
-        refusal = op_refusal("the daemon", asked) or self._refusal(party.principal, op)
+        refusal = op_refusal("the daemon", asked) or self._refusal(party, op)
         if refusal is not None:
             request.finish(refusal)
         elif operation == Operation.HEALTH:
@@ -449,7 +453,7 @@ class OwnRequests:
             order.hold(None, None, begin)
 
     def _begin_op(self, op: str, args: dict[str, Any], request: OwnRequest) -> Begun:
-        if SCOPES.get(op) is Scope.ADMIN:
+        if SCOPES.get(op) is Scope.ADMIN and op not in LOGINS:  # each client of a gateway has one
             module = args.get("module")
             data = {"op": op} if module is None else {"op": op, "module": module}
             by = request.principal.by
@@ -487,7 +491,12 @@ class OwnRequests:
         request.begin(lambda: answer_of(module, operation), self._nursery)
         return None if request.ended else request
 
-    def _refusal(self, principal: Principal, op: str) -> Failure | None:
+    def _refusal(self, party: Party, op: str) -> Failure | None:
+        principal = party.principal
+        if op in LOGINS and not party.may_log_in:
+            words = f"{principal.name} may not use {op}: that takes a connection of the control"
+            words += " socket with all rights, which asks as nobody else"
+            return Failure.because(Reason.SCOPE, words)
         if principal.is_full:
             return None
         refusal = scope_refusal(principal, SCOPES.get(op), f"use {op:.80}")

@@ -137,6 +137,14 @@ class Tokens:
         same = hmac.compare_digest(_digest(secret), _NO_DIGEST if token is None else token.sha256)
         return None if token is None or not same or self._is_over(token) else token
 
+    def holds(self, token: Token) -> bool:
+        """Whether a token is neither revoked nor expired, whatever its logins were told yet."""
+        return self._all.get(token.id) is token and not self._is_over(token)
+
+    def has_expired(self, token: Token) -> bool:
+        """Whether a token whose logins are over has expired; else it was revoked."""
+        return token.id in self._all or self._is_over(token)
+
     def is_of(self, login: Login, said: str) -> bool:
         return self.find(said) is login.token
 

@@ -71,6 +71,7 @@ TO_ASK_AGAIN = {
     Reason.QUEUE_FULL,
     Reason.DAEMON_RESTART,
     Reason.ASSET_CHANGED,
+    Reason.RATE_LIMITED,
     Reason.RESET,
     Reason.CUT_STREAM,
 }

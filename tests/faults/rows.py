@@ -159,6 +159,11 @@ ROWS = (
         "one of two clients of the same module stops reading its stream",
         "the other one's calls go on; the slow one is paused, or ends alone",
     ),
+    Row(
+        46,
+        "a module opens the control socket of its own daemon (same user)",
+        "it has its own rights there, not its user's",
+    ),
 )
 
 

@@ -2,6 +2,7 @@
 
 say X    a chunk          log X   a line of its log      hang    until it is cancelled
 call M   have the host invoke M.echo                      fail    end with an error
+roots    ask the host for its folders
 text     answer with a text of its own                    else    answer with the args
 """
 
@@ -38,6 +39,9 @@ def serve(request: str, args: dict[str, Any]) -> None:
     elif word == "call":
         params = {"module": rest, "op": "echo", "args": {"n": 1}}
         payload = {"call_id": "c1", "method": "module.invoke", "params": params}
+        event(request, "host_call", payload=payload)
+    elif word == "roots":
+        payload = {"call_id": "c1", "method": "roots.list", "params": {}}
         event(request, "host_call", payload=payload)
     elif word == "fail":
         error = {"code": "wet", "message": "too wet"}

@@ -12,14 +12,14 @@ REASONS = {
     Code.UNREACHABLE: (
         "spawn_failed exited signaled not_ready failed queue_full stopping broken_pipe slow_reader"
         " daemon_restart refused no_connection tls reset cut_stream bad_http bad_status redirected"
-        " wrong_type"
+        " wrong_type rate_limited"
     ),
     Code.BAD_REQUEST: (
         "unknown_module missing_op invalid_args malformed_request reentrant_call unknown_session"
         " session_ended session_exists session_busy no_agent revision_conflict limit_reached"
         " unknown_asset asset_changed beyond_end unknown_approval"
     ),
-    Code.FORBIDDEN: "capability hook scope",
+    Code.FORBIDDEN: "capability hook scope wrong_login login_over",
     Code.INTERNAL: (
         "missing_done unknown_type bad_version malformed_json not_object invalid_utf8"
         " invalid_event truncated_line line_too_long unreadable_output reported storage"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.errors import Reason
-from protocol.frames import RequestFrame, decode_request, encode_line
+from protocol.frames import ClientFrame, RequestFrame, asked_as, decode_request, encode_line
 from protocol.json_line import Fault
 from tests.protocol.test_events import objects, text
 
@@ -28,23 +28,39 @@ def test_a_line_holds_no_newline_whatever_the_value_holds() -> None:
 def test_a_frame_that_was_written_is_read_back(
     request_id: str, tool: str, operation: str, content: dict[str, Any]
 ) -> None:
-    frame = RequestFrame(request_id, tool, operation, content)
+    frame = ClientFrame(request_id, tool, operation, content)
     assert decode_request(encode_line(frame).removesuffix(b"\n")) == frame
 
 
 def test_integers_of_any_size_are_read_back_exactly() -> None:
-    frame = RequestFrame("r1", "dice", "roll", {"n": 2**70})
+    frame = ClientFrame("r1", "dice", "roll", {"n": 2**70})
     assert decode_request(encode_line(frame)) == frame
 
 
 def test_a_cancel_needs_no_more_than_its_id_and_operation() -> None:
     frame = decode_request(b'{"requestId":"r3","operation":"cancel"}')
-    assert frame == RequestFrame("r3", None, "cancel")
+    assert frame == ClientFrame("r3", None, "cancel")
+
+
+@pytest.mark.parametrize(
+    ("line", "login"),
+    [
+        (b'{"requestId":"r1","as":"h1","tool":"dice"}', "h1"),
+        (b'{"requestId":"r1","input":{"as":"h1"}}', None),
+        (b'{"requestId":"r1","as":7}', None),
+        (b'{"requestId":"r1","as":"h1"', None),
+        (b'{"requestId":"as"}', None),
+    ],
+)
+def test_the_login_of_a_line_is_found_where_the_line_can_be_read(
+    line: bytes, login: str | None
+) -> None:
+    assert asked_as(line) == login
 
 
 def test_unknown_fields_of_a_request_are_ignored() -> None:
     frame = decode_request(b'{"requestId":"r1","operation":"health","later":[1]}')
-    assert frame == RequestFrame("r1", None, "health")
+    assert frame == ClientFrame("r1", None, "health")
 
 
 @pytest.mark.parametrize(
@@ -74,6 +90,8 @@ def test_a_bad_request_is_refused_by_name(line: bytes, reason: Reason) -> None:
         (b'{"tool":[]}', '"tool" of a request is an array, it must be a string'),
         (b'{"tool":null,"operation":{}}', '"operation" of a request is an object, it must be a'),
         (b'{"input":null}', '"input" of a request is null, it must be an object'),
+        (b'{"as":7}', '"as" of a request is a number, it must be a string'),
+        (b'{"asks":[1]}', '"asks" of a request is an array, it must be an array of strings'),
         (b'{"tool":1,"tool":"a"}', "a field of the request stands there twice"),
     ],
 )

@@ -56,6 +56,8 @@ class Client:
     """One connection; requests may overlap."""
 
     def __init__(self, path: Path) -> None:
+        self.login: str | None = None
+        """The handle of the login as which requests are asked (`login.open`)."""
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.settimeout(BOUND_S)
         self.socket.connect(str(path))
@@ -89,6 +91,8 @@ class Client:
         """Write a request and return its id."""
         request_id = f"c{next(self._numbers)}"
         frame = {"requestId": request_id, "tool": tool, "operation": operation}
+        if self.login is not None:
+            frame["as"] = self.login
         self.write(json.dumps({**frame, "input": content or {}}).encode() + b"\n")
         return request_id
 

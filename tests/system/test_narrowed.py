@@ -1,7 +1,8 @@
-"""A connection that has given up rights: what it may not use looks as if it were not there."""
+"""A connection or a login that has given up rights: what it may not use looks as if not there."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -37,13 +38,15 @@ def daemon() -> Iterator[Daemon]:
         yield one
 
 
-@pytest.fixture
-def narrowed(daemon: Daemon) -> Iterator[Callable[..., Client]]:
+@pytest.fixture(params=["connection", "login"])
+def narrowed(daemon: Daemon, request: pytest.FixtureRequest) -> Iterator[Callable[..., Client]]:
     clients: list[Client] = []
 
     def narrow(**kept: Any) -> Client:
         client = daemon.connect()
         clients.append(client)
+        if request.param == "login":
+            client.login = client.op("login.open", uid=os.geteuid()).result["handle"]
         assert client.op("narrow", **kept).ok
         return client
 

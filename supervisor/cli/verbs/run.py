@@ -80,6 +80,7 @@ def run(
         name=name,
         log_file=log_file,
         ready_fd=ready_fd,
+        modules_are_users=file.socket_for_modules == "user",
         containment=file.containment or "auto",
         memory_ceiling_bytes=file.memory_ceiling_bytes,
         memory=journal_options(file),

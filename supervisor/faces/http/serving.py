@@ -32,9 +32,9 @@ from supervisor.faces.http.identity import FACE, Peer
 from supervisor.faces.http.page_files import PageFiles
 from supervisor.faces.http.page_login import PageLogin
 from supervisor.faces.http.streams import Streams
-from supervisor.faces.local_user import named_user, peer_uid
 from supervisor.faces.mcp.endpoint import McpEndpoint
 from supervisor.kernel.kernel import Kernel
+from supervisor.kernel.local_user import named_user, peer_uid
 from supervisor.policy.http_exposure import Exposure
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.files.looks import Looks

@@ -47,7 +47,7 @@ from supervisor.runtime.supervision.call import OVERRUN_BYTES, Congestion
 class McpWire:
     """The requests of one client, of either era."""
 
-    CANCEL = CANCELLED.encode()
+    URGENT = (CANCELLED.encode(),)
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ from protocol.errors import Failure, Reason
 from protocol.problem import did_you_mean, named
 from protocol.version import VERSION
 from supervisor.kernel.operations.assets import AssetOps
-from supervisor.kernel.operations.connection import ConnectionOps, TokenOps
+from supervisor.kernel.operations.connection import ConnectionOps, LoginOps, TokenOps
 from supervisor.kernel.operations.daemon import DaemonOps
 from supervisor.kernel.operations.events import EventOps, UiOps
 from supervisor.kernel.operations.modules import ModuleOps
@@ -79,6 +79,10 @@ SCOPES: Mapping[str, Scope | None] = {
     "token.list": Scope.ADMIN,
     "token.revoke": Scope.ADMIN,
     "page.login": Scope.ADMIN,
+    "login.open": Scope.ADMIN,
+    "login.close": Scope.ADMIN,
+    "login.follow": Scope.ADMIN,
+    "unordered": Scope.ADMIN,
 }
 """None: every principal may use it. `health`, `describe` and `invoke` are also those of modules."""
 
@@ -86,6 +90,9 @@ ALL_MODULES = frozenset(
     {"reload", "shutdown", "policy.show", "token.new", "token.list", "token.revoke"}
 )
 """Ops that concern all modules: globs have to cover every possible one."""
+
+LOGINS = frozenset({"login.open", "login.close", "login.follow", "unordered"})
+"""Ops for a connection of the control socket that may do everything (`Party.may_log_in`)."""
 
 WHOLE_MODULE = frozenset(
     {"start", "stop", "restart", "logs", "record", "policy.explain", "policy.forget"}
@@ -105,6 +112,7 @@ GROUPS: tuple[type[OpGroup], ...] = (
     UiOps,
     PolicyOps,
     TokenOps,
+    LoginOps,
 )
 
 # Served straight from the pipeline (kernel.requests): it streams and is cancelled like any other

@@ -1,4 +1,4 @@
-"""The ops about who asks: of a connection (`narrow`, `mcp`), by tokens, and by the page.
+"""The ops about who asks: of a connection (`narrow`, `mcp`), as another (`login.*`), by tokens.
 
 `token.new`, `token.list`, `token.revoke` and `page.login`: those that change a token answer once
 the change is stored.
@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import trio
 
 from protocol.errors import Reason
+from protocol.events import Log
 from protocol.problem import quoted
 from supervisor.kernel.operations.op import WORD, Op, OpGroup, OwnRequest, args_schema
 from supervisor.kernel.parties import RefusedError
@@ -46,6 +47,12 @@ USUAL = (Scope.READ, Scope.INVOKE)
 MAX_EXPIRES_S = 100 * 365 * 86400.0
 
 MIN_RATE_PER_S, MAX_RATE_PER_S = 0.001, 1e6
+
+MAX_UID = 2**32 - 2
+"""The greatest id of a user: -1 is none (chown(2))."""
+
+FACE = "http"
+"""The face of a login that names none."""
 
 _NAME = {"type": "string", "minLength": 1, "maxLength": NAME_CHARS}
 
@@ -113,6 +120,111 @@ def globs_of(args: Mapping[str, Any]) -> tuple[str, ...] | None:
     return None if globs is None else tuple(globs)
 
 
+class LoginOps(OpGroup):
+    """The logins that a program opens to ask on behalf of others (`kernel.logins`)."""
+
+    INPUTS: ClassVar[Mapping[str, Any]] = {
+        "login.open": args_schema(
+            token={**WORD, "description": "the text of a token"},
+            code={**WORD, "description": "a code of `page.login`, which this uses up"},
+            uid={
+                "type": "integer",
+                "minimum": 0,
+                "maximum": MAX_UID,
+                "description": "a user of this machine, as the kernel knows it",
+            },
+            pid={
+                "type": "integer",
+                "minimum": 1,
+                "maximum": MAX_UID,
+                "description": "with uid, the process, which may be a module's",
+            },
+            face={
+                "type": "string",
+                "pattern": "^[a-z][a-z0-9-]*$",
+                "maxLength": 32,
+                "default": FACE,
+                "description": "what the login came through, for the journal",
+            },
+            view={**WORD, "description": "the view of an MCP client: what it is to see of modules"},
+        ),
+        "login.close": args_schema(
+            ("handle",),
+            handle=WORD,
+            forget={
+                "type": "boolean",
+                "default": False,
+                "description": "log a browser out: revoke its token",
+            },
+        ),
+        "login.follow": args_schema(),
+        "unordered": args_schema(),
+    }
+
+    def ops(self) -> Mapping[str, Op]:
+        return {
+            "login.open": self._open,
+            "login.close": self._close,
+            "login.follow": self._follow,
+            "unordered": self._unordered,
+        }
+
+    async def _open(self, args: dict[str, Any], asked: OwnRequest) -> dict[str, Any]:
+        named = [name for name in ("token", "code", "uid") if name in args]
+        if len(named) != 1:
+            words = "login.open takes one of token, code and uid"
+            words += f", not {' and '.join(named) or 'none'}"
+            raise RefusedError.because(Reason.INVALID_ARGS, words, pointer="")
+        if "pid" in args and "uid" not in args:
+            words = "a pid is that of a process of the user uid, which is missing"
+            raise RefusedError.because(Reason.INVALID_ARGS, words, pointer="/pid")
+        logins, face = self._parts.logins, args.get("face", FACE)
+        more: dict[str, Any] = {}
+        if "code" in args:
+            login, more["cookie"] = logins.by_code(asked.party, args["code"], face)
+        elif "token" in args:
+            login = logins.by_token(asked.party, args["token"], face)
+        else:
+            login = await logins.by_uid(asked.party, args["uid"], args.get("pid"), face)
+        if "view" in args:
+            view = find_view(self._parts.mcp.views, args["view"], login.party.principal)
+            if isinstance(view, str):
+                logins.close(login.handle, forget=False)
+                raise RefusedError.because(Reason.INVALID_ARGS, view, pointer="/view")
+            login.party.principal = view.narrowed(login.party.principal)
+        if login.of_token is not None:
+            more["expires"] = login.of_token.token.expires
+        return {"handle": login.handle, **login.party.principal.document(), **more}
+
+    async def _close(self, args: dict[str, Any], asked: OwnRequest) -> dict[str, Any]:
+        del asked
+        handle = args["handle"]
+        forgotten = self._parts.logins.close(handle, forget=args.get("forget", False))
+        await self._parts.logins.wait_all_over()
+        result = {"handle": handle, "forgotten": forgotten}
+        return await self._when_stored(result) if forgotten else result
+
+    async def _follow(self, args: dict[str, Any], asked: OwnRequest) -> Any:
+        del args
+        ends, unfollow = self._parts.logins.follow()
+        try:
+            words = "each login that is over is told of from here on"
+            await asked.emit(Log(version="0", level="info", message=words))
+            async for end in ends:  # until it is cancelled
+                words = f"the login {end['handle']} is over: {end['why']}"
+                await asked.emit(Log(version="0", level="info", message=words, fields=end))
+        finally:
+            unfollow()
+        words = "too many ends of logins were not read; close the connection, and open all anew"
+        raise RefusedError.because(Reason.SLOW_READER, words)
+
+    def _unordered(self, args: dict[str, Any], asked: OwnRequest) -> dict[str, Any]:
+        del args
+        asked.party.unordered = True
+        asked.party.may_speak_mcp = False
+        return {"unordered": True}
+
+
 class TokenOps(OpGroup):
     INPUTS: ClassVar[Mapping[str, Any]] = {
         "token.new": args_schema(
@@ -175,7 +287,7 @@ class TokenOps(OpGroup):
         return self._revoked(self._parts.effects.tokens.revoke(args["name"]).document())
 
     async def _revoked(self, result: dict[str, Any]) -> dict[str, Any]:
-        await self._parts.effects.tokens.wait_all_over()
+        await self._parts.logins.wait_all_over()
         return await self._when_stored(result)
 
     def _login(self, args: dict[str, Any], asked: OwnRequest) -> dict[str, Any]:

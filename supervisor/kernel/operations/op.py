@@ -20,6 +20,7 @@ from supervisor.kernel.effects import Effects
 from supervisor.kernel.grants.grants import Grants
 from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.hooks.registry import Hooks
+from supervisor.kernel.logins import Logins
 from supervisor.kernel.parties import Client, OutcomeOnly, Party, RefusedError
 from supervisor.kernel.prompts import Prompts
 from supervisor.kernel.reloads import Reloads
@@ -164,6 +165,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     catalogue: Catalogue
     updates: ResourceUpdates
     page_codes: PageCodes
+    logins: Logins
     mcp: McpOptions
     feed: EventFeed | None = None
     shut_down: ShutDown

@@ -30,12 +30,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import resource
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from supervisor.runtime.containment import procfs
-from supervisor.runtime.containment.brand import Brands
+from supervisor.runtime.containment.brand import RLIMIT_LOCKS, Brands
 from supervisor.runtime.containment.contained import Containment, Rung
 from supervisor.runtime.containment.ledger import (
     DAEMON_VARIABLE,
@@ -51,11 +52,17 @@ _PR_GET_CHILD_SUBREAPER = 37
 NOBODY = ""
 """The instance of a child that came of no module."""
 
+SOMEBODY = "?"
+"""The instance of a process that came of some module, and does not show which."""
+
 KNOWN = 64
 """Fewer processes that are known to be an instance's are not worth looking through."""
 
 LOOKS = 64
 """So often the search is repeated for those whose parents die meanwhile."""
+
+ANCESTORS = 256
+"""Of a process with more of them it is not known whose it is."""
 
 TURN_S = 2.0
 """How long one look waits for another, which the kernel may hold up, before it goes without."""
@@ -291,6 +298,70 @@ class Orphans:
             name = procfs.variable(one.thread, INSTANCE_VARIABLE)
             return next((led.instance for led in leaders if led.instance == name), None)
         return None
+
+    def whose(self, pid: int, holds: Callable[[Stat], bool]) -> str | None:
+        """Return the instance that a process came of; None if it is no module's. For threads.
+
+        One that is gone, or that a cgroup `holds`, or that stands below this process and shows
+        nothing, is `SOMEBODY`'s.
+        """
+        me = os.getpid()
+        if pid in (0, 1, me):  # 0: of another namespace, in which no module of ours is
+            return None
+        missed = MISSED.count
+        found = self._whose_by_files(pid, me, holds)
+        if found in (None, SOMEBODY) and MISSED.count != missed:
+            return self._whose_without_files(pid)
+        return found
+
+    def _whose_by_files(self, pid: int, me: int, holds: Callable[[Stat], bool]) -> str | None:
+        lineage, complete = self._lineage(pid, me)
+        below = complete and lineage[-1].ppid == me
+        for one in lineage if below else lineage[:1]:
+            instance = self._instance(one)
+            if instance:
+                return instance
+            if self._shows_the_run(one) or holds(one):
+                return SOMEBODY
+        if not complete:
+            return SOMEBODY
+        if not below or not self._adopts_modules_only or lineage[-1].sid == os.getsid(0):
+            return None
+        with self._lock:  # one that leads no instance, and was spawned, is the daemon's own
+            is_own = lineage[-1].pid in self._spawned and not self._spawning
+        return None if is_own else SOMEBODY
+
+    def _whose_without_files(self, pid: int) -> str | None:
+        """Return the instance of a process by its session and brand: no descriptor is left."""
+        try:
+            sid, (brand, _) = os.getsid(pid), resource.prlimit(pid, RLIMIT_LOCKS)
+        except (OSError, ValueError):
+            return SOMEBODY
+        with self._lock:
+            led = self._leaders.get(sid)
+            by_brand = [one.instance for one in self._leaders.values() if one.brand == brand]
+        if led is not None:
+            return led.instance
+        if same_run(brand, self.brands.run):
+            return by_brand[0] if by_brand else SOMEBODY
+        return None
+
+    def _lineage(self, pid: int, me: int) -> tuple[list[Stat], bool]:
+        """Return a process and its ancestors below init or this process, and whether all are."""
+        lineage: list[Stat] = []
+        for _ in range(LOOKS):  # a parent may end meanwhile
+            lineage, next_pid = [], pid
+            while next_pid not in (0, 1, me) and len(lineage) < ANCESTORS:
+                one = procfs.stat(next_pid)
+                if one is None:
+                    break
+                lineage.append(one)
+                next_pid = one.ppid
+            else:
+                return lineage, next_pid in (0, 1, me)
+            if not lineage:
+                break
+        return lineage, False
 
     def _shows_the_run(self, one: Stat) -> bool:
         brand = procfs.brand(one.pid)

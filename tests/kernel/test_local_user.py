@@ -8,8 +8,8 @@ import threading
 import pytest
 import trio
 
-from supervisor.faces import local_user
-from supervisor.faces.local_user import named_user, peer_uid, this_user, user_name
+from supervisor.kernel import local_user
+from supervisor.kernel.local_user import named_user, peer_uid, this_user, user_name
 from supervisor.policy.principals import Principal
 from supervisor.runtime.blocking import BlockingWork
 

@@ -1,0 +1,490 @@
+"""Requests on the control socket that are asked as another (`login.open`, `"as"`)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from supervisor.kernel.kernel import Bounds, HeldBounds, JournalOptions, Kernel
+from supervisor.kernel.local_user import user_name
+from supervisor.kernel.operations import LOGINS, SCOPES
+from supervisor.policy.principals import Principal, Scope
+from tests.bounds import WAIT_S
+from tests.faces.in_process import connected
+from tests.faces.lines import Client, request
+from tests.factories import actor
+from tests.kernel.conftest import daemon_with
+from tests.kernel.test_scopes import ARGS, COMBINATIONS
+from tests.principals import ADA
+
+
+class Gateway:
+    """A connection of the control socket, and what it asks there."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self._count = 0
+
+    async def op(self, op: str, /, login: str | None = None, **args: Any) -> dict[str, Any]:
+        return await self.ask("supervisor", op, args, login)
+
+    async def invoke(self, login: str | None, op: str, /, module: str = "m") -> dict[str, Any]:
+        return await self.ask(module, "invoke", {"op": op}, login)
+
+    async def ask(
+        self, tool: str, operation: str, content: dict[str, Any], login: str | None
+    ) -> dict[str, Any]:
+        self._count += 1
+        await self.begin(f"r{self._count}", tool, operation, content, login)
+        return await self.done(f"r{self._count}")
+
+    async def begin(
+        self, number: str, tool: str, operation: str, content: dict[str, Any], login: str | None
+    ) -> None:
+        named = {} if login is None else {"as": login}
+        await self.client.send({**request(number, tool, operation, **content), **named})
+
+    async def begin_op(self, number: str, op: str, /, login: str | None, **args: Any) -> None:
+        await self.begin(number, "supervisor", op, args, login)
+
+    async def done(self, number: str) -> dict[str, Any]:
+        """Return the answer to a request, whatever is said of others before."""
+        with trio.fail_after(WAIT_S):
+            while True:
+                line = await self.client.done()
+                if line.get("requestId") == number:
+                    return line
+
+    async def event(self, number: str) -> dict[str, Any]:
+        with trio.fail_after(WAIT_S):
+            line = await self.client.line()
+        assert line is not None
+        assert line["requestId"] == number
+        return line
+
+    async def token(self, **args: Any) -> str:
+        said = await self.op("token.new", **{"name": "bob", **args})
+        return str(said["result"]["token"])
+
+    async def opened(self, **args: Any) -> str:
+        answer = await self.op("login.open", **args)
+        assert answer["ok"], answer
+        return str(answer["result"]["handle"])
+
+
+def reason(done: dict[str, Any]) -> str:
+    return "ok" if done["ok"] else f"{done['error']['code']}/{done['error']['details']['reason']}"
+
+
+OVER = "forbidden/login_over"
+
+
+@asynccontextmanager
+async def gateway(folder: Path, **options: Any) -> AsyncIterator[tuple[Kernel, Gateway]]:
+    async with (
+        daemon_with(folder, actor(folder), actor(folder, name="n"), **options) as daemon,
+        connected(daemon) as client,
+    ):
+        yield daemon, Gateway(client)
+
+
+async def test_a_request_as_a_login_has_the_rights_of_its_token(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as (_, one):
+        said = await one.token(scopes=["invoke"], modules=["m.echo"])
+        opened = await one.op("login.open", token=said)
+        assert opened["result"] == {
+            "handle": "h1",
+            "name": "token:bob",
+            "face": "http",
+            "scopes": ["invoke"],
+            "modules": ["m.echo"],
+            "expires": None,
+        }
+        assert (await one.invoke("h1", "echo"))["ok"]
+        assert reason(await one.invoke("h1", "whoami")) == "forbidden/scope"
+        assert reason(await one.invoke("h1", "echo", "n")) == "bad_request/unknown_module"
+        assert reason(await one.op("status", "h1")) == "forbidden/scope"
+        shown = (await one.op("narrow", "h1"))["result"]
+        assert (shown["name"], shown["scopes"]) == ("token:bob", ["invoke"])
+        assert (await one.op("status"))["ok"]  # the connection itself is who it was
+
+
+async def test_a_login_is_narrowed_by_itself_and_not_its_connection(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as (_, one):
+        login = await one.opened(uid=os.geteuid(), face="mcp")
+        shown = (await one.op("narrow", login, scopes=["read"]))["result"]
+        assert (shown["name"], shown["face"]) == (user_name(os.geteuid()), "mcp")
+        assert reason(await one.invoke(login, "echo")) == "forbidden/scope"
+        assert (await one.invoke(None, "echo"))["ok"]
+
+
+async def test_when_a_token_is_revoked_what_is_open_with_it_ends_before_the_answer(
+    tmp_path: Path,
+) -> None:
+    async with gateway(tmp_path) as (_, one):
+        login = await one.opened(token=await one.token())
+        await one.begin("theirs", "m", "invoke", {"op": "hang"}, login)
+        await one.begin_op("stream", "ui.subscribe", login)
+        await one.event("stream")
+        await one.begin("ours", "n", "invoke", {"op": "hang"}, None)
+        await one.begin_op("revoke", "token.revoke", None, name="bob")
+        ended = [await one.client.done() for _ in range(3)]
+        assert {(done["requestId"], reason(done)) for done in ended[:2]} == {
+            ("theirs", OVER),
+            ("stream", OVER),
+        }
+        assert (ended[2]["requestId"], ended[2]["ok"]) == ("revoke", True)
+        assert "log in again" in ended[0]["error"]["message"]
+        assert reason(await one.invoke(login, "echo")) == OVER
+        await one.client.send({"requestId": "ours", "operation": "cancel"})
+        assert reason(await one.done("ours")) == "cancelled/client"
+
+
+async def test_after_a_revocation_nothing_is_begun_however_many_logins_are_to_be_told(
+    tmp_path: Path,
+) -> None:
+    async with gateway(tmp_path) as (_, one):
+        said = await one.token()
+        handles = [await one.opened(token=said) for _ in range(200)]
+        revoke = request("revoke", "supervisor", "token.revoke", name="bob")
+        late = [{**request(handle, "m", op="echo"), "as": handle} for handle in (*handles, "h1000")]
+        await one.client.send(revoke, *late)
+        answers = [await one.client.done() for _ in range(len(late) + 1)]
+        assert {reason(answer) for answer in answers if answer["requestId"] != "revoke"} == {OVER}
+
+
+async def test_when_a_token_expires_what_is_open_with_it_ends(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as (daemon, one), connected(daemon) as theirs:
+        follower = Gateway(theirs)
+        await follower.begin_op("follow", "login.follow", None)
+        assert "fields" not in await follower.event("follow")
+        login = await one.opened(token=await one.token(expires_s=0.1))
+        await one.begin("theirs", "m", "invoke", {"op": "hang"}, login)
+        told = await follower.event("follow")
+        assert told["fields"] == {"handle": login, "why": "expired"}
+        assert reason(await one.done("theirs")) == OVER
+        assert reason(await one.invoke(login, "echo")) == OVER
+
+
+async def test_who_follows_is_told_of_each_login_that_is_over_and_why(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as (daemon, one), connected(daemon) as theirs:
+        follower = Gateway(theirs)
+        await follower.begin_op("follow", "login.follow", None)
+        await follower.event("follow")
+        said = await one.token()
+        first, second = await one.opened(token=said), await one.opened(token=said)
+        async with connected(daemon) as other:
+            third = await Gateway(other).opened(uid=os.geteuid())
+        assert (await follower.event("follow"))["fields"] == {"handle": third, "why": "closed"}
+        closed = await one.op("login.close", handle=first)
+        assert closed["result"] == {"handle": first, "forgotten": False}
+        assert (await follower.event("follow"))["fields"] == {"handle": first, "why": "closed"}
+        assert (await one.op("token.revoke", name="bob"))["ok"]
+        assert (await follower.event("follow"))["fields"] == {"handle": second, "why": "revoked"}
+
+
+async def test_a_login_is_for_all_connections_until_that_of_its_opener_is_gone(
+    tmp_path: Path,
+) -> None:
+    async with gateway(tmp_path) as (daemon, one):
+        async with connected(daemon) as opener:
+            login = await Gateway(opener).opened(token=await one.token())
+            assert (await one.invoke(login, "echo"))["ok"]
+            await one.begin("theirs", "m", "invoke", {"op": "hang"}, login)
+        assert reason(await one.done("theirs")) == OVER
+        assert reason(await one.invoke(login, "echo")) == OVER
+
+
+async def test_a_handle_that_is_not_known_closed_or_revoked_is_refused_in_the_same_words(
+    tmp_path: Path,
+) -> None:
+    async with gateway(tmp_path) as (_, one):
+        closed = await one.opened(uid=os.geteuid())
+        assert (await one.op("login.close", handle=closed))["ok"]
+        revoked = await one.opened(token=await one.token())
+        assert (await one.op("token.revoke", name="bob"))["ok"]
+        refused = [(await one.invoke(name, "echo"), name) for name in (closed, revoked, "h77", "")]
+        for done, name in refused:
+            assert done["error"] == {
+                "code": "forbidden",
+                "message": f"there is no login {name!r}, or it is over: log in again (login.open)",
+                "details": {"origin": "host", "reason": "login_over"},
+            }
+        assert reason(await one.op("login.close", handle=closed)) == OVER
+
+
+NARROWED = [
+    {"scopes": ["read", "invoke"]},
+    {"scopes": ["admin"]},
+    {"scopes": ["read", "invoke", "admin"], "modules": ["m", "n"]},
+    {"scopes": []},
+]
+ASKED: list[tuple[str, dict[str, Any]]] = [
+    ("login.open", {"uid": 0}),
+    ("login.close", {"handle": "HANDLE"}),
+    ("login.follow", {}),
+    ("unordered", {}),
+]
+
+
+@pytest.mark.parametrize("kept", NARROWED, ids=str)
+async def test_who_has_given_up_a_right_opens_no_login_and_learns_of_none(
+    kept: dict[str, Any], tmp_path: Path
+) -> None:
+    async with gateway(tmp_path) as (daemon, one), connected(daemon) as theirs:
+        login = await one.opened(uid=os.geteuid())
+        other = Gateway(theirs)
+        assert (await other.op("narrow", **kept))["ok"]
+        for op, args in ASKED:
+            answers = [
+                str((await other.op(op, None, **{**args, **named}))["error"])
+                for named in (
+                    {"handle": name} if "handle" in args else {} for name in (login, "h77")
+                )
+            ]
+            assert answers[0] == answers[1]
+            assert "'forbidden'" in answers[0]
+            assert "'scope'" in answers[0]
+        refused = [await other.invoke(name, "echo") for name in (login, "h77")]
+        assert refused[0]["error"] == refused[1]["error"]
+        assert reason(refused[0]) == "forbidden/scope"
+        assert (await one.invoke(login, "echo"))["ok"]
+
+
+async def test_who_is_asked_for_opens_no_login_whatever_he_may(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as (_, one):
+        login = await one.opened(uid=os.geteuid())
+        assert (await one.op("token.list", login))["ok"]
+        for op, args in ASKED:
+            assert reason(await one.op(op, login, **args)) == "forbidden/scope"
+
+
+async def test_a_login_names_who_it_is_for_in_one_way(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as (_, one):
+        wrong: list[tuple[dict[str, Any], str]] = [
+            ({}, "login.open takes one of token, code and uid, not none"),
+            (
+                {"token": "x", "uid": 1},
+                "login.open takes one of token, code and uid, not token and uid",
+            ),
+        ]
+        for args, words in wrong:
+            done = await one.op("login.open", None, **args)
+            assert done["error"]["message"] == words
+        assert reason(await one.op("login.open", uid=-1)) == "bad_request/invalid_args"
+        await one.client.send({**request("x", "m", op="echo"), "as": 17})
+        refused = await one.done("x")
+        assert refused["error"]["message"] == '"as" of a request is a number, it must be a string'
+
+
+async def test_a_login_that_was_left_keeps_nothing_of_what_it_asked(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as (daemon, one):
+        login = await one.opened(token=await one.token())
+        pad = {"pad": "x" * 100_000}
+        await one.begin("theirs", "m", "invoke", {"op": "hang", "args": pad}, login)
+        assert (await one.op("status"))["ok"]
+        (held,) = daemon.facts.ledger.status()["parties"]
+        assert held["party"] == f"login {login}"
+        assert held["args"] > 100_000
+        assert b"token:bob" in bytes(held["by"])
+        assert (await one.op("login.close", handle=login))["ok"]
+        assert daemon.facts.ledger.total == 0
+
+
+@pytest.mark.parametrize("has", COMBINATIONS, ids=lambda has: "+".join(sorted(has)) or "none")
+async def test_every_op_that_is_asked_as_a_login_needs_its_scope_and_no_other(
+    has: frozenset[Scope], tmp_path: Path
+) -> None:
+    async with gateway(tmp_path, memory=JournalOptions()) as (_, one):
+        scopes = [str(scope) for scope in has]
+        login = await one.opened(token=await one.token(scopes=scopes))
+        refused = {}
+        for op, args in sorted(ARGS.items(), key=lambda item: item[0] == "shutdown"):
+            content = {"op": op, "args": args}
+            await one.begin(op, "supervisor", "invoke", content, login)
+            await one.client.send({"requestId": op, "operation": "cancel"})
+            refused[op] = reason(await one.done(op)) == "forbidden/scope"
+        expected = {op: op in LOGINS or SCOPES[op] not in {*has, None} for op in ARGS}
+        expected["page.login"] = True  # it is no user's
+        assert refused == expected
+
+
+# --- Wrong ones, rates, browsers ------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["token", "code"])
+async def test_wrong_ones_are_counted_and_a_right_one_is_taken_at_any_rate(
+    how: str, tmp_path: Path
+) -> None:
+    async with gateway(tmp_path) as (_, one):
+        answers = [await one.op("login.open", **{how: f"wrong-{number}"}) for number in range(8)]
+        assert [reason(answer) for answer in answers] == [
+            *["forbidden/wrong_login"] * 5,
+            *["unreachable/rate_limited"] * 3,
+        ]
+        assert 0 < answers[-1]["error"]["details"]["retry_in_s"] <= 1
+        assert await one.opened(token=await one.token())
+        code = (await one.op("page.login"))["result"]["code"]
+        assert await one.opened(code=code)
+
+
+async def test_requests_as_a_login_count_for_the_rate_of_its_token(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as (_, one):
+        said = await one.token(rate_per_s=2)
+        handles = [await one.opened(token=said) for _ in range(3)]
+        answers = [await one.invoke(handle, "echo") for handle in handles]
+        assert [reason(one) for one in answers] == ["ok", "ok", "unreachable/rate_limited"]
+        error = answers[2]["error"]
+        assert error["message"] == "the token is good for 2 requests a second"
+        assert 0 < error["details"]["retry_in_s"] <= 0.5
+        assert (await one.invoke(None, "echo"))["ok"]
+
+
+async def test_a_code_logs_a_browser_in_once_and_its_cookie_does_so_later(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as (_, one):
+        code = (await one.op("page.login", scopes=["read", "invoke"]))["result"]["code"]
+        opened = (await one.op("login.open", code=code))["result"]
+        assert (opened["name"], opened["scopes"]) == (ADA.name, ["read", "invoke"])
+        assert (await one.invoke(opened["handle"], "echo"))["ok"]
+        assert reason(await one.op("login.open", code=code)) == "forbidden/wrong_login"
+        again = (await one.op("login.open", token=opened["cookie"]))["result"]
+        assert (again["name"], again["expires"]) == (ADA.name, opened["expires"])
+
+
+async def test_a_browser_that_logs_out_is_logged_out_everywhere_and_nobody_else_is(
+    tmp_path: Path,
+) -> None:
+    async with gateway(tmp_path) as (_, one):
+        opened = [
+            (await one.op("login.open", code=(await one.op("page.login"))["result"]["code"]))[
+                "result"
+            ]
+            for _ in range(2)
+        ]
+        ours, other = opened[0], opened[1]
+        second = await one.opened(token=ours["cookie"])
+        await one.begin("ours", "m", "invoke", {"op": "hang"}, second)
+        closed = await one.op("login.close", handle=ours["handle"], forget=True)
+        assert closed["result"] == {"handle": ours["handle"], "forgotten": True}
+        assert reason(await one.invoke(second, "echo")) == OVER
+        assert reason(await one.op("login.open", token=ours["cookie"])) == "forbidden/wrong_login"
+        assert (await one.invoke(other["handle"], "echo"))["ok"]
+
+
+async def test_a_token_of_no_browser_is_not_forgotten(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as (_, one):
+        said = await one.token()
+        login = await one.opened(token=said)
+        closed = await one.op("login.close", handle=login, forget=True)
+        assert closed["result"] == {"handle": login, "forgotten": False}
+        assert await one.opened(token=said)
+
+
+async def test_a_login_of_a_client_who_is_no_user_of_this_machine_is_no_login_of_a_browser(
+    tmp_path: Path,
+) -> None:
+    async with gateway(tmp_path) as (_, one):
+        login = await one.opened(token=await one.token(scopes=[str(one) for one in Scope]))
+        assert reason(await one.op("page.login", login)) == "forbidden/scope"
+
+
+def test_the_principal_of_these_tests_may_do_everything() -> None:
+    assert Principal(ADA.name, ADA.face).is_full
+
+
+# --- Unordered connections -------------------------------------------------------
+
+MANY = 1000
+"""More requests than are served in a turn, and fewer than may wait."""
+
+
+async def flood(one: Gateway, first: str, last: str | None) -> list[str]:
+    """Ask `MANY` times as one login and then once as another; returns the ids as answered."""
+    lines = [{**request(str(number), "nobody", op="go"), "as": first} for number in range(MANY)]
+    asked = {} if last is None else {"as": last}
+    await one.client.send(*lines, {**request("last", "nobody", op="go"), **asked})
+    return [(await one.client.done())["requestId"] for _ in range(MANY + 1)]
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["as another", "the connection's own"])
+async def test_on_an_unordered_connection_no_login_waits_for_another(
+    own: bool, tmp_path: Path
+) -> None:
+    async with gateway(tmp_path) as (_, one):
+        assert (await one.op("unordered"))["result"] == {"unordered": True}
+        first, second = await one.opened(uid=os.geteuid()), await one.opened(uid=os.geteuid())
+        answered = await flood(one, first, None if own else second)
+        assert answered.index("last") < MANY
+        answered.remove("last")
+        assert answered == list(map(str, range(MANY)))
+
+
+async def test_on_any_other_connection_requests_are_served_as_they_were_written(
+    tmp_path: Path,
+) -> None:
+    async with gateway(tmp_path) as (_, one):
+        first, second = await one.opened(uid=os.geteuid()), await one.opened(uid=os.geteuid())
+        assert await flood(one, first, second) == [*map(str, range(MANY)), "last"]
+
+
+async def test_of_a_login_for_which_too_much_waits_requests_are_refused_and_of_no_other(
+    tmp_path: Path,
+) -> None:
+    async with gateway(tmp_path) as (_, one):
+        assert (await one.op("unordered"))["ok"]
+        first, second = await one.opened(uid=os.geteuid()), await one.opened(uid=os.geteuid())
+        lines = [{**request(str(n), "nobody", op="go"), "as": first} for n in range(5 * MANY)]
+        await one.client.send(*lines, {**request("last", "m", op="echo"), "as": second})
+        answers = {}
+        for _ in range(5 * MANY + 1):
+            done = await one.client.done()
+            answers[done["requestId"]] = reason(done)
+        assert answers.pop("last") == "ok"
+        assert set(answers.values()) == {"bad_request/unknown_module", "unreachable/queue_full"}
+
+
+async def test_of_a_login_with_too_much_open_requests_are_refused_and_of_no_other(
+    tmp_path: Path,
+) -> None:
+    held = HeldBounds(party=1 << 20)
+    async with gateway(tmp_path, bounds=Bounds(held=held)) as (_, one):
+        first, second = await one.opened(uid=os.geteuid()), await one.opened(uid=os.geteuid())
+        for number in range(3):
+            args = {"pad": "x" * 600_000}
+            await one.begin(f"big{number}", "m", "invoke", {"op": "hang", "args": args}, first)
+        assert reason(await one.done("big2")) == "unreachable/queue_full"
+        assert reason(await one.invoke(first, "echo")) == "unreachable/queue_full"
+        assert (await one.invoke(second, "echo", "n"))["ok"]
+        assert (await one.invoke(None, "echo", "n"))["ok"]
+
+
+async def test_a_cancel_passes_the_requests_that_wait_on_an_unordered_connection(
+    tmp_path: Path,
+) -> None:
+    async with gateway(tmp_path) as (_, one):
+        assert (await one.op("unordered"))["ok"]
+        login = await one.opened(uid=os.geteuid())
+        await one.begin("hang", "m", "invoke", {"op": "hang"}, login)
+        lines = [{**request(str(n), "nobody", op="go"), "as": login} for n in range(MANY)]
+        await one.client.send(*lines, {"requestId": "hang", "as": login, "operation": "cancel"})
+        answered = [(await one.client.done())["requestId"] for _ in range(MANY + 1)]
+        assert answered.index("hang") < MANY
+
+
+async def test_a_login_of_a_process_is_that_of_its_module(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as (daemon, one):
+        (instance, _), *_ = daemon.fleet.modules["m"].instances()
+        uid = os.geteuid()
+        opened = (await one.op("login.open", uid=uid, pid=instance.pid))["result"]
+        assert (opened["name"], opened["face"]) == ("module:m", "module")
+        refused = await one.invoke(opened["handle"], "echo", "n")
+        assert reason(refused) == "forbidden/capability"
+        user = (await one.op("login.open", uid=uid, pid=os.getpid()))["result"]
+        assert user["name"] == user_name(uid)
+        assert reason(await one.op("login.open", pid=1)) == "bad_request/invalid_args"
