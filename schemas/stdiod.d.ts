@@ -1,6 +1,6 @@
 // TypeScript types of stdiod: what HTTP takes and answers (`paths`), and what stands in files.
 // Made by `make typescript` (scripts/generate_types.py) with openapi-typescript@7.13.0; do not edit.
-// The document it was made of: sha256 ca98de3f306816d77d1c40d75b087775fa79e4fac13863726adef39334a736e1
+// The document it was made of: sha256 6fe7ca3acb1d3142307281d272846328862b3d29543ed43a1971157105909fe8
 
 export interface paths {
     "/": {
@@ -1893,6 +1893,11 @@ export interface components {
             directories?: string[];
             /** @description the control socket, as --socket */
             socket?: string;
+            /**
+             * @description "own": a process of a module that connects to the control socket has what the module is granted, and nothing else. "user": it may do what its user may
+             * @enum {string}
+             */
+            socket_for_modules?: "own" | "user";
             /** @description where sessions, assets, logs and the journal are kept, as --data-dir */
             data_dir?: string;
             /**
