@@ -1,4 +1,4 @@
-"""The logins that programs open on the control socket, to ask on behalf of others (DESIGN 4).
+"""The logins that programs open on the control socket, to ask on behalf of others.
 
     login.open    {token | code | uid}: who that is says the daemon; the answer has a handle
     "as": HANDLE  a request is asked as the login's principal, and counts for its party

@@ -1,4 +1,4 @@
-"""No process of any module is left, whatever ends it: through a real daemon (FAULTS 1, 2, 6, 7)."""
+"""No process of any module is left, whatever ends it: through a real daemon."""
 
 from __future__ import annotations
 
