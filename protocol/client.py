@@ -97,8 +97,21 @@ class ClientQuestion(msgspec.Struct, frozen=True):
 
 
 @final
+class QuestionWithdrawn(msgspec.Struct, frozen=True):
+    """The daemon needs no answer to a question any more (`ClientQuestion.call.call_id`)."""
+
+    request_id: str
+    call_id: str
+    line: bytes
+
+
+@final
 class LineRefusal(msgspec.Struct, frozen=True):
-    """A `done` without an id: the daemon has no room for the client, or could not read a line."""
+    """A `done` without an id.
+
+    The daemon has no room for the client, could not read a line, or got an answer to a question
+    that is not open any more.
+    """
 
     line: bytes
 
@@ -126,7 +139,10 @@ class ConnectionEnd(msgspec.Struct, frozen=True):
     """The beginning of the line that ended it."""
 
 
-ClientEvent = RequestEvent | Answer | ClientQuestion | LineRefusal | ConnectionEnd
+StreamEvent = RequestEvent | Answer | ClientQuestion | QuestionWithdrawn
+"""An event of one open request."""
+
+ClientEvent = StreamEvent | LineRefusal | ConnectionEnd
 
 
 class ConnectionEndedError(Exception):
@@ -258,6 +274,8 @@ class SocketClient:
                 return Answer(head.request_id, line, head.ok)
             case "host_call":
                 return self._question(head.request_id, line)
+            case "host_cancel":
+                return _withdrawn(head.request_id, line)
             case _:
                 return RequestEvent(head.request_id, line)
 
@@ -275,6 +293,12 @@ class SocketClient:
             line = encode_result(request_id, call_id, outcome)
             assert line is not None  # noqa: S101 - None is for a part of an answer
             self._outgoing.add(line)
+
+
+def _withdrawn(request_id: str, line: bytes) -> QuestionWithdrawn | None:
+    payload = _DOCUMENT(line).get("payload")
+    call_id = payload.get("call_id") if isinstance(payload, dict) else None
+    return QuestionWithdrawn(request_id, call_id, line) if isinstance(call_id, str) else None
 
 
 # --- Dialling again ----------------------------------------------------------

@@ -20,12 +20,14 @@ from protocol.client import (
     ConnectionEndedError,
     EndCause,
     LineRefusal,
+    QuestionWithdrawn,
     Redial,
     RequestEvent,
     SocketClient,
 )
 from protocol.errors import Code, Failure, Success
 from protocol.framing import LineSplitter, Overlong
+from protocol.host_call import HostResult, encode_call, encode_withdrawal, read_host_result
 from tests.protocol.wire import Cuts, cuts, line, pieces
 
 
@@ -194,6 +196,21 @@ def test_lines_of_no_request_and_blank_lines_are_passed_over() -> None:
     client = asking("a")
     others = line(version="0", type="log", message="hello"), b"\n", b" \r\n", done("x", ok=True)
     assert client.receive_data(b"".join(others)) == []
+
+
+def test_what_a_daemon_asks_and_withdraws_is_read_and_the_answer_is_read_by_it() -> None:
+    client = asking("a", "b")
+    (question,) = client.receive_data(encode_call("c1", "q1", "user.ask", {"message": "Sure?"}))
+    assert isinstance(question, ClientQuestion)
+    client.answer(question, Success({"action": "accept"}))
+    (result,) = written(client)
+    assert read_host_result(result) == HostResult("c1", "q1", Success({"action": "accept"}))
+    withdrawal = encode_withdrawal("c1", "q1")
+    (withdrawn,) = client.receive_data(withdrawal)
+    assert isinstance(withdrawn, QuestionWithdrawn)
+    assert (withdrawn.request_id, withdrawn.call_id) == ("c1", "q1")
+    of_nothing = line(version="0", type="host_cancel", requestId="c1", payload=[])
+    assert client.receive_data(of_nothing + encode_withdrawal("c9", "q1")) == []
 
 
 def test_a_question_is_answered_with_its_two_ids() -> None:

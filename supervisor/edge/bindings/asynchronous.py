@@ -26,8 +26,8 @@ from protocol.client import (
     ConnectionEndedError,
     EndCause,
     LineRefusal,
-    RequestEvent,
     SocketClient,
+    StreamEvent,
 )
 from protocol.errors import Outcome
 from supervisor.edge.bindings.blocking import CONNECT_S, READ_BYTES
@@ -49,7 +49,7 @@ class RequestStream:
         self.request_id = request_id
         self.unread_bytes = 0
         self._client = client
-        self._events: deque[RequestEvent | ClientQuestion | Answer] = deque()
+        self._events: deque[StreamEvent] = deque()
         self._news = asyncio.Event()
         self._over = False
 
@@ -64,7 +64,7 @@ class RequestStream:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> RequestEvent | ClientQuestion | Answer:
+    async def __anext__(self) -> StreamEvent:
         """Raises `ConnectionEndedError` if the connection ended before the answer."""
         if self._over:
             raise StopAsyncIteration
@@ -85,7 +85,7 @@ class RequestStream:
             pass
         return event
 
-    def put(self, event: RequestEvent | ClientQuestion | Answer) -> None:
+    def put(self, event: StreamEvent) -> None:
         self._events.append(event)
         self.unread_bytes += len(event.line)
         self._news.set()
