@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from protocol.errors import Code
 from tests.factories import actor, descriptor, script
@@ -351,10 +352,11 @@ async def test_as_many_calls_wait_as_may_and_as_its_start_could_serve(
 async def test_a_module_is_started_when_what_it_depends_on_serves(
     tmp_path: Path, mock_clock: Clock
 ) -> None:
-    needed = {"start": "lazy", "timeouts": {"start_s": 5}}
+    needed = {"start": "lazy", "timeouts": {"start_s": 10_000}}
     first = actor(tmp_path, "starting=1", name="first", supervision=needed)
     other = actor(tmp_path, name="other", supervision={"start": "lazy"})
-    made = actor(tmp_path, supervision={"depends_on": ["first", "other"]})
+    patient = {"depends_on": ["first", "other"], "timeouts": {"invoke_s": 10_000}}
+    made = actor(tmp_path, supervision=patient)
     async with story(mock_clock, tmp_path, first, other, made) as world:
         waiting = ask(world.kernel, "m")
         await world.is_in("ready", "other")
@@ -362,6 +364,9 @@ async def test_a_module_is_started_when_what_it_depends_on_serves(
         status = await world.status()
         assert (status["state"], status["queued"]) == ("down", 1)
         assert (status["waits_for"], status["missing"]) == (["first"], [])
+        # A spawn has a bound of its own, and takes real time.
+        while not any(one["pid"] for one in (await world.status("first"))["instances"]):
+            await trio.lowlevel.checkpoint()
         while (await world.status())["state"] == "down":
             await world.passes(0.05)
         assert (await waiting.document())["ok"]
