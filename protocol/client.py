@@ -38,7 +38,7 @@ UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class _Head(msgspec.Struct, frozen=True):
-    """What decides where a line goes; its other members are skipped."""
+    """The members of a line that tell which request it belongs to; the others are skipped."""
 
     type: str
     request_id: str | None = msgspec.field(default=None, name="requestId")
@@ -212,7 +212,7 @@ class SocketClient:
         if self._outgoing.withdraw(request_id) is not Written.NOTHING:
             self._outgoing.add(encode_line({"requestId": request_id, "operation": "cancel"}))
 
-    # What was and is to be written.
+    # Bytes for the daemon.
 
     @property
     def wants_to_send(self) -> bool:
@@ -226,7 +226,7 @@ class SocketClient:
         """Put back the last `size` bytes of those that were taken."""
         self._outgoing.take_back(size)
 
-    # What the daemon wrote.
+    # Bytes from the daemon.
 
     def receive_data(self, data: bytes) -> list[ClientEvent]:
         events: list[ClientEvent] = []

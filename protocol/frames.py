@@ -45,13 +45,13 @@ class _Named(msgspec.Struct, frozen=True):
     request_id: str | None = msgspec.field(default=None, name="requestId")
 
 
-class _Asked(msgspec.Struct, frozen=True):
+class _LoginNamed(msgspec.Struct, frozen=True):
     login: str | None = msgspec.field(default=None, name="as")
 
 
 _DECODER = msgspec.json.Decoder(ClientFrame)
 _NAMED = msgspec.json.Decoder(_Named)
-_ASKED = msgspec.json.Decoder(_Asked)
+_LOGIN_NAMED = msgspec.json.Decoder(_LoginNamed)
 
 
 def encode_line(value: Any) -> bytes:
@@ -113,7 +113,7 @@ def asked_as(line: bytes) -> str | None:
     if b'"as"' not in line:
         return None
     try:
-        return _ASKED.decode(line).login
+        return _LOGIN_NAMED.decode(line).login
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 

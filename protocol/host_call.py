@@ -142,7 +142,7 @@ def encode_withdrawal(request_id: str, call_id: str) -> bytes:
 
 
 class HostResult(msgspec.Struct, frozen=True):
-    """What a client answered; the result of a success is an object."""
+    """A client's answer to a question; the result of a success is an object."""
 
     request_id: str
     call_id: str

@@ -1,4 +1,4 @@
-"""What jsonschema says of a schema, and of args, in few words.
+"""The faults that jsonschema finds in a schema and in args, in few words.
 
 A schema (2020-12) must be valid against the meta-schema, and each reference in it must lead to a
 schema inside the same document (or to the meta-schema itself): nothing is ever fetched.

@@ -22,7 +22,7 @@ from protocol.problem import named
 from protocol.readdress import Readdresser
 from protocol.response import Response
 from supervisor.faces.outbox import TOGETHER_BYTES, Outbox
-from supervisor.faces.questions import Asking, HostCalls
+from supervisor.faces.questions import ClientQuestions, RequestQuestions
 from supervisor.kernel.logins import Logins, OpenLogin
 from supervisor.kernel.parties import Answered, Begin, Client, Handle, Party, Withdraw
 from supervisor.policy.verdict import Stopped
@@ -71,7 +71,7 @@ class ModuleWire:
         self._logins = logins
         self._open: dict[str, Exchange] = {}
         self._nameless: set[Exchange] = set()
-        self._questions: HostCalls | None = None
+        self._questions: ClientQuestions | None = None
         """Once a request may ask."""
         self._of_logins = 0
         """How many of these are asked as a login: they are bounded by login."""
@@ -128,7 +128,7 @@ class ModuleWire:
 
     def _serve_no_request(self, frame: ClientFrame, line: bytes) -> None:
         if b'"host_result"' in line:
-            questions = self._questions or HostCalls(self._outbox, self._begin)
+            questions = self._questions or ClientQuestions(self._outbox, self._begin)
             refusal = questions.answer(line)
             if refusal is not None:
                 self._write_done(None, refusal)  # the request that it names may be open
@@ -152,8 +152,10 @@ class ModuleWire:
             self._write_done(exchange.request_id, failure)
             return False
         if self._questions is None:
-            self._questions = HostCalls(self._outbox, self._begin)
-        exchange.asking = Asking(self._questions, exchange.request_id, frozenset(asks), party)
+            self._questions = ClientQuestions(self._outbox, self._begin)
+        exchange.asking = RequestQuestions(
+            self._questions, exchange.request_id, frozenset(asks), party
+        )
         return True
 
     def _find_login(self, request_id: str | None, handle: str) -> OpenLogin | None:
@@ -266,7 +268,7 @@ class Exchange(Client, msgspec.Struct, eq=False):
     """The login as which it is asked; None if it is the connection's own."""
     size_bytes: int = 0
     """The counted bytes of the request."""
-    asking: Asking | None = None
+    asking: RequestQuestions | None = None
     """What it may ask its client; None if nothing."""
     handle: Handle | None = None
     """The request, while it is open."""

@@ -38,7 +38,7 @@ OPEN_QUESTIONS = 1024
 """The most open questions to one client; a further one fails."""
 
 
-class HostCalls:
+class ClientQuestions:
     """The open questions of one connection."""
 
     def __init__(self, outbox: Outbox, begin: Begin) -> None:
@@ -114,18 +114,18 @@ class _Payload(msgspec.Struct):
     call_id: str
 
 
-class _Result(msgspec.Struct):
+class _ResultLine(msgspec.Struct):
     payload: _Payload
 
 
-_CALL_ID = msgspec.json.Decoder(_Result)
+_CALL_ID = msgspec.json.Decoder(_ResultLine)
 
 
-class Asking:
+class RequestQuestions:
     """What one request may ask its client, and what it has asked on behalf of people's answers."""
 
     def __init__(
-        self, questions: HostCalls, request_id: str, methods: frozenset[str], party: Party
+        self, questions: ClientQuestions, request_id: str, methods: frozenset[str], party: Party
     ) -> None:
         self.methods = methods
         self._questions = questions

@@ -36,7 +36,7 @@ from supervisor.kernel.hooks.guard import Guards
 from supervisor.kernel.hooks.registry import Gates
 from supervisor.kernel.host_calls.docket import CallsOfModules, Docket
 from supervisor.kernel.host_calls.method import Host as HostOfCalls
-from supervisor.kernel.host_calls.over_socket import OverSocket
+from supervisor.kernel.host_calls.over_socket import ModuleRequests
 from supervisor.kernel.invocation import Invocation, Setting
 from supervisor.kernel.invoke_record import record_response
 from supervisor.kernel.long_way import Parents
@@ -111,7 +111,7 @@ class Requests:
             nursery=nursery,
         )
         host.calls = CallsOfModules(calls)
-        self._of_modules = OverSocket(calls)
+        self._of_modules = ModuleRequests(calls)
         self._setting = Setting(
             host=host,
             effects=effects,

@@ -467,6 +467,14 @@ async def test_of_an_empty_file_there_is_nothing_and_of_no_file_anything_beyond_
             assert refusal.details["size"] == size
 
 
+def python_words_for_a_null_byte() -> str:
+    try:
+        os.lstat("\x00")
+    except ValueError as error:
+        return str(error)
+    raise AssertionError("a path may have a null byte")
+
+
 @pytest.mark.parametrize(
     ("path", "problem"),
     [
@@ -482,6 +490,7 @@ async def test_of_an_empty_file_there_is_nothing_and_of_no_file_anything_beyond_
         ("/proc/self/exe", " leads into /proc, where the daemon would find its own"),
         ("out", " leads into /sys, where the daemon would find its own"),
         ("nothing", " cannot be read: No such file or directory"),
+        ("\x00", " cannot be read: " + python_words_for_a_null_byte()),
     ],
 )
 async def test_a_path_is_followed_to_a_file_that_all_processes_see(

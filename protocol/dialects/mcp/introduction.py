@@ -363,7 +363,7 @@ class Listening:
         self._open.clear()
         return left
 
-    # What the server says.
+    # Answers and notifications of the server.
 
     @property
     def is_open(self) -> bool:

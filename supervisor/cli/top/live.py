@@ -233,7 +233,7 @@ _REST_OF_A_LINE_S = 0.05
 
 
 class Link:
-    """One question at a time, without blocking; its descriptor can be selected on."""
+    """A connection that asks the daemon one op at a time and never blocks."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

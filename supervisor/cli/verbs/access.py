@@ -1,4 +1,4 @@
-"""Who may do what: `approvals`, `approve`, `policy`, `token`, and the login of `page`."""
+"""The verbs about rights: `approvals`, `approve`, `policy`, `token`, and the login of `page`."""
 
 from __future__ import annotations
 

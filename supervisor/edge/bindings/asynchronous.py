@@ -40,7 +40,7 @@ UNREAD_BYTES = 1 << 18
 
 
 class RequestStream:
-    """One request: an iterator of its events and questions, and of its answer, which is the last.
+    """A request. Iterating yields its events and questions, and at last its answer.
 
     Leaving the block cancels the request if it is open.
     """
@@ -95,7 +95,7 @@ class RequestStream:
 
 
 class AsyncClient:
-    """One connection, within a running event loop; `connection` has its state without I/O."""
+    """A connection to the daemon; needs a running event loop. `connection` is its sans-IO part."""
 
     def __init__(self, sock: socket.socket, line_bytes: int = LINE_BYTES) -> None:
         """Take a connected socket that does not block."""
@@ -103,7 +103,7 @@ class AsyncClient:
         self.ended = asyncio.Event()
         """Set at the end, which is noticed once what came before it has been taken."""
         self.refusal: LineRefusal | None = None
-        """What the daemon said of this connection, or of a line that it could not read."""
+        """The daemon's refusal of this connection, or of a line that the daemon could not read."""
         self._socket = sock
         self._loop = asyncio.get_running_loop()
         self._streams: dict[str, RequestStream] = {}
@@ -125,7 +125,7 @@ class AsyncClient:
                     return cls(connection)
                 except BlockingIOError:
                     connection.close()
-                except BaseException:
+                except BaseException:  # cancelled, too: nobody else closes it
                     connection.close()
                     raise
                 await asyncio.sleep(PAUSE_S)

@@ -60,7 +60,7 @@ def connect(path: Path) -> socket.socket:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _CONNECT_TIME)
         connection.connect(str(path))
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _NO_BOUND)
-    except BaseException:
+    except BaseException:  # Ctrl-C, too: nobody else closes it
         connection.close()
         raise
     return connection

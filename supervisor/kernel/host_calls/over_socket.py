@@ -26,7 +26,7 @@ from supervisor.policy.capabilities import Decision, Verdict, invoke_capability
 from supervisor.policy.verdict import Stopped
 
 
-class OverSocket:
+class ModuleRequests:
     def __init__(self, host: Host) -> None:
         self._host = host
 
@@ -56,7 +56,7 @@ class OverSocket:
         caller = ModuleItself(module)
         capability = invoke_capability(tool, str(op))
         decision = self._host.grants.decide(module.descriptor, capability)
-        asked = _Asked(self._host, caller, party, (tool, content), client)
+        asked = _ModuleInvocation(self._host, caller, party, (tool, content), client)
         if decision.verdict is Verdict.ASK:
             self._host.nursery.start_soon(asked.ask, decision)
         else:
@@ -64,7 +64,7 @@ class OverSocket:
         return None if asked.ended else asked
 
 
-class _Asked(Handle):
+class _ModuleInvocation(Handle):
     """An invocation by a module's process, before and after it is granted."""
 
     def __init__(
