@@ -167,10 +167,6 @@ demo: $(RUNS) ## watch a small fleet being supervised
 run: $(RUNS) ## run the daemon on the sample modules, in the foreground
 	@$(BIN)/stdiod run modules
 
-.PHONY: compare-clients
-compare-clients: $(READY) ## twenty MCP clients that share forty servers, and twenty that start their own
-	@$(BIN)/python -m scripts.compare_clients $(COMPARE_ARGS)
-
 .PHONY: bench
 bench: $(READY) ## measure, beside the peers that are there; BENCH_ARGS is passed on
 	@$(BIN)/python -m scripts.bench $(BENCH_ARGS)
@@ -190,5 +186,5 @@ mutants: $(READY) ## change the product at random and count what the seam tests 
 
 .PHONY: clean
 clean: ## remove all that was made here, .venv too
-	rm -rf .venv .venv-* .amcp-clients .axe .pillow .mcp-conformance .mcp-servers .schemathesis .typescript build dist .coverage .hypothesis .import_linter_cache .mutants .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-* .amcp-clients .axe .bench.json .pillow .mcp-conformance .mcp-servers .schemathesis .typescript build dist .coverage .hypothesis .import_linter_cache .mutants .mypy_cache .pytest_cache .ruff_cache
 	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

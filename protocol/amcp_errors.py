@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from protocol.errors import Code, Failure, Reason
+from protocol.errors import Code, Failure, Origin, Reason
 
 
 class ErrorCode(StrEnum):
@@ -105,3 +105,30 @@ def error_of(failure: Failure) -> AmcpError:
     code = _OF_REASON.get(reason) if isinstance(reason, str) else None
     code = code or _OF_CODE.get(failure.code, ErrorCode.TOOL_ERROR)
     return AmcpError(code, failure.message, {**failure.details, "code": failure.code})
+
+
+TRY_LATER = 503
+LATER = frozenset({Reason.QUEUE_FULL, Reason.STOPPING})
+"""Reasons whose answers have the header `Retry-After`."""
+
+_NOT_FOUND = frozenset({Reason.UNKNOWN_MODULE, Reason.UNKNOWN_SESSION, Reason.SESSION_ENDED})
+_STATUS = {
+    Code.BAD_REQUEST: 400,
+    Code.UNSUPPORTED_OP: 400,
+    Code.FORBIDDEN: 403,
+    Code.TIMEOUT: 504,
+    Code.UNREACHABLE: 502,
+    Code.CANCELLED: 499,
+    Code.OOM: 500,
+    Code.INTERNAL: 500,
+}
+
+
+def status_of(failure: Failure) -> int:
+    """Return the status of a failed invocation; a failure that the module reports is always 422."""
+    if failure.details.get("origin") == Origin.MODULE:
+        return 422
+    reason = failure.details.get("reason")
+    if reason in LATER:
+        return TRY_LATER
+    return 404 if reason in _NOT_FOUND else _STATUS[Code(failure.code)]

@@ -10,6 +10,7 @@ Rules that live here, and nowhere else:
   cancelled, and is dropped;
 - a request is open until its `done`, its cancel, or the end of the connection;
 - a cancelled request of which nothing was written is not written; else a `cancel` line follows it;
+  it may stay open until its answer (`ask_to_cancel`);
 - what is not a line of a daemon ends the connection; nothing after it is read;
 - the end names the open requests by whether any byte of them was written: a request of which none
   was can be sent again over another connection, the others may have been served.
@@ -46,6 +47,16 @@ class _Head(msgspec.Struct, frozen=True):
 
 
 _HEAD = msgspec.json.Decoder(_Head).decode
+
+
+class _Request(msgspec.Struct, omit_defaults=True):
+    request_id: str = msgspec.field(name="requestId")
+    tool: str
+    operation: str
+    input: dict[str, Any]
+    login: str | None = msgspec.field(default=None, name="as")
+    asks: Sequence[str] = ()
+    mcp: bool = False
 
 
 # --- Events ------------------------------------------------------------------
@@ -177,25 +188,23 @@ class SocketClient:
         *,
         login: str | None = None,
         asks: Sequence[str] = (),
+        mcp: bool = False,
         timeout_s: float | None = None,
     ) -> str:
         """Queue a request, and return its id.
 
         `login` is the handle as which it is asked (`"as"`), `asks` are the host calls that this
-        client answers, `timeout_s` replaces the module's `invoke_s`. Raises `ConnectionEndedError`,
+        client answers, `mcp` says that it asks for an MCP client, `timeout_s` replaces the module's
+        `invoke_s`. Raises `ConnectionEndedError`,
         or what the encoder does for `given`; then nothing is queued.
         """
         if self.ended is not None:
             raise ConnectionEndedError(self.ended, was_written=False)
         request_id = f"c{self._number + 1}"
-        frame: dict[str, Any] = {"requestId": request_id, "tool": tool, "operation": operation}
-        if login is not None:
-            frame["as"] = login
-        if asks:
-            frame["asks"] = list(asks)
         if timeout_s is not None:
             given = {**given, "timeout_s": timeout_s}
-        self._outgoing.add(encode_line({**frame, "input": given}), request_id)
+        frame = _Request(request_id, tool, operation, given, login, asks, mcp)
+        self._outgoing.add(encode_line(frame), request_id)
         self._number += 1
         self._open[request_id] = None
         return request_id
@@ -212,11 +221,25 @@ class SocketClient:
         if self._outgoing.withdraw(request_id) is not Written.NOTHING:
             self._outgoing.add(encode_line({"requestId": request_id, "operation": "cancel"}))
 
+    def is_written(self, request_id: str) -> bool:
+        """Whether the whole line of a request is written, and is not put back any more."""
+        return not self._outgoing.holds(request_id)
+
+    def ask_to_cancel(self, request_id: str) -> None:
+        """Cancel a request that stays open until its answer, which tells how it ended."""
+        if request_id in self._open:
+            self._outgoing.add(encode_line({"requestId": request_id, "operation": "cancel"}))
+
     # Bytes for the daemon.
 
     @property
     def wants_to_send(self) -> bool:
         return not self._outgoing.empty
+
+    @property
+    def held_bytes(self) -> int:
+        """Of the line that has not come whole, and of those that were not written."""
+        return self._splitter.pending_bytes + self._outgoing.waiting_bytes
 
     def data_to_send(self) -> bytes:
         """Return bytes for the socket; what it does not take is given back at once (`unsent`)."""

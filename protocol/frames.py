@@ -39,6 +39,8 @@ class ClientFrame(RequestFrame, frozen=True, gc=False):
     """The handle of a login (`login.open`)."""
     asks: list[str] | None = None
     """The methods by which the client may be asked back (`host_call.ASKS`)."""
+    mcp: bool = False
+    """Whether the answer is for an MCP client: a server's whole, and what only a client can do."""
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -128,6 +130,9 @@ def _problem(document: dict[str, Any]) -> str:
         isinstance(asks, list) and all(isinstance(one, str) for one in asks)
     ):
         return f'"asks" of a request is {kind(asks)}, it must be an array of strings'
+    mcp = document.get("mcp", False)
+    if not isinstance(mcp, bool):
+        return f'"mcp" of a request is {kind(mcp)}, it must be true or false'
     content = document.get("input", {})
     if not isinstance(content, dict):
         return f'"input" of a request is {kind(content)}, it must be an object'

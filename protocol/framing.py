@@ -72,6 +72,11 @@ class LineSplitter:
     def pending_bytes(self) -> int:
         return len(self._partial)
 
+    def take_pending(self) -> bytes:
+        """Return the unfinished line, of which this has nothing any more."""
+        pending, self._partial = bytes(self._partial), bytearray()
+        return pending
+
     def feed(self, data: bytes) -> list[Line]:
         """Return the lines that `data` completes."""
         lines: list[Line] = []
@@ -211,6 +216,10 @@ class Outgoing:
     def empty(self) -> bool:
         return not self._waiting
 
+    @property
+    def waiting_bytes(self) -> int:
+        return sum(map(len, self._waiting.values()))
+
     def take(self) -> bytes:
         """Return bytes to be written; those taken before count as written now.
 
@@ -249,6 +258,10 @@ class Outgoing:
             size -= len(line)
         self._waiting = dict(reversed(back)) | self._waiting
         self._taken = {}
+
+    def holds(self, request_id: str) -> bool:
+        """Whether a request's line is not written whole, as far as is known."""
+        return request_id in self._waiting or request_id in self._taken
 
     def withdraw(self, request_id: str) -> Written:
         """Return how much of a request was written; forget its line if nothing was."""

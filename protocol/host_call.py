@@ -36,6 +36,8 @@ class HostCall(msgspec.Struct, frozen=True):
     params: dict[str, Any]
     capability: str | None = None
     timeout_ms: int | None = None
+    key: str | None = None
+    """A module's own name for a question, which the daemon passes on to its client."""
 
 
 class BadCall(msgspec.Struct, frozen=True):
@@ -67,6 +69,7 @@ def read_host_call(document: dict[str, Any]) -> HostCall | BadCall:
         payload["params"],
         payload.get("capability"),
         payload.get("timeout_ms") or None,
+        key if isinstance(key := payload.get("key"), str) else None,
     )
 
 
@@ -125,9 +128,11 @@ ASKS = ("roots.list", "user.ask", "model.sample")
 """The methods by which the daemon may ask a client."""
 
 
-def encode_call(request_id: str, call_id: str, method: str, params: Mapping[str, Any]) -> bytes:
+def encode_call(
+    request_id: str, call_id: str, method: str, params: Mapping[str, Any], key: str
+) -> bytes:
     """Encode a `host_call` of the daemon's own; raises one of `UNENCODABLE`."""
-    payload = {"call_id": call_id, "method": method, "params": params}
+    payload = {"call_id": call_id, "method": method, "params": params, "key": key}
     return encode_line(
         {"version": "0", "type": "host_call", "requestId": request_id, "payload": payload}
     )
@@ -178,6 +183,10 @@ def read_host_result(document: dict[str, Any]) -> HostResult | BadCall:
     if not isinstance(code, str) or not isinstance(said, str):
         problem = f'"error" of a host_result {_found(payload, "error")}, it must be an object with'
         return BadCall(f'{problem} a "code" and a "message", both strings', call_id)
+    details = error.get("details") if isinstance(error, dict) else None
+    ours = details.get("code") if isinstance(details, dict) else None
+    if isinstance(ours, str) and pi_code(ours) == code:  # as `pi_error` has it
+        code = ours
     words = f"the client answered with the error {code:.80}: {said:.2000}"
     return HostResult(request_id, call_id, Failure.because(Reason.REPORTED, words))
 

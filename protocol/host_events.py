@@ -55,8 +55,8 @@ class SeenUiEvent(UiEvent, tag="ui_event", frozen=True, kw_only=True):
     by_host: Literal[True] | UnsetType = UNSET
 
 
-class HostUiEvent(UiEvent, tag="ui_event", frozen=True, kw_only=True):
-    """A `ui_event` of the host itself: about a session, a prompt, a call."""
+class HostUiEvent(UiEvent, tag="ui_event", frozen=True, kw_only=True, omit_defaults=False):
+    """A `ui_event` of the host itself, and says so: about a session, a prompt, a call."""
 
     by_host: Literal[True] = True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, final
 
 import msgspec
@@ -30,10 +31,21 @@ class Response(msgspec.Struct, frozen=True, gc=False):
     notices: tuple[Notice, ...] = ()
     injected: tuple[dict[str, Any], ...] = ()
     """Texts of hooks for the context: `content`, `role`, and two flags (docs/protocol.md)."""
+    whole: bool = False
+    """Whether the result is the whole answer of an MCP server."""
+    needed: tuple[str, ...] = ()
+    """The methods that only the client could have answered; for an MCP client."""
 
     @property
     def ok(self) -> bool:
         return isinstance(self.outcome, Success)
+
+    def for_mcp(self, needed: Sequence[str]) -> Response:
+        """Return it as an MCP client needs it; `needed` is what only that could have answered."""
+        outcome, whole = self.outcome, False
+        if isinstance(outcome, Success) and outcome.whole is not None:
+            outcome, whole = Success(outcome.whole, outcome.summary), True
+        return msgspec.structs.replace(self, outcome=outcome, whole=whole, needed=tuple(needed))
 
     def document(self, *, built: bool = True) -> dict[str, Any]:
         """Return the document of docs/protocol.md; an absent summary or session is left out.
@@ -89,6 +101,8 @@ class Response(msgspec.Struct, frozen=True, gc=False):
             self.duration_ms,
             self.notices,
             list(self.injected) if self.injected else UNSET,
+            True if self.whole else UNSET,
+            self.needed or UNSET,
         )
 
     def done_line(self, request_id: str | None) -> bytes:
@@ -133,6 +147,8 @@ class _Shown(msgspec.Struct, frozen=True, gc=False):
     duration_ms: int | UnsetType = UNSET
     warnings: tuple[Notice, ...] | UnsetType = UNSET
     injected: list[dict[str, Any]] | UnsetType = UNSET
+    whole: bool | UnsetType = UNSET
+    needed: tuple[str, ...] | UnsetType = UNSET
 
 
 _PLACE = msgspec.Raw(b'{"result":"pieces"}')

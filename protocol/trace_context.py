@@ -7,7 +7,6 @@ invocation itself. Ids are digests of the journal's own, so that none is stored.
 from __future__ import annotations
 
 import re
-from hashlib import blake2b
 
 _TRACEPARENT = re.compile("00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 """https://www.w3.org/TR/trace-context/#traceparent-header-field-values, version 00."""
@@ -24,6 +23,8 @@ def is_traceparent(value: object) -> bool:
 
 def traceparent(span_id: str, first_span_id: str, caller: str | None) -> str:
     """Return the traceparent of a span; `caller` is the one that the first caller gave, if any."""
+    from hashlib import blake2b  # noqa: PLC0415 - whoever only checks needs no OpenSSL
+
     if caller is None:
         trace, flags = blake2b(first_span_id.encode(), digest_size=16).hexdigest(), _SAMPLED
     else:

@@ -1,6 +1,6 @@
 // TypeScript types of stdiod: what HTTP takes and answers (`paths`), and what stands in files.
 // Made by `make typescript` (scripts/generate_types.py) with openapi-typescript@7.13.0; do not edit.
-// The document it was made of: sha256 6fe7ca3acb1d3142307281d272846328862b3d29543ed43a1971157105909fe8
+// The document it was made of: sha256 8d37c335bc79c7ed18138eb3e0f75e909d3f2f870814be4d621bd835fb565f9e
 
 export interface paths {
     "/": {
@@ -348,6 +348,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tools/{module}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One module of the kind tool, with the schemas of its ops */
+        get: operations["get-api-v1-tools-module"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tools/{module}/execute": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Call a tool as AMCP has it */
+        post: operations["post-api-v1-tools-module-execute"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/agents": {
         parameters: {
             query?: never;
@@ -357,6 +391,23 @@ export interface paths {
         };
         /** Modules of the kind agent */
         get: operations["get-api-v1-agents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/agents/{module}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One module of the kind agent, with the schemas of its ops */
+        get: operations["get-api-v1-agents-module"];
         put?: never;
         post?: never;
         delete?: never;
@@ -963,6 +1014,24 @@ export interface components {
             /** @description human-readable */
             message: string;
             details?: Record<string, unknown>;
+        };
+        /** @description What came of calling a tool as AMCP has it. */
+        ExecutedTool: {
+            success: boolean;
+            /** @description what the tool answered */
+            result: unknown;
+            /** @description what the tool reports to have failed */
+            error: string | null;
+        };
+        /** @description The process that serves HTTP. */
+        GatewayStatus: {
+            state: components["schemas"]["ModuleState"];
+            /** @description how often it was restarted without being asked to */
+            restarts: number;
+            /** @description when it is started again */
+            next_retry_s: number | null;
+            instances: components["schemas"]["ModuleInstance"][];
+            last_exit: components["schemas"]["LastExit"] | null;
         };
         /** Module Protocol v1: health reply */
         Health: {
@@ -1767,6 +1836,8 @@ export interface components {
         /** @description What runs, and what does not and why. */
         Status: {
             daemon: components["schemas"]["DaemonStatus"];
+            /** @description the gateway, if there is one; null for who may not see all modules */
+            http?: components["schemas"]["GatewayStatus"] | null;
             modules: components["schemas"]["ModuleStatus"][];
             quarantined: components["schemas"]["Quarantined"][];
         };
@@ -1934,7 +2005,7 @@ export interface components {
             env_file?: string | string[];
             /** @description the file that says what modules may do; they may do nothing if it is left out */
             policy?: string;
-            /** @description where HTTP is served: "off", "sock" or "HOST:PORT", as --http */
+            /** @description where HTTP is served, by a process of its own: "off", "sock" or "HOST:PORT", as --http */
             http?: string;
             /** @description the certificate for HTTPS, as --http-cert */
             http_cert?: string;
@@ -2770,6 +2841,8 @@ export type DoneEvent = components['schemas']['DoneEvent'];
 export type EndedSession = components['schemas']['EndedSession'];
 export type ErrorEvent = components['schemas']['ErrorEvent'];
 export type ErrorV1 = components['schemas']['ErrorV1'];
+export type ExecutedTool = components['schemas']['ExecutedTool'];
+export type GatewayStatus = components['schemas']['GatewayStatus'];
 export type Health = components['schemas']['Health'];
 export type HealthReply = components['schemas']['HealthReply'];
 export type HeldBytes = components['schemas']['HeldBytes'];
@@ -3984,6 +4057,71 @@ export interface operations {
             default: components["responses"]["default"];
         };
     };
+    "get-api-v1-tools-module": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                module: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ModuleStatus"];
+                };
+            };
+            400: components["responses"]["400"];
+            401: components["responses"]["401"];
+            403: components["responses"]["403"];
+            404: components["responses"]["404"];
+            default: components["responses"]["default"];
+        };
+    };
+    "post-api-v1-tools-module-execute": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                module: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @default {} */
+                    arguments?: Record<string, unknown>;
+                    /** @description may be left out if the tool has one only */
+                    op?: string;
+                    session_id?: string;
+                    timeout_s?: number;
+                };
+            };
+        };
+        responses: {
+            /** @description It is done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExecutedTool"];
+                };
+            };
+            400: components["responses"]["400"];
+            401: components["responses"]["401"];
+            403: components["responses"]["403"];
+            404: components["responses"]["404"];
+            default: components["responses"]["default"];
+        };
+    };
     "get-api-v1-agents": {
         parameters: {
             query?: never;
@@ -4000,6 +4138,33 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Agents"];
+                };
+            };
+            400: components["responses"]["400"];
+            401: components["responses"]["401"];
+            403: components["responses"]["403"];
+            404: components["responses"]["404"];
+            default: components["responses"]["default"];
+        };
+    };
+    "get-api-v1-agents-module": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                module: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ModuleStatus"];
                 };
             };
             400: components["responses"]["400"];

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import psutil
 
@@ -42,6 +42,13 @@ class Stdiod:
         # An installed package has its bytecode; without it each command compiles all it imports.
         self.environment.pop("PYTHONDONTWRITEBYTECODE", None)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop the daemon, if it runs."""
+        self._run("down")
+
     def run(self, *arguments: str, stdin: str = "") -> str:
         """Run a verb and return what it printed; raises `RuntimeError` with what it said."""
         done = self._run(*arguments, stdin=stdin)
@@ -53,10 +60,6 @@ class Stdiod:
     def status(self) -> dict[str, Any]:
         """Return what `status --json` prints."""
         return dict(json.loads(self.run("status", "--json")))
-
-    def end(self) -> None:
-        """Stop the daemon, if it runs."""
-        self._run("down")
 
     def _run(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -92,6 +95,15 @@ def started(
     return process
 
 
+def family(pid: int) -> list[psutil.Process]:
+    """Return a process and all that descend from it; none if it is gone."""
+    try:
+        top = psutil.Process(pid)
+        return [top, *top.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
 def has_tmpdir(process: psutil.Process, folder: Path) -> bool:
     """Tell whether a process has inherited a TMPDIR, whoever started it."""
     try:
@@ -115,3 +127,12 @@ def wait_gone(folder: Path, within_s: float, *, kill: bool = False) -> list[psut
                 process.kill()
         time.sleep(0.02)
     return left
+
+
+def between(text: str, begin: str, inserted: str, end: str) -> str:
+    """Return a document with other text between two of its lines."""
+    head, found, rest = text.partition(begin)
+    _, found_end, tail = rest.partition(end)
+    if not found or not found_end:
+        raise ValueError(f"the document needs the lines {begin!r} and {end!r}")
+    return f"{head}{begin}\n{inserted}\n{end}{tail}"

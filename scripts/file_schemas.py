@@ -18,7 +18,8 @@ import msgspec
 
 from protocol.descriptor.model import WHENCE, Descriptor, Timeouts
 from protocol.descriptor.shape import DESCRIPTOR, NUL, URL
-from protocol.dialects import DIALECTS
+from protocol.dialects.registry import DIALECTS
+from protocol.merge_patch import merge_into
 from protocol.shape import text
 from supervisor.daemon.config_file import KEYS
 from supervisor.policy.capabilities import Mode
@@ -57,29 +58,27 @@ def _when(field: str, value: str) -> dict[str, Any]:
     return {"properties": {field: {"const": value}}, "required": [field]}
 
 
-def _lifecycles() -> Iterator[dict[str, Any]]:
-    for name, dialect in DIALECTS.items():
-        only = {"lifecycle": {"enum": [str(one) for one in dialect.lifecycles]}}
-        yield {"if": _when("protocol", name), "then": {"properties": only}}
+_LIFECYCLES = [
+    {
+        "if": _when("protocol", name),
+        "then": {"properties": {"lifecycle": {"enum": [str(one) for one in dialect.lifecycles]}}},
+    }
+    for name, dialect in DIALECTS.items()
+]
 
 
 def _defaults() -> Iterator[dict[str, Any]]:
     """Yield the defaults of `supervision` that are a dialect's own."""
     usual = msgspec.structs.asdict(Timeouts())
     for name, dialect in DIALECTS.items():
-        own = {
-            field: {"default": value}
-            for field, value in msgspec.structs.asdict(dialect.timeouts).items()
-            if value != usual[field]
-        }
+        timeouts = msgspec.structs.asdict(dialect.timeouts).items()
+        own = {field: {"default": value} for field, value in timeouts if value != usual[field]}
         if own:
-            properties = {
-                "concurrency": {"default": dialect.concurrency},
-                "timeouts": {"properties": own},
-            }
-            spoken = {"properties": {"transport": _when("protocol", name)}}
-            then = {"properties": {"supervision": {"properties": properties}}}
-            yield {"if": {**spoken, "required": ["transport"]}, "then": then}
+            concurrency = {"default": dialect.concurrency}
+            members = {"concurrency": concurrency, "timeouts": {"properties": own}}
+            spoken = {"transport": _when("protocol", name)}
+            then = {"properties": {"supervision": {"properties": members}}}
+            yield {"if": {"properties": spoken, "required": ["transport"]}, "then": then}
 
 
 OBJECTS = {
@@ -96,21 +95,20 @@ OBJECTS = {
 }
 """The objects, which have no row on the page: their members have."""
 
+_STDIO_OR_HTTP = {
+    "if": _when("type", "stdio"),
+    "then": {"required": ["command"]},
+    "else": {"required": ["url"], "properties": {"url": {"pattern": URL.pattern}}},
+}
+_FLAT = {"if": _when("input", "flat"), "then": _when("protocol", "narratoria")}
+_WARM = {"properties": {"warm": {"minimum": 1}}, "required": ["warm"]}
+_SHORT_LIVED = {
+    "anyOf": [_when("protocol", "narratoria"), _when("lifecycle", "per-invocation")],
+}
 BETWEEN_FIELDS: dict[str, Any] = {
     "properties": {
         "transport": {
-            "allOf": [
-                {
-                    "if": _when("type", "stdio"),
-                    "then": {"required": ["command"]},
-                    "else": {"required": ["url"], "properties": {"url": {"pattern": URL.pattern}}},
-                },
-                {
-                    "if": _when("input", "flat"),
-                    "then": _when("protocol", "narratoria"),
-                },
-                *_lifecycles(),
-            ],
+            "allOf": [_STDIO_OR_HTTP, _FLAT, *_LIFECYCLES],
             "properties": {"command": {"prefixItems": [text("", forbidden=NUL).schema]}},
         },
         "hook": {
@@ -126,28 +124,13 @@ BETWEEN_FIELDS: dict[str, Any] = {
         }
     },
     "allOf": [*_defaults()],
-    "if": {
-        "properties": {
-            "supervision": {"properties": {"warm": {"minimum": 1}}, "required": ["warm"]}
-        },
-        "required": ["supervision"],
-    },
-    "then": {
-        "properties": {
-            "transport": {
-                "anyOf": [
-                    _when("protocol", "narratoria"),
-                    _when("lifecycle", "per-invocation"),
-                ]
-            }
-        }
-    },
+    "if": {"properties": {"supervision": _WARM}, "required": ["supervision"]},
+    "then": {"properties": {"transport": _SHORT_LIVED}},
 }
 """The rules of `protocol.descriptor.rules` that JSON Schema has words for."""
 
 
 def descriptor() -> dict[str, Any]:
-    """Return the schema of a descriptor."""
     whole = made(
         "stdiod module descriptor v1",
         "stdiod-descriptor.v1",
@@ -164,7 +147,7 @@ def descriptor() -> dict[str, Any]:
             at(whole, path)["default"] = msgspec.to_builtins(default)
     for path, meaning in (described("docs/descriptor.md", "Field") | OBJECTS).items():
         at(whole, path)["description"] = meaning
-    _merge(whole, BETWEEN_FIELDS)
+    merge_into(whole, BETWEEN_FIELDS)
     return whole
 
 
@@ -180,16 +163,12 @@ def fields(kind: type[msgspec.Struct] = Descriptor, within: str = "") -> Iterato
             for one in (field.type, *get_args(field.type))
             if isinstance(one, type) and issubclass(one, msgspec.Struct)
         ]
-        if members and get_origin(field.type) is dict:
-            yield f"{within}{field.name}", field.default_factory()
-            yield from fields(members[0], f"{within}{field.name}.*.")
-        elif members:
-            yield from fields(members[0], f"{within}{field.name}.")
-        elif within or field.name not in WHENCE:
-            default = field.default
-            if field.default_factory is not msgspec.NODEFAULT:
-                default = field.default_factory()
-            yield f"{within}{field.name}", default
+        path, is_map = f"{within}{field.name}", get_origin(field.type) is dict
+        if (is_map or not members) and (within or field.name not in WHENCE):
+            made_anew = field.default_factory is not msgspec.NODEFAULT
+            yield path, field.default_factory() if made_anew else field.default
+        if members:
+            yield from fields(members[0], f"{path}.*." if is_map else f"{path}.")
 
 
 def at(whole: dict[str, Any], path: str) -> dict[str, Any]:
@@ -197,14 +176,6 @@ def at(whole: dict[str, Any], path: str) -> dict[str, Any]:
     for name in path.split("."):
         whole = whole["additionalProperties"] if name == "*" else whole["properties"][name]
     return whole
-
-
-def _merge(into: dict[str, Any], more: dict[str, Any]) -> None:
-    for key, value in more.items():
-        if isinstance(value, dict) and isinstance(into.get(key), dict):
-            _merge(into[key], value)
-        else:
-            into[key] = value
 
 
 # --- Configuration and policy -------------------------------------------------
@@ -229,18 +200,16 @@ def config() -> dict[str, Any]:
         key: {**json.loads(json.dumps(one.schema)), "description": said[key]}
         for key, one in KEYS.items()
     }
-    of_mcp = properties["mcp"]["properties"]
+    whole = made("stdiod configuration v1", "stdiod-config.v1", **closed(properties))
     for key, meaning in OF_MCP.items():
-        of_mcp[key]["description"] = meaning
-    views = of_mcp["views"]
+        at(whole, f"mcp.{key}")["description"] = meaning
     of_view = described("docs/mcp-clients.md", "Key")
-    for key, field in views["additionalProperties"]["properties"].items():
+    for key, field in at(whole, "mcp.views.*")["properties"].items():
         field["description"] = of_view[key]
-    return made("stdiod configuration v1", "stdiod-config.v1", **closed(properties))
+    return whole
 
 
 def policy() -> dict[str, Any]:
-    """Return the schema of a policy."""
     said = described("docs/operating.md", "Policy key")
     entries = {"type": "array", "items": {"type": "string", "minLength": 1}}
     rules: dict[str, Any] = {

@@ -46,8 +46,7 @@ class Environment(NamedTuple):
             return None
         if self.from_npm and shutil.which("npm") is None:
             return NO_NPM
-        sys.stderr.write(f"installing {', '.join(self.packages)}\n")
-        sys.stderr.flush()
+        print(f"installing {', '.join(self.packages)}", file=sys.stderr, flush=True)
         why: str | None = None
         for _ in range(TRIES):
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -59,7 +58,7 @@ class Environment(NamedTuple):
                 why = f"no environment could be made: {error}"
             if why is None:
                 (self.folder / "installed").write_text("\n".join(self.packages), encoding="utf-8")
-                return None
+                break
         return why
 
     def _try_to_install(self) -> str | None:
@@ -84,8 +83,8 @@ def run(command: Sequence[str]) -> str | None:
         check=False,
         timeout=WITHIN_S,
     )
-    said = [line for line in done.stdout.splitlines() if line.strip()]
-    return None if done.returncode == 0 else "\n".join(said[-1:]) or f"exit code {done.returncode}"
+    said = done.stdout.strip().splitlines() or [f"exit code {done.returncode}"]
+    return said[-1] if done.returncode else None
 
 
 MCP_SERVERS: Final = ROOT / ".mcp-servers"

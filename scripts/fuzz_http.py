@@ -7,7 +7,6 @@ whether the document says all that is refused.
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
@@ -49,23 +48,20 @@ def main() -> int:
         sys.stderr.write(f"schemathesis cannot be installed, and nothing is asked: {why}\n")
         return 0
     (FOLDER / "schemathesis.toml").write_text(CONFIGURATION, encoding="utf-8")
-    with tempfile.TemporaryDirectory() as folder:
-        stdiod = Stdiod(Path(folder))
+    with tempfile.TemporaryDirectory() as folder, Stdiod(Path(folder)) as stdiod:
         modules = shutil.copytree(ROOT / "modules", stdiod.folder / "modules")
-        try:
-            policy = str(modules / "policy.toml")
-            stdiod.run("up", str(modules), "--http", "127.0.0.1:0", "--policy", policy)
-            scopes = [word for scope in ("read", "invoke", "admin") for word in ("--scope", scope)]
-            token = stdiod.run("token", "new", "fuzz", *scopes).strip()
-            address = stdiod.status()["daemon"]["http"]
-            no = ask(address, token, "--exclude-path-regex", f"{STREAMS}|{ANSWERED_BY_200}")
-            of_modules = ["--include-path-regex", ANSWERED_BY_200]
-            no |= ask(address, token, *of_modules, skipping="negative_data_rejection")
-            held = still_held(stdiod)
-            print(f"held for others: {held['total']} bytes", *held["parties"])
-            return NO if no or held["total"] else 0
-        finally:
-            stdiod.end()
+        policy = str(modules / "policy.toml")
+        where = ("--http", "127.0.0.1:0", "--policy", policy)
+        stdiod.run("up", str(modules), *where)
+        scopes = [word for scope in ("read", "invoke", "admin") for word in ("--scope", scope)]
+        token = stdiod.run("token", "new", "fuzz", *scopes).strip()
+        address = stdiod.status()["daemon"]["http"]
+        no = ask(address, token, "--exclude-path-regex", f"{STREAMS}|{ANSWERED_BY_200}")
+        of_modules = ["--include-path-regex", ANSWERED_BY_200]
+        no |= ask(address, token, *of_modules, skipping="negative_data_rejection")
+        held = still_held(stdiod)
+        print(f"held for others: {held['total']} bytes", *held["parties"])
+        return NO if no or held["total"] else 0
 
 
 def still_held(stdiod: Stdiod) -> dict[str, Any]:
@@ -76,7 +72,7 @@ def still_held(stdiod: Stdiod) -> dict[str, Any]:
     stdiod.run("start", HOOK)
     until = time.monotonic() + TOLD_WITHIN_S
     while True:
-        held: dict[str, Any] = json.loads(stdiod.run("status", "--json"))["daemon"]["held_bytes"]
+        held: dict[str, Any] = stdiod.status()["daemon"]["held_bytes"]
         if not held["total"] or time.monotonic() > until:
             return held
 

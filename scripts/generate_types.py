@@ -21,15 +21,15 @@ from pathlib import Path
 from typing import Any
 
 import schemas
+from protocol.openapi_schemas import HERE, cases
 from scripts.foreign import TYPESCRIPT
-from supervisor.faces.http.openapi import document
-from supervisor.faces.http.openapi_schemas import HERE, cases
-from supervisor.faces.http.routes import ROUTES
+from supervisor.edge.http import openapi
+from supervisor.edge.http.routes import ROUTES
+from supervisor.kernel.operations import INPUTS
 
 OUTPUT = Path(__file__).parents[1] / "schemas" / "stdiod.d.ts"
 
 WITHIN_S = 250.0
-
 FILES: Mapping[str, str] = {
     "event.v1": "AmplifierEvent",
     "module-descriptor.v1": "BaseDescriptor",
@@ -61,9 +61,8 @@ TRANSPORTS = {"stdio": "StdioTransport", "http": "HttpTransport"}
 
 META_SCHEMA = "https://json-schema.org/draft/2020-12/schema"
 
-_CONDITIONS = frozenset(
-    {"if", "then", "else", "not", "dependentSchemas", "dependentRequired", "prefixItems"}
-)
+LITERAL = ("default", "enum", "const")
+UNTYPED = ("if", "then", "else", "not", "dependentSchemas", "dependentRequired", "prefixItems")
 """What no type can say; left in, some would become `unknown`."""
 
 
@@ -71,24 +70,16 @@ def of_files() -> dict[str, Any]:
     """Return the schemas of the files that people write."""
     found: dict[str, Any] = {}
     for name, title in FILES.items():
-        whole = schemas.load(name)
-        definitions = whole.get("$defs", {})
-        found |= {
-            title + one.capitalize(): structure(schema, title)
-            for one, schema in definitions.items()
-        }
-        found[title] = structure(whole, title)
-    fields = found["Descriptor"]["properties"]
-    found |= cases(_transport(), "Transport", TRANSPORTS)
-    fields["transport"] = {"$ref": f"{HERE}Transport"}
+        file = schemas.load(name)
+        for one, schema in file.get("$defs", {}).items():
+            found[title + one.capitalize()] = structure(schema, title)
+        found[title] = structure(file, title)
+    transport = schemas.load("stdiod-descriptor.v1")["properties"]["transport"]
+    by_type = [one for one in transport["allOf"] if "type" in one["if"]["properties"]]
+    structured = {**structure(transport, "Descriptor"), "allOf": by_type}
+    found |= cases(structured, "Transport", TRANSPORTS)
+    found["Descriptor"]["properties"]["transport"] = {"$ref": f"{HERE}Transport"}
     return found
-
-
-def _transport() -> dict[str, Any]:
-    """Return the schema of a descriptor's transport, with the conditions on its type."""
-    whole = schemas.load("stdiod-descriptor.v1")["properties"]["transport"]
-    by_type = [one for one in whole["allOf"] if "type" in one["if"]["properties"]]
-    return {**structure(whole, "Descriptor"), "allOf": by_type}
 
 
 def structure(schema: Any, title: str) -> Any:
@@ -109,9 +100,9 @@ def structure(schema: Any, title: str) -> Any:
         said = {key: schema[key] for key in ("title", "description") if key in schema}
         return said | {"oneOf": structure([schema["then"], schema["else"]], title)}
     return {
-        key: one if key in ("default", "enum", "const") else structure(one, title)
+        key: one if key in LITERAL else structure(one, title)
         for key, one in schema.items()
-        if key not in _CONDITIONS and not key.startswith("$") and not _is_rule(key, one)
+        if key not in UNTYPED and not key.startswith("$") and not _is_rule(key, one)
     }
 
 
@@ -122,17 +113,6 @@ def _is_rule(key: str, value: Any) -> bool:
     )
 
 
-def whole(openapi: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a document with the files' schemas beside its own."""
-    parts: dict[str, Any] = openapi["components"]
-    return {
-        **openapi,
-        # Which release this is makes no difference to the types.
-        "info": {"title": "stdiod", "version": ""},
-        "components": {**parts, "schemas": typed({**parts["schemas"], **of_files()})},
-    }
-
-
 def typed(schema: Any) -> Any:
     """Return a schema in which each list of words says that these are strings."""
     if isinstance(schema, list):
@@ -140,9 +120,24 @@ def typed(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     words = schema.get("enum")
-    if isinstance(words, list) and all(isinstance(one, str) for one in words):
-        schema = {"type": "string", **schema}
-    return {key: typed(one) for key, one in schema.items()}
+    of_strings = isinstance(words, list) and all(isinstance(one, str) for one in words)
+    return ({"type": "string"} if of_strings else {}) | {
+        key: typed(one) for key, one in schema.items()
+    }
+
+
+def document() -> dict[str, Any]:
+    """Return the OpenAPI document."""
+    return openapi.document(ROUTES, INPUTS)
+
+
+def whole(described: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a document with the files' schemas beside its own."""
+    parts: dict[str, Any] = described["components"]
+    # Which release this is makes no difference to the types.
+    info = {"title": "stdiod", "version": ""}
+    components = {**parts, "schemas": typed({**parts["schemas"], **of_files()})}
+    return {**described, "info": info, "components": components}
 
 
 def header(document: Mapping[str, Any]) -> str:
@@ -152,9 +147,8 @@ def header(document: Mapping[str, Any]) -> str:
     return HEADER.format(generator=TYPESCRIPT.packages[0], digest=digest)
 
 
-def generated(openapi: Mapping[str, Any]) -> str:
-    """Return the types of a document."""
-    document = whole(openapi)
+def generated(described: Mapping[str, Any]) -> str:
+    document = whole(described)
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "openapi.json"
         source.write_text(json.dumps(document), encoding="utf-8")
@@ -164,16 +158,13 @@ def generated(openapi: Mapping[str, Any]) -> str:
         )
     if done.returncode:
         sys.exit(f"openapi-typescript ended with {done.returncode}:\n{done.stderr.decode()}")
-    body = done.stdout.decode().partition("*/\n")[2].lstrip()
-    return header(document) + body
+    return header(document) + done.stdout.decode().partition("*/\n")[2].lstrip()
 
 
 def main() -> None:
-    """Write the types."""
-    why = TYPESCRIPT.install()
-    if why is not None:
+    if why := TYPESCRIPT.install():
         sys.exit(f"the types cannot be made: {why}")
-    OUTPUT.write_text(generated(document(ROUTES)), encoding="utf-8")
+    OUTPUT.write_text(generated(document()), encoding="utf-8")
 
 
 if __name__ == "__main__":

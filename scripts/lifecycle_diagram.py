@@ -6,12 +6,12 @@ A test compares the file with the table, so a change of `supervisor/policy/lifec
 not drawn fails. An arrow is labelled `inputs / actions`; inputs that change nothing are left out.
 """
 
-from pathlib import Path
 from typing import Final
 
+from scripts.checkout import ROOT, between
 from supervisor.policy.lifecycle import TABLE, Action, Input, State
 
-DOCUMENT: Final = Path(__file__).resolve().parent.parent / "docs" / "architecture.md"
+DOCUMENT: Final = ROOT / "docs" / "architecture.md"
 BEGIN: Final = "<!-- lifecycle diagram: made by scripts/lifecycle_diagram.py -->"
 END: Final = "<!-- end of the lifecycle diagram -->"
 
@@ -34,12 +34,7 @@ def diagram() -> str:
 
 def drawn_into(text: str) -> str:
     """Return the document with the diagram of today between its markers."""
-    head, begin, rest = text.partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    if not begin or not end:
-        message = f"the document needs the lines {BEGIN!r} and {END!r}"
-        raise ValueError(message)
-    return f"{head}{BEGIN}\n{diagram()}\n{END}{tail}"
+    return between(text, BEGIN, diagram(), END)
 
 
 if __name__ == "__main__":

@@ -11,11 +11,14 @@ import argparse
 import json
 import os
 import socket
+import socketserver
 import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
 
 from scripts.checkout import ROOT, Stdiod
 from scripts.foreign import MCP_CONFORMANCE
@@ -37,46 +40,32 @@ prefix = false
 """
 
 
-class Relay:
-    """Lets clients of one port in at another: with a token, a request for each connection."""
+class Relay(socketserver.StreamRequestHandler):
+    """Lets the clients of one port in at another: with a token, a request for each connection."""
 
-    def __init__(self, port: int, token: str) -> None:
-        self._port = port
-        # Whoever asks once more on the connection would have no token.
-        self._added = f"\r\nAuthorization: Bearer {token}\r\nConnection: close".encode()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
+    daemon_port: ClassVar[int]
+    token: ClassVar[str]
 
-    def _accept(self) -> None:
-        while True:
-            client, _ = self._listener.accept()
-            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
-
-    def _serve(self, client: socket.socket) -> None:
-        head = b""
-        while b"\r\n\r\n" not in head:
-            data = client.recv(65536)
-            if not data:
-                return
-            head += data
-        first, _, rest = head.partition(b"\r\n")
-        lines = [one for one in rest.split(b"\r\n") if not one.lower().startswith(b"connection:")]
+    def handle(self) -> None:
+        head = list(iter(self.rfile.readline, b"\r\n"))
+        # A second request on the connection would have no token.
+        kept = [line for line in head if not line.lower().startswith(b"connection:")]
+        added = f"Authorization: Bearer {self.token}\r\nConnection: close\r\n\r\n".encode()
         # The suite names the port of the relay; the daemon looks at host and origin, not at that.
-        data = first + self._added + b"\r\n" + b"\r\n".join(lines)
-        data = data.replace(b":%d" % self.port, b":%d" % self._port)
-        with socket.create_connection(("127.0.0.1", self._port)) as daemon:
+        own = b":%d" % self.connection.getsockname()[1]
+        data = b"".join([*kept, added]).replace(own, b":%d" % self.daemon_port)
+        with socket.create_connection(("127.0.0.1", self.daemon_port)) as daemon:
             daemon.sendall(data)
-            threading.Thread(target=_carry, args=(client, daemon), daemon=True).start()
-            _carry(daemon, client)
+            threading.Thread(target=_carry, args=(self.rfile.read1, daemon), daemon=True).start()
+            _carry(daemon.recv, self.connection)
 
 
-def _carry(source: socket.socket, to: socket.socket) -> None:
+def _carry(read: Callable[[int], bytes], to: socket.socket) -> None:
     try:
-        while data := source.recv(65536):
+        while data := read(65536):
             to.sendall(data)
         to.shutdown(socket.SHUT_WR)
-    except OSError:
+    except (OSError, ValueError):  # one of both has ended
         to.close()
 
 
@@ -93,16 +82,18 @@ def main() -> None:
         (folder / "policy.toml").write_text(POLICY, encoding="utf-8")
         config = folder / "stdiod.toml"
         config.write_text(CONFIG.format(folder=json.dumps(str(FIXTURES.parent))), encoding="utf-8")
-        stdiod = Stdiod(folder)
-        stdiod.run("up", "--config", str(config), "--http", "127.0.0.1:0")
-        try:
+        with Stdiod(folder) as stdiod:
+            stdiod.run("up", "--config", str(config), "--http", "127.0.0.1:0")
             new = ("token", "new", "suite", "--scope", "read", "--scope", "invoke")
             token = stdiod.run(*new).split()[0]
             address = stdiod.status()["daemon"]["http"]
-            relay = Relay(int(address.rpartition(":")[2]), token)
+            Relay.daemon_port, Relay.token = int(address.rpartition(":")[2]), token
+            relay = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Relay)
+            relay.daemon_threads = True
+            threading.Thread(target=relay.serve_forever, daemon=True).start()
             node = MCP_CONFORMANCE.bin
             path = f"{node}{os.pathsep}{os.environ['PATH']}"
-            url = ["--url", f"http://127.0.0.1:{relay.port}/mcp"]
+            url = ["--url", f"http://127.0.0.1:{relay.server_address[1]}/mcp"]
             suite = [str(node / "conformance"), "server", *url, "-o", str(folder / "results")]
             suite += ["--requirements", asked.requirements]
             if asked.scenario is not None:
@@ -110,8 +101,6 @@ def main() -> None:
             done = subprocess.run(
                 suite, env={**os.environ, "PATH": path}, check=False, timeout=WITHIN_S
             )
-        finally:
-            stdiod.end()
     sys.exit(done.returncode)
 
 

@@ -4,11 +4,12 @@
 
 A mutant is one changed comparison, bound, `await`, cleanup, order or `if`. It is run against the
 seam tests alone, those that reach its line first. They know the product from outside, so they stay
-when what is inside is rebuilt: who wants to know what they hold asks here.
+when what is inside is rebuilt, and have to hold what it does.
 
 - Which test file reaches which line is measured once (coverage, the daemons included) and kept in
-  `.mutants/reached.json`; a test file that has changed is measured anew, a changed product whole.
-- Each mutant runs in one of two copies of the tree with a Python of its own, below `.mutants`, in
+  `.mutants/reached.json`. A test file that has changed is measured anew; in a file of the product
+  that has changed, new lines count as reached by what reached the old ones, or those around them.
+- Each mutant runs in one of four copies of the tree with a Python of its own, below `.mutants`, in
   namespaces of its own for processes and mounts, with its own /tmp: a daemon that has forgotten
   whom to kill kills nobody else, and what it leaves behind ends with the run.
 - A mutant that no test notices, since nothing that anybody could see has changed, stands with its
@@ -21,6 +22,7 @@ import argparse
 import contextlib
 import functools
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -32,11 +34,10 @@ import sys
 import time
 import tomllib
 import venv
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from difflib import SequenceMatcher
 from pathlib import Path
-from typing import Any
 
 import trio
 from coverage import CoverageData, CoverageException
@@ -67,20 +68,41 @@ BARE = {
 
 STARTS_BARE = b'"-I", "-S", "-c", program'
 
-SLOTS = 2
+SLOTS = 4
+"""On two processors: most of the time, a test waits for a process."""
+
 TESTS_S = 150.0
 """Of tests for one mutant, by the time that they took when they were measured."""
 
 FIRST_S = 12.0
 """So many of those seconds are in the first run, which notices most mutants."""
 
-SLOWER, START_S = 4.0, 30.0
+SLOWER, START_S = 10.0, 30.0
 """A run may take so many times what it took when it was measured, and so much to start."""
 
-OWN_ENVIRONMENT = {"HOME": "/tmp", "TMPDIR": "/tmp"}  # noqa: S108 - each run has its own /tmp
+TEST_S = 30
+"""Of one test: most mutants that are noticed late have it wait for ever. It is asked again with
+twice as much, since machines are busy."""
+
+MEASURED_S, CHECKED_S = 600.0, 300.0
+"""For the tests of one file with an unchanged product, and for one that is known to be short."""
+
 NO_SANDBOX = 97
+SANDBOX = (
+    *("unshare", "--pid", "--fork", "--mount", "--mount-proc", "--kill-child", "sh", "-c"),
+    f'mount -t tmpfs -o size=4g tmpfs /tmp || exit {NO_SANDBOX}; "$@"; exit $?',
+    "sh",
+)
+OWN_ENVIRONMENT = {"HOME": "/tmp", "TMPDIR": "/tmp"}  # noqa: S108 - each run has its own /tmp
+PYTEST = (
+    *("-m", "pytest", "-q", "-n", "0", "--tb=no", "--no-header"),
+    *("-p", "no:randomly", "-p", "no:cacheprovider", "--hypothesis-seed=0"),
+)
 PASSED = (0, 5)
 """What pytest ends with if nothing failed, or nothing was there to be run."""
+
+BROKEN = ("supervisor/faces/control_socket.py", "tests/system/test_commands_at_once.py")
+BREAKS = b"raise AssertionError('this copy runs')\n"
 
 
 # Copies of the tree, and runs in them.
@@ -94,20 +116,21 @@ class Ended:
     output: str
     seconds: float
 
+    @property
+    def failed(self) -> list[str]:
+        return [] if self.status in PASSED else failed_tests(self.output)
+
 
 class Copy:
     """A copy of what git knows of the tree, with a Python that imports the product from it."""
 
     def __init__(self, folder: Path) -> None:
+        """Make the copy, in place of what was in the folder."""
+        self.folder = folder
         self.tree = folder / "tree"
-        self._venv = folder / "venv"
-        self.python = self._venv / "bin" / "python"
-        self._folder = folder
+        self._python = folder / "venv" / "bin" / "python"
         self._stamp = int(time.time()) - 10**6
-
-    def make(self) -> None:
-        """Make the copy anew."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
         listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
         names = subprocess.run(listed, cwd=CHECKOUT, capture_output=True, text=True, check=True)
         for name in filter(None, names.stdout.split("\0")):
@@ -115,64 +138,46 @@ class Copy:
                 target = self.tree / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(CHECKOUT / name, target, follow_symlinks=False)
-        venv.create(self._venv, with_pip=False)
-        (packages,) = self._venv.glob("lib/python*/site-packages")
+        venv.create(folder / "venv", with_pip=False)
+        (packages,) = folder.glob("venv/lib/python*/site-packages")
         installed = [path for path in sys.path if path.endswith("site-packages")]
         later = "; ".join(f"site.addsitedir({path!r})" for path in installed)
         (packages / "copy.pth").write_text(f"{self.tree}\nimport site; {later}\n")
-        script = self._venv / "bin" / "stdiod"
-        script.write_text(
-            f"#!{self.python}\nimport sys\nfrom supervisor.cli.main import main\nsys.exit(main())\n"
-        )
+        script = self._python.with_name("stdiod")
+        runs = "import sys\nfrom supervisor.cli.main import main\nsys.exit(main())\n"
+        script.write_text(f"#!{self._python}\n{runs}")
         script.chmod(0o755)
 
     @contextlib.contextmanager
     def changed(self, file: str, text: bytes) -> Iterator[None]:
-        """Have a file of the copy say something else for a while."""
-        path = self.tree / file
-        before = path.read_bytes()
-        self._write(path, text)
+        before = (self.tree / file).read_bytes()
+        self._write(file, text)
         try:
             yield
         finally:
-            self._write(path, before)
+            self._write(file, before)
 
-    def _write(self, path: Path, text: bytes) -> None:
+    def _write(self, file: str, text: bytes) -> None:
         # What was compiled is taken for current if size and second are the same.
-        path.write_bytes(text)
+        (self.tree / file).write_bytes(text)
         self._stamp += 1
-        os.utime(path, (self._stamp, self._stamp))
+        os.utime(self.tree / file, (self._stamp, self._stamp))
 
     async def run(self, bound_s: float, *words: str, **variables: str) -> Ended:
         """Run pytest in the copy, in namespaces of its own."""
-        pytest = [str(self.python), "-m", "pytest", "-q", "-n", "0", "--tb=no", "--no-header"]
-        steady = ["-p", "no:randomly", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
-        inside = f'mount -t tmpfs -o size=4g tmpfs /tmp || exit {NO_SANDBOX}; "$@"; exit $?'
-        unshared = ["unshare", "--pid", "--fork", "--mount", "--mount-proc", "--kill-child"]
         began = time.monotonic()
-        output = bytearray()
-        status: int | None = None
-        async with trio.open_nursery() as nursery:
-            process: trio.Process = await nursery.start(
-                functools.partial(
-                    trio.run_process,
-                    [*unshared, "sh", "-c", inside, "sh", *pytest, *steady, *words],
-                    cwd=self.tree,
-                    env={**os.environ, **OWN_ENVIRONMENT, **variables},
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    check=False,
-                    deliver_cancel=_kill,
-                )
+        status, text = None, ""
+        with trio.move_on_after(bound_s):
+            done = await trio.run_process(
+                [*SANDBOX, str(self._python), *PYTEST, *words],
+                cwd=self.tree,
+                env={**os.environ, **OWN_ENVIRONMENT, **variables},
+                capture_stdout=True,
+                stderr=subprocess.STDOUT,
+                check=False,
+                deliver_cancel=_kill,
             )
-            assert process.stdout is not None
-            with trio.move_on_after(bound_s):
-                async for some in process.stdout:
-                    output += some
-                status = await process.wait()
-            nursery.cancel_scope.cancel()
-        text = output.decode(errors="replace")
+            status, text = done.returncode, done.stdout.decode(errors="replace")
         if status == NO_SANDBOX or "unshare failed" in text:
             raise SystemExit(
                 f"No namespaces for processes and mounts, without which a mutant "
@@ -180,13 +185,21 @@ class Copy:
             )
         return Ended(status, text, time.monotonic() - began)
 
+    async def check(self, test: str) -> None:
+        """Be sure that daemons run what is in the copy: with a broken one, a test of them fails."""
+        broken, _ = BROKEN
+        whole = await self.run(CHECKED_S, "-x", test)
+        assert whole.status in PASSED, f"{test} fails in a copy of the tree:\n{whole.output}"
+        with self.changed(broken, BREAKS):
+            ended = await self.run(CHECKED_S, "-x", test)
+        assert ended.status == 1, f"{test} passes with a broken {broken}:\n{ended.output}"
+
 
 async def _kill(process: trio.Process) -> None:
     process.kill()
 
 
 def failed_tests(output: str) -> list[str]:
-    """Return the tests that a run of pytest says have failed."""
     named = r"^(?:FAILED|ERROR) (\S+?(?:\[.*?\])?)(?= - |$)"
     return re.findall(named, output, re.MULTILINE)
 
@@ -214,40 +227,65 @@ disable_warnings = no-data-collected, module-not-imported, module-not-measured
 """
 
 
-def digest_of(*paths: Path) -> str:
-    """Return what changes with the content of files."""
-    digest = hashlib.sha256()
-    for path in paths:
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
+def digest_of(path: Path) -> str:
+    """Return what changes with the content of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
 class Map:
     """Which test file reaches which line, as far as it is known."""
 
-    def __init__(self, path: Path, product: str) -> None:
+    def __init__(self, path: Path, product: Mapping[str, bytes]) -> None:
         self.tests: dict[str, Reached] = {}
-        self.asked: set[str] = set()
-        """Those of them that mutants are run against."""
         self._path = path
-        self._product = product
+        self._product = {file: text.decode() for file, text in product.items()}
         with contextlib.suppress(FileNotFoundError):
             kept = json.loads(path.read_text())
-            if kept["product"] == product:
-                self.tests = {test: Reached(**known) for test, known in kept["tests"].items()}
+            self.tests = {test: Reached(**known) for test, known in kept["tests"].items()}
+            for file, was in kept["product"].items():
+                if was != (now := self._product.get(file, "")):
+                    self._move(file, was.splitlines(), now.splitlines())
+
+    def _move(self, file: str, was: list[str], now: list[str]) -> None:
+        """Move what reaches lines of a file to where those are now, and to what replaced them."""
+        blocks = SequenceMatcher(None, was, now, autojunk=False).get_opcodes()
+        for known in self.tests.values():
+            before, after = set(known.lines.pop(file, ())), set[int]()
+            for kind, begin, end, now_begin, now_end in blocks:
+                if kind == "equal":
+                    moved = before.intersection(range(begin + 1, end + 1))
+                    after |= {line + now_begin - begin for line in moved}
+                elif not before.isdisjoint(range(begin + 1, end + 1) or (begin, begin + 1)):
+                    after |= {*range(now_begin + 1, now_end + 1)}
+            if after:
+                known.lines[file] = sorted(after)
 
     def keep(self) -> None:
-        """Write down what is known."""
         tests = {test: asdict(known) for test, known in self.tests.items()}
         self._path.write_text(json.dumps({"product": self._product, "tests": tests}))
 
-    def missing(self, tests: Sequence[str]) -> list[str]:
-        """Return those that have to be measured."""
-        return [
-            test
-            for test in tests
-            if test not in self.tests or self.tests[test].digest != digest_of(CHECKOUT / test)
-        ]
+    async def measure(self, tests: Sequence[str], copies: Sequence[Copy]) -> None:
+        """Measure what is not known yet, and keep it."""
+        self.tests = {
+            test: known
+            for test, known in self.tests.items()
+            if test in tests and known.digest == digest_of(CHECKOUT / test)
+        }
+        missing = [test for test in tests if test not in self.tests]
+        left = enumerate(missing, 1)
+
+        async def measure_with(copy: Copy) -> None:
+            for number, test in left:
+                known = self.tests[test] = await measure(copy, test)
+                fails = f"; fails: {', '.join(known.failed)}" if known.failed else ""
+                say(f"{number}/{len(missing)} {test} {known.seconds:.1f} s{fails}")
+                if number % 10 == 0:
+                    self.keep()
+
+        async with trio.open_nursery() as nursery:
+            for copy in copies:
+                nursery.start_soon(measure_with, copy)
+        self.keep()
 
     def reaching(self, mutant: Mutant) -> list[str]:
         """Return the test files that reach a line; those that see much of its file, soonest."""
@@ -256,21 +294,23 @@ class Map:
             known = self.tests[test]
             return (known.seconds + 0.5) / math.sqrt(1 + len(known.lines.get(mutant.file, ())))
 
-        reaching = self._reaching(mutant.file, mutant.own_lines())
-        if uses := uses_of(mutant):
-            reaching = set().union(*(self._reaching(file, lines) for file, lines in uses.items()))
+        lines = uses_of(mutant) or {mutant.file: mutant.own_lines()}
+        reaching = self._reaching(lines)
         for folder, starters in BARE.items():
             if not reaching and mutant.file.startswith(folder):
-                for starter in starters:
-                    before, _, _ = (CHECKOUT / starter).read_bytes().partition(STARTS_BARE)
-                    reaching |= self._reaching(starter, {before.count(b"\n") + 1})
+                sources = {starter: (CHECKOUT / starter).read_bytes() for starter in starters}
+                lines = {
+                    starter: {source.partition(STARTS_BARE)[0].count(b"\n") + 1}
+                    for starter, source in sources.items()
+                }
+                reaching = self._reaching(lines)
         return sorted(sorted(reaching), key=order)
 
-    def _reaching(self, file: str, lines: set[int]) -> set[str]:
+    def _reaching(self, lines: dict[str, set[int]]) -> set[str]:
         return {
             test
             for test, known in self.tests.items()
-            if test in self.asked and not lines.isdisjoint(known.lines.get(file, ()))
+            if any(not some.isdisjoint(known.lines.get(file, ())) for file, some in lines.items())
         }
 
     def deselected(self, tests: Sequence[str]) -> list[str]:
@@ -295,10 +335,14 @@ def uses_of(mutant: Mutant) -> dict[str, set[int]]:
     found = CONSTANT.match(rows[mutant.lines.start - 1])
     if found is None:
         return {}
-    named = re.compile(rb"\b%b\b" % found[0])
+    home = Path(mutant.file).stem.encode()
+    named = re.compile(rb"(?:(?<![\w.])|\b%b\.)%b\b" % (home, found[0]))
     uses: dict[str, set[int]] = {}
     for path in product_files():
-        for number, row in enumerate(path.read_bytes().splitlines(), 1):
+        text = path.read_bytes()
+        if path != CHECKOUT / mutant.file and not re.search(rb"\b%b\b" % home, text):
+            continue  # a constant of the same name
+        for number, row in enumerate(text.splitlines(), 1):
             if named.search(row) and row[:1] == b" " and not row.rstrip().endswith(b","):
                 lines = uses.setdefault(str(path.relative_to(CHECKOUT)), set())
                 lines |= {*range(number - AROUND, number + AROUND + 1)}
@@ -311,19 +355,18 @@ def product_files() -> list[Path]:
     return sorted(path for folder in MUTATED for path in (CHECKOUT / folder).glob("**/*.py"))
 
 
-async def measure(copy: Copy, folder: Path, test: str) -> Reached:
+async def measure(copy: Copy, test: str) -> Reached:
     """Run one test file with coverage; what fails then is asked again without."""
-    shutil.rmtree(folder, ignore_errors=True)
-    await trio.Path(folder).mkdir(parents=True)
-    await trio.Path(folder / "rc").write_text(COVERAGE)
+    folder = copy.folder / "lines"
+    folder.mkdir()
+    (folder / "rc").write_text(COVERAGE)
     variables = {"COVERAGE_PROCESS_START": str(folder / "rc"), "MUTANTS_DATA": str(folder / "data")}
-    ended = await copy.run(600, test, **variables)
+    ended = await copy.run(MEASURED_S, test, **variables)
     lines = covered(folder, copy.tree)
     shutil.rmtree(folder)
     if ended.status not in PASSED:
-        ended = await copy.run(600, test)
-    failed = failed_tests(ended.output) if ended.status not in PASSED else []
-    return Reached(digest_of(CHECKOUT / test), round(ended.seconds, 2), failed, lines)
+        ended = await copy.run(MEASURED_S, test)
+    return Reached(digest_of(CHECKOUT / test), round(ended.seconds, 2), ended.failed, lines)
 
 
 def covered(folder: Path, tree: Path) -> dict[str, list[int]]:
@@ -343,65 +386,44 @@ def covered(folder: Path, tree: Path) -> dict[str, list[int]]:
 # What becomes of a mutant.
 
 
-@dataclass
-class Verdict:
-    """What became of a mutant."""
+async def judge(mutant: Mutant, source: bytes, reached: Map, copy: Copy) -> tuple[bool, str]:
+    """Run the tests that reach a mutant, until one of them notices it.
 
-    mutant: Mutant
-    was: str
-    now: str
-    noticed_by: str = ""
-    """A test, or that a run passed its bound; empty if nothing noticed it."""
-    reached_by: int = 0
-    tried: int = 0
-    seconds: float = 0.0
-    unsteady: list[str] = field(default_factory=list)
-    """Tests that failed once, and passed when they were asked again."""
-
-    def document(self) -> dict[str, Any]:
-        """Return it for `--json`."""
-        where = f"{self.mutant.file}:{self.mutant.line}"
-        told = {"at": where, "function": self.mutant.function, "kind": self.mutant.kind}
-        rest = asdict(self)
-        del rest["mutant"]
-        return {**told, **rest}
-
-
-async def judge(mutant: Mutant, source: bytes, reached: Map, copy: Copy) -> Verdict:
-    """Run the tests that reach a mutant, until one of them notices it."""
-    verdict = Verdict(mutant, *mutant.diff(source))
+    Returns whether one does, and what became of the mutant; of a survivor the change.
+    """
+    where = f"{mutant.file}:{mutant.line} {mutant.function} [{mutant.kind}]"
     reaching = reached.reaching(mutant)
-    verdict.reached_by = len(reaching)
+    tried = 0
     began = time.monotonic()
     with copy.changed(mutant.file, mutant.apply(source)):
         for tests in batches(reaching, reached):
-            verdict.noticed_by = await _notice(tests, reached, copy, verdict)
-            verdict.tried += len(tests)
-            if verdict.noticed_by:
-                break
-    verdict.seconds = round(time.monotonic() - began, 1)
-    return verdict
+            tried += len(tests)
+            if noticed_by := await _notice(tests, reached, copy):
+                took_s = time.monotonic() - began
+                return True, f"noticed {took_s:.0f} s {where}: {noticed_by}"
+    was, now = mutant.diff(source)
+    tested = f"{tried} of {len(reaching)} test files" if reaching else "not reached"
+    return False, f"SURVIVES {where}: {tested}\n      - {was}\n      + {now}"
 
 
-async def _notice(tests: list[str], reached: Map, copy: Copy, verdict: Verdict) -> str:
+async def _notice(tests: list[str], reached: Map, copy: Copy) -> str:
+    """Return the test that notices what is in the copy, or the bound that a run passed."""
     bound_s = START_S + SLOWER * sum(reached.tests[test].seconds for test in tests)
     passed_over = reached.deselected(tests)
     while True:
-        ended = await copy.run(bound_s, "-x", *tests, *passed_over)
-        if ended.status is None:  # a hang, or a machine that is busy
-            ended = await copy.run(2 * bound_s, "-x", *tests, *passed_over)
+        ended = await copy.run(bound_s, "-x", *tests, *passed_over, TEST_BOUND_S=str(TEST_S))
         if ended.status is None:
-            return f"passed its bound of {2 * bound_s:.0f} s: {tests[0]}, ..."
+            return f"passed its bound of {bound_s:.0f} s: {tests[0]}, ..."
         if ended.status in PASSED:
             return ""
-        failed = failed_tests(ended.output)
-        if not failed:
-            return f"pytest ended with {ended.status}: {ended.output[-300:].strip()}"
-        again = await copy.run(bound_s, "-x", failed[0])
+        if not ended.failed:
+            return f"pytest ended with {ended.status}: {' '.join(ended.output.split())[-300:]}"
+        failed = ended.failed[0]
+        again = await copy.run(bound_s + 2 * TEST_S, "-x", failed, TEST_BOUND_S=str(2 * TEST_S))
         if again.status not in PASSED:
-            return failed[0]
-        verdict.unsteady.append(failed[0])
-        passed_over += ["--deselect", failed[0]]
+            return failed
+        say(f"{failed} failed once, and passed when it was asked again")
+        passed_over += ["--deselect", failed]
 
 
 def batches(reaching: Sequence[str], reached: Map) -> Iterator[list[str]]:
@@ -432,172 +454,82 @@ def equivalents(path: Path) -> dict[tuple[str, str, str, str], str]:
     return {(row["file"], row["function"], row["was"], row["now"]): row["why"] for row in rows}
 
 
-BROKEN = ("supervisor/faces/control_socket.py", "tests/field/test_disabled.py")
-BREAKS = b"raise AssertionError('this copy runs')\n"
-
-
-async def check_copy(copy: Copy, test: str) -> None:
-    """Be sure that daemons run what is in the copy: with a broken one, a test of them fails."""
-    broken, _ = BROKEN
-    whole = await copy.run(300, "-x", test)
-    assert whole.status in PASSED, f"{test} fails in a copy of the tree:\n{whole.output}"
-    with copy.changed(broken, BREAKS):
-        ended = await copy.run(300, "-x", test)
-    assert ended.status == 1, f"{test} passes with a broken {broken}:\n{ended.output}"
-
-
-@asynccontextmanager
-async def copies(number: int) -> AsyncIterator[list[Copy]]:
-    """Make copies of the tree, and remove them in the end."""
-    made = [Copy(KEPT / str(slot)) for slot in range(number)]
-    try:
-        for copy in made:
-            copy.make()
-        yield made
-    finally:
-        for slot in range(number):
-            shutil.rmtree(KEPT / str(slot), ignore_errors=True)
-
-
 def say(words: str) -> None:
-    """Tell how far it is."""
     print(words, file=sys.stderr, flush=True)
-
-
-async def measure_all(reached: Map, tests: list[str], made: list[Copy]) -> None:
-    """Measure what is not known yet, and keep it."""
-    reached.asked = set(tests)
-    missing = reached.missing(tests)
-    left = list(missing)
-
-    async def measure_with(copy: Copy, folder: Path) -> None:
-        while left:
-            test = left.pop(0)
-            known = reached.tests[test] = await measure(copy, folder, test)
-            words = f"{len(missing) - len(left)}/{len(missing)} {test} {known.seconds:.1f} s"
-            say(f"{words}; fails: {', '.join(known.failed)}" if known.failed else words)
-            if len(left) % 10 == 0:
-                reached.keep()
-
-    async with trio.open_nursery() as nursery:
-        for slot, copy in enumerate(made):
-            nursery.start_soon(measure_with, copy, KEPT / f"lines-{slot}")
-    reached.keep()
-
-
-async def judge_all(
-    drawn: Iterator[Mutant], number: int, sources: dict[str, bytes], reached: Map, made: list[Copy]
-) -> tuple[list[Verdict], int]:
-    """Judge so many mutants, and count those passed over since they change nothing."""
-    same = equivalents(EQUIVALENT)
-    verdicts: list[Verdict] = []
-    begun = passed_over = 0
-
-    async def judge_with(copy: Copy) -> None:
-        nonlocal begun, passed_over
-        while begun < number:
-            mutant = next(drawn, None)
-            if mutant is None:
-                return
-            source = sources[mutant.file]
-            if (mutant.file, mutant.function, *mutant.diff(source)) in same:
-                passed_over += 1
-                continue
-            begun += 1
-            verdict = await judge(mutant, source, reached, copy)
-            verdicts.append(verdict)
-            say(f"{len(verdicts)}/{number} {line_of(verdict)}")
-
-    try:
-        async with trio.open_nursery() as nursery:
-            for copy in made:
-                nursery.start_soon(judge_with, copy)
-    except* KeyboardInterrupt:
-        say("interrupted: this is what there is so far")
-    return verdicts, passed_over
-
-
-def line_of(verdict: Verdict) -> str:
-    """Return what became of a mutant, and of a survivor the change."""
-    mutant = verdict.mutant
-    where = f"{mutant.file}:{mutant.line} {mutant.function} [{mutant.kind}]"
-    changed = f"\n      - {verdict.was}\n      + {verdict.now}"
-    if verdict.noticed_by:
-        return f"noticed {verdict.seconds:.0f} s {where}: {verdict.noticed_by.splitlines()[0]}"
-    if not verdict.reached_by:
-        return f"SURVIVES {where}: not reached{changed}"
-    return f"SURVIVES {where}: {verdict.tried} of {verdict.reached_by} test files{changed}"
-
-
-async def run(options: argparse.Namespace) -> int:
-    """Draw mutants, judge them and report."""
-    KEPT.mkdir(exist_ok=True)
-    files = product_files()
-    sources = {str(path.relative_to(CHECKOUT)): path.read_bytes() for path in files}
-    tests, total = seam_tests(CHECKOUT)
-    seams = len(tests)
-    say(f"{seams} of {total} test files are seam tests")
-    others = (path for folder in options.also for path in CHECKOUT.glob(f"{folder}/**/test_*.py"))
-    tests = sorted({*tests, *(str(path.relative_to(CHECKOUT)) for path in others)})
-    reached = Map(KEPT / "reached.json", digest_of(*files))
-    async with copies(SLOTS) as made:
-        for copy in made:
-            await check_copy(copy, BROKEN[1])
-        await measure_all(reached, tests, made)
-        if options.at:
-            drawn = iter(at(options.at, sources))
-            options.number = len(at(options.at, sources))
-        else:
-            within = {
-                file: text for file, text in sources.items() if file.startswith(options.within)
-            }
-            drawn = draw(within, options.seed)
-        verdicts, passed_over = await judge_all(drawn, options.number, sources, reached, made)
-    survivors = [verdict for verdict in verdicts if not verdict.noticed_by]
-    noticed = len(verdicts) - len(survivors)
-    if options.json:
-        report = {
-            "seed": options.seed,
-            "test_files": total,
-            "seam_test_files": seams,
-            "also": options.also,
-            "number": len(verdicts),
-            "noticed": noticed,
-            "by_bound": sum("passed its bound" in one.noticed_by for one in verdicts),
-            "changing_nothing": passed_over,
-            "mutants": [verdict.document() for verdict in verdicts],
-        }
-        print(json.dumps(report, indent=1))
-    else:
-        for verdict in survivors:
-            print(line_of(verdict))
-        share = f"{100 * noticed / len(verdicts):.1f} %" if verdicts else "none"
-        print(f"seed {options.seed}: {noticed} of {len(verdicts)} noticed, {share};", end=" ")
-        print(f"{passed_over} more change nothing")
-    return 0
 
 
 def at(place: str, sources: dict[str, bytes]) -> list[Mutant]:
     """Return all mutants of `FILE:LINE`."""
     file, _, line = place.rpartition(":")
-    source = sources[file]
-    found = [mutant for mutant in places(file, source) if str(mutant.line) == line]
-    return [mutant for mutant in found if compiles(mutant.apply(source))]
+    found = [mutant for mutant in places(file, sources[file]) if str(mutant.line) == line]
+    return [mutant for mutant in found if compiles(mutant.apply(sources[file]))]
 
 
-def main() -> int:
-    """Run it."""
+async def run(options: argparse.Namespace) -> None:
+    KEPT.mkdir(exist_ok=True)
+    files = product_files()
+    sources = {str(path.relative_to(CHECKOUT)): path.read_bytes() for path in files}
+    inside = {file: text for file, text in sources.items() if file.startswith(options.within)}
+    drawn = draw(inside, options.seed)
+    if options.at:
+        mutants = at(options.at, sources)
+        drawn, options.number = iter(mutants), len(mutants)
+    tests, total = seam_tests(CHECKOUT)
+    say(f"{len(tests)} of {total} test files are seam tests")
+    reached = Map(KEPT / "reached.json", sources)
+    slots = [KEPT / str(slot) for slot in range(SLOTS)]
+    same = equivalents(EQUIVALENT)
+    same_drawn = 0
+    noticed: list[str] = []
+    survivors: list[str] = []
+
+    def changing() -> Iterator[Mutant]:
+        nonlocal same_drawn
+        for mutant in drawn:
+            if (mutant.file, mutant.function, *mutant.diff(sources[mutant.file])) in same:
+                same_drawn += 1
+            else:
+                yield mutant
+
+    left = itertools.islice(changing(), options.number)
+
+    async def judge_with(copy: Copy) -> None:
+        for mutant in left:
+            is_noticed, words = await judge(mutant, sources[mutant.file], reached, copy)
+            (noticed if is_noticed else survivors).append(words)
+            say(f"{len(noticed) + len(survivors)}/{options.number} {words}")
+
+    try:
+        copies = [Copy(slot) for slot in slots]
+        async with trio.open_nursery() as nursery:
+            for copy in copies:
+                nursery.start_soon(copy.check, BROKEN[1])
+        await reached.measure(tests, copies)
+        try:
+            async with trio.open_nursery() as nursery:
+                for copy in copies:
+                    nursery.start_soon(judge_with, copy)
+        except* KeyboardInterrupt:
+            say("interrupted: this is what there is so far")
+    finally:
+        for slot in slots:
+            shutil.rmtree(slot, ignore_errors=True)
+    for survivor in survivors:
+        print(survivor)
+    number = len(noticed) + len(survivors)
+    share = f"{100 * len(noticed) / number:.1f} %" if number else "none"
+    print(f"seed {options.seed}: {len(noticed)} of {number} noticed, {share};", end=" ")
+    print(f"{same_drawn} more change nothing")
+
+
+def main() -> None:
     parser = argparse.ArgumentParser(prog="mutants", description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10_000))
     parser.add_argument("--number", type=int, default=60, help="how many mutants")
     parser.add_argument("--at", metavar="FILE:LINE", help="all mutants of a line instead")
-    parser.add_argument(
-        "--also", metavar="FOLDER", nargs="*", default=[], help="tests that are not at a seam yet"
-    )
     parser.add_argument("--within", default="", help="draw in files whose path begins with this")
-    parser.add_argument("--json", action="store_true", help="print a document with each mutant")
-    return trio.run(run, parser.parse_args())
+    trio.run(run, parser.parse_args())
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -115,13 +115,12 @@ def _call(client: DaemonClient, number: int) -> None:
 
 def main() -> None:
     """Write the file."""
-    with tempfile.TemporaryDirectory(prefix="stdiod-top-") as name:
-        stdiod = Stdiod(Path(name).resolve())
+    with (
+        tempfile.TemporaryDirectory(prefix="stdiod-top-") as name,
+        Stdiod(Path(name).resolve()) as stdiod,
+    ):
         stdiod.run("up", str(shutil.copytree(ROOT / "modules", stdiod.folder / "modules")))
-        try:
-            lines = screen(stdiod.socket)
-        finally:
-            stdiod.end()
+        lines = screen(stdiod.socket)
     PICTURE.write_text(svg(lines), encoding="utf-8")
     print(f"{PICTURE} is drawn")
 

@@ -11,6 +11,7 @@ import ast
 from dataclasses import dataclass
 from pathlib import Path
 
+PRODUCT = {"protocol", "schemas", "supervisor"}
 SEAMS = ("protocol", "schemas", "supervisor.policy", "supervisor.kernel.kernel")
 """Of the product, a seam test may import these; else it speaks to a process or a socket."""
 
@@ -39,54 +40,47 @@ class Look:
     tests: set[str]
 
 
-def _is_figure(name: str) -> bool:
-    return name.rpartition(".")[2].isupper()
-
-
-def _root(node: ast.expr) -> str:
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else ""
+def imports(tree: ast.Module) -> dict[str, str]:
+    """Return the dotted names that a file imports, and what it calls them."""
+    found: dict[str, str] = {}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                found |= {name.name: name.asname or name.name.split(".")[0] for name in names}
+            case ast.ImportFrom(module=str(module), names=names):
+                found |= {f"{module}.{name.name}": name.asname or name.name for name in names}
+    return found
 
 
 def look(text: str) -> Look:
-    """Read a file of the suite."""
-    inner = reaches = False
-    tests: set[str] = set()
-    product: set[str] = set()
-    others: set[str] = set()
     tree = ast.parse(text)
-    own = {
-        node.attr
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and ast.unparse(node.value) in {"self", "cls"}
-    }
-    own |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    names = imports(tree)
+    product = {name for name in names if name.split(".")[0] in PRODUCT}
+    tests = {name for name in names if name.startswith("tests.")}
+    foreign = {names[name] for name in names.keys() - product - tests}
+    patched = PRODUCT | {names[name] for name in product}
+    own: set[str] = set()
+    private: set[tuple[str, str]] = set()
+    reaches = False
     for node in ast.walk(tree):
-        names: dict[str, str] = {}
-        if isinstance(node, ast.Import):
-            names = {name.name: name.asname or name.name.split(".")[0] for name in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names = {f"{node.module}.{name.name}": name.asname or name.name for name in node.names}
-        for name, bound in names.items():
-            top = name.split(".")[0]
-            if top in {"protocol", "schemas", "supervisor"}:
-                product.add(bound)
-                inner |= not _is_figure(name) and not any(
-                    f"{name}.".startswith(f"{seam}.") for seam in SEAMS
-                )
-            elif top == "tests":
-                tests.add(name)
-            else:
-                others.add(bound)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute):
-            private = node.attr.startswith("_") and not node.attr.startswith("__")
-            reaches |= private and node.attr not in own and _root(node) not in others
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(".setattr") and node.args:
-            patched = ast.unparse(node.args[0]).strip("'\"").split(".")[0]
-            reaches |= patched in product | {"protocol", "schemas", "supervisor"}
-    return Look(inner, reaches, tests)
+        match node:
+            case ast.FunctionDef(name=name):
+                own.add(name)
+            case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name):
+                own.add(name)
+            case ast.Attribute(attr=name) if name.startswith("_") and not name.startswith("__"):
+                private.add((name, ast.unparse(node).split(".")[0]))
+            case ast.Call(func=ast.Attribute(attr="setattr"), args=[target, *_]):
+                reaches |= ast.unparse(target).strip("'\"").split(".")[0] in patched
+    return Look(
+        inner=any(
+            not f"{name}.".startswith(tuple(f"{seam}." for seam in SEAMS))
+            for name in product
+            if not name.rpartition(".")[2].isupper()
+        ),
+        reaches=reaches or any(name not in own and root not in foreign for name, root in private),
+        tests=tests,
+    )
 
 
 def seam_tests(checkout: Path) -> tuple[list[str], int]:
@@ -96,25 +90,20 @@ def seam_tests(checkout: Path) -> tuple[list[str], int]:
         module = ".".join(path.relative_to(checkout).with_suffix("").parts)
         looks[module.removesuffix(".__init__")] = look(path.read_text())
 
-    def helpers(module: str) -> set[str]:
-        names = {name if name in looks else name.rpartition(".")[0] for name in looks[module].tests}
-        return {name for name in names if name in looks}
-
     def wires(module: str) -> bool:
-        """Whether a test, or a helper that it uses, knows more of the product than the seams."""
-        parts = module.split(".")[:-1]
-        folders = {".".join([*parts[:depth], "conftest"]) for depth in range(1, len(parts) + 1)}
-        left = [module, *(folders & looks.keys())]
-        known = {*left}
+        """Tell whether a test, or a helper that it uses, knows more than the seams."""
+        folders = module.split(".")[:-1]
+        fixtures = {".".join([*folders[:n], "conftest"]) for n in range(1, len(folders) + 1)}
+        known: set[str] = set()
+        left = {module} | (fixtures & looks.keys())
         while left:
-            other = left.pop()
-            if other in FROM_OUTSIDE:
-                continue
-            if looks[other].inner:
+            known |= left
+            seen = [looks[one] for one in left if one not in FROM_OUTSIDE]
+            if any(one.inner for one in seen):
                 return True
-            further = helpers(other) - known
-            known |= further
-            left += further
+            used = {name for one in seen for name in one.tests}
+            helpers = {name if name in looks else name.rpartition(".")[0] for name in used}
+            left = (helpers & looks.keys()) - known
         return False
 
     tests = [module for module in looks if module.rpartition(".")[2].startswith("test_")]

@@ -56,11 +56,13 @@ def inside(path: str, folders: tuple[str, ...]) -> bool:
     return path.startswith(tuple(f"{folder}/" for folder in folders))
 
 
-def lines(root: Path, paths: list[str]) -> int:
-    return sum((root / path).read_bytes().count(b"\n") for path in paths)
+def run_ruff(root: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run ruff with settings of its own, whatever the checkout says."""
+    ruff = [sys.executable, "-m", "ruff", *command, "--isolated", "--target-version", "py311"]
+    return subprocess.run(ruff, cwd=root, check=False, capture_output=True, text=True)
 
 
-# --- Classes -----------------------------------------------------------------
+# --- Classes and import circles ----------------------------------------------
 
 
 def name_of(expression: ast.expr) -> str:
@@ -68,62 +70,37 @@ def name_of(expression: ast.expr) -> str:
     match expression:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name
-        case ast.Subscript(value=value):
+        case ast.Subscript(value=value) | ast.Call(func=value):
             return name_of(value)
         case _:
             return ""
 
 
-def classes(tree: Tree) -> list[ast.ClassDef]:
-    return [
-        node
-        for module in tree.values()
-        for node in ast.walk(module)
-        if isinstance(node, ast.ClassDef)
-    ]
-
-
 def is_unimplemented(method: ast.stmt) -> bool:
     if not isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef):
         return False
-    if any(name_of(decorator) == "abstractmethod" for decorator in method.decorator_list):
-        return True
-    match method.body[-1]:
-        case ast.Raise(exc=ast.Call(func=error)) | ast.Raise(exc=ast.expr() as error):
-            return name_of(error) == "NotImplementedError"
-        case _:
-            return False
+    last = method.body[-1]
+    raised = last.exc if isinstance(last, ast.Raise) else None
+    return "abstractmethod" in map(name_of, method.decorator_list) or (
+        raised is not None and name_of(raised) == "NotImplementedError"
+    )
 
 
-def protocols(tree: Tree) -> list[str]:
+def protocols(classes: list[ast.ClassDef]) -> list[str]:
     """Return the Protocols, and the abstract classes that have at most one subclass."""
-    found = classes(tree)
-    bases = Counter(name_of(base) for node in found for base in node.bases)
-    return [
+    bases = Counter(name_of(base) for node in classes for base in node.bases)
+    return sorted(
         node.name
-        for node in found
+        for node in classes
         if "Protocol" in map(name_of, node.bases)
         or (any(map(is_unimplemented, node.body)) and bases[node.name] <= 1)
-    ]
+    )
 
 
 def names_twice(tree: Tree) -> list[str]:
-    names = Counter(
-        node.name
-        for module in tree.values()
-        for node in module.body
-        if isinstance(node, ast.ClassDef)
-    )
+    found = (node for module in tree.values() for node in module.body)
+    names = Counter(node.name for node in found if isinstance(node, ast.ClassDef))
     return sorted(name for name, times in names.items() if times > 1)
-
-
-# --- Import circles ----------------------------------------------------------
-
-
-def run_ruff(root: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    """Run ruff with settings of its own, whatever the checkout says."""
-    ruff = [sys.executable, "-m", "ruff", *command, "--isolated", "--target-version", "py311"]
-    return subprocess.run(ruff, cwd=root, check=False, capture_output=True, text=True)
 
 
 def circles(root: Path, tree: Tree) -> list[list[str]]:
@@ -133,7 +110,14 @@ def circles(root: Path, tree: Tree) -> list[list[str]]:
     """
     read = run_ruff(root, "analyze", "graph", "--preview", "--no-type-checking-imports", *tree)
     graph: dict[str, list[str]] = json.loads(read.stdout)
-    reached = {path: reachable(graph, path) for path in graph}
+    reached: dict[str, set[str]] = {}
+    for path in graph:
+        below = reached[path] = set()
+        waiting = [path]
+        while waiting:
+            imported = set(graph.get(waiting.pop(), ())) - below
+            below |= imported
+            waiting += imported
     found = {
         tuple(sorted(other for other in below if path in reached[other]))
         for path, below in reached.items()
@@ -141,51 +125,7 @@ def circles(root: Path, tree: Tree) -> list[list[str]]:
     return sorted(list(circle) for circle in found if len(circle) > 1)
 
 
-def reachable(graph: dict[str, list[str]], path: str) -> set[str]:
-    found: set[str] = set()
-    waiting = [path]
-    while waiting:
-        imported = set(graph.get(waiting.pop(), ())) - found
-        found |= imported
-        waiting += imported
-    return found
-
-
 # --- The table ---------------------------------------------------------------
-
-
-def figures(
-    root: Path, paths: list[str], tree: Tree, in_circles: list[list[str]]
-) -> dict[str, int]:
-    python = [path for path in paths if path.endswith(".py")]
-    documents = [path for path in paths if re.fullmatch(r"README\.md|docs/.*\.md", path)]
-    handlers = [path for path in tree if inside(path, (*RINGS["kernel"], *RINGS["faces"]))]
-    return {
-        **{
-            ring: lines(root, [path for path in tree if inside(path, folders)])
-            for ring, folders in RINGS.items()
-        },
-        "together": lines(root, list(tree)),
-        "not Python": lines(root, [p for p in paths if inside(p, PRODUCT) and p not in tree]),
-        "scripts": lines(root, [path for path in python if inside(path, ("scripts",))]),
-        "documents (KB)": -(-sum((root / path).stat().st_size for path in documents) // 1000),
-        "files": len(tree),
-        "classes": len(classes(tree)),
-        "Protocols": len(protocols(tree)),
-        "names twice": len(names_twice(tree)),
-        "circles": len(in_circles),
-        "files in circles": sum(map(len, in_circles)),
-        "Callable[ in kernel, faces": sum(
-            (root / path).read_text().count("Callable[") for path in handlers
-        ),
-        "fmt: skip": sum((root / path).read_text().count("# fmt: skip") for path in tree),
-        "tests": lines(root, [path for path in python if inside(path, ("tests",))]),
-    }
-
-
-def joined_statements(source: str) -> list[int]:
-    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    return [token.start[0] for token in tokens if token.type == tokenize.OP and token.string == ";"]
 
 
 def evasions(root: Path, paths: list[str], tree: Tree) -> Iterator[str]:
@@ -195,8 +135,10 @@ def evasions(root: Path, paths: list[str], tree: Tree) -> Iterator[str]:
         for number, line in enumerate(source.splitlines(), 1):
             if found := KEEPS_ITS_FORM.search(line):
                 yield f"{path}:{number} says `{found.group()}`: the formatter writes product code."
-        for number in joined_statements(source):
-            yield f"{path}:{number} joins statements with a semicolon: give each its own line."
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            if token.type == tokenize.OP and token.string == ";":
+                where = f"{path}:{token.start[0]}"
+                yield f"{where} joins statements with a semicolon: give each its own line."
         if path.count("/") > 1 and not any(inside(path, folders) for folders in RINGS.values()):
             yield f"{path} is in no ring: move it into one."
     top = {path.partition("/")[0] for path in paths if path.endswith(".py")}
@@ -210,13 +152,13 @@ def evasions(root: Path, paths: list[str], tree: Tree) -> Iterator[str]:
             yield f"Lines are counted as `ruff format` writes them: {said}. Run `make format`."
 
 
-def excesses(found: dict[str, int], bounds: dict[str, list[int]]) -> Iterator[str]:
-    for row, figure in found.items():
+def excesses(figures: dict[str, int], bounds: dict[str, list[int]]) -> Iterator[str]:
+    for row, figure in figures.items():
         if row not in bounds:
             yield f"{row}: pyproject.toml has no target and ceiling for this row."
         elif figure > bounds[row][1]:
             yield f"{row}: {figure:,} is above the ceiling of {bounds[row][1]:,}."
-    for row in bounds.keys() - found.keys():
+    for row in bounds.keys() - figures.keys():
         yield f"{row}: pyproject.toml has a ceiling for a row that does not exist."
 
 
@@ -225,19 +167,46 @@ def measure(root: Path) -> dict[str, Any]:
     configuration = tomllib.loads((root / "pyproject.toml").read_text())
     bounds: dict[str, list[int]] = configuration["tool"]["stdiod"]["size"]
     paths = tracked(root)
+    python = [path for path in paths if path.endswith(".py")]
+    documents = [path for path in paths if re.fullmatch(r"README\.md|docs/.*\.md", path)]
     tree = parsed(root, paths, *PRODUCT)
-    in_circles = circles(root, tree)
-    found = figures(root, paths, tree, in_circles)
+    nodes = (node for module in tree.values() for node in ast.walk(module))
+    classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
+    lists: dict[str, list[Any]] = {
+        "Protocols": protocols(classes),
+        "names twice": names_twice(tree),
+        "circles": circles(root, tree),
+    }
+
+    def lines(paths: list[str], *folders: str) -> int:
+        read = ((root / path).read_bytes() for path in paths if inside(path, folders))
+        return sum(text.count(b"\n") for text in read)
+
+    def times(text: str, *folders: str) -> int:
+        return sum((root / path).read_text().count(text) for path in tree if inside(path, folders))
+
+    figures = {
+        **{ring: lines(list(tree), *folders) for ring, folders in RINGS.items()},
+        "together": lines(list(tree), *PRODUCT),
+        "not Python": lines([path for path in paths if path not in tree], *PRODUCT),
+        "scripts": lines(python, "scripts"),
+        "documents (KB)": -(-sum((root / path).stat().st_size for path in documents) // 1000),
+        "files": len(tree),
+        "classes": len(classes),
+        **{row: len(found) for row, found in lists.items()},
+        "files in circles": sum(map(len, lists["circles"])),
+        "Callable[ in kernel, faces": times("Callable[", *RINGS["kernel"], *RINGS["faces"]),
+        "fmt: skip": times("# fmt: skip", *PRODUCT),
+        "tests": lines(python, "tests"),
+    }
     return {
         "rows": {
             row: {"today": figure, "target": target, "ceiling": ceiling}
-            for row, figure in found.items()
+            for row, figure in figures.items()
             for target, ceiling in [bounds.get(row, [0, 0])]
         },
-        "Protocols": sorted(protocols(tree)),
-        "names twice": names_twice(tree),
-        "circles": in_circles,
-        "faults": [*excesses(found, bounds), *evasions(root, paths, tree)],
+        **lists,
+        "faults": [*excesses(figures, bounds), *evasions(root, paths, tree)],
     }
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import contextlib
 import http.client
 import importlib
 import json
@@ -101,11 +100,11 @@ def verbs(
 
 # --- Schemas -----------------------------------------------------------------
 
-COMBINED = ("allOf", "anyOf", "oneOf", "prefixItems")
 ALONE = ("if", "then", "else", "not", "contains")
+COMBINED = ("allOf", "anyOf", "oneOf", "prefixItems")
 
 
-def fields(schema: Any, at: str, inside: tuple[str, ...] = ()) -> Iterator[str]:
+def fields(schema: Any, at: str) -> Iterator[str]:
     """Yield the path of each property, and the values that it is limited to."""
     if not isinstance(schema, dict):
         return
@@ -113,19 +112,18 @@ def fields(schema: Any, at: str, inside: tuple[str, ...] = ()) -> Iterator[str]:
         yield f"{at} = {json.dumps(value)}"
     for name, below in schema.get("properties", {}).items():
         yield f"{at}.{name}"
-        yield from fields(below, f"{at}.{name}", inside)
-    for keyword, mark in (("items", "[]"), ("additionalProperties", ".*")):
-        yield from fields(schema.get(keyword), f"{at}{mark}", inside)
-    for below in schema.get("patternProperties", {}).values():
-        yield from fields(below, f"{at}.*", inside)
-    for below in schema.get("dependentSchemas", {}).values():
-        yield from fields(below, at, inside)
-    for below in [*(schema.get(keyword) for keyword in ALONE)]:
-        yield from fields(below, at, inside)
-    for below in (below for keyword in COMBINED for below in schema.get(keyword, [])):
-        yield from fields(below, at, inside)
+        yield from fields(below, f"{at}.{name}")
     if reference := schema.get("$ref"):
         yield f"{at}: {reference.rpartition('/')[2]}"
+    yield from fields(schema.get("items"), f"{at}[]")
+    for below in [
+        schema.get("additionalProperties"),
+        *schema.get("patternProperties", {}).values(),
+    ]:
+        yield from fields(below, f"{at}.*")
+    conditions = [*schema.get("dependentSchemas", {}).values(), *map(schema.get, ALONE)]
+    for below in [*conditions, *(one for keyword in COMBINED for one in schema.get(keyword, []))]:
+        yield from fields(below, at)
 
 
 def schema_fields() -> Iterator[str]:
@@ -140,18 +138,21 @@ def schema_fields() -> Iterator[str]:
 # --- A daemon ----------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def running() -> Iterator[Stdiod]:
-    """Run a daemon with one module."""
+def asked(root: Path) -> Iterator[str]:
+    """Yield what a daemon with one module says of itself."""
     with tempfile.TemporaryDirectory(prefix="surface-") as folder:
         (Path(folder) / "once.json").write_text(json.dumps(MODULE))
-        daemon = Stdiod(Path(folder))
-        daemon.environment["HOME"] = folder  # nobody's configuration
-        try:
+        with Stdiod(Path(folder)) as daemon:
+            daemon.environment["HOME"] = folder  # nobody's configuration
             daemon.run("up", folder, "--http", "sock")
-            yield daemon
-        finally:
-            daemon.end()
+            described = json.loads(daemon.run("describe", "supervisor", "--json"))
+            for op, schema in described["inputs"].items():
+                yield f"op: {op}"
+                yield from fields(schema, f"arg: {op}")
+            yield from routes(json.loads(get(daemon, "/api/v1/openapi.json")))
+            for metric in re.findall("# TYPE (.*)", get(daemon, "/metrics")):
+                yield f"metric: {metric}"
+            yield from mcp_methods(daemon, root / MCP_SCHEMAS)
 
 
 def get(daemon: Stdiod, path: str) -> str:
@@ -163,15 +164,7 @@ def get(daemon: Stdiod, path: str) -> str:
         return connection.getresponse().read().decode()
 
 
-def ops(daemon: Stdiod) -> Iterator[str]:
-    described = json.loads(daemon.run("describe", "supervisor", "--json"))
-    for op, schema in described["inputs"].items():
-        yield f"op: {op}"
-        yield from fields(schema, f"arg: {op}")
-
-
-def routes(daemon: Stdiod) -> Iterator[str]:
-    document = json.loads(get(daemon, "/api/v1/openapi.json"))
+def routes(document: dict[str, Any]) -> Iterator[str]:
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             route = f"route: {method.upper()} {path}"
@@ -187,10 +180,6 @@ def routes(daemon: Stdiod) -> Iterator[str]:
         yield from fields(components[name], f"field: openapi {name}")
 
 
-def metrics(daemon: Stdiod) -> Iterator[str]:
-    yield from (f"metric: {one}" for one in re.findall("# TYPE (.*)", get(daemon, "/metrics")))
-
-
 def mcp_methods(daemon: Stdiod, root: Path) -> Iterator[str]:
     """Ask for each method that the specification names, in any of its revisions."""
     named = (re.findall(r'"const": "([\w/]+)"', one.read_text()) for one in root.glob("*.json"))
@@ -204,15 +193,15 @@ def mcp_methods(daemon: Stdiod, root: Path) -> Iterator[str]:
     }
     greeting = [("initialize", begin), ("notifications/initialized", {})]
     for era, beginning, params in (("older", greeting, {}), ("newer", [], {"_meta": newer})):
-        asked = [*beginning, *((method, params) for method in methods)]
+        calls = [*beginning, *((method, params) for method in methods)]
         lines = [
-            {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-            for number, (method, params) in enumerate(asked)
+            json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+            for number, (method, params) in enumerate(calls)
         ]
-        answers = daemon.run("mcp", stdin="".join(f"{json.dumps(line)}\n" for line in lines))
+        answers = daemon.run("mcp", stdin="".join(f"{line}\n" for line in lines))
         for answer in map(json.loads, answers.splitlines()):
             if answer.get("error", {}).get("code") != METHOD_NOT_FOUND and "id" in answer:
-                yield f"MCP method: {asked[answer['id']][0]} ({era})"
+                yield f"MCP method: {calls[answer['id']][0]} ({era})"
 
 
 # --- What nothing prints -----------------------------------------------------
@@ -251,14 +240,7 @@ def variables(root: Path) -> Iterator[str]:
 
 
 def surface(root: Path) -> list[str]:
-    with running() as daemon:
-        asked = [
-            *ops(daemon),
-            *routes(daemon),
-            *metrics(daemon),
-            *mcp_methods(daemon, root / MCP_SCHEMAS),
-        ]
-    found = [*asked, *verbs(), *schema_fields(), *sources(), *tables(root), *variables(root)]
+    found = [*asked(root), *verbs(), *schema_fields(), *sources(), *tables(root), *variables(root)]
     return sorted(set(found))
 
 
@@ -270,20 +252,14 @@ def listed(path: Path) -> list[str]:
     return [line for line in lines if line and not line.startswith("#")]
 
 
-def unexplained(path: Path) -> Iterator[str]:
-    for block in path.read_text().split("\n\n"):
-        lines = block.strip().splitlines()
-        if lines and not lines[0].startswith("#"):
-            yield from lines
-
-
 def differences(found: list[str], lists: Path) -> Iterator[str]:
     known = {*listed(lists / "af46bfda.txt"), *listed(lists / "additions.txt")}
     allowed = set(listed(lists / "changes.txt"))
     yield from (f"- {line}" for line in sorted(known - allowed - set(found)))
     yield from (f"+ {line}" for line in sorted(set(found) - (known - allowed)))
-    for line in unexplained(lists / "changes.txt"):
-        yield f"{line} is in changes.txt without a sentence above it"
+    for block in (lists / "changes.txt").read_text().split("\n\n"):
+        for line in block.strip().splitlines() if not block.strip().startswith("#") else ():
+            yield f"{line} is in changes.txt without a sentence above it"
     for line in sorted(allowed - known):
         yield f"{line} is in changes.txt, and in no list"
 

@@ -16,9 +16,9 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, Phase, settings
 
-from protocol.dialects import DIALECTS
+from protocol.dialects.registry import DIALECTS
 from supervisor.runtime.containment import guardianship
-from tests import journals, shell_guardian
+from tests import factories, journals, shell_guardian
 from tests.dialects.registry import FAKES
 from tests.system import forked
 
@@ -74,6 +74,11 @@ def _guardian_in_a_shell() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(guardianship, "command", shell_guardian.command)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _processes_of_its_own() -> None:
+    factories.disown_children()
 
 
 @pytest.fixture(autouse=True)

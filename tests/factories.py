@@ -7,6 +7,7 @@ import os
 import stat
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -169,10 +170,28 @@ def opened_since(before: dict[int, str]) -> dict[int, str]:
         os.sched_yield()
 
 
+EARLIER: set[int] = set()
+"""The children that were there when the test began: they are another test's."""
+
+
+def disown_children() -> None:
+    """Let a test begin without the children of those before it.
+
+    Whoever adopts orphans gets those of a test that is over as well. A zombie among them is never
+    told from a child of the tests' own, so no daemon would reap it.
+    """
+    EARLIER.clear()
+    for number in _listed_below(os.getpid()) or ():
+        EARLIER.add(number)
+        with suppress(psutil.NoSuchProcess, ChildProcessError):
+            if _command(psutil.Process(number)) == ZOMBIE:
+                os.waitpid(number, os.WNOHANG)
+
+
 def children() -> list[psutil.Process]:
     """Return the processes below this one; a guardian, or what checks args, is nobody's module.
 
-    Nor is what daemons are forked from (tests/system/forked.py).
+    Nor is what daemons are forked from (tests/system/forked.py), or what an earlier test left.
 
     One between fork and exec has this process's command line, and one on its way out has none:
     neither can be told from a guardian, so all are looked at again until each shows what it is.
@@ -186,25 +205,39 @@ def children() -> list[psutil.Process]:
         commands = [(one, words) for one in below if (words := _command(one)) is not None]
         unsure = any(words in ([], own) for _, words in commands)
         if not unsure or time.monotonic() > until:
-            return [one for one, words in commands if not _is_daemons_own(words)]
+            return [
+                one
+                for one, words in commands
+                if one.pid not in EARLIER and not _is_daemons_own(words)
+            ]
         os.sched_yield()
 
 
 def _none_below(pid: int) -> bool:
     """Whether the kernel lists nobody but guardians; psutil looks at all of the machine."""
-    try:
-        tasks = list(Path(f"/proc/{pid}/task").iterdir())
-        listed = [number for task in tasks for number in (task / "children").read_text().split()]
-    except OSError:
-        return False  # there is no such list, or a thread has ended
+    listed = _listed_below(pid)
+    if listed is None:
+        return False
     for number in listed:
         try:
             words = Path(f"/proc/{number}/cmdline").read_bytes().decode().split("\0")
         except OSError:
             return False
-        if not (_is_daemons_own(words) and _none_below(int(number))):
+        if not (_is_daemons_own(words) and _none_below(number)):
             return False
     return True
+
+
+def _listed_below(pid: int) -> list[int] | None:
+    """Return a process's children; None without the kernel's list, or if a thread has ended."""
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+        return [int(one) for task in tasks for one in (task / "children").read_text().split()]
+    except OSError:
+        return None
+
+
+ZOMBIE = ["a zombie"]
 
 
 def _command(one: psutil.Process) -> list[str] | None:
@@ -212,7 +245,7 @@ def _command(one: psutil.Process) -> list[str] | None:
     try:
         return one.cmdline()
     except psutil.ZombieProcess:
-        return ["a zombie"]
+        return ZOMBIE
     except psutil.NoSuchProcess:
         return None
 

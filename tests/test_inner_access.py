@@ -15,8 +15,6 @@ INNER = (
     "supervisor",
     "tests.kernel",
     "tests.faces.in_process",
-    "tests.faces.http.in_process",
-    "tests.faces.mcp.in_process",
 )
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from protocol.descriptor.model import Descriptor, Hook, Supervision
 from protocol.descriptor.rules import DEFAULT_PROTOCOL, problems
-from protocol.dialects import DIALECTS, Dialect
+from protocol.dialects.registry import DIALECTS, Dialect
 from protocol.json_document import read_document
 from protocol.problem import Problem, printable
 

@@ -16,8 +16,8 @@ import msgspec
 from protocol.args_schema import ops_problems
 from protocol.descriptor.model import HOOK_OP, InputForm, Instances, Kind, Lifecycle, Transport
 from protocol.descriptor.shape import DESCRIPTOR, HOOK, SUPERVISION, TRANSPORT, URL
-from protocol.dialects import DIALECTS
 from protocol.dialects.exec import input_names, no_holes, read_template
+from protocol.dialects.registry import DIALECTS
 from protocol.frames import encode
 from protocol.problem import Problem, described, did_you_mean, nearest, quoted, step
 from protocol.shape import Fields

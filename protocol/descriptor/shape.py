@@ -26,7 +26,7 @@ from protocol.descriptor.model import (
     Start,
     StdoutPolicy,
 )
-from protocol.dialects import DIALECTS
+from protocol.dialects.registry import DIALECTS
 from protocol.problem import quoted
 from protocol.shape import (
     ANY_TEXT,

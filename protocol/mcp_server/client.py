@@ -1,28 +1,67 @@
-"""The client of an MCP server: era, revision, capabilities, and wanted logs.
+"""The client of an MCP server: who it is by each of its messages, and the lines for it.
 
 A client of the newer era states its version in each request; one of the older era once, in
-`initialize`. So one endpoint serves both: a request with a version in its `_meta`, or with a method
-of the newer era only, belongs to that era.
+`initialize`. So one endpoint serves both: a request with a version in its `_meta` or its headers,
+or with a method of the newer era only, belongs to that era (`client_of`).
+
+Over HTTP, headers repeat parts of the body for routers. One that contradicts the body is refused:
+else one party would believe the header, and another the body. A value that a header cannot hold is
+written as `=?base64?...?=`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import base64
+import binascii
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
-from protocol.dialects.mcp.greeting import DISCOVER, LEGACY, META, MODERN, Era
-from protocol.dialects.mcp.rpc import INVALID_PARAMS, RpcError
-from protocol.problem import described, kind
-
-LISTEN = "subscriptions/listen"
+from protocol.dialects.mcp.rpc import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    RpcCall,
+    RpcError,
+    RpcId,
+    RpcMistake,
+)
+from protocol.dialects.mcp.vocabulary import (
+    BATCH,
+    BATCHES,
+    DISCOVER,
+    INITIALIZE,
+    LEGACY,
+    LISTEN,
+    META,
+    MODERN,
+    Era,
+)
+from protocol.errors import Reason
+from protocol.frames import encode, one_line
+from protocol.host_call import UNENCODABLE
+from protocol.problem import described, kind, quoted
 
 REVISIONS = (MODERN, *LEGACY)
 
+PARSE_ERROR = -32700
 UNSUPPORTED_VERSION = -32022
 MISSING_CAPABILITY = -32021
 HEADER_MISMATCH = -32020
+
+VERSION, METHOD, NAME = "mcp-protocol-version", "mcp-method", "mcp-name"
+SESSION = "mcp-session-id"
+
+PARAM = "mcp-param-"
+MARK = "x-mcp-header"
+"""The key in an arg's schema with the rest of the name of the header that repeats the arg."""
+
+Headers = Mapping[str, str]
+"""By lower-case name."""
+
+SSE = "text/event-stream"
 
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """The log levels that a client may choose as the least, in order."""
@@ -52,6 +91,45 @@ class McpClient(msgspec.Struct, frozen=True):
         return said
 
 
+BEFORE_INITIALIZE = McpClient(Era.LEGACY, LEGACY[0], {})
+"""A client of the older era that pings before it says who it is."""
+
+
+def client_of(
+    call: RpcCall, headers: Headers | None, known: McpClient | None
+) -> McpClient | RpcError:
+    """Return the client of a request, or why the request is refused.
+
+    `headers` are those of HTTP, and `known` is the client that has said `initialize` before.
+    """
+    said = None if headers is None else headers.get(VERSION)
+    if is_modern(call, headers):
+        meta = call.params.get("_meta")
+        version = meta.get(_VERSION) if isinstance(meta, dict) else None
+        problem = None
+        if headers is not None and isinstance(version, str):
+            problem = header_problem(headers, call.method, call.params, version)
+        return problem or modern_client(call.params)
+    if said is not None and said not in LEGACY:
+        return unsupported(said)
+    if call.method == INITIALIZE:
+        if known is not None:
+            return RpcError(INVALID_REQUEST, f'"{INITIALIZE}" was said before')
+        return legacy_client(call.params)
+    if known is None and call.method == "ping":
+        return BEFORE_INITIALIZE
+    if known is None:
+        words = f'"{INITIALIZE}" comes first, or each request says "{_VERSION}" in its _meta'
+        return RpcError(INVALID_REQUEST, words)
+    return known
+
+
+def is_modern(call: RpcCall, headers: Headers | None) -> bool:
+    """Tell whether a request is of the newer era."""
+    said = None if headers is None else headers.get(VERSION)
+    return said == MODERN or says_modern(call.method, call.params)
+
+
 def says_modern(method: str, params: Mapping[str, Any]) -> bool:
     meta = params.get("_meta")
     return method in (DISCOVER, LISTEN) or (isinstance(meta, dict) and _VERSION in meta)
@@ -73,8 +151,7 @@ def modern_client(params: Mapping[str, Any]) -> McpClient | RpcError:
             return RpcError(INVALID_PARAMS, f'"{key}" in _meta {found}, it must be {a_kind}')
     version, level = meta[_VERSION], meta.get(f"{META}logLevel")
     if version != MODERN:
-        words = f"the revision {described(version)} is not spoken here"
-        return unsupported(version, words)
+        return unsupported(version)
     if level is not None and level not in LEVELS:
         words = f"the logLevel {described(level)} is none of {', '.join(LEVELS)}"
         return RpcError(INVALID_PARAMS, words)
@@ -92,6 +169,175 @@ def legacy_client(params: Mapping[str, Any]) -> McpClient | RpcError:
     return McpClient(Era.LEGACY, revision, said, "info")
 
 
-def unsupported(requested: str, words: str) -> RpcError:
+def unsupported(requested: str) -> RpcError:
     data = {"supported": list(REVISIONS), "requested": requested}
-    return RpcError(UNSUPPORTED_VERSION, f"{words}; there are {', '.join(REVISIONS)}", data)
+    words = f"the revision {quoted(requested)} is not spoken here; there are {', '.join(REVISIONS)}"
+    return RpcError(UNSUPPORTED_VERSION, words, data)
+
+
+# --- Headers -----------------------------------------------------------------
+
+
+def accepts(headers: Headers, media: str) -> bool:
+    """Tell whether a client accepts that type, or any."""
+    said = headers.get("accept", "*/*").lower()
+    return any(one.partition(";")[0].strip() in (media, "*/*") for one in said.split(","))
+
+
+_NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_ENCODED = re.compile(r"=\?base64\?(.*)\?=")
+_WHOLE = re.compile(r"-?[0-9]+(?:\.0+)?")
+_DIGITS = 400
+
+
+def header_problem(
+    headers: Headers, method: str, params: Mapping[str, Any], version: str
+) -> RpcError | None:
+    """Return why the headers of a request of the newer era do not match its body, or None."""
+    said = {VERSION: version, METHOD: method}
+    field = _NAMED_BY.get(method)
+    value = params.get(field) if field is not None else None
+    if isinstance(value, str):
+        said[NAME] = value
+    for header, wanted in said.items():
+        found = headers.get(header)
+        if found is not None:
+            found = decoded(found.strip()) if header == NAME else found.strip()
+        if found != wanted:
+            return _mismatch(header, "is missing, or says something else than the body")
+    return None
+
+
+def param_problem(
+    schema: Mapping[str, Any], args: Mapping[str, Any], headers: Headers
+) -> RpcError | None:
+    """Return why the headers that repeat args do not match them, or None."""
+    for path, name, of in _marked(schema, ()):
+        header = f"{PARAM}{name.lower()}"
+        value, said = _at(args, path), headers.get(header)
+        shown = _shown(value)
+        if shown is None:
+            if said is not None:
+                return _mismatch(header, f"is there, and {'.'.join(path)} is not in the body")
+            continue
+        if said is None:
+            return _mismatch(header, f"is missing, and {'.'.join(path)} is in the body")
+        found = decoded(said.strip())
+        if found is None:
+            return _mismatch(header, "is not base64 of UTF-8")
+        if found != shown and not (of == "integer" and _same_number(found, value)):
+            return _mismatch(header, f"says something else than {'.'.join(path)} in the body")
+    return None
+
+
+def decoded(value: str) -> str | None:
+    """Return the value of a header; None for bad base64."""
+    found = _ENCODED.fullmatch(value)
+    if found is None:
+        return value
+    try:
+        data = base64.b64decode(found[1], validate=True)
+        text = data.decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+    # Of several ways to write the same, only one would be compared by others.
+    return text if base64.b64encode(data).decode() == found[1] else None
+
+
+def _marked(
+    schema: Mapping[str, Any], path: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], str, object]]:
+    properties = schema.get("properties")
+    if not isinstance(properties, dict):
+        return
+    for name, one in properties.items():
+        if isinstance(one, dict):
+            mark = one.get(MARK)
+            if isinstance(mark, str):
+                yield (*path, name), mark, one.get("type")
+            yield from _marked(one, (*path, name))
+
+
+def _at(args: Mapping[str, Any], path: tuple[str, ...]) -> Any:
+    found: Any = args
+    for name in path:
+        if not isinstance(found, Mapping):
+            return None
+        found = found.get(name)
+    return found
+
+
+def _shown(value: object) -> str | None:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return value
+        case int() if value.bit_length() > _DIGITS:
+            return None
+        case int() | float():
+            return str(value)
+    return None
+
+
+def _same_number(said: str, value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float) or len(said) > _DIGITS:
+        return False
+    return _WHOLE.fullmatch(said) is not None and int(said.partition(".")[0]) == value
+
+
+def _mismatch(header: str, why: str) -> RpcError:
+    return RpcError(HEADER_MISMATCH, f"the header {header} {why}")
+
+
+# --- Lines -------------------------------------------------------------------
+
+_UNREADABLE = (Reason.MALFORMED_JSON, Reason.INVALID_UTF8, Reason.LINE_TOO_LONG)
+
+is_array = re.compile(rb"\s*\[").match
+
+
+def split_batch(line: bytes, client: McpClient | None) -> list[bytes] | RpcError:
+    """Return the messages of an array, or why this client may not send an array."""
+    if client is None or client.revision != BATCHES:
+        words = f"a batch is for clients that have agreed on the revision {BATCHES} in initialize"
+        return RpcError(INVALID_REQUEST, f"{words}; send each message by itself")
+    try:
+        messages = [bytes(one) for one in msgspec.json.decode(line, type=list[msgspec.Raw])]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return RpcError(PARSE_ERROR, f"the batch is not JSON: {error}")
+    if not 0 < len(messages) <= BATCH or any(map(is_array, messages)):
+        words = f"a batch has 1 to {BATCH} messages, none of which is a batch"
+        return RpcError(INVALID_REQUEST, f"{words}; this one has {len(messages)} members")
+    return messages
+
+
+def message_line(document: Mapping[str, Any]) -> bytes:
+    return one_line(encode({"jsonrpc": "2.0", **document}))
+
+
+def answer_line(rpc_id: RpcId | None, outcome: Mapping[str, Any] | RpcError) -> bytes:
+    """Encode the answer to a request; an unencodable result becomes an error.
+
+    An error that answers no request has no id: JSON-RPC has null there, but MCP does not allow
+    that.
+    """
+    to: dict[str, Any] = {} if rpc_id is None else {"id": rpc_id}
+    try:
+        if isinstance(outcome, RpcError):
+            return message_line({**to, "error": error_document(outcome)})
+        return message_line({**to, "result": outcome})
+    except UNENCODABLE as error:
+        words = f"the answer cannot be passed on: {type(error).__name__}"
+        return message_line({**to, "error": {"code": INTERNAL_ERROR, "message": words}})
+
+
+def error_document(error: RpcError) -> dict[str, Any]:
+    document: dict[str, Any] = {"code": error.code, "message": error.message}
+    return document if error.data is None else {**document, "data": error.data}
+
+
+def mistake(found: RpcMistake) -> RpcError:
+    fault = found.fault
+    code = PARSE_ERROR if fault.reason in _UNREADABLE else INVALID_REQUEST
+    return RpcError(code, fault.message, {"excerpt": fault.excerpt})

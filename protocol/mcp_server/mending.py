@@ -21,7 +21,7 @@ from urllib.parse import unquote
 import msgspec
 from msgspec import UNSET
 
-from protocol.dialects.mcp.greeting import MODERN
+from protocol.dialects.mcp.vocabulary import MODERN
 from protocol.frames import encode
 from protocol.plain_args import TYPES
 from protocol.problem import described, literal, quoted

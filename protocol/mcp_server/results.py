@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from typing import Any
-from urllib.parse import quote, unquote
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -25,37 +24,19 @@ from protocol.dialects.mcp.rpc import (
 from protocol.errors import Failure, Origin, Reason, Success
 from protocol.frames import encode
 from protocol.host_events import RegisteredAsset
-from protocol.mcp_server.names import Op
+from protocol.mcp_server.daemon_link import RequestEnd, fields_of
+
+if TYPE_CHECKING:
+    from protocol.mcp_server.request import ClientRequest
 
 ERROR_META = "stdiod/error"
 """The key in `_meta` of a failed call for its code and evidence."""
 
+FILE_BYTES = 16 << 20
+"""The longest file in an answer, and all files of one answer together."""
+
 ASSET_SCHEME = "stdiod://assets/"
 """The prefix of an asset's URI; the daemon's id of the asset follows."""
-
-
-OWN_SCHEME = "stdiod://"
-"""The scheme of the daemon's own URIs; a module's resource with this scheme is renamed."""
-
-
-def uri_of_module(module: str, uri: str) -> str:
-    """Return a URI for a module's resource that no other module has.
-
-    The module's own URI stands in it unchanged, so that clients can fill in a template.
-    """
-    return f"{OWN_SCHEME}modules/{quote(module, safe='')}/{uri}"
-
-
-def module_of_uri(uri: str) -> Op | None:
-    """Return the module and its own URI that a URI was made of, if it was."""
-    head, _, rest = uri.partition(f"{OWN_SCHEME}modules/")
-    module, slash, own = rest.partition("/")
-    return (unquote(module), own) if slash and not head else None
-
-
-def own_uri(uri: str) -> str:
-    of_module = module_of_uri(uri)
-    return uri if of_module is None else of_module[1]
 
 
 def renamed_contents(result: Mapping[str, Any], prefix: str) -> dict[str, Any]:
@@ -69,33 +50,6 @@ def renamed_contents(result: Mapping[str, Any], prefix: str) -> dict[str, Any]:
             for one in found["contents"]
         ]
     return found
-
-
-class EmbeddedAsset(msgspec.Struct):
-    """A place in a result for the bytes of a file, which the dialect took out."""
-
-    holder: dict[str, Any]
-    field: str
-    asset_id: str
-
-    def put(self, data: bytes) -> None:
-        self._replace(base64.b64encode(data).decode())
-
-    def leave_out(self, why: str) -> None:
-        """Say why the bytes are missing; the form allows an empty file."""
-        self._replace("")
-        said = self.holder.get("_meta")
-        meta = said if isinstance(said, dict) else {}
-        self.holder["_meta"] = {**meta, ERROR_META: {"message": why}}
-
-    def _replace(self, encoded: str) -> None:
-        # Where it stood: an answer is as the server wrote it.
-        members = {
-            self.field if key == "assetId" else key: encoded if key == "assetId" else value
-            for key, value in self.holder.items()
-        }
-        self.holder.clear()
-        self.holder.update(members)
 
 
 def tool_result(
@@ -180,20 +134,6 @@ def servers_own_error(failure: Failure) -> RpcError | None:
     return RpcError(code, failure.message, reported.get("data"))
 
 
-def linked(
-    result: Mapping[str, Any], uri: str, size_bytes: int, *, has_schema: bool
-) -> dict[str, Any]:
-    """Return a link in place of a result that can be read at a URI.
-
-    If an output schema demands structured content, the link has to be an error.
-    """
-    words = f"The result has {size_bytes} bytes. It is not here but in {uri}, for a while."
-    link = {"type": "resource_link", "uri": uri, "name": "result", "size": size_bytes}
-    found = {key: value for key, value in result.items() if key != "structuredContent"}
-    found["content"] = [_text(words), {**link, "mimeType": "application/json"}]
-    return {**found, "isError": True} if has_schema else found
-
-
 def own_error(failure: Failure, uri: str | None = None) -> RpcError:
     """Return the error of a request that is no tool call; `uri` is the one to be read."""
     found = servers_own_error(failure)
@@ -210,6 +150,50 @@ _CODES: dict[str, int] = {
     Reason.UNKNOWN_ASSET: INVALID_PARAMS,
     Reason.UNKNOWN_OP: METHOD_NOT_FOUND,
 }
+
+
+def _link(asset: RegisteredAsset) -> dict[str, Any]:
+    return {
+        "type": "resource_link",
+        "uri": f"{ASSET_SCHEME}{asset.registered.id}",
+        "name": asset.asset_id,
+        "mimeType": asset.media_type,
+        "size": asset.registered.bytes,
+    }
+
+
+def _text(text: str | None) -> dict[str, Any]:
+    return {"type": "text", "text": text or ""}
+
+
+# --- Files -------------------------------------------------------------------
+
+
+class EmbeddedAsset(msgspec.Struct):
+    """A place in a result for the bytes of a file, which the dialect took out."""
+
+    holder: dict[str, Any]
+    field: str
+    asset_id: str
+
+    def put(self, data: bytes) -> None:
+        self._replace(base64.b64encode(data).decode())
+
+    def leave_out(self, why: str) -> None:
+        """Say why the bytes are missing; the form allows an empty file."""
+        self._replace("")
+        said = self.holder.get("_meta")
+        meta = said if isinstance(said, dict) else {}
+        self.holder["_meta"] = {**meta, ERROR_META: {"message": why}}
+
+    def _replace(self, encoded: str) -> None:
+        # Where it stood: an answer is as the server wrote it.
+        members = {
+            self.field if key == "assetId" else key: encoded if key == "assetId" else value
+            for key, value in self.holder.items()
+        }
+        self.holder.clear()
+        self.holder.update(members)
 
 
 def embedded(result: Mapping[str, Any]) -> list[EmbeddedAsset]:
@@ -230,18 +214,46 @@ def embedded(result: Mapping[str, Any]) -> list[EmbeddedAsset]:
     return [one for one in places if one.field not in one.holder]
 
 
-def _link(asset: RegisteredAsset) -> dict[str, Any]:
-    return {
-        "type": "resource_link",
-        "uri": f"{ASSET_SCHEME}{asset.registered.id}",
-        "name": asset.asset_id,
-        "mimeType": asset.media_type,
-        "size": asset.registered.bytes,
-    }
+async def read_file(request: ClientRequest, asset: str) -> tuple[str, bytes] | Failure:
+    """Return the media type and the bytes of an asset's file, by the daemon's id of the asset."""
+    media_type, data = "", bytearray()
+    with request.server.daemon.read("asset.content", {"asset": asset}) as reading:
+        while not isinstance(event := await reading.next(), RequestEnd):
+            fields = fields_of(event)
+            if "data" in fields:
+                piece = base64.b64decode(fields["data"])
+                data += piece
+                request.gather(len(piece))
+            elif "size" in fields:  # the first event, or that of another daemon
+                request.gather(-len(data))
+                media_type, data = fields["media_type"], bytearray()
+            if fields.get("size", 0) > FILE_BYTES:
+                words = f"it has {fields['size']} bytes, and an answer takes {FILE_BYTES};"
+                words += f" `stdiod asset open {fields['asset']}` and HTTP have no such limit"
+                return Failure.because(Reason.LIMIT_REACHED, words)
+    return event.outcome if isinstance(event.outcome, Failure) else (media_type, bytes(data))
 
 
-def _text(text: str | None) -> dict[str, Any]:
-    return {"type": "text", "text": text or ""}
+async def filled(
+    request: ClientRequest, result: dict[str, Any], assets: Mapping[str, RegisteredAsset]
+) -> dict[str, Any]:
+    """Return a result with the bytes of the files that it embeds."""
+    size = 0
+    for place in embedded(result):
+        if place.asset_id not in assets:
+            place.leave_out("the file was not taken in")
+            continue
+        registered = assets[place.asset_id].registered
+        if size + registered.bytes > FILE_BYTES:
+            place.leave_out(f"the files of an answer take at most {FILE_BYTES} bytes")
+            continue
+        size += registered.bytes
+        file = await read_file(request, registered.id)
+        if isinstance(file, Failure):
+            place.leave_out(file.message)
+        else:
+            place.put(file[1])
+    return result
 
 
 def is_text(media_type: str) -> bool:

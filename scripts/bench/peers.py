@@ -1,26 +1,51 @@
-"""The peers that are installed apart: from PyPI into .venv-peers, and s6 from Debian.
+"""Who takes part: what is installed of it, in which version, and on what machine.
 
-`python -m scripts.bench.peers` installs them, each of PyPI in an environment of its own, s6 if
-that is allowed. None is a must: why one could not be installed is kept, and the page gives it.
+`python -m scripts.bench.peers` installs the peers that come from PyPI into .venv-peers, each in an
+environment of its own, and s6 from Debian if that is allowed. None is a must: why one could not be
+installed is kept, and the page gives it.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
 import os
+import platform
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Final
 
+import psutil
+
+from protocol.version import VERSION
 from scripts import foreign
 from scripts.checkout import ROOT
 
-PEERS: Final = ROOT / ".venv-peers"
-PACKAGES: Final = ("mcp", "supervisor", "circus")
+C: Final = "C"
+NODE: Final = "Node"
+ASYNCIO: Final = "asyncio"
+MCP: Final = "MCP SDK"
+SUPERVISORD: Final = "supervisord"
+CIRCUS: Final = "circus"
 S6: Final = "s6"
+
+PEERS: Final = ROOT / ".venv-peers"
+PACKAGES: Final = {MCP: "mcp", SUPERVISORD: "supervisor", CIRCUS: "circus", S6: "s6"}
+"""The packages of those that are installed apart."""
+DEBIAN: Final = "s6"
 HOW: Final = "not installed; `make bench-peers` does that"
+MISSING: Final = "missing: "
+NO_COMPILER: Final = "neither `gcc` nor `cc` is in PATH"
+NO_NODE: Final = "no `node` in PATH"
+NODE_VERSION: Final = (
+    "`${process.version}, V8 ${process.versions.v8}, "
+    "${process.features.debug ? 'debug' : 'release'} build`"
+)
+
+
+def compiler() -> str | None:
+    return shutil.which("gcc") or shutil.which("cc")
 
 
 def program(package: str, name: str, folder: Path = PEERS) -> Path:
@@ -30,58 +55,86 @@ def program(package: str, name: str, folder: Path = PEERS) -> Path:
 
 def version(package: str, folder: Path = PEERS) -> str | None:
     """Return the version of what is installed, or None."""
-    if package == S6:
-        return _version_of_s6()
+    if package == DEBIAN:  # s6 does not say
+        asked = ("dpkg-query", "-W", "-f", "${Version}", DEBIAN)
+        return _said(*asked) if shutil.which("s6-svscan") else None
     site = [str(path) for path in (folder / package).glob("lib/python*/site-packages")]
     found = importlib.metadata.distributions(name=package, path=site) if site else ()
     return next((one.version for one in found), None)
 
 
-def _version_of_s6() -> str | None:
-    """Ask dpkg, since s6 does not say."""
-    if shutil.which("s6-svscan") is None:
-        return None
-    query = ["dpkg-query", "-W", "-f", "${Version}", S6]
-    done = subprocess.run(query, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "of unknown version"
-
-
 def why_missing(package: str, folder: Path = PEERS) -> str:
     """Return what the installation left as its reason, or how to try."""
-    note = _note(package, folder)
+    note = folder / f"{package}.missing"
     return (note.read_text(encoding="utf-8").strip() if note.exists() else "") or HOW
 
 
 def install(folder: Path = PEERS) -> None:
-    """Install what is missing of all peers."""
+    """Install what is missing of all peers; keeps and prints why one could not be."""
     folder.mkdir(parents=True, exist_ok=True)
-    for package in PACKAGES:
+    for package in PACKAGES.values():
         if version(package, folder) is None:
-            why = foreign.Environment(folder / package, (package,)).install()
-            _note(package, folder).write_text(why or "", encoding="utf-8")
-    if version(S6) is None:
-        _note(S6, folder).write_text(_install_s6(), encoding="utf-8")
+            own = foreign.Environment(folder / package, (package,))
+            why = _install_from_debian() if package == DEBIAN else own.install()
+            (folder / f"{package}.missing").write_text(why or "", encoding="utf-8")
+            if why:
+                print(f"peers: {package} could not be installed: {why}", file=sys.stderr)
 
 
-def _install_s6() -> str:
-    """Install Debian's package, which runs from /usr/bin only; return why that was not possible."""
+def _install_from_debian() -> str | None:
+    """Install s6, which runs from /usr/bin only; returns why that was not possible."""
     if shutil.which("apt-get") is None:
         return "no `s6-svscan` in PATH, and there is no apt-get here"
     if os.geteuid() != 0:
         return "no `s6-svscan` in PATH, and apt-get needs root"
-    apt = ["apt-get", "install", "--yes", "--quiet", "--no-install-recommends", S6]
     try:
-        return foreign.run(apt) or ""
+        return foreign.run(["apt-get", "install", "-y", "-q", "--no-install-recommends", DEBIAN])
     except subprocess.TimeoutExpired as error:
         return str(error)
 
 
-def _note(package: str, folder: Path) -> Path:
-    return folder / f"{package}.missing"
+def parties(folder: Path = PEERS) -> dict[str, str]:
+    """Return the version of all who take part, ours first, or why one is missing."""
+    ours, cc, node = _python(sys.executable), compiler(), shutil.which("node")
+    found = {
+        "stdiod": f"{VERSION}, on {ours}",
+        C: f"{_said(cc, '--version')}, -O2" if cc else MISSING + NO_COMPILER,
+        NODE: _said(node, "--print", NODE_VERSION) if node else MISSING + NO_NODE,
+        ASYNCIO: f"of {ours}",
+        **{library: importlib.metadata.version(library) for library in ("trio", "orjson")},
+    }
+    for name, package in PACKAGES.items():
+        python, installed = program(package, "python", folder), version(package, folder)
+        on = f", on {_python(str(python))}" if python.exists() else ""
+        found[name] = installed + on if installed else MISSING + why_missing(package, folder)
+    return found
+
+
+def machine() -> str:
+    cpuinfo = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    models = [line.partition(":")[2].strip() for line in cpuinfo if line.startswith("model name")]
+    return (
+        f"{(models or [platform.machine()])[0]}, {os.cpu_count()} cores, "
+        f"{psutil.virtual_memory().total / 1e9:.0f} GB, {platform.system()} {platform.release()}, "
+        f"{_python(sys.executable)}"
+    )
+
+
+def _python(interpreter: str) -> str:
+    """Return the version of an interpreter, and how it was built: that makes a third."""
+    read = "import sysconfig; print(sysconfig.get_config_var('CONFIG_ARGS') or '-')"
+    options = _said(interpreter, "-c", read)
+    found = [word for word in ("optimizations", "lto") if f"-{word}" in options]
+    build = f"with {' and '.join(found)}" if found else "without optimizations"
+    return f"{_said(interpreter, '--version')} (built {build})"
+
+
+def _said(*command: str) -> str:
+    """Return the first line of what a program says."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = (done.stdout or done.stderr).splitlines()
+    return lines[0] if lines else "of unknown version"
 
 
 if __name__ == "__main__":
     install()
-    for missing in (*PACKAGES, S6):
-        if (reason := why_missing(missing)) != HOW:
-            print(f"peers: {missing} could not be installed: {reason}", file=sys.stderr)

@@ -32,8 +32,7 @@ import psutil
 import trio
 
 from scripts.checkout import ROOT, has_tmpdir, with_tmpdir
-from scripts.soak.client import ANSWERED_WITHIN_S, NAMELESS, Client, Report, outcome
-from scripts.soak.daemon import Daemon
+from scripts.soak.daemon import NAMELESS, WITHIN_S, Client, Daemon, outcome
 from scripts.soak.modules import (
     BIG_ANSWER,
     CALM,
@@ -45,6 +44,7 @@ from scripts.soak.modules import (
     Modules,
     half_written,
 )
+from scripts.soak.report import Report
 
 CLIENTS: Final = 6
 MOST_OPEN: Final = 48
@@ -71,7 +71,7 @@ ODD: Final = (
 
 
 class Soak:
-    """A daemon, its modules and its clients."""
+    """A daemon, its modules and its clients, and what happens to them at random."""
 
     def __init__(self, folder: Path, report: Report, nursery: trio.Nursery) -> None:
         """Run the readers of all clients in `nursery`."""
@@ -90,9 +90,7 @@ class Soak:
         self.clients = [await self.connect() for _ in range(CLIENTS)]
 
     async def act(self) -> None:
-        """Do one thing."""
-        weights = [weight for weight, _ in ACTIONS.values()]
-        (name,) = self._order.choices(list(ACTIONS), weights)
+        (name,) = self._order.choices(list(ACTIONS), [weight for weight, _ in ACTIONS.values()])
         self.report.actions[name] += 1
         happens = ACTIONS[name][1](self)
         if isinstance(happens, Awaitable):
@@ -125,6 +123,12 @@ class Soak:
         self._nursery.start_soon(client.read)
         return client
 
+    async def leave(self) -> None:
+        """Take note of what a daemon says of itself before its end, as a client of its own."""
+        client = await self.connect()
+        self.report.note((await client.ask("status"))["daemon"], self.daemon.peak_bytes())
+        await client.hang_up()
+
     def any_client(self) -> Client:
         """Return one of those that read."""
         return self.draw.choice([one for one in self.clients if one.gate.is_set()])
@@ -137,56 +141,125 @@ class Soak:
         return client
 
     def open_gates(self) -> None:
-        """Let all clients read."""
         for client in self.clients:
             client.gate.set()
 
-    async def control(self, op: str) -> None:
-        """Start, stop or restart a module."""
-        await self.any_client().send("supervisor", op, {"module": self.modules.any_name()})
-
-    def put(self, make: Callable[[Path], Any]) -> None:
-        """Put something in the place of a descriptor."""
-        self.modules.replace(self.modules.any_name(), make)
-
     async def any_process(self) -> tuple[str, int] | None:
-        """Return module and pid of a process that may be disturbed."""
+        """Return module and pid of a process that may be disturbed; the gateway's is one."""
         status = await self.any_client().ask("status")
-        found = [
-            (module["name"], one["pid"])
-            for module in status["modules"]
-            for one in module["instances"]
-            if module["name"] != CALM
-        ]
+        modules = {module["name"]: module["instances"] for module in status["modules"]}
+        modules["supervisor/http"] = status["http"]["instances"]
+        found = [(name, one["pid"]) for name, of in modules.items() for one in of if name != CALM]
         return self.draw.choice(found) if found else None
 
-    async def connections(self, operator: Client) -> dict[str, int]:
-        """Return how many connections are open and were refused."""
-        found: dict[str, int] = (await operator.ask("status"))["daemon"]["connections"]
-        return found
 
-    async def leave(self) -> None:
-        """Take note of what a daemon says of itself before its end, as a client of its own."""
-        client = await self.connect()
-        status = await client.ask("status")
-        self.report.note(status["daemon"], self.daemon.peak_bytes())
-        await client.hang_up()
+# What clients ask, and how they leave.
 
 
-async def _invoke(soak: Soak) -> None:
+async def invoke(soak: Soak) -> None:
     name, op, args = soak.modules.call()
     timeout_s = soak.draw.choice((0.05, 0.3, 2.0))
     await soak.any_client().send(name, op, args, timeout_s)
 
 
-async def _cancel(soak: Soak) -> None:
+async def cancel(soak: Soak) -> None:
     client = soak.any_client()
     if client.open:
         await client.cancel(soak.draw.choice(list(client.open)))
 
 
-async def _kill_module(soak: Soak) -> None:
-    """Send a signal to a module's process."""
+async def own_op(soak: Soak, op: str) -> None:
+    """Start, stop or restart a module."""
+    await soak.any_client().send("supervisor", op, {"module": soak.modules.any_name()})
+
+
+async def hang_up(soak: Soak) -> None:
+    index = soak.draw.randrange(CLIENTS)
+    await soak.clients[index].hang_up()
+    soak.clients[index] = await soak.connect()
+
+
+async def slow_client(soak: Soak) -> None:
+    """Ask for floods, and read none of them for a while."""
+    client = soak.slow_client()
+    for _ in range(3):
+        await client.send("many", "go", FLOOD)
+
+
+async def leave_unread(soak: Soak) -> None:
+    """Ask for answers of 4 MiB, and read none of them for a while."""
+    client = soak.slow_client()
+    for _ in range(UNREAD_ANSWERS):
+        await client.send("many", "go", BIG_ANSWER)
+
+
+async def big_requests(soak: Soak) -> None:
+    """Send more than one party may have waiting; what was not read by then is withdrawn."""
+    client = await soak.connect()
+    args = {"fault": "hang", "word": "x" * REQUEST_BYTES}
+    with trio.move_on_after(HELD_S):
+        for _ in range(WAITING_REQUESTS):
+            await client.send("plain", "go", args, 0.3)
+    await client.hang_up()
+
+
+async def crowd(soak: Soak) -> None:
+    """Connect without a request until the daemon refuses some; later clients have their place."""
+    operator = soak.any_client()
+
+    async def connections(kind: str) -> int:
+        return int((await operator.ask("status"))["daemon"]["connections"][kind])
+
+    opened, refused = await connections("open"), await connections("refused")
+    async with AsyncExitStack() as streams:
+        for _ in range(MOST_CROWDS):
+            for _ in range(CROWD):
+                stream = await trio.open_unix_socket(soak.daemon.socket)
+                await streams.enter_async_context(stream)
+            if await connections("refused") > refused:
+                break
+        else:
+            soak.report.errors.append("no connection of a crowd was refused")
+        await soak.any_client().send("plain", "go", {"word": "in a crowd"})
+        await trio.sleep(HELD_S)
+    with trio.fail_after(WITHIN_S):
+        while await connections("open") > opened:  # noqa: ASYNC110
+            await trio.sleep(0.01)
+
+
+# What takes its time to be looked at, and must cost nobody else any.
+
+
+async def backtrack(soak: Soak) -> None:
+    client = soak.any_client()
+    for timeout_s in (0.1, 0.3, 2.0):
+        await client.send(PICKY, "go", {"word": "a" * 60 + "!"}, timeout_s)
+    await client.send(PICKY, "go", {"word": "aaa"}, 2.0)
+
+
+async def misspell(soak: Soak) -> None:
+    """Ask for modules whose names are nearly those of others."""
+    client = soak.any_client()
+    for _ in range(MISSPELT):
+        await client.send(f"extra-{soak.draw.randrange(EXTRAS):03}x", "go", {})
+
+
+async def small_values(soak: Soak) -> None:
+    """Send a line of 1 or of 15 MB, of which none is read so far that it has an id."""
+    count = soak.draw.choice((MANY_VALUES, 7_500_000))
+    await soak.any_client().send_rest(b'"input":[' + b"0," * count + b"0]", NAMELESS)
+
+
+async def odd(soak: Soak) -> None:
+    client, rest = soak.any_client(), soak.draw.choice(ODD)
+    # What is no JSON has an answer without an id.
+    await client.send_rest(rest, NAMELESS if rest is UNPAIRED else None)
+
+
+# What happens to processes and files.
+
+
+async def kill_module(soak: Soak) -> None:
     if (found := await soak.any_process()) is None:
         return
     _, pid = found
@@ -199,50 +272,8 @@ async def _kill_module(soak: Soak) -> None:
             signal.pidfd_send_signal(pidfd, number)
 
 
-def _remove(soak: Soak) -> None:
-    name = soak.modules.any_name()
-    (soak.modules.folder / f"{name}.json").unlink(missing_ok=True)
-
-
-async def _hang_up(soak: Soak) -> None:
-    index = soak.draw.randrange(CLIENTS)
-    await soak.clients[index].hang_up()
-    soak.clients[index] = await soak.connect()
-
-
-async def _slow_client(soak: Soak) -> None:
-    """Ask for floods, and read none of them for a while."""
-    client = soak.slow_client()
-    for _ in range(3):
-        await client.send("many", "go", FLOOD)
-
-
-# What takes its time to be looked at, and must cost nobody else any.
-
-
-async def _backtrack(soak: Soak) -> None:
-    """Have a pattern backtrack."""
-    client = soak.any_client()
-    for timeout_s in (0.1, 0.3, 2.0):
-        await client.send(PICKY, "go", {"word": "a" * 60 + "!"}, timeout_s)
-    await client.send(PICKY, "go", {"word": "aaa"}, 2.0)
-
-
-async def _misspell(soak: Soak) -> None:
-    """Ask for modules that there are nearly."""
-    client = soak.any_client()
-    for _ in range(MISSPELT):
-        await client.send(f"extra-{soak.draw.randrange(EXTRAS):03}x", "go", {})
-
-
-async def _small_values(soak: Soak) -> None:
-    """Send a line of 1 or of 15 MB, of which none is read so far that it has an id."""
-    count = soak.draw.choice((MANY_VALUES, 7_500_000))
-    await soak.any_client().send_rest(b'"input":[' + b"0," * count + b"0]", NAMELESS)
-
-
-async def _trace(soak: Soak) -> None:
-    """Have a debugger hold a process while its module is restarted."""
+async def trace(soak: Soak) -> None:
+    """Hold a process with a debugger while its module is restarted."""
     if (found := await soak.any_process()) is None:
         return
     name, pid = found
@@ -254,7 +285,7 @@ async def _trace(soak: Soak) -> None:
     )
     try:
         assert tracer.stdout is not None
-        with trio.move_on_after(ANSWERED_WITHIN_S):
+        with trio.move_on_after(WITHIN_S):
             await tracer.stdout.receive_some()
         await soak.any_client().send("supervisor", "restart", {"module": name})
         await trio.sleep(HELD_S)
@@ -263,45 +294,7 @@ async def _trace(soak: Soak) -> None:
         await tracer.wait()
 
 
-async def _leave_unread(soak: Soak) -> None:
-    """Ask for answers of 4 MiB, and read none of them for a while."""
-    client = soak.slow_client()
-    for _ in range(UNREAD_ANSWERS):
-        await client.send("many", "go", BIG_ANSWER)
-
-
-async def _big_requests(soak: Soak) -> None:
-    """Send more than one party may have waiting; what was not read by then is withdrawn."""
-    client = await soak.connect()
-    args = {"fault": "hang", "word": "x" * REQUEST_BYTES}
-    with trio.move_on_after(HELD_S):
-        for _ in range(WAITING_REQUESTS):
-            await client.send("plain", "go", args, 0.3)
-    await client.hang_up()
-
-
-async def _crowd(soak: Soak) -> None:
-    """Have clients come who ask nothing, until the daemon refuses some."""
-    operator = soak.any_client()
-    before = await soak.connections(operator)
-    async with AsyncExitStack() as streams:
-        for _ in range(MOST_CROWDS):
-            for _ in range(CROWD):
-                stream = await trio.open_unix_socket(soak.daemon.socket)
-                await streams.enter_async_context(stream)
-            if (await soak.connections(operator))["refused"] > before["refused"]:
-                break
-        else:
-            soak.report.errors.append("no connection of a crowd was refused")
-        await soak.any_client().send("plain", "go", {"word": "in a crowd"})
-        await trio.sleep(HELD_S)
-    # Who comes next is to have an ordinary place.
-    with trio.fail_after(ANSWERED_WITHIN_S):
-        while (await soak.connections(operator))["open"] > before["open"]:  # noqa: ASYNC110
-            await trio.sleep(0.01)
-
-
-async def _fifo_log(soak: Soak) -> None:
+async def fifo_log(soak: Soak) -> None:
     """Put a pipe that nobody reads in the place of a module's log."""
     log = soak.daemon.data_dir / "logs" / "many.log"
     pipe, fifo = log.with_name("pipe"), log.with_name("fifo")
@@ -317,17 +310,10 @@ async def _fifo_log(soak: Soak) -> None:
     os.close(reader)
 
 
-async def _odd(soak: Soak) -> None:
-    """Send odd names and numbers."""
-    client, rest = soak.any_client(), soak.draw.choice(ODD)
-    # What is no JSON has an answer without an id.
-    await client.send_rest(rest, NAMELESS if rest is UNPAIRED else None)
-
-
-async def _suspend(soak: Soak) -> None:
-    """Suspend the daemon while requests with time enough are in flight."""
+async def suspend(soak: Soak) -> None:
+    """Suspend the daemon while requests with time enough are in flight: none may be late by it."""
     client, call = soak.any_client(), {"fault": "event+event"}
-    first = await client.send(CALM, "go", {"word": "first"}, ANSWERED_WITHIN_S)
+    first = await client.send(CALM, "go", {"word": "first"}, WITHIN_S)
     await first.ended()
     unhurried = [await client.send(CALM, "go", call, UNHURRIED_S) for _ in range(UNHURRIED)]
     await soak.daemon.suspend(SUSPENDED_S)
@@ -338,20 +324,20 @@ async def _suspend(soak: Soak) -> None:
                 soak.report.late.append(request.words)
 
 
-async def _kill_daemon(soak: Soak) -> None:
+async def kill_daemon(soak: Soak) -> None:
     """Kill the daemon; what is open then has no outcome."""
     await soak.leave()
     for client in soak.clients:
-        client.killed = True
+        client.ends_by = "closed_by_kill"
     soak.open_gates()
     await soak.daemon.kill()
     await soak.begin()
 
 
-async def _end_daemon(soak: Soak) -> None:
+async def end_daemon(soak: Soak) -> None:
     """End the daemon while much is asked, all of which it has read: each request has an answer."""
+    soak.open_gates()
     for client in soak.clients:
-        client.gate.set()
         await client.ask("status", module=CALM)
     await soak.leave()
     await soak.daemon.end()
@@ -359,33 +345,33 @@ async def _end_daemon(soak: Soak) -> None:
 
 
 ACTIONS: Final[dict[str, tuple[float, Callable[[Soak], Any]]]] = {
-    "invoke": (60, _invoke),
-    "cancel": (8, _cancel),
-    "kill_module": (8, _kill_module),
-    "start": (4, lambda soak: soak.control("start")),
-    "stop": (3, lambda soak: soak.control("stop")),
-    "restart": (3, lambda soak: soak.control("restart")),
+    "invoke": (60, invoke),
+    "cancel": (8, cancel),
+    "kill_module": (8, kill_module),
+    "start": (4, lambda soak: own_op(soak, "start")),
+    "stop": (3, lambda soak: own_op(soak, "stop")),
+    "restart": (3, lambda soak: own_op(soak, "restart")),
     "change": (3, lambda soak: soak.modules.write(soak.modules.any_name(), changed=True)),
     "touch": (4, lambda soak: soak.modules.write(soak.modules.any_name())),
-    "remove": (1, _remove),
+    "remove": (1, lambda soak: soak.modules.remove(soak.modules.any_name())),
     "put_back": (3, lambda soak: soak.modules.write(*FORMS)),
-    "spoil": (1, lambda soak: soak.put(half_written)),
+    "spoil": (1, lambda soak: soak.modules.replace(soak.modules.any_name(), half_written)),
     "reload": (2, lambda soak: soak.any_client().send("supervisor", "reload", {})),
-    "hang_up": (2, _hang_up),
-    "slow_client": (1, _slow_client),
-    "backtrack": (1, _backtrack),
-    "misspell": (1, _misspell),
-    "small_values": (1, _small_values),
-    "trace": (1, _trace),
-    "leave_unread": (0.5, _leave_unread),
-    "big_requests": (0.5, _big_requests),
-    "crowd": (1, _crowd),
-    "fifo_descriptor": (1, lambda soak: soak.put(os.mkfifo)),
-    "fifo_log": (0.5, _fifo_log),
-    "odd": (1, _odd),
-    "suspend": (0.5, _suspend),
-    "kill_daemon": (0.4, _kill_daemon),
-    "end_daemon": (0.4, _end_daemon),
+    "hang_up": (2, hang_up),
+    "slow_client": (1, slow_client),
+    "backtrack": (1, backtrack),
+    "misspell": (1, misspell),
+    "small_values": (1, small_values),
+    "trace": (1, trace),
+    "leave_unread": (0.5, leave_unread),
+    "big_requests": (0.5, big_requests),
+    "crowd": (1, crowd),
+    "fifo_descriptor": (1, lambda soak: soak.modules.replace(soak.modules.any_name(), os.mkfifo)),
+    "fifo_log": (0.5, fifo_log),
+    "odd": (1, odd),
+    "suspend": (0.5, suspend),
+    "kill_daemon": (0.4, kill_daemon),
+    "end_daemon": (0.4, end_daemon),
 }
 """What can happen, and how often."""
 
@@ -394,10 +380,11 @@ async def soaked(folder: Path, report: Report, options: argparse.Namespace) -> N
     began_at = time.monotonic()
     scratch = folder / "tmp"
     scratch.mkdir()
+    interrupted = trio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: interrupted.set())
     try:
         async with trio.open_nursery() as nursery:
-            interrupted = trio.Event()
-            nursery.start_soon(end_on_signals, interrupted)
             soak = Soak(folder, report, nursery)
             await soak.begin()
             while (
@@ -420,12 +407,6 @@ async def soaked(folder: Path, report: Report, options: argparse.Namespace) -> N
             process.kill()
 
 
-async def end_on_signals(interrupted: trio.Event) -> None:
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
-        async for _ in received:
-            interrupted.set()
-
-
 def show(line: str) -> None:
     """Let people on a terminal see how far it is."""
     if sys.stderr.isatty():
@@ -440,21 +421,16 @@ def above_0(text: str) -> float:
 
 
 def main() -> int:
-    """Run the soak; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="soak", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--minutes", type=above_0, default=math.inf, help="when to end")
-    parser.add_argument(
-        "--actions", type=above_0, default=math.inf, help="or after how many things were done"
-    )
-    parser.add_argument("--seed", type=int, help="make the same choices again")
-    parser.add_argument(
-        "--patient",
-        action="store_true",
-        help="hold nothing against it that took long: the machine has other work",
-    )
-    parser.add_argument("--json", action="store_true", help="print the report as one object")
+    option = parser.add_argument
+    option("--minutes", type=above_0, default=math.inf, help="when to end")
+    option("--actions", type=above_0, default=math.inf, help="or after how many things were done")
+    option("--seed", type=int, help="make the same choices again")
+    slow = "hold nothing against it that took long: the machine has other work"
+    option("--patient", action="store_true", help=slow)
+    option("--json", action="store_true", help="print the report as one object")
     options = parser.parse_args()
     if math.isinf(options.minutes) and math.isinf(options.actions):
         parser.error("say --minutes or --actions: a soak is bounded")

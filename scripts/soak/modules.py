@@ -112,8 +112,10 @@ class Modules:
         make(new)
         new.replace(self.folder / f"{name}.json")
 
+    def remove(self, name: str) -> None:
+        (self.folder / f"{name}.json").unlink(missing_ok=True)
+
     def call(self) -> tuple[str, str, dict[str, Any]]:
-        """Return a module, an op and arguments."""
         if self.draw.random() < 0.1:  # noqa: PLR2004 - one in ten
             return "dice", "roll", {"dice": "3d6"}
         weights, calls = zip(*CALLS, strict=True)

@@ -7,10 +7,12 @@ the pipe without that word means that the daemon has ended, and its log says why
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import select
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -18,11 +20,13 @@ from typing import NoReturn
 import click
 import msgspec
 
-from supervisor.cli.exit_status import NO, NoError, remark
+from supervisor.cli.exit_status import NO, NoDaemonError, NoError, remark
+from supervisor.cli.lock_file import lock_holder
 from supervisor.cli.project import daemons_project
 from supervisor.daemon.inherited import mend_umask
 from supervisor.daemon.log_stream import PID_FIELD
 from supervisor.policy.verdict import signal_name
+from supervisor.runtime.files.lock_file import open_lock
 from supervisor.runtime.files.looks import Looks
 
 LOG_NAME = "stdiod.log"
@@ -31,6 +35,9 @@ LISTEN_S = 30.0
 
 EXIT_S = 5.0
 """How long a daemon may take to end after it closed the pipe, or after SIGTERM."""
+
+TRY_S = 0.05
+"""Between two attempts to lock a file."""
 
 _TAIL_BYTES = 1 << 16
 _TAIL_LINES = 15
@@ -46,6 +53,39 @@ def place(socket: Path, data_dir: Path, config: Path | None) -> list[str]:
     if config is not None:
         words += ["--config", str(config)]
     return words
+
+
+@contextlib.contextmanager
+def alone(socket: Path, most_s: float = LISTEN_S + EXIT_S) -> Iterator[None]:
+    """Let one client start a daemon at a time: an MCP client starts all its servers at once.
+
+    Raises `NoDaemonError` if another one takes longer than that.
+    """
+    path = socket.with_name(f"{socket.name}.starting")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = open_lock(path)
+    except OSError as error:
+        words = f"no daemon can be started for {socket}: {error.strerror or error}"
+        raise NoDaemonError(words) from None
+    ends_at = time.monotonic() + most_s
+    try:
+        while not _locked(descriptor):
+            if time.monotonic() >= ends_at:
+                words = f"pid {lock_holder(path)} has been starting a daemon for {socket} for more"
+                raise NoDaemonError(f"{words} than {most_s:g} s; end it, and try again")
+            time.sleep(TRY_S)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def start(arguments: Sequence[str], data_dir: Path) -> int:

@@ -74,6 +74,7 @@ VERBS = {
     "policy": Verb(_ADMIN, "access", "Explain and check what modules are allowed."),
     "token": Verb(_ADMIN, "access", "Make, list and revoke tokens for HTTP."),
     "service": Verb(_ADMIN, "admin", "Write a systemd unit that runs the daemon for you."),
+    "gateway": Verb(_ADMIN, "gateway", "Serve HTTP for a daemon, by a program of its own."),
     "run": Verb(_ADMIN, "run", "Run the daemon in the foreground."),
     "completion": Verb(_SHELL, "shell", "Print the completion code for bash, zsh or fish."),
     "help": Verb(_SHELL, "shell", "Show the help of a verb."),

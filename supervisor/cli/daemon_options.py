@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -24,7 +25,7 @@ class HttpOptions(NamedTuple):
     key: Path | None = None
     insecure: bool = False
 
-    def exposure(self, ctx: click.Context) -> Exposure | None:
+    def exposure(self, ctx: click.Context, otherwise: str = OFF) -> Exposure | None:
         """Return where HTTP is served; raises `click.UsageError`.
 
         An address on the command line does not use the certificate of an address in the file.
@@ -32,7 +33,7 @@ class HttpOptions(NamedTuple):
         file = configured.said(ctx) or Config()
         place, cert, key, insecure = self
         if place is None:
-            place = file.http or OFF
+            place = file.http or otherwise
             cert, key = cert or file.http_cert, key or file.http_key
             insecure = insecure or bool(file.http_insecure)
         cert, key = (None if one is None else one.absolute() for one in (cert, key))
@@ -87,6 +88,32 @@ with_config = click.option(
     "  [default: the stdiod.toml of a trusted project]",
 )
 
+_WHERE = click.option(
+    "--http",
+    metavar="sock|HOST:PORT",
+    help="Where: on http.sock beside the socket, or at an address too.  [default: sock]",
+)
+
+_TLS = (
+    click.option(
+        "--http-cert",
+        type=UNSEEN_PATH,
+        metavar="FILE",
+        help="The certificate (PEM) for TLS at the address.",
+    ),
+    click.option(
+        "--http-key",
+        type=UNSEEN_PATH,
+        metavar="FILE",
+        help="Its private key.",
+    ),
+    click.option(
+        "--http-insecure",
+        is_flag=True,
+        help="Serve an address that others reach without TLS; tokens can be read on their way.",
+    ),
+)
+
 _OPTIONS = (
     click.argument(
         "directories",
@@ -117,23 +144,7 @@ _OPTIONS = (
         metavar="off|sock|HOST:PORT",
         help="Serve HTTP: on http.sock beside the socket, or at an address too.  [default: off]",
     ),
-    click.option(
-        "--http-cert",
-        type=UNSEEN_PATH,
-        metavar="FILE",
-        help="The certificate (PEM) for TLS at the address.",
-    ),
-    click.option(
-        "--http-key",
-        type=UNSEEN_PATH,
-        metavar="FILE",
-        help="Its private key.",
-    ),
-    click.option(
-        "--http-insecure",
-        is_flag=True,
-        help="Serve an address that others reach without TLS; tokens can be read on their way.",
-    ),
+    *_TLS,
     click.option(
         "--name",
         type=TEXT,
@@ -147,7 +158,15 @@ _OPTIONS = (
 
 def with_daemon_options(function: F) -> F:
     """Add DIR..., --config, --data-dir, --policy, --name, and `http` with the --http options."""
+    return _with(_OPTIONS, function)
 
+
+def with_gateway_options(function: F) -> F:
+    """Add --config, and `http` with the --http options."""
+    return _with((with_config, _WHERE, *_TLS), function)
+
+
+def _with(options: tuple[Callable[[F], F], ...], function: F) -> F:
     @functools.wraps(function)
     def called(
         *args: Any,
@@ -157,11 +176,11 @@ def with_daemon_options(function: F) -> F:
         http_insecure: bool,
         **others: Any,
     ) -> Any:
-        options = HttpOptions(http, http_cert, http_key, http_insecure)
-        return function(*args, http=options, **others)
+        http_options = HttpOptions(http, http_cert, http_key, http_insecure)
+        return function(*args, http=http_options, **others)
 
     command = cast("F", called)
-    for option in reversed(_OPTIONS):
+    for option in reversed(options):
         command = option(command)
     return command
 

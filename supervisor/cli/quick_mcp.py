@@ -1,35 +1,22 @@
 """`stdiod mcp` where a daemon runs, with few imports.
 
-An MCP client waits for it at each start, and imports take most of a verb's time: click, msgspec and
-platformdirs are not imported here. All else is left to the verb itself (`verbs.mcp`), which begins
-anew and reports errors: another option, a project, no daemon, another version, a refusal. A case
-that is not understood here only takes longer.
+An MCP client waits for it at each start, and imports take most of a verb's time and memory: click
+and platformdirs are not imported here. All else is left to the verb itself (`verbs.mcp`), which
+begins anew and reports errors: another option, a project, no daemon, another version, a refusal. A
+case that is not understood here only takes longer.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import select
 import socket
 import stat
 import sys
-import threading
+from collections.abc import Iterable
 from contextlib import closing
 
 from protocol.version import VERSION
 from supervisor.cli.lock_file import version_beside
-
-JOIN_S = 5.0
-"""How long the daemon may take to accept the request; the verb waits longer."""
-
-ANSWER_BYTES = 1 << 16
-
-_REQUEST = (
-    '{"requestId":"c1","tool":"supervisor","operation":"invoke","input":{"op":"mcp","args":{%s}}}\n'
-)
-_ACCEPTED = b'{"version":"0","type":"done","requestId":"c1","ok":true,'
-"""The beginning of the answer; to parse it as JSON would take longer than all the rest."""
 
 
 def serve(words: list[str]) -> bool:
@@ -37,33 +24,34 @@ def serve(words: list[str]) -> bool:
     if None in (sys.stdin, sys.stdout, sys.stderr) or sys.stdin.isatty():
         return False
     asked = _read(words)
-    connection = None if asked is None else _join(*asked)
-    if connection is None:
+    connection = None if asked is None else _connect(asked[0])
+    if asked is None or connection is None:
         return False
-    with closing(connection):
-        ours = relay(connection)
-    if not ours:
-        from supervisor.cli.exit_status import NoDaemonError  # import time no longer matters
+    # Where it is installed, msgspec imports it, and with it `inspect`: a tenth of this program's
+    # memory, of which each client has its own. None is Python's "not there".
+    sys.modules.setdefault("typing_extensions", None)  # type: ignore[arg-type]
+    from supervisor.edge.mcp_stdio import StdioBridge
 
-        ended = NoDaemonError(DAEMON_ENDED)
-        ended.show()
-        raise SystemExit(ended.exit_code)
+    path, view, folders = asked
+    bridge = StdioBridge(path, view or None)
+    with closing(bridge):
+        if bridge.join(connection) is not None or bridge.end is not None:
+            return False
+        if said := not_served(folders, bridge.directories, bridge.daemon_pid):
+            print(said, file=sys.stderr, flush=True)  # noqa: T201 - without click
+        bridge.serve()
     return True
 
 
-def not_served(folders: list[str], answer: str) -> str:
-    """Say which folders a daemon that was joined does not serve, by its answer as JSON."""
-    if not folders or '"directories":' not in answer:
+def not_served(folders: Iterable[str], directories: list[str] | None, pid: int | None) -> str:
+    """Say which folders a daemon that was joined does not serve; "" if it has not answered."""
+    if directories is None:
         return ""
-    import json
-
-    document = json.loads(answer)
-    served = {os.path.realpath(one) for one in document.get("result", document)["directories"]}
+    served = {os.path.realpath(one) for one in directories}
     paths = [os.path.realpath(one) for one in folders]
     other = [one for one in paths if not {one, os.path.dirname(one)} & served]  # noqa: PTH120
     if not other:
         return ""
-    pid = answer.partition('"pid":')[2].partition(",")[0]
     words = f"stdiod: joined the daemon pid {pid}, which does not serve {', '.join(other)};"
     words += " `stdiod down` ends it, and then it can be started for that directory too; `stdiod up"
     words += " DIR --socket PATH --data-dir PATH` starts another one"
@@ -86,8 +74,6 @@ def _read(words: list[str]) -> tuple[str, str, list[str]] | None:
             return None
         else:
             folders.append(word)
-    if view and not (view.isascii() and view.replace("-", "_").isidentifier()):
-        return None  # an error, or it would have to be encoded
     path = path or os.environ.get("STDIOD_SOCKET") or _users_own()
     return (path, view, folders) if path else None
 
@@ -110,75 +96,16 @@ def _users_own() -> str:
     return ""  # a project: the verb decides
 
 
-def _join(path: str, view: str, folders: list[str]) -> socket.socket | None:
-    """Return a connection on which the daemon speaks MCP, or None."""
+def _connect(path: str) -> socket.socket | None:
+    """Return a connection to a daemon of this version, or None."""
     connection = socket.socket(socket.AF_UNIX)
     try:
-        connection.settimeout(JOIN_S)
+        connection.setblocking(False)
         connection.connect(path)
-        if version_beside(path) in (None, VERSION):
-            args = f'"view":"{view}"' if view else ""
-            connection.sendall((_REQUEST % args).encode())
-            answer = data = connection.recv(ANSWER_BYTES)
-            while data and not answer.endswith(b"\n") and len(answer) < ANSWER_BYTES:
-                data = connection.recv(ANSWER_BYTES)
-                answer += data
-            if answer.startswith(_ACCEPTED) and answer.endswith(b"\n"):
-                connection.settimeout(None)
-                if words := not_served(folders, answer.decode()):
-                    print(words, file=sys.stderr, flush=True)  # noqa: T201 - without click
-                return connection
     except OSError:
-        pass
+        connection.close()
+        return None
+    if version_beside(path) in (None, VERSION):
+        return connection
     connection.close()
     return None
-
-
-READ_BYTES = 1 << 16
-
-DAEMON_ENDED = "the daemon has ended, and this MCP server with it"
-
-
-def relay(connection: socket.socket) -> bool:
-    """Carry bytes both ways between stdin, stdout and a connection, until either side ends.
-
-    The end of stdin is passed on, and the remaining answers are carried out; the end of the
-    connection ends all. Returns whether our side ended.
-    """
-    ended = threading.Event()
-    # A daemon thread: it may wait for a stdin that never ends.
-    threading.Thread(target=_carry_in, args=(connection, ended), daemon=True).start()
-    out = sys.stdout.fileno()
-    with contextlib.suppress(ConnectionError):
-        while data := connection.recv(READ_BYTES):
-            try:
-                _write_all(out, data)
-            except OSError:
-                return True  # the reader of stdout is gone
-    return ended.is_set()
-
-
-def _carry_in(connection: socket.socket, ended: threading.Event) -> None:
-    reading = sys.stdin.fileno()
-    with contextlib.suppress(OSError):
-        while data := _read_some(reading):
-            connection.sendall(data)
-        ended.set()
-        connection.shutdown(socket.SHUT_WR)
-
-
-def _read_some(descriptor: int) -> bytes:
-    while True:
-        try:
-            return os.read(descriptor, READ_BYTES)
-        except BlockingIOError:  # the parent process shares it, and made it non-blocking
-            select.select([descriptor], [], [])
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        try:
-            left = left[os.write(descriptor, left) :]
-        except BlockingIOError:
-            select.select([], [descriptor], [])

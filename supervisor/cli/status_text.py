@@ -138,7 +138,8 @@ def status_text(
     there are no others. `now_s` is Unix time.
     """
     daemon = status["daemon"]
-    lines = [daemon_line(daemon), _summary(status), *_warnings(daemon), ""]
+    warnings = (*_gateway(status.get("http")), *_warnings(daemon))
+    lines = [daemon_line(daemon), _summary(status), *warnings, ""]
     modules = trouble_first(status["modules"])
     if failing:
         modules = [one for one in modules if in_trouble(one)]
@@ -264,6 +265,13 @@ def _summary(status: dict[str, Any]) -> str:
         parts.append(click.style(words, fg="yellow"))
     text = count(len(status["modules"]), "module")
     return f"{text}: {', '.join(parts)}" if parts else text
+
+
+def _gateway(http: dict[str, Any] | None) -> Iterator[str]:
+    """Yield a line about the gateway unless it serves."""
+    if http and http["state"] != "ready":
+        why = f": it {_cause(http['last_exit'])}" if http["last_exit"] else ""
+        yield _yellow(f"HTTP is not served, its process is {state_word(http['state'])}{why}")
 
 
 def _warnings(daemon: dict[str, Any]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from protocol.dialects import DIALECTS
+from protocol.dialects.registry import DIALECTS
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.replies import Operation, completed
 from supervisor.conformance.examination import Examination

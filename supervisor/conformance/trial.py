@@ -40,7 +40,7 @@ from protocol.connection import (
 )
 from protocol.connection import ModuleLog as ModuleLogged
 from protocol.descriptor.model import Descriptor
-from protocol.dialects import DIALECTS
+from protocol.dialects.registry import DIALECTS
 from protocol.errors import Outcome
 from protocol.json_line import Fault, excerpt, read_object
 from protocol.replies import Operation

@@ -10,6 +10,9 @@ handlers before there is anything to handle, and after: see `Edges`.
 
     begun --------> kept ------------> received -----------> over
     ends at once    trio.run begins    `receiving`, `obey`   ignored
+
+A SIGHUP that does not tell of a closed terminal is kept from the first: whoever sees the socket may
+send it.
 """
 
 from __future__ import annotations
@@ -44,16 +47,17 @@ class Edges:
     """Signal handling before the daemon can obey signals, and after the last module is gone."""
 
     def __init__(self) -> None:
-        """From here on a signal ends the process, PID 1 or not."""
+        """From here on a signal ends the process, PID 1 or not; but for a wish to reload."""
+        self._kept: Kept = {}
+        self._had_terminal = has_terminal()
         for number in SIGNALS:
             signal.signal(number, self._handle)
 
     def keep(self) -> Kept:
         """Keep signals for `receiving`: a signal that interrupts `trio.run` makes it fail."""
-        kept: Kept = {}
         for number in SIGNALS:
-            signal.signal(number, kept.setdefault)
-        return kept
+            signal.signal(number, self._kept.setdefault)
+        return self._kept
 
     def over(self) -> None:
         """Ignore signals: the process is ending, and while Python does, it has no handlers."""
@@ -61,8 +65,11 @@ class Edges:
             signal.signal(number, signal.SIG_IGN)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        del frame
-        raise SystemExit(128 + number)
+        is_reload = number == signal.SIGHUP and not (self._had_terminal and not has_terminal())
+        if is_reload:
+            self._kept.setdefault(number, frame)
+        else:
+            raise SystemExit(128 + number)
 
 
 class Continued:

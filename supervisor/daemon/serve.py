@@ -8,6 +8,7 @@ Signals are handled in `daemon_signals`; messages to the service manager, in `sd
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import os
 import socket
@@ -66,7 +67,7 @@ from supervisor.runtime.stalls import Stalls, Threads
 from supervisor.runtime.turns import SERVING
 
 if TYPE_CHECKING:
-    from supervisor.faces.http.serving import Door
+    from supervisor.daemon.gateway import Gateway, Listeners
 
 
 log = structlog.get_logger()
@@ -104,7 +105,7 @@ class ServeOptions:
     asset_store_bytes: int | None = None
     """The copies together; None for the default."""
     http: Exposure | None = None
-    """Where the HTTP face listens; without, none of its code is imported."""
+    """Where the gateway listens."""
     policy: Path | None = None
     """The policy of host calls; without a file, modules may call nothing."""
     mcp: McpOptions = field(default_factory=McpOptions)
@@ -118,9 +119,22 @@ class ServeOptions:
 FIRST_CLIENT_S = 60.0
 """The time for the first client to come, for a daemon that stays as long as it has clients."""
 
+MAPPED_BYTES = 4 << 20
+"""malloc(3) gives a longer piece back to the kernel when it is freed. Without this bound, it raises
+its own to the longest piece that was freed, and keeps holes of as many bytes as are held."""
+
+KEPT_FREE_BYTES = 8 << 20
+"""malloc(3) keeps so much free at the end of the heap: to map it anew takes long."""
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+
 
 def serve(options: ServeOptions) -> int:
     """Run until told to end; returns the exit status."""
+    with contextlib.suppress(AttributeError):  # another C library than glibc
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_M_MMAP_THRESHOLD, MAPPED_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, KEPT_FREE_BYTES)
     collector.put_off()
     edges = Edges()
     # SIGCHLD among them: ignored, the kernel would take our children's exit statuses.
@@ -162,7 +176,7 @@ def _serve(
     try:
         with (
             control_socket.listening(options.socket) as listener,
-            _http_doors(options) as doors,
+            _listeners(options) as listeners,
             contextlib.closing(Threads.begun()) as threads,
             exporting(os.environ) as spans,
         ):
@@ -206,7 +220,7 @@ def _serve(
                                 notifier,
                                 stalls=stalls,
                                 listener=listener,
-                                doors=doors,
+                                listeners=listeners,
                             )
                         nursery.cancel_scope.cancel()
                 log.info("stopped", pid=os.getpid())
@@ -239,12 +253,16 @@ async def _serve_fleet(
     *,
     stalls: Stalls,
     listener: socket.socket,
-    doors: list[Door],
+    listeners: Listeners | None,
 ) -> None:
     daemon.facts.socket = shown(options.socket)
     daemon.facts.project = None if options.project is None else shown(options.project)
-    if doors:
-        daemon.facts.http = shown(doors[-1].address)
+    gateway: Gateway | None = None
+    if listeners is not None:
+        from supervisor.daemon.gateway import Gateway  # noqa: PLC0415 - as in `_listeners`
+
+        daemon.facts.http = shown(listeners.address)
+        gateway = Gateway(daemon, listeners, options.socket)
     admission = Admission.of(daemon.facts)
     async with trio.open_nursery() as nursery:
         reloading = Reloading(daemon.reload, notifier)
@@ -252,10 +270,8 @@ async def _serve_fleet(
         nursery.start_soon(obey, signals, daemon.shut_down, reloading)
         async with trio.open_nursery() as faces:
             faces.start_soon(control_socket.serve, daemon, listener, admission)
-            if doors:
-                from supervisor.faces.http import serving  # noqa: PLC0415 - as above
-
-                faces.start_soon(serving.serve, daemon, doors, admission)
+            if gateway is not None:
+                faces.start_soon(gateway.run)
             if options.watch:
                 await nursery.start(daemon.watch)
             if options.stdio:
@@ -274,6 +290,8 @@ async def _serve_fleet(
                 quarantined=len(found.quarantined),
                 containment=daemon.facts.custody.containment,
             )
+            if gateway is not None:
+                await gateway.decided.wait()
             _say_ready(options.ready_fd)
             notifier.ready()
             nursery.start_soon(tell_status, daemon, notifier)
@@ -304,13 +322,13 @@ async def end_unused(daemon: Kernel, admission: Admission, keep_s: float) -> Non
     daemon.shut_down(f"no client has been connected for {keep_s:g} s")
 
 
-def _http_doors(options: ServeOptions) -> AbstractContextManager[list[Door]]:
+def _listeners(options: ServeOptions) -> AbstractContextManager[Listeners | None]:
     if options.http is None:
-        return contextlib.nullcontext([])
-    # Only here: a daemon without HTTP is not to wait for what HTTP takes.
-    from supervisor.faces.http import serving  # noqa: PLC0415
+        return contextlib.nullcontext()
+    # Only here: a daemon without HTTP does not wait for what HTTP takes.
+    from supervisor.daemon import gateway  # noqa: PLC0415
 
-    return serving.listening(options.http, options.socket)
+    return gateway.listening(options.http, options.socket)
 
 
 def asset_options(options: ServeOptions) -> AssetOptions:

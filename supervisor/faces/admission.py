@@ -1,10 +1,11 @@
 """Limits on connections: in all, of one user, and a few reserved places.
 
 A client costs a descriptor, which modules need too. A client that comes when all ordinary places
-are taken gets one of the `KEPT` places, enough for an operator's command; when those are taken as
-well, it takes over the place of the oldest idle client there. So a crowd of idle connections keeps
-nobody out, and a client with an open request keeps its place until the answer. The same holds when
-the limit on open files was lowered, so that clients have the last descriptors.
+are taken gets one of the `RESERVED` places, enough for an operator's command; when those are taken
+as well, it takes over the place of the oldest idle client there. So a crowd of idle connections
+keeps nobody out, and a client with an open request keeps its place until the answer. The same holds
+when the limit on open files was lowered, so that clients have the last descriptors. The gateway has
+ordinary places alone: its connections are never idle, and would keep an operator out.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import trio
 
 from supervisor.kernel.status import Connections, DaemonFacts
 from supervisor.runtime.containment.file_limit import FileLimit
+from supervisor.runtime.containment.spawn_threads import AT_ONCE
 from supervisor.runtime.turns import THE_DAEMON, SharedTurn
 
 CLIENTS = 4096
@@ -25,7 +27,11 @@ CLIENTS = 4096
 OF_ONE_USER = 3 / 4
 """The share of one user."""
 
-KEPT = 8
+RESERVED = 8
+
+GATEWAY = -2
+"""The gateway's connections are those of a user of its own, and are not counted as clients: else
+a daemon that ends when it has none would never end."""
 
 log = structlog.get_logger()
 
@@ -33,10 +39,10 @@ log = structlog.get_logger()
 class Place:
     """A client's permission to be connected."""
 
-    def __init__(self, uid: int, descriptor: int, *, kept: bool) -> None:
+    def __init__(self, uid: int, descriptor: int, *, reserved: bool) -> None:
         self.uid = uid
         self.descriptor = descriptor
-        self.kept = kept
+        self.reserved = reserved
         self.idle: Callable[[], bool] = bool
         """Whether the client has nothing open; the client is not read before this is set."""
         self.displaced = False
@@ -45,7 +51,7 @@ class Place:
 
 
 class Admission:
-    """The places of one daemon, for clients of all its sockets."""
+    """The places at the control socket of a daemon."""
 
     def __init__(self, limit: FileLimit, facts: Connections) -> None:
         self._limit = limit
@@ -53,13 +59,15 @@ class Admission:
         self._of_user: Counter[int] = Counter()
         self._taken: dict[Place, None] = {}
         """All places, the oldest first."""
-        self._kept: list[Place] = []
+        self._reserved: list[Place] = []
         self._crowded = False
         self.parted = 0
         """How many clients have left so far."""
         self._parting = trio.lowlevel.ParkingLot()
         self.turn = SharedTurn(THE_DAEMON)
         """Clients that hung up leave in turns: all of a crowd may do so in one moment."""
+        self.starting_mcp = trio.CapacityLimiter(AT_ONCE)
+        """Bounds the descriptors of MCP servers that are being started (`faces.mcp_clients`)."""
 
     @classmethod
     def of(cls, facts: DaemonFacts) -> Admission:
@@ -68,26 +76,31 @@ class Admission:
     def admit(self, uid: int, descriptor: int) -> Place | None:
         """Give a new client a place, perhaps that of an idle one; None if there is none."""
         most = min(CLIENTS, self._limit.number // 2)
-        kept = (
+        reserved = (
             self._of_user.total() >= most
             or self._of_user[uid] >= most * OF_ONE_USER
             or descriptor >= self._limit.for_clients
         )
-        self._tell(kept)
-        place = Place(uid, descriptor, kept=kept)
-        if kept and len(self._kept) >= KEPT and not self._displace(self._kept):
+        self._tell(reserved)
+        place = Place(uid, descriptor, reserved=reserved)
+        if reserved and not self._has_reserved(uid):
             self._facts.refused += 1
             return None
         self._taken[place] = None
-        if kept:
-            self._kept.append(place)
+        if reserved:
+            self._reserved.append(place)
         else:
             self._of_user[uid] += 1
-        self._facts.open += 1
+        self._facts.open += uid != GATEWAY
         return place
 
+    def _has_reserved(self, uid: int) -> bool:
+        if uid == GATEWAY:
+            return False
+        return len(self._reserved) < RESERVED or self._displace(self._reserved)
+
     def leave(self, place: Place) -> None:
-        self._facts.open -= 1
+        self._facts.open -= place.uid != GATEWAY
         self.parted += 1
         self._parting.unpark_all()
         if not place.displaced:
@@ -107,8 +120,8 @@ class Admission:
 
     def _free(self, place: Place) -> None:
         del self._taken[place]
-        if place.kept:
-            self._kept.remove(place)
+        if place.reserved:
+            self._reserved.remove(place)
         else:
             self._of_user[place.uid] -= 1
 

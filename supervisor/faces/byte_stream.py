@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import select
 import stat
@@ -49,36 +48,59 @@ async def read_some(descriptor: int, *, drained: bool = False) -> bytes:
 
 async def carry(
     conversation: Conversation, reading: int, writing: int, parting: SharedTurn | None = None
-) -> None:
+) -> bytes | None:
     """Serve a client until it is done; what it leaves open is cancelled.
 
     A client may end its own side and still wait for answers (`nc -N`); it has gone when its side
     hung up, or when writing to it fails. When the daemon has stopped its modules, all that is open
     is answered and the client is given time to take it. Clients that have a turn for `parting` in
     common part in it.
+
+    A client that asks for MCP is done, too, once it has been written all answers. Returned is what
+    was read of it from there on; None of any other client.
     """
+    unserved = None
     async with trio.open_nursery() as nursery:
         nursery.start_soon(write_out, conversation.outbox, writing, nursery.cancel_scope.cancel)
-        nursery.start_soon(conversation.serve_held)
         nursery.start_soon(_part, conversation, nursery.cancel_scope.cancel)
-        drained, pollable = False, _is_pollable(reading)
-        while data := await read_some(reading, drained=drained):
-            if not conversation.may_begin:
-                await conversation.wait_turn(data)
-            conversation.receive_data(data)
-            await conversation.wait_room()
-            drained = pollable and len(data) < READ_BYTES
-            if not drained:
-                await trio.lowlevel.checkpoint()  # one chunk, then the neighbours' turn
-        if parting is not None:
-            await parting.wait()
-        conversation.receive_eof()
-        # Of two pipes, the end of the one says nothing about who reads the other.
-        if not _hung_up(writing):
-            nursery.start_soon(_watch_hang_up, writing, nursery.cancel_scope.cancel)
-            await conversation.wait_answered()
-            await _flush(conversation)
+        with conversation.until_mcp:
+            async with trio.open_nursery() as serving:
+                serving.start_soon(conversation.serve_held)
+                await _read(conversation, reading)
+                if parting is not None:
+                    await parting.wait()
+                conversation.receive_eof()
+                # Of two pipes, the end of the one says nothing about who reads the other.
+                if not _hung_up(writing):
+                    nursery.start_soon(_watch_hang_up, writing, nursery.cancel_scope.cancel)
+                    await conversation.wait_answered()
+                    await _flush(conversation)
+                nursery.cancel_scope.cancel()
+        read = conversation.take_unserved()
+        words = "the connection is an MCP client's from here on"
+        await conversation.cancel_all(Stopped(Reason.CLIENT, words))
+        await _flush(conversation)
+        if not conversation.outbox.waiting_bytes:
+            unserved = read
         nursery.cancel_scope.cancel()
+    return unserved
+
+
+async def _read(conversation: Conversation, reading: int) -> None:
+    """Receive what a client says, until the end of that."""
+    drained, pollable = False, _is_pollable(reading)
+    while data := await read_some(reading, drained=drained):
+        if not conversation.may_begin:
+            try:
+                await conversation.wait_turn(data)
+            except trio.Cancelled:
+                conversation.hold(data)  # it may be for MCP
+                raise
+        conversation.receive_data(data)
+        await conversation.wait_room()
+        drained = pollable and len(data) < READ_BYTES
+        if not drained:
+            await trio.lowlevel.checkpoint()  # one chunk, then the neighbours' turn
 
 
 async def disconnect(conversation: Conversation) -> None:
@@ -92,10 +114,8 @@ def _is_pollable(descriptor: int) -> bool:
     return stat.S_ISSOCK(mode) or stat.S_ISFIFO(mode)
 
 
-async def write_out(
-    outbox: Outbox, writing: int, gone: Callable[[], None], patience_s: float = math.inf
-) -> None:
-    """Write the outbox; call `gone` if the client has gone, or takes nothing for `patience_s`."""
+async def write_out(outbox: Outbox, writing: int, gone: Callable[[], None]) -> None:
+    """Write the outbox; call `gone` if the client has gone."""
     outbox.write_through(partial(os.write, writing))
     while data := await outbox.take():
         left = memoryview(data)
@@ -103,11 +123,7 @@ async def write_out(
             try:
                 written = os.write(writing, left)
             except BlockingIOError:
-                with trio.move_on_after(patience_s) as patience:
-                    await trio.lowlevel.wait_writable(writing)
-                if patience.cancelled_caught:
-                    gone()
-                    return
+                await trio.lowlevel.wait_writable(writing)
             except OSError:
                 gone()
                 return

@@ -8,30 +8,25 @@ a lock is stale and is replaced.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import socket
 import stat
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import structlog
 import trio
 
-from protocol.errors import Failure
+from protocol.errors import Failure, Reason
 from protocol.response import Response
 from protocol.version import VERSION
-from supervisor.faces.accepting import (
-    CROWDED,
-    ENDING,
-    NOT_STARTED,
-    Refuse,
-    accept_until_stopped,
-    stop_listening,
-)
-from supervisor.faces.admission import Admission
+from supervisor.faces.admission import GATEWAY, Admission
 from supervisor.faces.byte_stream import READ_BYTES, carry, disconnect
 from supervisor.faces.conversation import Conversation
+from supervisor.faces.mcp_clients import serve_mcp
 from supervisor.faces.module_wire import done_line
 from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.local_user import peer_of
@@ -41,8 +36,44 @@ BACKLOG = 128
 MAX_PATH_BYTES = 107
 """`sun_path` holds 108 bytes, the last one a NUL."""
 
-Gone = Callable[[], None]
-"""Called when a client has gone."""
+FREED_WITHIN_S = 1.0
+"""A child that a killed daemon had just forked may hold the lock until the guardian kills it."""
+LOOK_S = 0.02
+
+OUT_OF_DESCRIPTORS_PAUSE_S = 0.25
+"""Without a free descriptor, accepting pauses: connected clients are served first."""
+
+OF_ONE_CLIENT = (
+    errno.ECONNABORTED,
+    errno.EPERM,
+    errno.EPROTO,
+    errno.ENOPROTOOPT,
+    errno.EOPNOTSUPP,
+    errno.ENONET,
+    errno.ENETDOWN,
+    errno.ENETUNREACH,
+    errno.EHOSTDOWN,
+    errno.EHOSTUNREACH,
+)
+"""Errors of `accept` over a client that has gone, or that a firewall keeps out (accept(2))."""
+
+ENDING = Failure.because(
+    Reason.STOPPING,
+    "the daemon has stopped its modules and ends; nothing was begun, so try again later",
+)
+NOT_STARTED = Failure.because(
+    Reason.STOPPING,
+    "the daemon could not start, or ended before it began to serve; nothing was begun, so try again"
+    " once one runs",
+)
+CROWDED = Failure.because(
+    Reason.QUEUE_FULL,
+    "more clients are connected than there is room for; nothing was begun, so try again when some"
+    " have parted",
+)
+
+Refuse = Callable[[int, Failure], None]
+"""Tells a refused client why, through its descriptor; never blocks."""
 
 log = structlog.get_logger()
 
@@ -96,23 +127,57 @@ def listening(path: Path, refuse: Refuse = _refuse) -> Iterator[socket.socket]:
         yield listener
 
 
-async def serve(
-    daemon: Kernel, listener: socket.socket, admission: Admission | None = None
-) -> None:
+def stop_listening(listener: socket.socket, refuse: Refuse, why: Failure) -> None:
+    """Accept no more clients (ECONNREFUSED), and refuse those in the backlog."""
+    os.set_blocking(listener.fileno(), False)
+    listener.shutdown(socket.SHUT_RDWR)
+    with contextlib.suppress(OSError):  # EAGAIN or EINVAL: that was all
+        while True:
+            client, _ = listener.accept()
+            with client:
+                os.set_blocking(client.fileno(), False)
+                refuse(client.fileno(), why)
+
+
+async def serve(daemon: Kernel, listener: socket.socket, admission: Admission) -> None:
     """Accept clients until the daemon has stopped its modules; returns when all have left."""
-    if admission is None:
-        admission = Admission.of(daemon.facts)
+    async with trio.open_nursery() as clients, trio.open_nursery() as accepting:
+        accepting.start_soon(_accept, daemon, listener, admission, clients)
+        await daemon.wait_fleet_stopped()
+        # Connected clients wait for the same event, and are closed in a later turn than this one:
+        # a client that connects again is refused.
+        accepting.cancel_scope.cancel()
+        stop_listening(listener, _refuse, ENDING)
 
-    async def serve_client(client: trio.socket.SocketType) -> None:
-        await _serve_client(daemon, client, admission)
 
-    await accept_until_stopped(daemon, listener, admission, serve_client, _refuse)
+async def _accept(
+    daemon: Kernel,
+    listener: socket.socket,
+    admission: Admission,
+    clients: trio.Nursery,
+) -> None:
+    waiting = trio.socket.from_stdlib_socket(listener)
+    while True:
+        try:
+            client, _ = await waiting.accept()
+        except OSError as error:
+            if error.errno in OF_ONE_CLIENT:
+                await trio.lowlevel.checkpoint()
+                continue
+            if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                raise
+            if error.errno == errno.EMFILE and admission.make_room():
+                with trio.move_on_after(OUT_OF_DESCRIPTORS_PAUSE_S):
+                    await admission.wait_parted()
+                continue
+            log.warning("cannot accept a client", words=os.strerror(error.errno))
+            await trio.sleep(OUT_OF_DESCRIPTORS_PAUSE_S)
+        else:
+            clients.start_soon(_serve_client, daemon, client, admission)
 
 
 async def _serve_client(
-    daemon: Kernel,
-    client: trio.socket.SocketType,
-    admission: Admission,
+    daemon: Kernel, client: trio.socket.SocketType, admission: Admission
 ) -> None:
     descriptor, (uid, pid) = client.fileno(), peer_of(client)
     try:
@@ -120,25 +185,33 @@ async def _serve_client(
             if daemon.fleet_stopped:  # let in at the very moment
                 _refuse(descriptor, ENDING)
                 return
-            place = admission.admit(uid, descriptor)
+            of_gateway = daemon.facts.is_gateway(pid)
+            place = admission.admit(GATEWAY if of_gateway else uid, descriptor)
             if place is None:
                 _refuse(descriptor, CROWDED)
                 return
             try:
                 with place.scope:
-                    party = await daemon.local_clients.party(uid, pid, "socket")
+                    # It is the daemon's own program, and asks for others (`login.open`).
+                    asker = None if of_gateway else pid
+                    party = await daemon.local_clients.party(uid, asker, "socket")
                     party.may_speak_mcp = True
                     conversation = Conversation(daemon, party)
                     place.idle = conversation.is_idle
+                    unserved = None
                     try:
-                        await carry(conversation, descriptor, descriptor, admission.turn)
+                        unserved = await carry(conversation, descriptor, descriptor, admission.turn)
                     finally:
                         await disconnect(conversation)
-                    if not conversation.outbox.waiting_bytes:
+                    if unserved is not None and not daemon.fleet_stopped:
+                        await serve_mcp(
+                            daemon, party, client, unserved, admission=admission, place=place
+                        )
+                    elif not conversation.outbox.waiting_bytes:
                         _refuse_unread(daemon, client)
             finally:
                 admission.leave(place)
-            if place.displaced:
+            if place.displaced and client.fileno() == descriptor:
                 _refuse(descriptor, CROWDED)
     # A mistake of ours over one client's request is not to end the daemon.
     except Exception:
@@ -180,11 +253,16 @@ def _lock(path: Path, owned: contextlib.ExitStack) -> None:
     lock = path.with_name(path.name + ".lock")
     descriptor = open_lock(lock)
     owned.callback(os.close, descriptor)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        pid, *_ = os.pread(descriptor, 32, 0).decode(errors="replace").split() or [""]
-        raise SocketTakenError(path, pid) from None
+    until = time.monotonic() + FREED_WITHIN_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            pid, *_ = os.pread(descriptor, 32, 0).decode(errors="replace").split() or [""]
+            if not pid.isdecimal() or Path(f"/proc/{pid}").exists() or time.monotonic() > until:
+                raise SocketTakenError(path, pid) from None
+            time.sleep(LOOK_S)
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"{os.getpid()}\n{VERSION}\n".encode(), 0)
 

@@ -1,4 +1,4 @@
-"""A client that writes and reads lines, whatever these mean (`ModuleWire`, `McpWire`).
+"""A client that writes and reads the lines of docs/protocol.md, with the daemon as the module.
 
 A line is a request, or a cancel of one. The bytes held for the client are bounded
 (`runtime.held_bytes`): while its outbox is congested, or it has asked too much at a time, its
@@ -11,15 +11,14 @@ when its turn is over wait in the same way.
 On a connection that is unordered, lines wait for those that are asked as the same login only: each
 login has its own turns, and its own inbox (`LoginLines`) while lines of it wait.
 
-The lines are those of docs/protocol.md, with the daemon as the module (`faces.module_wire`), until
-the client asks to be an MCP client's (the op `mcp`): from there on they are MCP's (`faces.mcp`).
+What a line means is known to `faces.module_wire`. Once the client has asked for MCP (the op `mcp`),
+no line is served any more: what was read of it from there on waits for `take_unserved`.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import structlog
 import trio
@@ -35,9 +34,6 @@ from supervisor.kernel.parties import Party
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import LINES, UNFINISHED_BYTES, Account
 from supervisor.runtime.turns import SERVING, Turn, in_turns
-
-if TYPE_CHECKING:
-    from supervisor.faces.mcp.wire import McpWire
 
 HELD_BYTES = 1 << 18
 
@@ -64,11 +60,9 @@ class Inbox:
 
     def put(self, lines: Sequence[Line]) -> None:
         self._lines.extend(lines)
-        self._have(lines)
-
-    def put_first(self, lines: Sequence[Line]) -> None:
-        self._lines.extendleft(reversed(lines))
-        self._have(lines)
+        if lines:
+            self._hold(sum(map(_cost_bytes, lines)))
+            self._some.unpark_all()
 
     def take(self) -> Line:
         """Return the oldest line; there must be one."""
@@ -90,11 +84,6 @@ class Inbox:
         """Return once fewer bytes wait than the bound."""
         while self.held_bytes > HELD_BYTES:
             await self._room.park()
-
-    def _have(self, lines: Sequence[Line]) -> None:
-        if lines:
-            self._hold(sum(map(_cost_bytes, lines)))
-            self._some.unpark_all()
 
     def _hold(self, more: int) -> None:
         self.held_bytes += more
@@ -140,17 +129,30 @@ class Conversation:
         """For lines that wait by login, while waiting lines are served at all."""
         self._turn = Turn(who=party.label)
         party.has_logins = True
-        self._wire: ModuleWire | McpWire = ModuleWire(
+        self.until_mcp = trio.CancelScope()
+        """Cancelled once the client has asked for MCP."""
+        self._wire = ModuleWire(
             daemon.requests.begin,
             party,
             self.outbox,
             ended=self._ended,
-            become_mcp=self._become_mcp,
             logins=daemon.logins,
         )
         self._idle = trio.Event()
         self._fewer = trio.lowlevel.ParkingLot()
         """Where tasks wait until fewer bytes are held."""
+
+    def hold(self, data: bytes) -> None:
+        """Take bytes that are not served, or not yet."""
+        self._inbox.put(self._splitter.feed(data))
+
+    def take_unserved(self) -> bytes:
+        """Return what was read of the client, and is not served: whole lines, and a beginning."""
+        unserved = []
+        while not self._inbox.empty:
+            line = self._inbox.take()
+            unserved.append(line.excerpt if isinstance(line, Overlong) else line)
+        return b"\n".join((*unserved, self._splitter.take_pending()))
 
     def receive_data(self, data: bytes) -> None:
         """Take bytes from the client; beyond its turn lines wait, except cancels."""
@@ -206,20 +208,26 @@ class Conversation:
 
     async def serve_held(self) -> None:
         """Serve waiting lines in order, whenever the client has read; until cancelled."""
-        async with trio.open_nursery() as self._nursery:
-            while True:
-                await self._inbox.wait_some()
-                await self._wait_served()
-                await self._turn.wait()
-                self._turn.begin()
-                SERVING.begin(self._party.label, "requests")
-                while not (self._inbox.empty or self._must_wait):
-                    if self._party.unordered:
-                        self._serve_in_turn(self._inbox.take(), {})
-                    else:
-                        self._serve_line(self._inbox.take())
-                SERVING.end()
-                self._look_idle()
+        try:
+            async with trio.open_nursery() as self._nursery:
+                while True:
+                    await self._serve_held()
+        finally:
+            self._nursery = None
+
+    async def _serve_held(self) -> None:
+        await self._inbox.wait_some()
+        await self._wait_served()
+        await self._turn.wait()
+        self._turn.begin()
+        SERVING.begin(self._party.label, "requests")
+        while not (self._inbox.empty or self._must_wait):
+            if self._party.unordered:
+                self._serve_in_turn(self._inbox.take(), {})
+            else:
+                self._serve_line(self._inbox.take())
+        SERVING.end()
+        self._look_idle()
 
     async def _serve_waiting(self, handle: str | None, waiting: LoginLines) -> None:
         """Serve the waiting lines of a login in its turns."""
@@ -288,7 +296,7 @@ class Conversation:
                 turn = turns[handle] = Turn(who=party.label)
                 turn.begin()
             if not turn.over or self._nursery is None:
-                SERVING.begin(party.label, "requests")
+                SERVING.go_on_for(party.label)
                 self._serve_line(line)
                 return
             waiting = self._waiting[handle] = LoginLines(party, turn)
@@ -296,13 +304,14 @@ class Conversation:
         if self._cancels_open(line):
             return
         if waiting.inbox.held_bytes > HELD_BYTES and not isinstance(line, Overlong):
-            assert isinstance(self._wire, ModuleWire)  # noqa: S101 - MCP is never unordered
             self._wire.refuse_busy(line, "too many requests wait that are asked as the same one")
         else:
             waiting.inbox.put([line])
 
     @property
     def _must_wait(self) -> bool:
+        if self._party.view is not None:  # the lines are for MCP
+            return True
         return self.outbox.congested or self._turn.over or self._account.is_full
 
     async def _wait_served(self) -> None:
@@ -324,15 +333,8 @@ class Conversation:
             self._wire.refuse(overlong_fault(line, ", which a request may have,"))
         else:
             self._wire.serve(line)
-
-    def _become_mcp(self) -> None:
-        # Only here: a daemon without MCP clients is not to have what they take.
-        from supervisor.faces.mcp.wire import McpWire  # noqa: PLC0415
-
-        words = "the connection is an MCP client's from here on"
-        deque(self._wire.cancelling(Stopped(Reason.CLIENT, words)))
-        serve_next = self._inbox.put_first
-        self._wire = McpWire(self._daemon, self._party, self.outbox, self._ended, serve_next)
+            if self._party.view is not None:
+                self.until_mcp.cancel()
 
     def _ended(self) -> None:
         self._fewer.unpark_all()

@@ -58,16 +58,14 @@ class ModuleWire:
         outbox: Outbox,
         *,
         ended: Callable[[], None],
-        become_mcp: Callable[[], None],
         logins: Logins,
     ) -> None:
-        """Call `ended` for each answered request, `become_mcp` when a request asked for MCP."""
+        """Call `ended` for each answered request."""
         self._begin = begin
         self._party = party
         self._outbox = outbox
         self._account = outbox.account
         self._told_ended = ended
-        self._become_mcp = become_mcp
         self._logins = logins
         self._open: dict[str, Exchange] = {}
         self._nameless: set[Exchange] = set()
@@ -106,11 +104,12 @@ class ModuleWire:
                 if login is None:
                     return
                 party, account = login.party, login.party.account
-            exchange = Exchange(frame.request_id, self._outbox, self._ended, login)
+            needed: list[str] | None = [] if frame.mcp else None
+            exchange = Exchange(frame.request_id, self._outbox, self._ended, login, needed=needed)
             if frame.asks is not None and not self._let_ask(exchange, frame.asks, party):
                 return
             if len(line) > LITTLE_BYTES:
-                if not account.fits(len(line)):
+                if not account.takes_args(len(line)):
                     self._refuse_large(frame.request_id, len(line))
                     return
                 exchange.size_bytes = len(line)
@@ -123,8 +122,6 @@ class ModuleWire:
                 login.open[exchange] = exchange.cancel
                 self._of_logins += 1
             exchange.handle = self._begin(party, frame.tool, frame.operation, frame.input, exchange)
-            if self._party.view is not None:
-                self._become_mcp()
 
     def _serve_no_request(self, frame: ClientFrame, line: bytes) -> None:
         if b'"host_result"' in line:
@@ -174,8 +171,10 @@ class ModuleWire:
         self._write_done(self._closed(named_in(line)), Failure.because(Reason.QUEUE_FULL, words))
 
     def _refuse_large(self, request_id: str | None, size: int) -> None:
-        words = f"{self._account.bounds.all} bytes are what the daemon holds for all clients"
-        words += f", and this request of {size} bytes finds no room"
+        bounds = self._account.bounds
+        words = f"the daemon holds {bounds.principal_args} bytes for the open requests of one"
+        words += f" principal, and {bounds.all} for all clients"
+        words += f": this request of {size} bytes finds no room"
         words += "; try again when others are answered"
         self._write_done(request_id, Failure.because(Reason.QUEUE_FULL, words))
 
@@ -214,7 +213,7 @@ class ModuleWire:
             yield
 
     def close(self) -> None:
-        """Do nothing: only MCP has more than requests."""
+        self._told_ended = _nothing  # of its conversation, which holds it
 
     def resume(self) -> None:
         for exchange in (*self._open.values(), *self._nameless):
@@ -277,6 +276,8 @@ class Exchange(Client, msgspec.Struct, eq=False):
     """The client gets these at the end of this turn, once they have its id."""
     unread_bytes: int = 0
     """The bytes of this request since the client fell behind."""
+    needed: list[str] | None = None
+    """The methods that only its client could have answered; None if it is no MCP client's."""
 
     def cancel(self, stopped: Stopped) -> None:
         if self.handle is not None:
@@ -306,6 +307,10 @@ class Exchange(Client, msgspec.Struct, eq=False):
     def may_be_asked(self, method: str) -> bool:
         return self.asking is not None and method in self.asking.methods
 
+    def was_needed(self, method: str) -> None:
+        if self.needed is not None and not self.may_be_asked(method):
+            self.needed.append(method)
+
     def ask(
         self,
         key: str,
@@ -314,9 +319,8 @@ class Exchange(Client, msgspec.Struct, eq=False):
         answered: Answered,
     ) -> Withdraw:
         """Ask the client by a `host_call`; returns the function that withdraws it."""
-        del key  # the client knows the question by an id of the connection's own
         assert self.asking is not None  # noqa: S101 - `may_be_asked` was asked first
-        return self.asking.ask(method, params, answered)
+        return self.asking.ask(key, method, params, answered)
 
     def gathered(self) -> list[bytes]:
         """Return the lines of this turn with the client's id."""
@@ -338,6 +342,8 @@ class Exchange(Client, msgspec.Struct, eq=False):
         self.handle = None  # they hold each other, and only the garbage collector would see it
         if self.asking is not None:
             self.asking.end()
+        if self.needed is not None:
+            response = response.for_mcp(self.needed)
         outbox, outcome = self.outbox, response.outcome
         said = outcome.said if type(outcome) is Success else None
         if type(said) is Pieces or (type(said) is msgspec.Raw and len(said) > TOGETHER_BYTES):
@@ -406,3 +412,7 @@ def done_line(request_id: str | None, response: Response) -> bytes:
         # answer all the same, and the others on the connection theirs.
         words = f"the answer cannot be passed on: {type(error).__name__}"
         return done_line(request_id, Response(Failure.because(Reason.INVALID_EVENT, words)))
+
+
+def _nothing() -> None:
+    pass

@@ -140,6 +140,7 @@ class Outbox:
         self._count()
         self._some.set()
         self._relieve()
+        self._resume, self._write = _nothing, None  # of its conversation, which holds it
 
     def _count(self) -> None:
         waiting, high = self.waiting_bytes, min(HIGH_BYTES, self.account.free_bytes)
@@ -188,3 +189,7 @@ class Outbox:
         room, self._room = self._room, None
         if room is not None:
             room.set()
+
+
+def _nothing() -> None:
+    pass

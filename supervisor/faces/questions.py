@@ -49,13 +49,21 @@ class ClientQuestions:
         """By `call_id`, which is no other one's on this connection: request, and what to tell."""
 
     def ask(
-        self, request_id: str, method: str, params: Mapping[str, Any], answered: Answered
+        self,
+        request_id: str,
+        key: str,
+        method: str,
+        params: Mapping[str, Any],
+        answered: Answered,
     ) -> Withdraw:
-        """Ask the client; returns the function that withdraws the question."""
+        """Ask the client; returns the function that withdraws the question.
+
+        `key` is the asker's own name for it.
+        """
         call_id = f"q{next(self._numbers)}"
         refusal = None
         try:
-            line = encode_call(request_id, call_id, method, params)
+            line = encode_call(request_id, call_id, method, params, key)
         except UNENCODABLE as error:
             line = b""
             words = f"the question cannot be passed on: {type(error).__name__}"
@@ -134,8 +142,8 @@ class RequestQuestions:
         self._withdraw: dict[str, Withdraw] = {}
         """What withdraws a question to a person, by the id of its approval."""
 
-    def ask(self, method: str, params: Mapping[str, Any], answered: Answered) -> Withdraw:
-        return self._questions.ask(self._request_id, method, params, answered)
+    def ask(self, key: str, method: str, params: Mapping[str, Any], answered: Answered) -> Withdraw:
+        return self._questions.ask(self._request_id, key, method, params, answered)
 
     def told(self, event: ApprovalUiEvent) -> None:
         """Ask the client what a person is asked, or withdraw that: it is decided."""
@@ -157,7 +165,8 @@ class RequestQuestions:
             form = {"type": "object", "properties": {"answer": choices}, "required": ["answer"]}
         params = {"message": question.get("prompt", ""), "form": form}
         answered = partial(self._person_answered, question)
-        self._withdraw[question["id"]] = self.ask(USER_ASK, params, answered)
+        key = str(question.get("call_id", question["id"]))
+        self._withdraw[question["id"]] = self.ask(key, USER_ASK, params, answered)
 
     def _person_answered(self, question: Mapping[str, Any], outcome: Outcome) -> None:
         """Decide the approval as the client's person has; ask again if that does not fit."""

@@ -15,6 +15,8 @@ import trio
 
 from protocol.connection import Notified
 from protocol.descriptor.model import Descriptor, Kind
+from protocol.dialects.mcp.offers import OPS
+from protocol.mcp_server.table import Offer, tools_of
 from supervisor.kernel.descriptions import RememberedDescriptions
 from supervisor.policy.lifecycle import SERVES
 from supervisor.policy.principals import Principal
@@ -33,18 +35,6 @@ TELL_AFTER_S = 0.1
 
 TakeNotified = Callable[[str, Notified], None]
 """Takes a module's name and its notification."""
-
-
-class Offer(msgspec.Struct, frozen=True):
-    """A module and its description; `problem` is why nothing is known of it."""
-
-    module: str
-    kind: str
-    summary: str | None
-    said: dict[str, Any] | None
-    problem: str | None = None
-    is_missing: bool = False
-    """Whether a start failed, so that none is under way."""
 
 
 class Catalogue:
@@ -103,13 +93,25 @@ class Catalogue:
                 if module is not None and principal.sees(name) and module.may_have_more:
                     nursery.start_soon(module.look_again)
 
-    async def offers(self, principal: Principal) -> list[Offer]:
-        """Return the modules that a principal may see, by name; no hooks, which nobody calls."""
-        return [one async for one in each_in_turns(self.offering(principal)) if one is not None]
+    def offering(self, principal: Principal, *, detail: bool = False) -> Iterator[Offer | None]:
+        """Yield the modules that a principal may see, by name, and None for any other.
 
-    def offering(self, principal: Principal) -> Iterator[Offer | None]:
-        """Yield the same one by one, and None for a module that the principal does not see."""
-        return (self._offer(one) if principal.sees(one.name) else None for one in self._callable())
+        Hooks are left out: nobody calls them. With `detail`, disabled modules come by name and
+        kind alone.
+        """
+        for one in self._callable(disabled=detail):
+            if principal.sees(one.name) and not one.descriptor.enabled:
+                kind, summary = str(one.descriptor.kind), one.descriptor.description
+                yield Offer(one.name, kind, summary, None, serves=False, enabled=False)
+                continue
+            if not principal.sees(one.name):
+                yield None
+                continue
+            offer = self._offer(one)
+            if detail:
+                serves, ops = one.state in SERVES, _covered(offer, principal)
+                offer = msgspec.structs.replace(offer, serves=serves, ops=ops)
+            yield offer
 
     def said(self, name: str) -> dict[str, Any]:
         """Return the description of a module; empty if it is not there."""
@@ -120,18 +122,12 @@ class Catalogue:
         module = self._fleet.modules.get(name)
         return module is not None and module.state in SERVES
 
-    def shown(self, principal: Principal) -> Iterator[Descriptor]:
-        """Yield the descriptors of all modules that a principal sees, by name; no hooks."""
-        for name, one in sorted(self._fleet.modules.items()):
-            if one.descriptor.kind is not Kind.HOOK and principal.sees(name):
-                yield one.descriptor
-
-    def _callable(self) -> list[Module]:
-        """Return all modules but hooks and disabled ones, by name."""
+    def _callable(self, *, disabled: bool = False) -> list[Module]:
+        """Return all modules but hooks, by name; `disabled` tells whether those are among them."""
         return [
             one
             for _, one in sorted(self._fleet.modules.items())
-            if one.descriptor.kind is not Kind.HOOK and one.descriptor.enabled
+            if one.descriptor.kind is not Kind.HOOK and (one.descriptor.enabled or disabled)
         ]
 
     def _is_known(self, module: Module) -> bool:
@@ -183,3 +179,13 @@ class Catalogue:
         self._timer = None
         for changed, _ in tuple(self._followers.values()):
             changed()
+
+
+def _covered(offer: Offer, principal: Principal) -> list[str] | msgspec.UnsetType:
+    """Return the known ops of a module that a principal may use, if not all."""
+    if principal.covers(offer.module):
+        return msgspec.UNSET
+    said = offer.said or {}
+    tools = (one.op for one in tools_of(said, None))
+    known = dict.fromkeys((*(said.get("inputs") or {}), *tools, *OPS))
+    return [one for one in known if principal.covers(offer.module, one)]

@@ -29,6 +29,8 @@ from supervisor.kernel.operations.op import Emit
 from supervisor.kernel.parties import RefusedError
 from supervisor.kernel.store.database import FAILURES, check_regular, in_words, is_damage
 from supervisor.kernel.store.writer import Told as StoreTold
+from supervisor.policy.causes import seen_cause
+from supervisor.policy.principals import SUPERVISOR, Principal
 from supervisor.runtime.blocking import BlockingWork
 
 PAGE_ENTRIES = 256
@@ -55,6 +57,8 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     since_ts: float | None = None
     sees: Callable[[bytes], bool] | None = None
     """Whether the principal may see an entry."""
+    principal: Principal = SUPERVISOR
+    """Who reads."""
 
 
 class Page(NamedTuple):
@@ -223,12 +227,18 @@ class EventFeed:
         self._at_work: set[Reader] = set()
         """The readers that a thread uses; a thread that does not answer keeps its reader."""
 
-    async def send(self, args: dict[str, Any], emit: Emit, sees: Sees | None) -> dict[str, Any]:
+    async def send(
+        self,
+        args: dict[str, Any],
+        emit: Emit,
+        sees: Sees | None,
+        principal: Principal = SUPERVISOR,
+    ) -> dict[str, Any]:
         """Send what `args` ask for (those of the op); with `follow`, until it is cancelled.
 
-        `sees` tells which entries the principal may see, None that it is all. The first event names
-        the journal and its bounds; those with a `seq` in their fields are entries. Raises
-        `RefusedError`.
+        `sees` tells which entries the principal may see, None that it is all; causes name no module
+        that it may not see. The first event names the journal and its bounds; those with a `seq` in
+        their fields are entries. Raises `RefusedError`.
         """
         journal = self._journal
         told = journal.told
@@ -239,6 +249,7 @@ class EventFeed:
             session_id=args.get("session_id"),
             since_ts=args.get("since_ts"),
             sees=sees,
+            principal=principal,
         )
         first = await self._read(lambda reader: reader.first_seq())
         cursor = args.get("since")
@@ -290,7 +301,9 @@ class EventFeed:
 
         def read(reader: Reader) -> tuple[list[tuple[int, Log]], int]:
             page = reader.page(wanted, cursor, last)
-            return [(seq, _event(seq, body)) for seq, body in page.entries], page.cursor
+            return [
+                (seq, _event(seq, body, wanted.principal)) for seq, body in page.entries
+            ], page.cursor
 
         events, end = await self._read(read)
         sent = cursor
@@ -406,11 +419,14 @@ def _heading(journal: str, first: int | None, last: int, since: int) -> Log:
     return Log(version="0", level=level, message=words, fields=fields)
 
 
-def _event(seq: int, body: bytes) -> Log:
+def _event(seq: int, body: bytes, principal: Principal) -> Log:
     try:
         document = _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         # SQLite found no fault with it: another program has changed the file.
         return Log(version="0", level="warn", message=f"the entry {seq} cannot be read")
+    data = document.get("data")
+    if isinstance(data, dict) and isinstance(cause := data.get("cause"), str):
+        document["data"] = {**data, "cause": seen_cause(cause, principal)}
     fields = {"seq": seq, **document}
     return Log(version="0", level="info", message=entry_text(document), fields=fields)

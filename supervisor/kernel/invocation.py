@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from protocol.connection import HostCalled, Notice
-from protocol.dialects import DIALECTS
+from protocol.dialects.registry import DIALECTS
 from protocol.errors import Failure, Outcome, Reason
 from protocol.events import (
     Asset,

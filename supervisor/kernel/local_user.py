@@ -84,8 +84,3 @@ def peer_of(client: trio.socket.SocketType) -> tuple[int, int]:
     data = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, uid, _ = _CREDENTIALS.unpack(data)
     return int(uid), int(pid)
-
-
-def peer_uid(client: trio.socket.SocketType) -> int:
-    """Return the user at the other side of a Unix socket, from the kernel."""
-    return peer_of(client)[0]

@@ -197,12 +197,6 @@ class Client:
 class Handle(Protocol):
     """An open request, for its client."""
 
-    client: Client
-    """Gets its events and its response; a WebSocket takes over the request that opened it."""
-
-    @property
-    def principal(self) -> Principal: ...
-
     @property
     def ended(self) -> bool:
         """Whether a client has the response."""

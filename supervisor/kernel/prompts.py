@@ -37,7 +37,7 @@ from supervisor.kernel.request_checks import unknown_module
 from supervisor.kernel.sessions.registry import Sessions
 from supervisor.kernel.sessions.session import Session
 from supervisor.kernel.ui_events import UiEvents
-from supervisor.policy.principals import Principal
+from supervisor.policy.principals import SUPERVISOR, Principal
 from supervisor.policy.roles import EXECUTE, Roles, only_agent
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import Account
@@ -181,9 +181,8 @@ class Prompt(Client):
         }
         if self.timeout_s is not None:
             content["timeout_s"] = self.timeout_s
-        self._invocation = self._prompts.invoke(
-            self.principal, lead, content, self, account=self.account
-        )
+        invocation = self._prompts.invoke(self.principal, lead, content, self, account=self.account)
+        self._invocation = None if self.ended else invocation
 
     def tell(self, kind: EventType, **payload: Any) -> None:
         """Send an event to its client and to the subscribers of the session."""
@@ -213,6 +212,7 @@ class Prompt(Client):
             op=response.op or EXECUTE,
             session_id=self.session_id,
         )
+        self._invocation = None  # they held each other
         if lane is not None:
             self._prompts.left(self, lane)
         self.client.finished(response)
@@ -277,6 +277,7 @@ class Prompts:
         self._sessions = sessions
         self._lanes: dict[str, Lane] = {}
         """The lanes of the sessions that have a prompt."""
+        sessions.prompts = self
 
     def waiting(self, session_id: str) -> int:
         lane = self._lanes.get(session_id)
@@ -338,6 +339,12 @@ class Prompts:
         for one in found:
             one.cancel(stopped)
         return len(found)
+
+    def gives_way(self, session: Session, stopped: Stopped) -> None:
+        """End what waits in a session that is about to end, and tell its subscribers."""
+        self.cancel(session, stopped, running=False)
+        origin = Origin("", "", None, session.id, None, session.owner, SUPERVISOR.by)
+        self.publish(EventType.SESSION_DELETED, {"title": session.kept.title}, origin)
 
     # For a prompt.
 

@@ -62,7 +62,6 @@ from supervisor.policy.principals import Principal, Scope
 from supervisor.runtime.checking.checks import Checks
 from supervisor.runtime.held_bytes import Account
 from supervisor.runtime.supervision.call import NOBODY as NOBODY_YET
-from supervisor.runtime.supervision.deadlines import Deadlines
 from supervisor.runtime.supervision.fleet import Fleet
 from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.module import Module
@@ -249,10 +248,6 @@ class Requests:
     def tell_spans(self, spans: Spans) -> None:
         """Report each invocation that is accepted from now on to `spans` when it has ended."""
         self._setting.spans = spans
-
-    @property
-    def deadlines(self) -> Deadlines:
-        return self._host.deadlines
 
     @property
     def refused(self) -> Counter[str]:

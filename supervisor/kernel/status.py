@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _MAY_BE_TRACED = frozenset((str(State.STOPPING), str(State.DEGRADED)))
 
+_OF_GATEWAY = ("state", "restarts", "next_retry_s", "instances", "last_exit")
+
 NOTHING_QUARANTINED: Mapping[str, str] = MappingProxyType({})
 
 
@@ -50,6 +52,8 @@ class DaemonFacts(msgspec.Struct, kw_only=True):
     left_containers: Mapping[Path, str] = {}
     socket: str | None = None
     http: str | None = None
+    gateway: Module | None = None
+    """What serves HTTP in a process of its own: a module of the daemon, and none of the fleet."""
     project: str | None = None
     """The folder of the project that it is for; None for the user's own daemon."""
     data_dir: str
@@ -65,6 +69,12 @@ class DaemonFacts(msgspec.Struct, kw_only=True):
     watch: WatchState = msgspec.field(default_factory=WatchState)
     connections: Connections = msgspec.field(default_factory=Connections)
     ledger: HeldBytes = msgspec.field(default_factory=HeldBytes)
+
+    def is_gateway(self, pid: int) -> bool:
+        """Whether that is the process of the gateway."""
+        return self.gateway is not None and any(
+            pid == one.pid for one, _ in self.gateway.instances()
+        )
 
 
 def daemon_status(facts: DaemonFacts, now: float) -> dict[str, Any]:
@@ -104,6 +114,12 @@ def daemon_status(facts: DaemonFacts, now: float) -> dict[str, Any]:
         "stuck": msgspec.to_builtins(facts.custody.blocking.stuck()),
         "journal": None if facts.journal is None else facts.journal.status(),
     }
+
+
+def gateway_status(gateway: Module) -> dict[str, Any]:
+    """Return the `http` part."""
+    whole = module_status(gateway)
+    return {name: whole[name] for name in _OF_GATEWAY}
 
 
 def module_status(

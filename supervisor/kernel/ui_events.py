@@ -20,6 +20,7 @@ from protocol.host_events import PlaceholderUiEvent, SeenUiEvent
 from supervisor.kernel.last_items import LastItems
 from supervisor.kernel.parties import Origin, RefusedError
 from supervisor.policy.principals import Principal
+from supervisor.policy.shares import Shares
 from supervisor.runtime.held_bytes import ANSWERS, Account, HeldBytes
 
 EVENT_COST_BYTES = 512
@@ -120,6 +121,8 @@ class Subscription:
         self.number = 0
         """The number of the event that it looks at next, of those that are kept for all."""
         self.woken = trio.Event()
+        self.gave_way = ""
+        """Why it ended though nobody ended it, if it did."""
         beginnings = {one[:-1] for one in patterns if one.endswith("*")}
         self.names = frozenset(one for one in patterns if not one.endswith("*"))
         self.beginnings = frozenset(
@@ -208,6 +211,7 @@ class UiEvents:
         self._bounds = bounds or UiBounds()
         self._placeholders = 0
         self._subscriptions: set[Subscription] = set()
+        self._shares = Shares[Subscription](self._bounds.subscriptions)
         self._account = Account(ledger, "the ui_events")
         self._kept: LastItems[_Kept] = LastItems(
             self._account, ANSWERS, self._bounds.events, self._bounds.bytes, self._leave_behind
@@ -231,17 +235,32 @@ class UiEvents:
         return {"subscribers": len(self._subscriptions), "placeholders": self._placeholders}
 
     def subscribe(self, subscription: Subscription) -> Callable[[], None]:
-        """Add a subscriber; returns the function that removes it. Raises `RefusedError`."""
+        """Add a subscriber; returns the function that removes it. Raises `RefusedError`.
+
+        If there is no room, the principal that has most loses its oldest.
+        """
         same = sum(one.party == subscription.party for one in self._subscriptions)
         most, of_one = self._bounds.subscriptions, self._bounds.of_one_party
-        if same >= of_one or len(self._subscriptions) >= most:
+        owner = subscription.principal.name
+        if same >= of_one or self._shares.growth(owner, 1) < 1:
             words = f"there are {same} subscriptions of this connection, and may be {of_one};"
             words += f" of all {len(self._subscriptions)}, and may be {most}"
             raise RefusedError.because(Reason.QUEUE_FULL, words)
-        held = sum(map(len, self._globs.keys() | {subscription.globs}))
-        if held > SUBSCRIBED_GLOBS and subscription.globs:
+        globs, more = self._shares_of_globs(), 0
+        if subscription.globs not in self._globs:
+            more = len(subscription.globs)
+        if more and globs.growth(owner, more) < more:
+            held = SUBSCRIBED_GLOBS - globs.left + more
             words = f"all that subscribe would have {held} globs, and may have {SUBSCRIBED_GLOBS}"
             raise RefusedError.because(Reason.QUEUE_FULL, words)
+        while globs.left < more:
+            gone = next(iter(globs.to_lose(owner)))
+            for one in tuple(self._globs[gone]):
+                self._end(one)
+            globs = self._shares_of_globs()
+        self._shares.put(owner, subscription)
+        while self._shares.left < 0:
+            self._end(next(iter(self._shares.to_lose(owner))))
         self._subscriptions.add(subscription)
         self._globs.setdefault(subscription.globs, set()).add(subscription)
         self._names.add(subscription)
@@ -249,14 +268,38 @@ class UiEvents:
         subscription.number = self._kept.end_number
         return partial(self._unsubscribe, subscription)
 
+    def _shares_of_globs(self) -> Shares[tuple[str, ...]]:
+        """Return who holds which globs alone; those of several count for none of them."""
+        alone = {}
+        left = SUBSCRIBED_GLOBS
+        for globs, whose in self._globs.items():
+            owners = {one.principal.name for one in whose}
+            if len(owners) == 1:
+                alone[globs] = owners.pop()
+            else:
+                left -= len(globs)
+        shares = Shares[tuple[str, ...]](left)
+        for globs, owner in alone.items():
+            shares.put(owner, globs, len(globs))
+        return shares
+
+    def _end(self, one: Subscription) -> None:
+        words = f"others needed room for theirs, and {one.principal.name} had most subscriptions"
+        one.gave_way = words
+        self._unsubscribe(one)
+        one.woken.set()
+
     async def next(self, one: Subscription) -> SeenUiEvent | Log | None:
         """Wait for the next event, or for the notice that some were lost before it.
 
-        None after a look at many events that others want: then it is the neighbours' turn.
+        None after a look at many events that others want: then it is the neighbours' turn. Raises
+        `RefusedError` if it had to give way to others.
         """
         kept = self._kept
-        while one.number >= kept.end_number:
+        while one.number >= kept.end_number and not one.gave_way:
             await self._wait(one)
+        if one.gave_way:
+            raise RefusedError.because(Reason.QUEUE_FULL, one.gave_way)
         if one.behind:
             event, size = one.behind.popleft()
             one.behind_bytes -= size
@@ -301,7 +344,11 @@ class UiEvents:
         return PlaceholderUiEvent(**msgspec.structs.asdict(event), placeholder=placeholder)
 
     def _unsubscribe(self, subscription: Subscription) -> None:
+        if subscription not in self._subscriptions:
+            return  # it gave way
         self._subscriptions.remove(subscription)
+        self._waiting.discard(subscription)
+        self._shares.take(subscription.principal.name, subscription)
         _discard(self._globs, subscription.globs, subscription)
         self._names.remove(subscription)
         self._hold_behind(-subscription.behind_bytes)

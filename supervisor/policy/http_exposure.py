@@ -1,4 +1,4 @@
-"""The addresses of the HTTP face, as configured, and whether serving them is safe enough.
+"""The addresses that HTTP is served on, as configured, and whether serving them is safe enough.
 
     off            nowhere
     sock           on `http.sock` beside the control socket, with that socket's rights

@@ -21,10 +21,9 @@ from typing import Any
 
 import msgspec
 
+from protocol.mcp_server.table import DEFAULT, ModuleView
 from protocol.problem import described, did_you_mean, quoted
 from supervisor.policy.principals import Principal
-
-DEFAULT = "default"
 
 ALWAYS = "always"
 
@@ -37,10 +36,7 @@ _KEYS = ("modules", "prefix", "for")
 _TABLE_KEYS = ("views", "session_idle_s", "keep")
 
 
-class View(msgspec.Struct, frozen=True):
-    name: str = DEFAULT
-    modules: tuple[str, ...] | None = None
-    prefix: bool = True
+class View(ModuleView, frozen=True):
     users: tuple[str, ...] = ("*",)
 
     def is_for(self, principal: Principal) -> bool:

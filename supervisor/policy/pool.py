@@ -71,7 +71,7 @@ def more_needed(waiting: int, starting: int, concurrency: int, room: int) -> int
 
 def renewed_after_requests(most: int, draw: float) -> int:
     """Return after how many requests a process is renewed; `draw` is random in [0, 1)."""
-    return max(1, most - int(most * SPREAD * draw))
+    return most - int(most * SPREAD * draw)
 
 
 def renewed_at_age_s(most_s: float, draw: float) -> float:

@@ -9,6 +9,9 @@ held for it has a name (`HELD`), and two bounds:
                  room, though less than those before, and what is full is never quite full
                  (dynamic thresholds, Choudhury and Hahne, 1998). What finds no room is refused
 
+A principal may have many parties: connections, and logins as which programs ask. The args of all of
+them together have a bound, `PRINCIPAL_ARGS_BYTES`, beside what is free in any case.
+
 `FREE_BYTES` of each party are free: one that asks little notices nothing of those that ask much.
 Once all have `ALL_BYTES`, only `LEAST_FREE_BYTES` are, so that not even many such parties have much
 more. Lines are on top of all that: what a party writes is refused when it has been read, and not
@@ -33,6 +36,9 @@ LEAST_FREE_BYTES = 64 << 10
 
 PARTY_BYTES = 32 << 20
 """Two requests of the greatest length, or eight answers of 4 MiB."""
+
+PRINCIPAL_ARGS_BYTES = 64 << 20
+"""Two parties at their bound. The gateway opens a login for each long request of its clients."""
 
 ALL_BYTES = 256 << 20
 """Eight parties at their bound; a small machine has that."""
@@ -63,6 +69,7 @@ SHOWN = 16
 
 class HeldBounds(msgspec.Struct, frozen=True, kw_only=True):
     party: int = PARTY_BYTES
+    principal_args: int = PRINCIPAL_ARGS_BYTES
     all: int = ALL_BYTES
     free: int = FREE_BYTES
     least_free: int = LEAST_FREE_BYTES
@@ -130,6 +137,13 @@ class Account:
         held, left = self.total + size, bounds.all - self._ledger.total
         return held <= left or held <= (bounds.free if size <= left else bounds.least_free)
 
+    def takes_args(self, size: int) -> bool:
+        """Whether a request of so many bytes may begin, with all that its principal has open."""
+        if self.total + size <= self.bounds.least_free:
+            return self.fits(size)
+        open_bytes = self._ledger.args_of(self.by)
+        return open_bytes + size <= self.bounds.principal_args and self.fits(size)
+
     @property
     def free_bytes(self) -> int:
         """How much may be held for the party now, whatever the others have."""
@@ -146,6 +160,7 @@ class Account:
         self._set_unfinished(0)
         for what in HELD:
             self.hold(what, 0)
+        self._drop = None
         self._ledger = HeldBytes(self.bounds)  # what is let go of later counts no more
 
 
@@ -167,6 +182,10 @@ class HeldBytes:
             self._holding.discard(account)
         elif account.total == more:
             self._holding.add(account)
+
+    def args_of(self, by: msgspec.Raw | None) -> int:
+        """Return the bytes of all open requests of a principal."""
+        return sum(one.bytes[ARGS] for one in self._holding if one.by == by)
 
     def bound_unfinished(self) -> None:
         """Drop the longest lines without an end, as long as all together are too much."""

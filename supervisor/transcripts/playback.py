@@ -22,7 +22,7 @@ from protocol.connection import (
     Events,
 )
 from protocol.descriptor.model import Descriptor, Lifecycle
-from protocol.dialects import DIALECTS
+from protocol.dialects.registry import DIALECTS
 from protocol.framing import UNCOUNTED, Line, LineSplitter, Outgoing
 from protocol.transcript import Entry, EntrySource, Happened
 from supervisor.policy.verdict import Exit

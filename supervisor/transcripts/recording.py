@@ -59,6 +59,10 @@ def header_of(descriptor: Descriptor, recorded: str) -> Header:
     )
 
 
+def _nothing() -> None:
+    pass
+
+
 class Recording(Tap):
     """What was heard of a module and not written yet."""
 
@@ -159,6 +163,7 @@ class Recording(Tap):
         """Forget what was not taken; nothing is taken or recorded after it."""
         self._heard = []
         self._hold(-self._waiting)
+        self._wake = _nothing  # its owner's, who holds it
 
     def _hold(self, more: int) -> None:
         self._waiting += more

@@ -43,7 +43,7 @@ from protocol.connection import (
     Warned,
 )
 from protocol.descriptor.model import Descriptor, Lifecycle
-from protocol.dialects import DIALECTS
+from protocol.dialects.registry import DIALECTS
 from protocol.errors import Outcome, Success
 from protocol.framing import Written
 from protocol.json_line import Fault

@@ -147,9 +147,11 @@ def without_processes(turns: Turns, patch: pytest.MonkeyPatch) -> dict[str, Fake
         opening: Opening | None,
         *,
         variables: Mapping[str, str],
+        inherited: tuple[int, ...],
     ) -> FakeProcess:
         assert opening is None  # modules that persist have none
         assert not variables
+        assert not inherited
         await trio.lowlevel.checkpoint()
         spawned[descriptor.name] = process = FakeProcess(descriptor.name)
         turns.peers.append(process)

@@ -96,6 +96,7 @@ async def test_a_long_answer_leaves_the_neighbours_their_turns(
     ]
     told, rounds = await told_beside_a_neighbour(made, tmp_path, op, args, ADA)
     name: Any = {"status": itemgetter("name"), "offers": itemgetter("module"), "wait": str}[op]
+    assert list(told)[-1] == "modules"  # as in a short answer
     assert sorted(map(name, told["modules"])) == sorted(f"m{one}" for one in range(FEW))
     assert rounds >= FEW // 2  # who of the two comes first in a turn is chance
 

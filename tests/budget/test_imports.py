@@ -8,9 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import supervisor
-from protocol.errors import Success
-from protocol.response import Response
-from supervisor.faces.module_wire import done_line
 from tests.cli.conftest import Serve, serve, socket_path
 from tests.cli.fake_daemon import module, ok, status
 
@@ -60,7 +57,20 @@ STATUS = VERSION | {
     "supervisor.cli.verbs",
     "supervisor.cli.verbs.daemon",
 }
-MCP = VERSION | {"supervisor.cli.lock_file", "supervisor.cli.quick_mcp"}
+MCP = {
+    "protocol",
+    "supervisor",
+    "supervisor.cli",
+    "supervisor.cli.lock_file",
+    "supervisor.cli.main",
+    "supervisor.cli.quick_mcp",
+    "supervisor.edge",
+    "supervisor.edge.bindings",
+    "supervisor.edge.bindings.blocking",
+    "supervisor.edge.mcp_stdio",
+}
+"""Beside the protocol's."""
+
 FOREIGN = {"click", "msgspec", "typing_extensions"}
 """msgspec takes typing_extensions if they are installed."""
 
@@ -70,8 +80,8 @@ LATER = {"json", "difflib", "shlex", "shutil", "sqlite3", "subprocess", "asyncio
 VERSION_PYTHON = 40
 """Modules of the standard library, beyond what Python starts with: `signal` takes 24 in 3.11."""
 
-MCP_PYTHON = 60
-"""`socket` and `threading` take 15 more in 3.11."""
+MCP_PYTHON = 110
+"""msgspec takes 60 of them in 3.11."""
 
 STATUS_PYTHON = 110
 """click and msgspec take 80 of them in 3.11, `socket` and `pathlib` most of the others."""
@@ -147,7 +157,7 @@ import supervisor.daemon.serve
     there = modules_after(program)
     assert {"trio", "structlog", "supervisor.kernel.kernel"} < there
     seldom = {"_ssl", "asyncio.events", "bz2", "concurrent", "importlib.resources", "lzma"}
-    assert not there & {*seldom, "sqlite3", "jsonschema"}
+    assert not there & {*seldom, "sqlite3", "jsonschema", "prometheus_client"}
 
 
 def test_what_is_imported_late_serves_as_if_it_had_been_there() -> None:
@@ -172,15 +182,22 @@ assert shutil.which("sh")
     assert {"_ssl", "asyncio.events", "lzma"} < modules_after(program)
 
 
-def test_what_serves_http_imports_prometheus_client_for_no_other_request_than_a_scrape() -> None:
-    there = modules_after("import supervisor.faces.http.serving")
-    assert "supervisor.kernel.metrics" in there
-    assert "prometheus_client" not in there
-
-
-def test_mcp_needs_no_package_where_a_daemon_runs(serve: Serve, socket_path: Path) -> None:
-    serve(lambda frame: [done_line(frame["requestId"], Response(Success({})))])
+def test_mcp_needs_msgspec_and_what_translates_where_a_daemon_runs(
+    serve: Serve, socket_path: Path
+) -> None:
+    view = {"name": "default", "modules": None, "prefix": True}
+    serve(lambda _: [ok({"name": "root", "pid": 1, "directories": [], "view": view})])
     ours, foreign, pythons = sorted_out(imported("mcp", "--socket", str(socket_path)))
-    assert ours == MCP
-    assert not foreign
+    assert {one for one in ours if not one.startswith("protocol.")} == MCP
+    dialects = {one for one in ours if one.startswith("protocol.dialects")}
+    assert not dialects & {"protocol.dialects.registry", "protocol.dialects.mcp.connection"}
+    assert foreign == {"msgspec"}
+    assert not pythons & {
+        "hashlib",
+        "inspect",
+        "random",
+        "subprocess",
+        "asyncio",
+        "typing_extensions",
+    }
     assert len(pythons) <= MCP_PYTHON, sorted(pythons)

@@ -28,7 +28,7 @@ import json, os, sys
 sys.path[:0] = {path!r}
 from protocol.connection import Request
 from protocol.descriptor.loading import parse_descriptor
-from protocol.dialects import DIALECTS
+from protocol.dialects.registry import DIALECTS
 from protocol.replies import Operation
 descriptor = {{"name": "m", "kind": "tool", "capabilities": [],
     "transport": {{"type": "stdio", "command": ["m"]}}}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import sys
 from collections import Counter
@@ -20,9 +21,11 @@ from protocol.events import Progress
 from protocol.response import Response
 from supervisor.faces.byte_stream import carry, disconnect
 from supervisor.faces.conversation import Conversation
-from supervisor.kernel.parties import Client, Party
+from supervisor.kernel import parties
+from supervisor.kernel.parties import Party
 from tests.budget.conftest import Bench, assert_within
 from tests.budget.turns import Turns
+from tests.faces.lines import Client, request
 from tests.principals import ADA
 
 INVOCATIONS = 1000
@@ -35,7 +38,7 @@ OURS = tuple(str(Path(__file__).parents[2] / ring) for ring in ("protocol", "sup
 Budget = dict[str, int]
 
 
-class Asker(Client):
+class Asker(parties.Client):
     """Has `window` invocations open until all of them are answered."""
 
     def __init__(self, bench: Bench, window: int) -> None:
@@ -66,12 +69,16 @@ class Asker(Client):
 class RemoteAsker:
     """The same at the other end of a control socket; a turn reads all answers and asks again."""
 
-    def __init__(self, turns: Turns, end: socket.socket, window: int) -> None:
+    def __init__(
+        self, turns: Turns, end: socket.socket, window: int, login: str | None = None
+    ) -> None:
+        """It asks as a `login`, as the gateway does, or as itself."""
         self._turns = turns
         self.ended = trio.Event()
         self._end = end
         self._number = self._answered = 0
         self._window = window
+        self._as = {} if login is None else {"as": login}
 
     def turn(self) -> bool:
         if not self._number:
@@ -93,7 +100,8 @@ class RemoteAsker:
         frames = b""
         for _ in range(min(count, INVOCATIONS - self._number)):
             self._number += 1
-            request = {"requestId": f"c{self._number}", "tool": "m", "operation": "invoke"}
+            named = {"requestId": f"c{self._number}", **self._as}
+            request = {**named, "tool": "m", "operation": "invoke"}
             frames += json.dumps({**request, "input": {"op": "echo", "args": {}}}).encode() + b"\n"
         self._end.sendall(frames)
 
@@ -175,6 +183,26 @@ async def test_an_invocation_over_the_control_socket_calls_few_functions(
         await asker.ended.wait()
     bench.turns.peers.remove(asker)
     assert called.total() <= 40 * INVOCATIONS, called.most_common(60)
+
+
+async def test_an_invocation_for_a_login_of_the_gateway_calls_few_functions(
+    bench: Bench, end: socket.socket
+) -> None:
+    stream = trio.SocketStream(trio.socket.from_stdlib_socket(end.dup()))
+    client = Client(stream)
+    args = {"uid": os.getuid(), "face": "http"}
+    await client.send(
+        request("unordered", "supervisor", op="unordered"),
+        request("login", "supervisor", op="login.open", args=args),
+    )
+    handle = [await client.done() for _ in range(2)][1]["result"]["handle"]
+    await stream.aclose()
+    asker = RemoteAsker(bench.turns, end, WINDOW, handle)
+    bench.turns.peers.append(asker)
+    with functions_called() as called:
+        await asker.ended.wait()
+    bench.turns.peers.remove(asker)
+    assert called.total() <= 53 * INVOCATIONS, called.most_common(60)
 
 
 @pytest.mark.parametrize(

@@ -152,6 +152,16 @@ def test_a_promise_that_nobody_keeps_at_the_moment_stands_above_the_table(proble
     assert plain(status_text(document, None))[2:4] == ["there is no guardian", ""]
 
 
+def test_a_gateway_that_does_not_serve_stands_above_the_table_with_the_cause() -> None:
+    document = status(module())
+    ended = {"message": "exited with code 1", "stderr_tail": ["ImportError: no uvicorn"]}
+    document["http"] = {"state": "ready", "last_exit": ended}
+    assert plain(status_text(document, None))[2] == ""
+    document["http"]["state"] = "backoff"
+    words = "exited with code 1: ImportError: no uvicorn"
+    assert words in plain(status_text(document, None))[2]
+
+
 def test_what_is_wrong_with_the_journal_stands_above_the_table() -> None:
     aside = {"path": "/data/journal.db.set-aside-1", "why": "it is not an SQLite database"}
     journal = {"problem": "/data/journal.db: disk I/O error", "set_aside": [aside]}

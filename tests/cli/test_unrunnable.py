@@ -87,3 +87,22 @@ def test_what_is_in_the_way_is_said(
 )
 def test_what_may_run_is_let_run(run: Run, tmp_path: Path, command: list[str]) -> None:
     assert said(run, tmp_path, command) == "1 descriptor is valid\n"
+
+
+@pytest.mark.parametrize(
+    ("header", "words"),
+    [
+        ("Bearer ${NO_SUCH_TOKEN}", "transport.headers.authorization uses ${NO_SUCH_TOKEN}, which"),
+        ("${PATH}", ""),
+        ("plain", ""),
+    ],
+)
+def test_a_service_needs_the_variables_of_its_headers_and_no_program(
+    run: Run, tmp_path: Path, header: str, words: str
+) -> None:
+    service = {"type": "http", "url": "http://127.0.0.1:1/m", "headers": {"authorization": header}}
+    path = tmp_path / "m.json"
+    path.write_text(json.dumps({**document([]), "transport": service}))
+    found = run("validate", str(path)).stdout
+    assert words in found
+    assert ("uses" in found, "program" in found) == (bool(words), False)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from protocol.dialects.mcp.greeting import DISCOVER, INITIALIZE, LEGACY, MODERN
+from protocol.dialects.mcp.vocabulary import DISCOVER, INITIALIZE, LEGACY, MODERN
 from protocol.transcript import EntrySource
 from tests.conformance.recorded import FILES, SERVERS, read
 from tests.protocol.mcp_revisions import check

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from protocol.descriptor.model import Descriptor, Lifecycle, StdoutPolicy
-from protocol.dialects import Dialect
+from protocol.dialects.registry import Dialect
 from tests import factories
 from tests.dialects import peers
 from tests.dialects.argued import ArguedConnection

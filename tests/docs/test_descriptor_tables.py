@@ -12,7 +12,7 @@ import pytest
 from protocol.descriptor import shape
 from protocol.descriptor.loading import FETCH_S, parse_descriptor
 from protocol.descriptor.model import Hook, Supervision, Timeouts, Transport
-from protocol.dialects import DIALECTS
+from protocol.dialects.registry import DIALECTS
 from protocol.shape import Fields, Map
 from scripts import file_schemas
 from tests.docs.markdown import Block, blocks, code, rows

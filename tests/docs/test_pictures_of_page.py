@@ -16,7 +16,7 @@ from tests.docs.markdown import ROOT, read
 
 HOW = "run -m scripts.pictures_of_page"
 MOST_BYTES = 150_000
-LIST = ROOT / "supervisor" / "faces" / "http" / "page" / "views" / "module_row.js"
+LIST = ROOT / "supervisor" / "edge" / "http" / "page" / "views" / "module_row.js"
 
 
 def chunks(path: Path) -> Iterator[tuple[bytes, bytes]]:

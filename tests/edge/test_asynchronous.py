@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+import uvloop
 
 from protocol.client import Answer, ClientQuestion, ConnectionEndedError, EndCause, RequestEvent
 from protocol.errors import Success
@@ -194,6 +195,23 @@ def test_a_socket_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
         played(lambda: AsyncClient.connect(tmp_path / "s"))
 
 
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_the_end_shows_also_when_the_daemon_has_left_requests_unread(
+    run: Callable[[Coroutine[Any, Any, None]], None],
+) -> None:
+    async def play() -> None:
+        async with pair() as (client, theirs):
+            stream = await client.request("m", "invoke", {})
+            await turns()
+            theirs.send(of("c1", log("begun")))
+            theirs.close()
+            assert isinstance(await anext(stream), RequestEvent)
+            with pytest.raises(ConnectionEndedError):
+                await anext(stream)
+
+    run(play())
+
+
 # --- Back pressure -----------------------------------------------------------
 
 
@@ -211,7 +229,9 @@ def test_a_reader_that_does_not_read_stops_the_daemon_and_loses_nothing() -> Non
             for _ in range(number):
                 assert isinstance(await anext(stream), RequestEvent)
             await sending
-            assert stream.unread_bytes == 0
+            assert (
+                stream.unread_bytes == len(event) - 1
+            )  # the last one, until the next is asked for
 
     played(play)
 
@@ -418,3 +438,41 @@ def test_a_client_that_is_closed_fails_what_is_open() -> None:
             assert theirs.recv(1 << 16) == b""
 
     played(play)
+
+
+def test_what_came_together_is_taken_together() -> None:
+    async def play() -> list[list[str]]:
+        async with pair() as (client, theirs):
+            stream = await client.request("m", "invoke", {})
+            await lines_of(theirs, 1)
+            theirs.sendall(of("c1", log("one")) + of("c1", log("two")))
+            first = await stream.some()
+            theirs.sendall(of("c1", ok(None)))
+            return [[type(one).__name__ for one in some] for some in (first, await stream.some())]
+
+    assert played(play) == [["RequestEvent", "RequestEvent"], ["Answer"]]
+
+
+def test_who_asks_on_the_connection_itself_gets_its_events_and_may_hold_them_up() -> None:
+    async def play() -> tuple[list[str], list[str]]:
+        async with pair() as (client, theirs):
+            taken: list[str] = []
+            slow = object()
+            client.receiver = lambda event: taken.append(type(event).__name__)
+            request_id = client.connection.request("m", "invoke", {})
+            client.write_soon()
+            await lines_of(theirs, 1)
+            client.hold(slow)
+            theirs.sendall(of(request_id, log("one")))
+            await turns()
+            theirs.sendall(of(request_id, ok(None)))
+            await turns()
+            held = list(taken)
+            client.release(slow)
+            theirs.close()
+            await client.ended.wait()
+            return held, taken
+
+    held, taken = played(play)
+    assert held in ([], ["RequestEvent"])  # what is there when it is held may be read
+    assert taken == ["RequestEvent", "Answer", "ConnectionEnd"]

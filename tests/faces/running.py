@@ -2,21 +2,24 @@
 
 What serves HTTP and MCP, and in which process, is nothing to the tests: they start a daemon
 (`tests.system.daemon.Daemon`), and ask it through its sockets alone. Tests that need its inside use
-`tests.faces.http.in_process` or `tests.faces.mcp.in_process`, and are listed in
-`tests/inner_access.txt`.
+`tests.faces.in_process`, and are listed in `tests/inner_access.txt`.
 """
 
 from __future__ import annotations
 
 import ssl
+import subprocess
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import trio
 
+from tests.bounds import wait_until
 from tests.faces import lines
 from tests.faces.http.client import Client
 from tests.faces.mcp.clients import McpClient
@@ -24,7 +27,8 @@ from tests.system.daemon import Daemon
 from tests.system.descriptors import actor
 from tests.system.liveness import BOUND_S
 
-LOOPBACK = "127.0.0.1:0"
+SOCK, LOOPBACK = "sock", "127.0.0.1:0"
+"""Where HTTP is served, if a test asks for that."""
 UNREAD_BYTES = 1 << 20
 """With so much unread, a client has its modules wait."""
 ENDLESS = {"count": 1_000_000, "pad": "x" * 1000}
@@ -85,6 +89,23 @@ class Running:
             assert (await client.done())["ok"]
             yield McpClient(client)
 
+    @asynccontextmanager
+    async def bridge(self, view: str | None = None) -> AsyncIterator[McpClient]:
+        """Run `stdiod mcp`, as MCP clients do."""
+        words = ["mcp", "--socket", str(self.daemon.socket)]
+        words += [] if view is None else ["--view", view]
+        async with trio.open_nursery() as nursery:
+            process = await nursery.start(
+                partial(
+                    trio.run_process,
+                    [sys.executable, "-m", "supervisor.cli", *words],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                )
+            )
+            async with trio.StapledStream(process.stdin, process.stdout) as stream:
+                yield McpClient(lines.Client(stream))
+
     async def token(self, **args: Any) -> str:
         """Make a token, and return it."""
         token: str = self.daemon.op("token.new", **{"name": "ada", **args})["token"]
@@ -92,8 +113,10 @@ class Running:
 
     async def has_in_flight(self, wanted: int, module: str = "m") -> None:
         """Wait until a module serves so many calls."""
-        while self.daemon.status(module)["in_flight"] != wanted:
-            await trio.lowlevel.checkpoint()
+        await wait_until(
+            lambda: self.daemon.status(module)["in_flight"] == wanted,
+            f"{module} serving {wanted} calls",
+        )
 
     @property
     def held_bytes(self) -> int:
@@ -103,19 +126,35 @@ class Running:
 
     async def holds_unread(self) -> None:
         """Wait until as much waits for a client that does not read as may."""
-        while self.held_bytes < UNREAD_BYTES:
-            await trio.lowlevel.checkpoint()
+        await wait_until(
+            lambda: self.held_bytes >= UNREAD_BYTES, f"{UNREAD_BYTES} bytes that nobody reads"
+        )
+
+    @property
+    def gateway_files(self) -> int:
+        """How many files the gateway has open."""
+        (gateway,) = self.daemon.op("status")["http"]["instances"]
+        return len(list(Path(f"/proc/{gateway['pid']}/fd").iterdir()))
+
+    async def gateway_parts(self, files: int) -> None:
+        """Wait until the gateway has no more than so many files open."""
+        await wait_until(
+            lambda: self.gateway_files <= files,
+            f"the gateway having no more than {files} descriptors open",
+        )
 
     async def is_alone(self) -> None:
         """Wait until the fixture's own client is the only one."""
-        while self.daemon.op("status")["daemon"]["connections"]["open"] > 1:
-            await trio.lowlevel.checkpoint()
+        await wait_until(
+            lambda: self.daemon.op("status")["daemon"]["connections"]["open"] <= 1,
+            "the end of the other clients",
+        )
 
 
 @contextmanager
 def started(
     *modules: dict[str, Any],
-    http: str = "sock",
+    http: str = "off",
     options: tuple[str, ...] = (),
     views: Mapping[str, Mapping[str, Any]] | None = None,
     policy: str = "",

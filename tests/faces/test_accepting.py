@@ -6,6 +6,9 @@ import contextlib
 import os
 import socket
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,15 +16,25 @@ import trio
 import trio.testing
 
 from supervisor.faces import control_socket
-from supervisor.faces.accepting import OF_ONE_CLIENT, _accept
 from supervisor.faces.admission import Admission
 from supervisor.faces.conversation import Conversation
+from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.status import Connections
-from supervisor.runtime.containment.file_limit import FileLimit
 from tests.bounds import WAIT_S
 from tests.kernel.conftest import daemon_with
 
 CLIENTS = 100
+
+
+class LetIn(trio.abc.Instrument):
+    """Notes how many clients there are after each turn of the event loop."""
+
+    def __init__(self, connections: Connections) -> None:
+        self.open = [0]
+        self._connections = connections
+
+    def before_io_wait(self, timeout: float) -> None:
+        self.open.append(self._connections.open)
 
 
 class Turns(trio.abc.Instrument):
@@ -34,43 +47,38 @@ class Turns(trio.abc.Instrument):
         self.now += 1
 
 
-async def test_of_a_crowd_one_client_is_let_in_in_a_turn(tmp_path: Path) -> None:
-    turns, let_in = Turns(), list[int]()
-    all_in = trio.Event()
-
-    async def serve(client: trio.socket.SocketType) -> None:
-        let_in.append(turns.now)
-        client.close()
-        if len(let_in) == CLIENTS:
-            all_in.set()
-
-    places = Admission(FileLimit(), Connections())
-    trio.lowlevel.add_instrument(turns)
-    with contextlib.ExitStack() as owned:
-        listener = owned.enter_context(socket.socket(socket.AF_UNIX))
-        listener.bind(str(tmp_path / "s"))
-        listener.listen(CLIENTS)
-        for _ in range(CLIENTS):
-            owned.enter_context(socket.socket(socket.AF_UNIX)).connect(listener.getsockname())
-        async with trio.open_nursery() as accepting:
-            accepting.start_soon(_accept, listener, places, serve, accepting)
+@asynccontextmanager
+async def serving(daemon: Kernel, folder: Path) -> AsyncIterator[Path]:
+    """Serve a control socket, and yield its path; stops the daemon's modules at the end."""
+    with control_socket.listening(folder / "socket") as listener:
+        async with trio.open_nursery() as nursery:
+            admission = Admission.of(daemon.facts)
+            nursery.start_soon(control_socket.serve, daemon, listener, admission)
             with trio.fail_after(WAIT_S):
-                await all_in.wait()
-            accepting.cancel_scope.cancel()
-    trio.lowlevel.remove_instrument(turns)
-    assert len(set(let_in)) == CLIENTS
+                yield folder / "socket"
+            await daemon.stop_fleet()
 
 
-@pytest.mark.parametrize("number", OF_ONE_CLIENT)
+async def test_of_a_crowd_one_client_is_let_in_in_a_turn(tmp_path: Path) -> None:
+    async with daemon_with(tmp_path) as daemon, serving(daemon, tmp_path) as path:
+        connections = daemon.facts.connections
+        let_in = LetIn(connections)
+        with contextlib.ExitStack() as owned:
+            for _ in range(CLIENTS):
+                owned.enter_context(socket.socket(socket.AF_UNIX)).connect(str(path))
+            trio.lowlevel.add_instrument(let_in)
+            while connections.open < CLIENTS:
+                await trio.lowlevel.checkpoint()
+            trio.lowlevel.remove_instrument(let_in)
+    assert max(later - before for before, later in pairwise(let_in.open)) == 1
+
+
+@pytest.mark.parametrize("number", control_socket.OF_ONE_CLIENT)
 async def test_a_client_that_cannot_be_accepted_keeps_nobody_else_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     """It has gone already, or a firewall keeps it out: the others are let in as ever."""
-    let_in, tries = trio.Event(), 0
-
-    async def serve(client: trio.socket.SocketType) -> None:
-        client.close()
-        let_in.set()
+    tries = 0
 
     async def once_not(listener: trio.socket.SocketType) -> object:
         nonlocal tries
@@ -79,20 +87,17 @@ async def test_a_client_that_cannot_be_accepted_keeps_nobody_else_out(
             raise OSError(number, os.strerror(number))
         return await accept(listener)
 
-    with contextlib.ExitStack() as owned:
-        listener = owned.enter_context(socket.socket(socket.AF_UNIX))
-        listener.bind(str(tmp_path / "s"))
-        listener.listen()
-        owned.enter_context(socket.socket(socket.AF_UNIX)).connect(listener.getsockname())
-        kind = type(trio.socket.from_stdlib_socket(listener))
-        accept = kind.accept
-        monkeypatch.setattr(kind, "accept", once_not)
-        async with trio.open_nursery() as accepting:
-            places = Admission(FileLimit(), Connections())
-            accepting.start_soon(_accept, listener, places, serve, accepting)
-            with trio.fail_after(WAIT_S):
-                await let_in.wait()
-            accepting.cancel_scope.cancel()
+    with socket.socket() as one:
+        kind = type(trio.socket.from_stdlib_socket(one))
+    accept = kind.accept
+    monkeypatch.setattr(kind, "accept", once_not)
+    async with (
+        daemon_with(tmp_path) as daemon,
+        serving(daemon, tmp_path) as path,
+        await trio.open_unix_socket(path),
+    ):
+        while not daemon.facts.connections.open:
+            await trio.lowlevel.checkpoint()
     assert tries >= 2
 
 
@@ -110,23 +115,18 @@ async def test_a_crowd_that_hangs_up_in_one_moment_parts_a_few_at_a_time(
         receive_eof(conversation)
 
     monkeypatch.setattr(Conversation, "receive_eof", counted)
-    async with daemon_with(tmp_path) as daemon:
-        with control_socket.listening(tmp_path / "socket") as listener:
-            async with trio.open_nursery() as serving:
-                serving.start_soon(control_socket.serve, daemon, listener)
-                with trio.fail_after(WAIT_S):
-                    crowd = [socket.socket(socket.AF_UNIX) for _ in range(CLIENTS)]
-                    for number, client in enumerate(crowd):
-                        client.connect(str(tmp_path / "socket"))
-                        while daemon.facts.connections.open <= number:
-                            await trio.lowlevel.checkpoint()
-                    await trio.testing.wait_all_tasks_blocked()
-                    trio.lowlevel.add_instrument(turns)
-                    for client in crowd:
-                        client.close()
-                    while daemon.facts.connections.open:
-                        await trio.lowlevel.checkpoint()
-                    trio.lowlevel.remove_instrument(turns)
-                await daemon.stop_fleet()
+    async with daemon_with(tmp_path) as daemon, serving(daemon, tmp_path) as path:
+        crowd = [socket.socket(socket.AF_UNIX) for _ in range(CLIENTS)]
+        for number, client in enumerate(crowd):
+            client.connect(str(path))
+            while daemon.facts.connections.open <= number:
+                await trio.lowlevel.checkpoint()
+        await trio.testing.wait_all_tasks_blocked()
+        trio.lowlevel.add_instrument(turns)
+        for client in crowd:
+            client.close()
+        while daemon.facts.connections.open:
+            await trio.lowlevel.checkpoint()
+        trio.lowlevel.remove_instrument(turns)
     assert parted.total() == CLIENTS
     assert max(parted.values()) <= 2  # the one who waited longest, and one who comes just then

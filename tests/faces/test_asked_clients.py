@@ -89,6 +89,7 @@ async def test_what_a_module_asks_for_its_client_is_asked(
             "call_id": "q1",
             "method": call["method"],
             "params": call["params"],
+            "key": "c1",
         }
         await client.answer("r", "q1", output={"a": 1}, is_error=False)
         assert await client.results() == [{"call_id": "c1", "output": {"a": 1}, "is_error": False}]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
+from tests.bounds import until
 from tests.faces.lines import request
 from tests.faces.running import UNREAD_BYTES, Running, running, written_until_not_read
 from tests.system.descriptors import actor, script
@@ -79,5 +80,5 @@ async def test_conversations_leave_no_process_and_no_descriptor() -> None:
         processes = len(face.daemon.processes()) + CONVERSATIONS // 2
         for _ in range(CONVERSATIONS):
             await speak()
-        while face.daemon.open_files() > files or len(face.daemon.processes()) > processes:
-            await trio.lowlevel.checkpoint()
+        face.daemon.wait_open_files(files)
+        until(lambda: len(face.daemon.processes()) <= processes, "the end of the processes")

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from tests.faces.lines import request
 from tests.faces.running import Running, running
 from tests.system.descriptors import CALM, actor
+from tests.system.liveness import BOUND_S
 
 OPEN_REQUESTS = 8192
 REQUEST_BYTES = 16 << 20
@@ -292,19 +296,24 @@ async def test_a_thousand_requests_at_once_get_one_done_each() -> None:
         assert all(line["result"]["n"] == int(line["requestId"]) for line in lines)
 
 
-async def test_a_request_behind_a_stop_finds_the_module_stopped() -> None:
-    async with running(actor()) as daemon, daemon.lines() as client:
+async def test_a_request_behind_a_stop_finds_the_module_stopped(tmp_path: Path) -> None:
+    gate = trio.Path(tmp_path / "gate")
+    os.mkfifo(gate)
+    patient = {"timeouts": {"exit_s": BOUND_S}}
+    made = actor(f"gate={gate}", supervision=patient)
+    async with running(made) as daemon, daemon.lines() as client:
         await client.send(
             request("before", "m", op="echo"),
             request("stop", "supervisor", "stop", module="m"),
             request("after", "m", op="echo"),
             request("status", "supervisor", "status", module="m"),
         )
-        dones = {(done := await client.done())["requestId"]: done for _ in range(4)}
+        dones = {(done := await client.done())["requestId"]: done for _ in range(3)}
         assert dones["before"]["ok"] is True
-        assert dones["stop"]["result"]["state"] == "down"
         assert dones["after"]["ok"] is False
         assert dones["status"]["result"]["state"] == "stopping"
+        await gate.write_bytes(b"")
+        assert (await client.done())["result"]["state"] == "down"
 
 
 async def test_a_request_behind_a_start_waits_for_the_module() -> None:

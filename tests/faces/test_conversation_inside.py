@@ -1,19 +1,25 @@
-"""What is left in memory of requests that were answered."""
+"""What a conversation leaves: in memory of requests that were answered, and for MCP."""
 
 from __future__ import annotations
 
 import gc
+import socket
 from pathlib import Path
 
 import trio
+import trio.testing
 
+from supervisor.faces.byte_stream import carry, disconnect
+from supervisor.faces.conversation import Conversation
 from supervisor.faces.module_wire import Exchange
 from supervisor.kernel.invocation import Invocation
+from supervisor.kernel.parties import Party
 from tests.bounds import WAIT_S
 from tests.faces.in_process import connected
 from tests.faces.lines import request
 from tests.factories import actor
 from tests.kernel.conftest import daemon_with
+from tests.principals import ADA
 
 
 def of_requests() -> list[object]:
@@ -40,3 +46,35 @@ async def test_an_answered_invocation_needs_no_garbage_collector(tmp_path: Path)
                     await trio.lowlevel.checkpoint()
         finally:
             gc.enable()
+
+
+async def test_what_is_read_behind_the_op_mcp_is_given_back_wherever_it_is_cut(
+    tmp_path: Path,
+) -> None:
+    op = b'{"requestId":"m","tool":"supervisor","operation":"mcp","input":{}}\n'
+    behind = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n{"jsonrpc":"2.0","id":2,"me'
+    data = op + behind
+    async with daemon_with(tmp_path) as daemon:
+        for at in range(len(data)):
+            ours, theirs = socket.socketpair()
+            with ours, theirs:
+                ours.setblocking(False)
+                theirs.setblocking(False)
+                party = Party(ADA)
+                party.may_speak_mcp = True
+                conversation, given = Conversation(daemon, party), list[bytes | None]()
+
+                async def serve() -> None:
+                    given.append(await carry(conversation, ours.fileno(), ours.fileno()))  # noqa: B023
+                    await disconnect(conversation)  # noqa: B023
+
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(serve)
+                    for piece in (data[:at], data[at:]):
+                        theirs.send(piece)
+                        await trio.testing.wait_all_tasks_blocked()
+                left = ours.recv(1 << 16) if at >= len(op) else b""
+                assert given[0] is not None
+                assert given[0] + left == behind
+                (answer,) = theirs.recv(1 << 16).splitlines()
+                assert b'"requestId":"m"' in answer

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pwd
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
-from supervisor.kernel.kernel import Bounds, HeldBounds, JournalOptions, Kernel
-from supervisor.kernel.local_user import user_name
 from supervisor.kernel.operations import LOGINS, SCOPES
 from supervisor.policy.principals import Principal, Scope
 from tests.bounds import WAIT_S
-from tests.faces.in_process import connected
+from tests.faces.http.test_websocket import NOT_ALLOWED, upgraded
 from tests.faces.lines import Client, request
-from tests.factories import actor
-from tests.kernel.conftest import daemon_with
+from tests.faces.mcp.test_http import message
+from tests.faces.running import LOOPBACK, Running, running
 from tests.kernel.test_scopes import ARGS, COMBINATIONS
 from tests.principals import ADA
+from tests.system.descriptors import actor
+
+USER = pwd.getpwuid(os.geteuid()).pw_name
 
 
 class Gateway:
@@ -86,16 +88,13 @@ OVER = "forbidden/login_over"
 
 
 @asynccontextmanager
-async def gateway(folder: Path, **options: Any) -> AsyncIterator[tuple[Kernel, Gateway]]:
-    async with (
-        daemon_with(folder, actor(folder), actor(folder, name="n"), **options) as daemon,
-        connected(daemon) as client,
-    ):
+async def gateway() -> AsyncIterator[tuple[Running, Gateway]]:
+    async with running(actor(), actor(name="n")) as daemon, daemon.lines() as client:
         yield daemon, Gateway(client)
 
 
-async def test_a_request_as_a_login_has_the_rights_of_its_token(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as (_, one):
+async def test_a_request_as_a_login_has_the_rights_of_its_token() -> None:
+    async with gateway() as (_, one):
         said = await one.token(scopes=["invoke"], modules=["m.echo"])
         opened = await one.op("login.open", token=said)
         assert opened["result"] == {
@@ -115,19 +114,17 @@ async def test_a_request_as_a_login_has_the_rights_of_its_token(tmp_path: Path) 
         assert (await one.op("status"))["ok"]  # the connection itself is who it was
 
 
-async def test_a_login_is_narrowed_by_itself_and_not_its_connection(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as (_, one):
+async def test_a_login_is_narrowed_by_itself_and_not_its_connection() -> None:
+    async with gateway() as (_, one):
         login = await one.opened(uid=os.geteuid(), face="mcp")
         shown = (await one.op("narrow", login, scopes=["read"]))["result"]
-        assert (shown["name"], shown["face"]) == (user_name(os.geteuid()), "mcp")
+        assert (shown["name"], shown["face"]) == (USER, "mcp")
         assert reason(await one.invoke(login, "echo")) == "forbidden/scope"
         assert (await one.invoke(None, "echo"))["ok"]
 
 
-async def test_when_a_token_is_revoked_what_is_open_with_it_ends_before_the_answer(
-    tmp_path: Path,
-) -> None:
-    async with gateway(tmp_path) as (_, one):
+async def test_when_a_token_is_revoked_what_is_open_with_it_ends_before_the_answer() -> None:
+    async with gateway() as (_, one):
         login = await one.opened(token=await one.token())
         await one.begin("theirs", "m", "invoke", {"op": "hang"}, login)
         await one.begin_op("stream", "ui.subscribe", login)
@@ -146,10 +143,8 @@ async def test_when_a_token_is_revoked_what_is_open_with_it_ends_before_the_answ
         assert reason(await one.done("ours")) == "cancelled/client"
 
 
-async def test_after_a_revocation_nothing_is_begun_however_many_logins_are_to_be_told(
-    tmp_path: Path,
-) -> None:
-    async with gateway(tmp_path) as (_, one):
+async def test_after_a_revocation_nothing_is_begun_however_many_logins_are_to_be_told() -> None:
+    async with gateway() as (_, one):
         said = await one.token()
         handles = [await one.opened(token=said) for _ in range(200)]
         revoke = request("revoke", "supervisor", "token.revoke", name="bob")
@@ -159,12 +154,12 @@ async def test_after_a_revocation_nothing_is_begun_however_many_logins_are_to_be
         assert {reason(answer) for answer in answers if answer["requestId"] != "revoke"} == {OVER}
 
 
-async def test_when_a_token_expires_what_is_open_with_it_ends(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as (daemon, one), connected(daemon) as theirs:
+async def test_when_a_token_expires_what_is_open_with_it_ends() -> None:
+    async with gateway() as (daemon, one), daemon.lines() as theirs:
         follower = Gateway(theirs)
         await follower.begin_op("follow", "login.follow", None)
         assert "fields" not in await follower.event("follow")
-        login = await one.opened(token=await one.token(expires_s=0.1))
+        login = await one.opened(token=await one.token(expires_s=1))
         await one.begin("theirs", "m", "invoke", {"op": "hang"}, login)
         told = await follower.event("follow")
         assert told["fields"] == {"handle": login, "why": "expired"}
@@ -172,14 +167,14 @@ async def test_when_a_token_expires_what_is_open_with_it_ends(tmp_path: Path) ->
         assert reason(await one.invoke(login, "echo")) == OVER
 
 
-async def test_who_follows_is_told_of_each_login_that_is_over_and_why(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as (daemon, one), connected(daemon) as theirs:
+async def test_who_follows_is_told_of_each_login_that_is_over_and_why() -> None:
+    async with gateway() as (daemon, one), daemon.lines() as theirs:
         follower = Gateway(theirs)
         await follower.begin_op("follow", "login.follow", None)
         await follower.event("follow")
         said = await one.token()
         first, second = await one.opened(token=said), await one.opened(token=said)
-        async with connected(daemon) as other:
+        async with daemon.lines() as other:
             third = await Gateway(other).opened(uid=os.geteuid())
         assert (await follower.event("follow"))["fields"] == {"handle": third, "why": "closed"}
         closed = await one.op("login.close", handle=first)
@@ -189,11 +184,9 @@ async def test_who_follows_is_told_of_each_login_that_is_over_and_why(tmp_path: 
         assert (await follower.event("follow"))["fields"] == {"handle": second, "why": "revoked"}
 
 
-async def test_a_login_is_for_all_connections_until_that_of_its_opener_is_gone(
-    tmp_path: Path,
-) -> None:
-    async with gateway(tmp_path) as (daemon, one):
-        async with connected(daemon) as opener:
+async def test_a_login_is_for_all_connections_until_that_of_its_opener_is_gone() -> None:
+    async with gateway() as (daemon, one):
+        async with daemon.lines() as opener:
             login = await Gateway(opener).opened(token=await one.token())
             assert (await one.invoke(login, "echo"))["ok"]
             await one.begin("theirs", "m", "invoke", {"op": "hang"}, login)
@@ -201,10 +194,8 @@ async def test_a_login_is_for_all_connections_until_that_of_its_opener_is_gone(
         assert reason(await one.invoke(login, "echo")) == OVER
 
 
-async def test_a_handle_that_is_not_known_closed_or_revoked_is_refused_in_the_same_words(
-    tmp_path: Path,
-) -> None:
-    async with gateway(tmp_path) as (_, one):
+async def test_a_handle_that_is_not_known_closed_or_revoked_is_refused_in_the_same_words() -> None:
+    async with gateway() as (_, one):
         closed = await one.opened(uid=os.geteuid())
         assert (await one.op("login.close", handle=closed))["ok"]
         revoked = await one.opened(token=await one.token())
@@ -235,9 +226,9 @@ ASKED: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize("kept", NARROWED, ids=str)
 async def test_who_has_given_up_a_right_opens_no_login_and_learns_of_none(
-    kept: dict[str, Any], tmp_path: Path
+    kept: dict[str, Any],
 ) -> None:
-    async with gateway(tmp_path) as (daemon, one), connected(daemon) as theirs:
+    async with gateway() as (daemon, one), daemon.lines() as theirs:
         login = await one.opened(uid=os.geteuid())
         other = Gateway(theirs)
         assert (await other.op("narrow", **kept))["ok"]
@@ -257,16 +248,16 @@ async def test_who_has_given_up_a_right_opens_no_login_and_learns_of_none(
         assert (await one.invoke(login, "echo"))["ok"]
 
 
-async def test_who_is_asked_for_opens_no_login_whatever_he_may(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as (_, one):
+async def test_who_is_asked_for_opens_no_login_whatever_he_may() -> None:
+    async with gateway() as (_, one):
         login = await one.opened(uid=os.geteuid())
         assert (await one.op("token.list", login))["ok"]
         for op, args in ASKED:
             assert reason(await one.op(op, login, **args)) == "forbidden/scope"
 
 
-async def test_a_login_names_who_it_is_for_in_one_way(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as (_, one):
+async def test_a_login_names_who_it_is_for_in_one_way() -> None:
+    async with gateway() as (_, one):
         wrong: list[tuple[dict[str, Any], str]] = [
             ({}, "login.open takes one of token, code and uid, not none"),
             (
@@ -283,25 +274,26 @@ async def test_a_login_names_who_it_is_for_in_one_way(tmp_path: Path) -> None:
         assert refused["error"]["message"] == '"as" of a request is a number, it must be a string'
 
 
-async def test_a_login_that_was_left_keeps_nothing_of_what_it_asked(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as (daemon, one):
+async def test_a_login_that_was_left_keeps_nothing_of_what_it_asked() -> None:
+    async with gateway() as (daemon, one):
         login = await one.opened(token=await one.token())
         pad = {"pad": "x" * 100_000}
         await one.begin("theirs", "m", "invoke", {"op": "hang", "args": pad}, login)
         assert (await one.op("status"))["ok"]
-        (held,) = daemon.facts.ledger.status()["parties"]
-        assert held["party"] == f"login {login}"
+        shown = daemon.daemon.op("status")["daemon"]["held_bytes"]["parties"]
+        (held,) = [party for party in shown if party["party"] == f"login {login}"]
         assert held["args"] > 100_000
-        assert b"token:bob" in bytes(held["by"])
+        assert held["by"]["name"] == "token:bob"
         assert (await one.op("login.close", handle=login))["ok"]
-        assert daemon.facts.ledger.total == 0
+        shown = daemon.daemon.op("status")["daemon"]["held_bytes"]["parties"]
+        assert not [party for party in shown if party["party"] == f"login {login}"]
 
 
 @pytest.mark.parametrize("has", COMBINATIONS, ids=lambda has: "+".join(sorted(has)) or "none")
 async def test_every_op_that_is_asked_as_a_login_needs_its_scope_and_no_other(
-    has: frozenset[Scope], tmp_path: Path
+    has: frozenset[Scope],
 ) -> None:
-    async with gateway(tmp_path, memory=JournalOptions()) as (_, one):
+    async with gateway() as (_, one):
         scopes = [str(scope) for scope in has]
         login = await one.opened(token=await one.token(scopes=scopes))
         refused = {}
@@ -320,9 +312,9 @@ async def test_every_op_that_is_asked_as_a_login_needs_its_scope_and_no_other(
 
 @pytest.mark.parametrize("how", ["token", "code"])
 async def test_wrong_ones_are_counted_and_a_right_one_is_taken_at_any_rate(
-    how: str, tmp_path: Path
+    how: str,
 ) -> None:
-    async with gateway(tmp_path) as (_, one):
+    async with gateway() as (_, one):
         answers = [await one.op("login.open", **{how: f"wrong-{number}"}) for number in range(8)]
         assert [reason(answer) for answer in answers] == [
             *["forbidden/wrong_login"] * 5,
@@ -334,8 +326,8 @@ async def test_wrong_ones_are_counted_and_a_right_one_is_taken_at_any_rate(
         assert await one.opened(code=code)
 
 
-async def test_requests_as_a_login_count_for_the_rate_of_its_token(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as (_, one):
+async def test_requests_as_a_login_count_for_the_rate_of_its_token() -> None:
+    async with gateway() as (_, one):
         said = await one.token(rate_per_s=2)
         handles = [await one.opened(token=said) for _ in range(3)]
         answers = [await one.invoke(handle, "echo") for handle in handles]
@@ -346,21 +338,19 @@ async def test_requests_as_a_login_count_for_the_rate_of_its_token(tmp_path: Pat
         assert (await one.invoke(None, "echo"))["ok"]
 
 
-async def test_a_code_logs_a_browser_in_once_and_its_cookie_does_so_later(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as (_, one):
+async def test_a_code_logs_a_browser_in_once_and_its_cookie_does_so_later() -> None:
+    async with gateway() as (_, one):
         code = (await one.op("page.login", scopes=["read", "invoke"]))["result"]["code"]
         opened = (await one.op("login.open", code=code))["result"]
-        assert (opened["name"], opened["scopes"]) == (ADA.name, ["read", "invoke"])
+        assert (opened["name"], opened["scopes"]) == (USER, ["read", "invoke"])
         assert (await one.invoke(opened["handle"], "echo"))["ok"]
         assert reason(await one.op("login.open", code=code)) == "forbidden/wrong_login"
         again = (await one.op("login.open", token=opened["cookie"]))["result"]
-        assert (again["name"], again["expires"]) == (ADA.name, opened["expires"])
+        assert (again["name"], again["expires"]) == (USER, opened["expires"])
 
 
-async def test_a_browser_that_logs_out_is_logged_out_everywhere_and_nobody_else_is(
-    tmp_path: Path,
-) -> None:
-    async with gateway(tmp_path) as (_, one):
+async def test_a_browser_that_logs_out_is_logged_out_everywhere_and_nobody_else_is() -> None:
+    async with gateway() as (_, one):
         opened = [
             (await one.op("login.open", code=(await one.op("page.login"))["result"]["code"]))[
                 "result"
@@ -377,8 +367,8 @@ async def test_a_browser_that_logs_out_is_logged_out_everywhere_and_nobody_else_
         assert (await one.invoke(other["handle"], "echo"))["ok"]
 
 
-async def test_a_token_of_no_browser_is_not_forgotten(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as (_, one):
+async def test_a_token_of_no_browser_is_not_forgotten() -> None:
+    async with gateway() as (_, one):
         said = await one.token()
         login = await one.opened(token=said)
         closed = await one.op("login.close", handle=login, forget=True)
@@ -386,10 +376,10 @@ async def test_a_token_of_no_browser_is_not_forgotten(tmp_path: Path) -> None:
         assert await one.opened(token=said)
 
 
-async def test_a_login_of_a_client_who_is_no_user_of_this_machine_is_no_login_of_a_browser(
-    tmp_path: Path,
-) -> None:
-    async with gateway(tmp_path) as (_, one):
+async def test_a_login_of_a_client_who_is_no_user_of_this_machine_is_no_login_of_a_browser() -> (
+    None
+):
+    async with gateway() as (_, one):
         login = await one.opened(token=await one.token(scopes=[str(one) for one in Scope]))
         assert reason(await one.op("page.login", login)) == "forbidden/scope"
 
@@ -414,9 +404,9 @@ async def flood(one: Gateway, first: str, last: str | None) -> list[str]:
 
 @pytest.mark.parametrize("own", [False, True], ids=["as another", "the connection's own"])
 async def test_on_an_unordered_connection_no_login_waits_for_another(
-    own: bool, tmp_path: Path
+    own: bool,
 ) -> None:
-    async with gateway(tmp_path) as (_, one):
+    async with gateway() as (_, one):
         assert (await one.op("unordered"))["result"] == {"unordered": True}
         first, second = await one.opened(uid=os.geteuid()), await one.opened(uid=os.geteuid())
         answered = await flood(one, first, None if own else second)
@@ -425,18 +415,14 @@ async def test_on_an_unordered_connection_no_login_waits_for_another(
         assert answered == list(map(str, range(MANY)))
 
 
-async def test_on_any_other_connection_requests_are_served_as_they_were_written(
-    tmp_path: Path,
-) -> None:
-    async with gateway(tmp_path) as (_, one):
+async def test_on_any_other_connection_requests_are_served_as_they_were_written() -> None:
+    async with gateway() as (_, one):
         first, second = await one.opened(uid=os.geteuid()), await one.opened(uid=os.geteuid())
         assert await flood(one, first, second) == [*map(str, range(MANY)), "last"]
 
 
-async def test_of_a_login_for_which_too_much_waits_requests_are_refused_and_of_no_other(
-    tmp_path: Path,
-) -> None:
-    async with gateway(tmp_path) as (_, one):
+async def test_of_a_login_for_which_too_much_waits_requests_are_refused_and_of_no_other() -> None:
+    async with gateway() as (_, one):
         assert (await one.op("unordered"))["ok"]
         first, second = await one.opened(uid=os.geteuid()), await one.opened(uid=os.geteuid())
         lines = [{**request(str(n), "nobody", op="go"), "as": first} for n in range(5 * MANY)]
@@ -449,25 +435,8 @@ async def test_of_a_login_for_which_too_much_waits_requests_are_refused_and_of_n
         assert set(answers.values()) == {"bad_request/unknown_module", "unreachable/queue_full"}
 
 
-async def test_of_a_login_with_too_much_open_requests_are_refused_and_of_no_other(
-    tmp_path: Path,
-) -> None:
-    held = HeldBounds(party=1 << 20)
-    async with gateway(tmp_path, bounds=Bounds(held=held)) as (_, one):
-        first, second = await one.opened(uid=os.geteuid()), await one.opened(uid=os.geteuid())
-        for number in range(3):
-            args = {"pad": "x" * 600_000}
-            await one.begin(f"big{number}", "m", "invoke", {"op": "hang", "args": args}, first)
-        assert reason(await one.done("big2")) == "unreachable/queue_full"
-        assert reason(await one.invoke(first, "echo")) == "unreachable/queue_full"
-        assert (await one.invoke(second, "echo", "n"))["ok"]
-        assert (await one.invoke(None, "echo", "n"))["ok"]
-
-
-async def test_a_cancel_passes_the_requests_that_wait_on_an_unordered_connection(
-    tmp_path: Path,
-) -> None:
-    async with gateway(tmp_path) as (_, one):
+async def test_a_cancel_passes_the_requests_that_wait_on_an_unordered_connection() -> None:
+    async with gateway() as (_, one):
         assert (await one.op("unordered"))["ok"]
         login = await one.opened(uid=os.geteuid())
         await one.begin("hang", "m", "invoke", {"op": "hang"}, login)
@@ -477,14 +446,244 @@ async def test_a_cancel_passes_the_requests_that_wait_on_an_unordered_connection
         assert answered.index("hang") < MANY
 
 
-async def test_a_login_of_a_process_is_that_of_its_module(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as (daemon, one):
-        (instance, _), *_ = daemon.fleet.modules["m"].instances()
-        uid = os.geteuid()
-        opened = (await one.op("login.open", uid=uid, pid=instance.pid))["result"]
+async def test_a_login_of_a_process_is_that_of_its_module() -> None:
+    async with gateway() as (daemon, one):
+        uid, pid = os.geteuid(), daemon.daemon.pid("m")
+        opened = (await one.op("login.open", uid=uid, pid=pid))["result"]
         assert (opened["name"], opened["face"]) == ("module:m", "module")
         refused = await one.invoke(opened["handle"], "echo", "n")
         assert reason(refused) == "forbidden/capability"
         user = (await one.op("login.open", uid=uid, pid=os.getpid()))["result"]
-        assert user["name"] == user_name(uid)
+        assert user["name"] == USER
         assert reason(await one.op("login.open", pid=1)) == "bad_request/invalid_args"
+
+
+# --- Words and ends --------------------------------------------------------------
+
+
+ENDS = {
+    "closed": "it was closed",
+    "revoked": "its token was revoked",
+}
+
+
+@pytest.mark.parametrize("why", ENDS)
+async def test_what_was_asked_as_a_login_that_is_over_says_how_it_ended(why: str) -> None:
+    async with gateway() as (daemon, one), daemon.lines() as theirs:
+        follower = Gateway(theirs)
+        await follower.begin_op("follow", "login.follow", None)
+        first = await follower.event("follow")
+        assert first["message"] == "each login that is over is told of from here on"
+        login = await one.opened(token=await one.token())
+        for name in ("first", "second"):
+            await one.begin(name, "m", "invoke", {"op": "hang"}, login)
+        if why == "closed":
+            await one.begin_op("end", "login.close", None, handle=login)
+        else:
+            await one.begin_op("end", "token.revoke", None, name="bob")
+        ended = [await one.client.done() for _ in range(2)]
+        assert [done["requestId"] for done in ended] == ["second", "first"]
+        for done in ended:
+            assert reason(done) == OVER
+            words = f"the login as which it was asked is over: {ENDS[why]}; log in again"
+            assert done["error"]["message"] == f"{words} (login.open)"
+        told = await follower.event("follow")
+        assert told["message"] == f"the login {login} is over: {why}"
+        assert told["fields"] == {"handle": login, "why": why}
+
+
+WRONG: list[tuple[dict[str, Any], str, str, str]] = [
+    ({"token": "x"}, "forbidden", "wrong_login", "the token is unknown, or no longer valid"),
+    (
+        {"code": "x"},
+        "forbidden",
+        "wrong_login",
+        "the code is unknown, used, or too old; run `stdiod page` again",
+    ),
+    (
+        {"token": "x", "pid": 1},
+        "bad_request",
+        "invalid_args",
+        "a pid is that of a process of the user uid, which is missing",
+    ),
+    (
+        {"code": "x", "token": "y", "uid": 1},
+        "bad_request",
+        "invalid_args",
+        "login.open takes one of token, code and uid, not token and code and uid",
+    ),
+]
+
+
+@pytest.mark.parametrize(("args", "code", "why", "words"), WRONG, ids=str)
+async def test_a_login_that_is_not_opened_is_refused_with_the_reason(
+    args: dict[str, Any], code: str, why: str, words: str
+) -> None:
+    async with gateway() as (_, one):
+        error = (await one.op("login.open", None, **args))["error"]
+        assert (error["code"], error["message"]) == (code, words)
+        assert (error["details"]["origin"], error["details"]["reason"]) == ("host", why)
+        assert (await one.opened(uid=os.geteuid())) == "h1"
+
+
+async def test_a_login_with_an_unknown_view_is_over_before_its_answer() -> None:
+    async with gateway() as (daemon, one), daemon.lines() as theirs:
+        follower = Gateway(theirs)
+        await follower.begin_op("follow", "login.follow", None)
+        await follower.event("follow")
+        refused = await one.op("login.open", uid=os.geteuid(), view="nothing")
+        assert reason(refused) == "bad_request/invalid_args"
+        assert refused["error"]["details"]["pointer"] == "/view"
+        assert (await follower.event("follow"))["fields"] == {"handle": "h1", "why": "closed"}
+        assert reason(await one.invoke("h1", "echo")) == OVER
+
+
+async def test_no_connection_with_fewer_rights_asks_as_another() -> None:
+    async with gateway() as (daemon, one), daemon.lines() as theirs:
+        login, other = await one.opened(uid=os.geteuid()), Gateway(theirs)
+        assert (await other.op("narrow", scopes=["invoke"]))["ok"]
+        words = f"{USER} may not ask as another: only a connection of the control socket with all"
+        assert (await other.invoke(login, "echo"))["error"]["message"].startswith(words)
+        assert (await one.invoke(login, "echo"))["ok"]
+
+
+# --- Names that resemble others ---------------------------------------------------
+
+ALIKE = [
+    "bob",
+    "Bob",
+    "bob ",
+    " bob",
+    "b\u043eb",  # Cyrillic
+    "b\u03bfb",  # Greek
+    "\uff42\uff4f\uff42",  # full width
+    "b\u00f3b",
+    "bo\u0301b",  # the same, decomposed
+    "token:bob",
+    USER,
+]
+UNREADABLE = ["", " ", "bob\u00a0", "bob\u200b", "bob\u202e", "b\u00adob", "bob\n", "bob\x00"]
+"""Names that nobody could tell from others."""
+
+
+async def test_of_tokens_whose_names_are_alike_the_one_is_revoked_that_is_named() -> None:
+    async with gateway() as (daemon, one), daemon.lines() as theirs:
+        follower = Gateway(theirs)
+        await follower.begin_op("follow", "login.follow", None)
+        await follower.event("follow")
+        for name in UNREADABLE:
+            refused = await one.op("token.new", name=name)
+            assert reason(refused) == "bad_request/invalid_args", name
+        logins = {}
+        for name in ALIKE:
+            said = await one.token(name=name, modules=["m" if name == "bob" else "n"])
+            opened = (await one.op("login.open", token=said))["result"]
+            assert opened["name"] == f"token:{name}"
+            logins[name] = opened["handle"]
+        session = (await one.op("session.new", logins["bob"]))["result"]["session_id"]
+        for name, login in logins.items():
+            module, other = ("m", "n") if name == "bob" else ("n", "m")
+            assert (await one.invoke(login, "echo", module))["ok"], name
+            assert reason(await one.invoke(login, "echo", other)) == "bad_request/unknown_module"
+            listed = (await one.op("session.list", login))["result"]["sessions"]
+            assert [found["session_id"] for found in listed] == [session] * (name == "bob"), name
+        for name in (*UNREADABLE, "BOB", "bob  "):
+            assert reason(await one.op("token.revoke", name=name)) == "bad_request/invalid_args"
+        while logins:
+            name, login = logins.popitem()
+            assert (await one.op("token.revoke", name=name))["ok"]
+            told = (await follower.event("follow"))["fields"]
+            assert told == {"handle": login, "why": "revoked"}, name
+            assert reason(await one.invoke(login, "echo")) == OVER
+            for other, still in logins.items():
+                module = "m" if other == "bob" else "n"
+                assert (await one.invoke(still, "echo", module))["ok"], (name, other)
+
+
+async def test_a_handle_or_a_glob_that_resembles_another_is_not_that_one() -> None:
+    async with gateway() as (_, one):
+        login = await one.opened(uid=os.geteuid())
+        assert login == "h1"
+        for alike in ("H1", "h1 ", " h1", "h01", "h\uff11", "h1\x00", "h\u0661"):
+            assert reason(await one.invoke(alike, "echo")) == OVER, alike
+            assert reason(await one.op("login.close", handle=alike)) == OVER, alike
+        for alike in ("M", "m ", "\uff4d", "\u043c", "m\u200b"):
+            narrow = await one.opened(uid=os.geteuid())
+            await one.op("narrow", narrow, modules=[alike])
+            assert not (await one.invoke(narrow, "echo"))["ok"], alike
+            assert (await one.op("login.close", handle=narrow))["ok"]
+        assert (await one.invoke(login, "echo"))["ok"]
+
+
+# --- Over HTTP --------------------------------------------------------------------
+
+GREETING = {"protocolVersion": "2025-11-25", "capabilities": {}}
+
+
+async def test_no_client_over_http_is_somebody_else_whatever_handle_it_says() -> None:
+    whoami: dict[str, Any] = {"whoami": {}}
+    modules = actor(inputs=whoami), actor(name="n", inputs=whoami)
+    async with running(*modules, http=LOOPBACK) as face, face.tcp() as his, face.tcp() as hers:
+        bob = await face.token(name="bob", modules=["n"], scopes=["read", "invoke", "admin"])
+        ada = await face.token(name="ada", modules=["m"])
+        assert (await his.ask("GET", "/api/v1/health", token=bob)).status == 200  # and stays
+        begun = await hers.ask("POST", "/mcp", message("initialize", GREETING), token=ada)
+        session = ("Mcp-Session-Id", begun.headers["mcp-session-id"])
+        path, own = "/api/v1/modules/n/invoke", "/api/v1/modules/m/invoke"
+        for handle in ("h1", "h2", "h3"):
+            said = {"op": "whoami", "as": handle}
+            for given, headers in ((said, []), ({"op": "whoami"}, [("As", handle)])):
+                reply = await hers.ask("POST", path, given, token=ada, headers=headers)
+                assert reply.status in (400, 404), reply.body
+            reply = await hers.ask("POST", f"{path}?as={handle}", said, token=ada)
+            assert reply.status in (400, 404)
+            called = {"name": "n__whoami", "arguments": {}, "as": handle, "_meta": {"as": handle}}
+            asked = {**message("tools/call", called), "as": handle}
+            reply = await hers.ask("POST", "/mcp", asked, token=ada, headers=[session])
+            assert "error" in reply.json
+            async with face.tcp() as client:
+                socket = await upgraded(client, token=ada)
+                payload = {"action": "invoke", "module": "n", "op": "whoami", "as": handle}
+                await socket.say({"type": "request", "id": "1", "as": handle, "payload": payload})
+                answer = await socket.frame()
+                assert answer["type"] == "error" or not answer["payload"]["ok"], answer
+        assert (await hers.ask("POST", own, {"op": "whoami"}, token=ada)).status == 200
+        assert face.daemon.status("n")["counters"]["invocations"] == 0
+
+
+@pytest.mark.parametrize("why", ["revoked", "expired"])
+async def test_who_came_over_http_with_a_token_that_is_over_has_nothing_any_more(why: str) -> None:
+    async with running(actor(), http=LOOPBACK) as face, contextlib.AsyncExitStack() as left:
+        idle, busy, mcp, streamed, watched = [
+            await left.enter_async_context(face.tcp()) for _ in range(5)
+        ]
+        assert face.address  # the gateway serves
+        scopes = ["read", "invoke", "admin"]
+        token = await face.token(scopes=scopes, **({"expires_s": 3} if why == "expired" else {}))
+        assert (await idle.ask("GET", "/api/v1/health", token=token)).status == 200
+        begun = await mcp.ask("POST", "/mcp", message("initialize", GREETING), token=token)
+        session = ("Mcp-Session-Id", begun.headers["mcp-session-id"])
+        events = [("Accept", "text/event-stream")]
+        await streamed.send("GET", "/api/v1/events?since=0", token=token, headers=events)
+        assert (await streamed.head()).status == 200
+        socket = await upgraded(watched, token=token)
+        invoke = "/api/v1/modules/m/invoke"
+        await busy.send("POST", invoke, {"op": "hang", "timeout_s": 60}, token=token)
+        await face.has_in_flight(1)
+        if why == "revoked":
+            face.daemon.op("token.revoke", name="ada")
+        with trio.fail_after(WAIT_S):
+            assert (await busy.reply()).status == 499
+            assert await busy.is_closed()
+            assert await idle.is_closed()
+            assert (await socket.closed())[0] == NOT_ALLOWED
+            assert b"event: done" in await streamed.rest()
+            assert await streamed.is_closed()
+        for method, path, body, more in (
+            ("POST", invoke, {"op": "echo"}, []),
+            ("POST", "/mcp", message("ping"), [session]),
+        ):
+            async with face.tcp() as client:
+                reply = await client.ask(method, path, body, token=token, headers=more)
+                assert reply.status == 401
+        await face.has_in_flight(0)

@@ -12,6 +12,7 @@ import trio
 import trio.testing
 
 from supervisor.faces import byte_stream
+from supervisor.faces.admission import Admission
 from supervisor.faces.control_socket import listening, serve
 from supervisor.faces.conversation import Conversation
 from tests.faces.in_process import congested
@@ -52,7 +53,7 @@ async def test_who_connects_again_while_the_daemon_ends_is_refused_at_once(tmp_p
     async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
         with listening(path) as listener:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(serve, daemon, listener)
+                nursery.start_soon(serve, daemon, listener, Admission.of(daemon.facts))
                 async with await trio.open_unix_socket(path) as stream:
                     client = Client(stream)
                     await client.send(request("h", "supervisor", "health"))
@@ -76,7 +77,7 @@ async def test_who_has_connected_and_was_not_let_in_before_the_end_is_told_so(
             waiting.connect(str(path))
             waiting.sendall(b"{")
             await daemon.stop_fleet()
-            await serve(daemon, listener)
+            await serve(daemon, listener, Admission.of(daemon.facts))
             with waiting.makefile("rb") as lines:
                 error = json.loads(lines.readline())["error"]
     assert (error["code"], error["details"]["reason"]) == ("unreachable", "stopping")
@@ -98,7 +99,7 @@ async def test_who_writes_at_the_moment_of_the_end_is_told_so(
             monkeypatch.setattr(byte_stream, "_flush", then_write)
             client.connect(str(path))
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(serve, daemon, listener)
+                nursery.start_soon(serve, daemon, listener, Admission.of(daemon.facts))
                 await trio.testing.wait_all_tasks_blocked()
                 await daemon.stop_fleet()
             (line,) = client.makefile("rb")

@@ -160,9 +160,58 @@ ROWS = (
         "the other one's calls go on; the slow one is paused, or ends alone",
     ),
     Row(
+        38,
+        "MCP and HTTP clients leave waiting requests, files, parked answers and kept events",
+        "all of it counts for whoever caused it, and nothing stays of a client that left",
+    ),
+    Row(
+        39,
+        "values that are short to write and slow to build",
+        "cost is counted, in turns or refused by name; a neighbour waits less than 50 ms",
+        awaits="args by jsonschema-rs with a bound on work",
+    ),
+    Row(
+        40,
+        "one principal begins 10,000 sessions, ends 1,001, fills the room for state, registers more"
+        " assets than are remembered, opens every subscription",
+        "who has most is refused, or loses first; nobody else loses anything, and all find room",
+    ),
+    Row(
+        41,
+        "clients begin and leave sessions, streams and subscriptions 64,000 times",
+        "what is left holds no reference cycle, so that no collection stops the loop",
+    ),
+    Row(
+        42,
+        "a hosted server names a tool, prompt or resource as another module does",
+        "who has the name keeps it; the later one is renamed, and that is said",
+    ),
+    Row(
+        43,
+        "a journal that was set back, damaged or cut",
+        "it is said, and its identity is new, so that followers miss nothing",
+        awaits="an identity of the journal",
+    ),
+    Row(
+        44,
+        "a service that answers 1xx without end, or a greeting of TLS that never comes",
+        "bounded like a head; ends with words, also while the daemon ends",
+    ),
+    Row(
+        45,
+        "an imported file holds secrets, odd names, devices and dangling links",
+        "secrets go to a file of mode 0600, and what is no file is refused by name",
+        awaits="a test with its number",
+    ),
+    Row(
         46,
-        "a module opens the control socket of its own daemon (same user)",
+        "a module opens the control socket of its own daemon",
         "it has its own rights there, not its user's",
+    ),
+    Row(
+        47,
+        "a SIGHUP in the first moments; a cancel of true; a hidden module in a cause",
+        "the daemon lives, ids are compared with their types, a cause names what the reader sees",
     ),
 )
 

@@ -57,7 +57,7 @@ def templates(client: McpClient) -> dict[str, Any]:
 
 @ERAS
 def test_each_of_three_servers_with_one_uri_can_be_read(
-    host: Host, connect: Connect, revision: str
+    host: Host, connect: Connect, revision: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     words = ("one", "two", "three")
     daemon = host(*(server("resources", one, name=one) for one in words))
@@ -83,7 +83,7 @@ def test_each_of_three_servers_with_one_uri_can_be_read(
     assert read(client, "db://a%2Fb%20c") == [{"uri": "db://a%2Fb%20c", "text": "from one"}]
     uri = "stdiod://modules/two/db://a%2Fb%20c"
     assert read(client, uri) == [{"uri": uri, "text": "from two"}]
-    assert "another has them" in daemon.log()
+    assert "another has them" in capfd.readouterr().err
 
 
 ODD_URIS = ("notes", "ü://ß é", "a%20b://c?x=1#y", "..", "stdiod://modules/two/x", "mailto:a@b")

@@ -111,13 +111,13 @@ def begins(line: str) -> bool:
 def head(answer: http.client.HTTPResponse) -> list[str]:
     headers = sorted((name.lower(), value) for name, value in answer.getheaders())
     shown = [f"{name}: {value}" for name, value in headers if name not in HOP_HEADERS]
-    return [f"{answer.status} {answer.reason}", *shown]
+    return [str(answer.status), *shown]  # the phrase behind it is the server's
 
 
 def upgraded(source: IO[bytes]) -> Iterator[bytes]:
     while line := source.readline().strip():
         if line.lower().startswith((b"http/", b"sec-websocket-protocol")):
-            yield line.removeprefix(b"HTTP/1.1 ").strip()
+            yield line.removeprefix(b"HTTP/1.1 ").removesuffix(b"Switching Protocols").strip()
     yield b"(head)"
 
 

@@ -1,6 +1,7 @@
-"""A server of MCP in one of the ways that there are: `python mcp_server.py KIND`.
+"""A server of MCP in one of the ways that there are: `python mcp_server.py KIND [TOOL]`.
 
-`modern`, `legacy`, or legacy that `ends` at server/discover or is `silent` about it.
+`modern`, `legacy`, or legacy that `ends` at server/discover or is `silent` about it. With a tool
+`mute` it tells of its tools once.
 """
 
 from __future__ import annotations
@@ -42,10 +43,11 @@ def read() -> dict[str, Any]:
 
 
 class Server:
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, *more: str) -> None:
         self.kind = kind
-        self.tools = ["draw", "ask", "sample", "trace", "album", "grow", "die"]
+        self.tools = ["draw", "ask", "sample", "trace", "album", "grow", "die", *more]
         self.listening: str | None = None
+        self.listed = False
 
     @property
     def modern(self) -> bool:
@@ -69,7 +71,11 @@ class Server:
             server = {"name": "made-up", "version": "1"}
             version = {"protocolVersion": "2025-06-18"}
             self.end(named, **version, capabilities=offers, serverInfo=server)
+        elif method == "tools/list" and self.listed and "mute" in self.tools:
+            sys.stderr.write("asked again\n")
+            sys.stderr.flush()
         elif method == "tools/list":
+            self.listed = True
             tools = [{"name": one, "inputSchema": N} for one in self.tools[:1]]
             schema = {"type": "object"}
             tools += [{"name": one, "inputSchema": schema} for one in self.tools[1:]]
@@ -85,6 +91,9 @@ class Server:
         if params["name"] == "die":
             sys.stderr.write("I die\n")
             os.kill(os.getpid(), signal.SIGKILL)
+        if params["name"] == "wait":
+            self.wait(named, params["_meta"]["progressToken"])
+            return
         if params["name"] == "album":
             data = base64.b64encode(b"png").decode()
             images = [{"type": "image", "data": one} for one in ["%%%%", *[data] * 30]]
@@ -104,6 +113,14 @@ class Server:
         say(method="notifications/progress", params={"progressToken": token, "progress": 1})
         data = base64.b64encode(b"png").decode()
         self.end(named, content=[{"type": "image", "data": data, "mimeType": "image/png"}])
+
+    def wait(self, named: str, token: Any) -> None:
+        """Tell of progress at each SIGUSR1, and answer at a SIGUSR2."""
+        told = 0
+        while signal.sigwait({signal.SIGUSR1, signal.SIGUSR2}) == signal.SIGUSR1:
+            told += 1
+            say(method="notifications/progress", params={"progressToken": token, "progress": told})
+        self.tell(named, told)
 
     def ask(self, named: str, params: dict[str, Any]) -> None:
         person: dict[str, Any] = {"method": "elicitation/create", "params": FORM}
@@ -137,4 +154,5 @@ class Server:
 
 
 if __name__ == "__main__":
-    Server(sys.argv[1]).run()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1, signal.SIGUSR2})
+    Server(*sys.argv[1:]).run()

@@ -103,7 +103,7 @@ async def test_a_copy_of_an_asset_that_cannot_be_removed_does_not_hold_up_the_en
     work.begin_end()
     async with trio.open_nursery() as nursery:
         looked = Looked("a", "/a", 1, 1, sha256="0", copied=True)
-        nursery.start_soon(AssetChecks(store, work, copy=True).release_later, looked)
+        nursery.start_soon(AssetChecks(store, work, copy=True).release_later, [looked])
         await begun.wait()
         nursery.cancel_scope.cancel()
     assert not waited

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog.testing
 import trio
 
 from protocol.descriptor.model import Descriptor
@@ -53,10 +54,14 @@ def test_a_file_that_became_bad_leaves_the_last_good_one_in_use(tmp_path: Path) 
     path = tmp_path / "policy.toml"
     before = operator.policy
     path.write_text("allow = 1")
-    operator.take(operator.look())
+    with structlog.testing.capture_logs() as logged_lines:
+        operator.take(operator.look())
     assert operator.policy is before
     status = operator.status([])
     assert status is not None
+    [line] = logged_lines
+    assert line["event"] == "the policy is bad; the last good one stays in use"
+    assert line["words"] == status["problem"]
     assert "policy.toml: allow" in status["problem"]
     path.write_text('mode = "prompt"\n[modules.nobody]\n')
     operator.take(operator.look())

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from supervisor.kernel import local_user
-from supervisor.kernel.local_user import named_user, peer_uid, this_user, user_name
+from supervisor.kernel.local_user import named_user, peer_of, this_user, user_name
 from supervisor.policy.principals import Principal
 from supervisor.runtime.blocking import BlockingWork
 
@@ -44,7 +44,7 @@ async def test_a_name_is_asked_for_beside_the_loop_and_once(
     with trio.socket.from_stdlib_socket(ours) as client, theirs:
         for _ in range(3):
             assert (
-                await named_user(peer_uid(client), "socket", blocking)
+                await named_user(peer_of(client)[0], "socket", blocking)
             ).name == f"user {os.geteuid()}"
     assert asked == [False]
 

@@ -8,16 +8,19 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from trio.testing import MockClock
 
 from protocol.descriptor.model import Lifecycle, McpTransport
 from protocol.events import UiEvent
 from protocol.host_events import RegisteredAsset
 from protocol.trace_context import EXAMPLE, is_traceparent
-from supervisor.kernel.kernel import JournalOptions, Kernel
+from supervisor.kernel.kernel import JournalOptions, Kernel, Party
 from tests.factories import PYTHON, descriptor
-from tests.kernel.conftest import ask, daemon_with, nothing, run_op
+from tests.kernel.conftest import GONE, Asker, ask, daemon_with, nothing, run_op
 from tests.kernel.host_calls import allowing, caller, payload, question
 from tests.kernel.noted import invoked
+from tests.kernel.virtual import story
+from tests.principals import ADA
 
 SERVER = str(Path(__file__).with_name("mcp_server.py"))
 ERAS = ["modern", "legacy", "ends", "silent"]
@@ -155,3 +158,30 @@ async def test_an_answer_may_carry_many_files_and_says_which_of_them_is_none(
     [warning] = document["warnings"]
     assert warning["reason"] == "asset_not_copied"
     assert "'image-1': its data is not base64" in warning["message"]
+
+
+async def test_one_that_is_given_up_while_the_server_is_asked_for_its_list_ends_alone(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    server = served(tmp_path, "legacy", "mute", supervision={"timeouts": {"describe_s": 20}})
+    async with story(mock_clock, tmp_path, server) as world:
+        await world.is_in("ready", "server")
+        party = Party(ADA)
+        given_up, other, behind = Asker(), Asker(), Asker()
+        handles = [
+            world.kernel.begin(party, "server", "invoke", {"op": op}, asker)
+            for op, asker in (("one", given_up), ("two", other), ("album", behind))
+        ]
+        await world.says("asked again", "server")
+        assert handles[0] is not None
+        handles[0].cancel(GONE)
+        error = (await given_up.document())["error"]
+        words = "server was still being asked whether it has that op by now"
+        assert error["message"] == f"{GONE.message}; {words}"
+        await world.passes(19)
+        assert not other.responses
+        assert not behind.responses
+        while not behind.responses:
+            await world.passes(1)
+        assert (await other.document())["error"]["details"]["reason"] == "unknown_op"
+        assert (await behind.document())["ok"]

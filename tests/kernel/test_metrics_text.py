@@ -197,3 +197,14 @@ async def test_durations_are_counted_in_buckets_up_to_the_longest(tmp_path: Path
     )
     assert above == {3}
     assert 3 not in below
+
+
+async def test_samples_of_a_metric_come_in_an_order_for_people(tmp_path: Path) -> None:
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
+        await ask(daemon, "m").response()
+        lines = (await own(daemon, ADA, "metrics"))["text"].splitlines()
+    states = [line.split('"')[1] for line in lines if line.startswith("stdiod_sessions{")]
+    assert states == ["idle", "busy", "ended"]
+    durations = [line for line in lines if line.startswith("stdiod_invocation_duration_seconds")]
+    assert 'le="+Inf"' in durations[-3]
+    assert ["_count{" in durations[-2], "_sum{" in durations[-1]] == [True, True]

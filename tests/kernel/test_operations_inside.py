@@ -3,15 +3,12 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-import msgspec
 import pytest
 import trio
 
 from protocol.errors import Failure, Pieces, Success
-from protocol.response import Response
 from supervisor.kernel.kernel import Bounds, Congestion, HeldBounds, Party
 from supervisor.kernel.operations import INPUTS, modules
-from supervisor.kernel.parties import OutcomeOnly
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.held_bytes import Account
 from tests.bounds import WAIT_S
@@ -101,9 +98,7 @@ async def test_what_was_read_of_a_log_and_is_not_sent_is_held_for_who_asked(
 
 
 @pytest.mark.fault(29)
-async def test_what_is_written_of_offers_was_encoded_in_turns_and_is_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_offers_are_encoded_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("supervisor.runtime.turns.TURN_S", 0)  # each module is a turn of its own
     inputs = {"go": {"type": "object"}}
     made = [
@@ -114,18 +109,9 @@ async def test_what_is_written_of_offers_was_encoded_in_turns_and_is_the_same(
         asker, content = Asker(), {"op": "offers", "args": {}}
         daemon.begin(Party(ADA), "supervisor", "invoke", content, asker)
         outcome = (await asker.response()).outcome
-        unwritten: list[Response] = []
-        client = OutcomeOnly(unwritten.append)
-        daemon.begin(Party(ADA), "supervisor", "invoke", content, client)
-        with trio.fail_after(WAIT_S):
-            while not unwritten:
-                await trio.lowlevel.checkpoint()
     assert isinstance(outcome, Success)
     assert isinstance(outcome.said, Pieces)  # or it would be encoded in one step
-    assert isinstance(unwritten[0].outcome, Success)
-    looked_at = unwritten[0].outcome.result
-    assert [one.module for one in looked_at["modules"]] == ["a", "b", "c"]
-    assert outcome.result == msgspec.to_builtins(looked_at)
+    assert [one["module"] for one in outcome.result["modules"]] == ["a", "b", "c"]
 
 
 @pytest.mark.fault(29)

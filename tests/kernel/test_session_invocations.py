@@ -16,7 +16,7 @@ from supervisor.kernel.kernel import JournalOptions, Kernel, Party, RefusedError
 from supervisor.kernel.operations.sessions import MAX_PAGE
 from supervisor.policy.findings import Found
 from tests.factories import actor, script
-from tests.kernel.conftest import Asker, ask, refused, run_op
+from tests.kernel.conftest import Asker, ask, daemon_with, own, refused, run_op
 from tests.kernel.noted import noted
 from tests.principals import ADA
 
@@ -258,3 +258,32 @@ async def test_a_plan_that_is_none_is_refused_with_its_place(tmp_path: Path) -> 
             "reason": "invalid_args",
             "pointer": "/plan/goal",
         }
+
+
+SESSION = "the session 's'"
+
+
+@pytest.mark.parametrize(
+    ("op", "args", "words"),
+    [
+        ("session.cancel", {"force": True}, f"all that was in flight for {SESSION} was cancelled"),
+        ("session.end", {}, f"{SESSION} was ended"),
+    ],
+)
+async def test_all_that_is_in_flight_in_a_session_ends_with_it(
+    op: str, args: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    soon = {"timeouts": {"stop_s": 0.1, "exit_s": 0.1}}
+    async with daemon_with(tmp_path, actor(tmp_path, "cancel", supervision=soon)) as daemon:
+        for name in "st":
+            await own(daemon, ADA, "session.new", session_id=name)
+        askers = [ask(daemon, "m", "hang", session_id="s") for _ in range(3)]
+        other = ask(daemon, "m", "hang", session_id="t")
+        done = await own(daemon, ADA, op, session_id="s", **args)
+        assert done["cancelled"] == 3
+        for asker in askers:
+            error = (await asker.document())["error"]
+            assert (error["details"]["reason"], error["message"]) == ("client", words)
+        shown = await own(daemon, ADA, "session.show", session_id="s")
+        assert (shown["in_flight"], shown["invocations"]) == (0, 3)
+        assert not other.responses

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import trio
 
 from protocol.errors import Code
 from tests.factories import actor, descriptor, script
-from tests.kernel.conftest import Asker, ask
+from tests.kernel.conftest import Asker, ask, begin
 from tests.kernel.virtual import Clock, story
 
 BACKOFF = {"initial_s": 3, "factor": 2, "max_s": 10, "jitter": 0}
@@ -215,6 +216,26 @@ async def test_a_call_is_given_up_at_its_time_and_its_process_replaced_if_it_sta
         ]
 
 
+async def test_so_many_questions_to_a_process_wait_for_an_answer_and_the_next_is_answered_at_once(
+    tmp_path: Path, mock_clock: Clock
+) -> None:
+    supervision = {"timeouts": {"health_s": 5}, "health": NO_PROBES}
+    made = actor(tmp_path, "mute-after=1", supervision=supervision)
+    async with story(mock_clock, tmp_path, made) as world:
+        await world.is_in("ready")
+        waiting = [begin(world.kernel, "m", "health") for _ in range(8)]
+        await trio.testing.wait_all_tasks_blocked()
+        code, words, details = await error_of(begin(world.kernel, "m", "health"))
+        assert (code, words) == ("timeout", "m#1 gave no answer to health in 5 s")
+        assert (details["reason"], details["instance"]) == ("deadline", "m#1")
+        await world.passes(4.99)
+        assert not any(asker.responses for asker in waiting)
+        await world.passes(0.01)
+        for asker in waiting:
+            assert (await error_of(asker))[:2] == (code, words)
+        assert (await world.status())["state"] == "ready"
+
+
 LINES = (
     '{"version":"0","type":"log","level":"info","message":"here"}\n'
     '{"version":"0","type":"done","ok":true}\n'
@@ -282,17 +303,18 @@ async def test_a_process_is_followed_by_another_at_its_age_or_after_its_last_req
         await ask(world.kernel, "m").document()
         await world.has("m#2")
         await world.is_in("ready")
-        assert await world.told() == [
+        # Two processes at a time: which of them is seen first is the machine's.
+        assert sorted(await world.told(), key=itemgetter(1)) == [
             (0, "m", "down -> starting: a request came"),
-            READY,
             (
                 lasts_s,
                 "m",
                 f"this instance: down -> starting: m#1 {why}, and this one follows it",
             ),
+            READY,
             (lasts_s, "m#1", f"this instance: ready -> stopping: it {why}"),
-            (lasts_s, "m#2", "this instance: starting -> ready: answered health and describe"),
             (lasts_s, "m#1", "this instance: stopping -> down: exited with code 0"),
+            (lasts_s, "m#2", "this instance: starting -> ready: answered health and describe"),
         ]
 
 
@@ -352,10 +374,11 @@ async def test_as_many_calls_wait_as_may_and_as_its_start_could_serve(
 async def test_a_module_is_started_when_what_it_depends_on_serves(
     tmp_path: Path, mock_clock: Clock
 ) -> None:
-    needed = {"start": "lazy", "timeouts": {"start_s": 10_000}}
+    timeouts = dict.fromkeys(("start_s", "describe_s", "health_s", "invoke_s"), 10_000)
+    needed = {"start": "lazy", "timeouts": timeouts, "health": NO_PROBES}
     first = actor(tmp_path, "starting=1", name="first", supervision=needed)
-    other = actor(tmp_path, name="other", supervision={"start": "lazy"})
-    patient = {"depends_on": ["first", "other"], "timeouts": {"invoke_s": 10_000}}
+    other = actor(tmp_path, name="other", supervision=needed)
+    patient = {**needed, "start": "eager", "depends_on": ["first", "other"]}
     made = actor(tmp_path, supervision=patient)
     async with story(mock_clock, tmp_path, first, other, made) as world:
         waiting = ask(world.kernel, "m")
@@ -410,3 +433,30 @@ async def test_what_prepares_a_module_has_its_time_and_is_tried_again_as_a_start
             ("m#2", "preparing -> starting: was prepared in 0 s"),
             ("m#3", "starting -> ready: answered health and describe"),
         ]
+
+
+NO_JSON = "the line is not JSON; use stderr for anything that is not an answer"
+
+
+@pytest.mark.parametrize(
+    ("says", "why"),
+    [
+        ("", f"{IDLE}; if it is only slow to begin, supervision.timeouts.start_s allows more"),
+        ("echo hello; ", f"the last line it printed is not an answer: hello ({NO_JSON})"),
+    ],
+)
+async def test_what_was_printed_instead_of_an_answer_is_why_it_was_not_healthy_in_time(
+    says: str, why: str, tmp_path: Path, mock_clock: Clock
+) -> None:
+    made = descriptor(
+        tmp_path,
+        ["sh", "-c", f"{says}echo up >&2; while :; do sleep 1000; done"],
+        transport={"stdout": "tolerant"},
+        supervision={"timeouts": {"start_s": 7}, "backoff": BACKOFF},
+    )
+    async with story(mock_clock, tmp_path, made) as world:
+        await world.says("up")
+        await world.stays("starting", 7)
+        await world.is_in("stopping")
+        said = (await world.told())[-1]
+        assert said == (7, "m#1", f"starting -> stopping: was not healthy within 7 s; {why}")

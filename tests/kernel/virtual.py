@@ -6,6 +6,7 @@ one time. What a process does takes none.
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -40,11 +41,23 @@ class Story:
 
     async def passes(self, seconds: float) -> None:
         """Let time pass, so that each timer on the way is told in its time."""
+        await trio.testing.wait_all_tasks_blocked()
         until = trio.current_time() + seconds + SLACK_S
         while (left_s := until - trio.current_time()) > 0:
             next_s = trio.lowlevel.current_statistics().seconds_to_next_deadline
             self._clock.jump(min(left_s, max(next_s, SLACK_S)))
             await trio.testing.wait_all_tasks_blocked()
+
+    async def is_at_rest(self, seconds: float) -> None:
+        """Wait until the next that is due is so far away."""
+        statistics = trio.lowlevel.current_statistics
+        while not math.isclose(statistics().seconds_to_next_deadline, seconds, abs_tol=2 * SLACK_S):
+            await trio.lowlevel.checkpoint()
+
+    async def rests(self, seconds: float) -> None:
+        """Wait until the next that is due is so far away, and let that time pass."""
+        await self.is_at_rest(seconds)
+        await self.passes(trio.lowlevel.current_statistics().seconds_to_next_deadline)
 
     async def status(self, module: str = "m") -> dict[str, Any]:
         status: dict[str, Any] = await own(self.kernel, ADA, "status", module=module)
@@ -56,9 +69,25 @@ class Story:
             await trio.lowlevel.checkpoint()
         return status
 
+    async def shows(self, module: str = "m", **fields: Any) -> dict[str, Any]:
+        """Return the status of a module once it has these values."""
+        status = await self.status(module)
+        while any(status[name] != value for name, value in fields.items()):
+            await trio.lowlevel.checkpoint()
+            status = await self.status(module)
+        return status
+
     async def has(self, *instances: str, module: str = "m") -> None:
         """Wait until these are the processes of a module."""
         while [one["id"] for one in (await self.status(module))["instances"]] != [*instances]:
+            await trio.lowlevel.checkpoint()
+
+    async def serve(self, *instances: str, module: str = "m") -> None:
+        """Wait until these are the processes of a module, and all of them serve."""
+        expected = dict.fromkeys(instances, "ready")
+        while {
+            one["id"]: one["state"] for one in (await self.status(module))["instances"]
+        } != expected:
             await trio.lowlevel.checkpoint()
 
     async def says(self, message: str, module: str = "m") -> None:
@@ -106,5 +135,6 @@ async def story(
     more = {"clock": trio.current_time, "draw": lambda: 0.5, **options}
     async with Kernel(Found(modules), data_dir=folder / "data", **more) as kernel:
         yield Story(kernel, clock)
+        clock.rate = 1  # a thread that is at work is waited for by the clock, too
         kernel.shut_down("the end of the story")
         kernel.shut_down("no time passes for its modules to end by themselves")

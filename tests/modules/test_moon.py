@@ -10,7 +10,7 @@ import pytest
 from protocol.connection import Ready
 from protocol.descriptor.model import EraPin
 from tests.modules.samples import MODULES
-from tests.protocol.mcp_server import Served
+from tests.protocol.mcp_process import Served
 
 ANSWER = runpy.run_path(str(MODULES / "moon" / "moon.py"))["answer"]
 

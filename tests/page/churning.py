@@ -7,6 +7,7 @@ JSON, and goes on until it is killed.
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,12 @@ import structlog
 import trio
 import trio.testing
 
+from supervisor.daemon import gateway
+from supervisor.faces import control_socket
+from supervisor.faces.admission import Admission
 from supervisor.kernel.kernel import JournalOptions, Kernel
 from supervisor.policy.findings import Found
-from tests.faces.http.in_process import LOOPBACK, served
+from supervisor.policy.http_exposure import Exposure
 from tests.kernel.conftest import nothing, run_op
 from tests.runtime.fakes import FakeLife, Stage, staged
 
@@ -47,9 +51,9 @@ async def change(lives: list[FakeLife]) -> None:
                 await trio.sleep_until(begun + EVERY_S * at / len(lives))
 
 
-async def address(daemon: Kernel, port: int) -> None:
+async def tell_address(daemon: Kernel, address: str) -> None:
     code = (await run_op(daemon, "page.login", {}, nothing))["code"]
-    line = json.dumps({"address": f"http://127.0.0.1:{port}", "code": code})
+    line = json.dumps({"address": address, "code": code})
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
@@ -62,10 +66,25 @@ async def main(folder: Path) -> None:
         options: dict[str, Any] = {"data_dir": folder / "data", "memory": JournalOptions()}
         async with Kernel(Found(modules), environment={}, **options) as daemon:
             await get_ready(stage)
-            async with served(daemon, folder, LOOPBACK) as site:
-                port = site.doors[-1].listener.getsockname()[1]
-                await address(daemon, port)
-                await change(stage.lives)
+            control = folder / "stdiod.sock"
+            loopback = Exposure(host="127.0.0.1", port=0)
+            with (
+                control_socket.listening(control) as listener,
+                gateway.listening(loopback, control) as listeners,
+            ):
+                # All modules of this process are fakes. It ends with its stdin.
+                process = await trio.lowlevel.open_process(
+                    gateway.command(listeners, control, "--supervised"),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    pass_fds=[one.fileno() for one in listeners.sockets],
+                )
+                async with trio.open_nursery() as nursery:
+                    admission = Admission.of(daemon.facts)
+                    nursery.start_soon(control_socket.serve, daemon, listener, admission)
+                    nursery.start_soon(process.wait)
+                    await tell_address(daemon, listeners.address)
+                    await change(stage.lives)
 
 
 if __name__ == "__main__":

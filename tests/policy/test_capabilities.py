@@ -24,6 +24,7 @@ from supervisor.policy.capabilities import (
     emit_capability,
     invoke_capability,
     remedy,
+    unknown_capability,
 )
 
 
@@ -49,6 +50,8 @@ from supervisor.policy.capabilities import (
         ("*", "log", True),
         ("**", "log", True),
         ("*.read", "session.read", True),
+        ("*read", "read.all", True),
+        ("*read", "reader", False),
         ("session.*", "session", False),
         ("session.", "session.read", False),
         ("Session.read", "session.read", False),
@@ -278,3 +281,27 @@ def test_what_to_write_to_allow_it_is_told(
     policy: Policy, module: str, declared: tuple[str, ...], capability: str, words: str | None
 ) -> None:
     assert remedy(policy, decide(policy, module, declared, capability), "m.json") == words
+
+
+@pytest.mark.parametrize(
+    ("entry", "anywhere", "in_a_descriptor"),
+    [
+        ("log", None, None),
+        ("module.invoke:kv.get", None, None),
+        ("event.emit:a b", None, None),
+        ("event.emit:a%20b", None, 'the name of an event is written as it is: "event.emit:a b"'),
+        ("module.invoke:a%20b", None, None),
+        ("sesion.read", 'did you mean "session.read"?', 'did you mean "session.read"?'),
+        ("sesion.read:x", 'did you mean "session.read:x"?', 'did you mean "session.read:x"?'),
+        ("fs.read", f"known are {', '.join(METHODS)}", None),
+        ("fs.read:/tmp", f"known are {', '.join(METHODS)}", None),
+    ],
+)
+def test_a_capability_that_nobody_grants_is_told_with_what_was_probably_meant(
+    entry: str, anywhere: str | None, in_a_descriptor: str | None
+) -> None:
+    unknown = f'"{entry}" is an unknown capability, for which nothing is granted; '
+    for misspelt, hint in ((False, anywhere), (True, in_a_descriptor)):
+        begin = f'"{entry}": ' if str(hint).startswith("the name") else unknown
+        words = None if hint is None else begin + hint
+        assert unknown_capability(entry, misspelt=misspelt) == words

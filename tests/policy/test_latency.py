@@ -86,8 +86,10 @@ def test_durations_that_cannot_be_are_counted_at_the_ends(value: int) -> None:
     assert (least, count) == (0 if value < 0 else least_of(BUCKETS - 1), 1)
 
 
-def test_the_longest_one_is_kept_exactly() -> None:
-    assert counted([3, 123_457, 9]).max_us == 123_457
+def test_the_longest_one_and_the_sum_are_kept_exactly() -> None:
+    assert (Histogram().max_us, Histogram().total_us) == (0, 0)
+    histogram = counted([3, 123_457, 9])
+    assert (histogram.max_us, histogram.total_us) == (123_457, 123_469)
 
 
 def test_a_histogram_takes_no_memory_until_it_counts_and_then_what_its_buckets_take() -> None:
@@ -98,3 +100,10 @@ def test_a_histogram_takes_no_memory_until_it_counts_and_then_what_its_buckets_t
     for value in range(0, 100_000, 7):
         histogram.add(value)
     assert deep_size(histogram) <= least + 1600 + BUCKETS * sys.getsizeof(1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("value", "estimate"), [(0, 0), (7, 7), (8, 8.5), (9, 8.5), (16, 17.5), (19, 17.5), (20, 21.5)]
+)
+def test_the_middle_of_a_bucket_stands_for_all_in_it(value: int, estimate: float) -> None:
+    assert quantile_us(counted([value]).reading(), 1.0) == estimate

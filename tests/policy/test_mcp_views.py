@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from supervisor.policy.mcp_views import DEFAULT, McpOptions, View, find_view, read_mcp
+from protocol.mcp_server.table import DEFAULT
+from supervisor.policy.mcp_views import McpOptions, View, find_view, read_mcp
 from tests.principals import ADA
 
 

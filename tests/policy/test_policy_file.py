@@ -117,10 +117,13 @@ def test_text_that_is_too_much_for_the_parser_is_refused_in_words(text: str) -> 
 
 
 def test_all_problems_are_told_at_once() -> None:
-    text = "allow = 3\nmode = 'x'\n[modules.a]\ndeny = [4]\n"
+    text = "allow = 3\nmode = 'x'\nzzz = 1\n[modules.a]\ndeny = [4]\nmode = 'y'\nzzz = 1\n"
     assert [line.split(": ")[:2] for line in said(text)[1:]] == [
+        ["p.toml", "zzz"],
         ["p.toml", "mode"],
         ["p.toml", "allow"],
+        ["p.toml", "modules.a.zzz"],
+        ["p.toml", "modules.a.mode"],
         ["p.toml", "modules.a.deny[0]"],
     ]
     assert len(said(f"allow = {list(range(MAX_ENTRIES))}")) == 1 + MAX_TOLD
@@ -218,3 +221,29 @@ def test_a_thousand_entries_and_a_hundred_problems_are_told() -> None:
         assert len(said(f"allow = {list(range(count))}")) == 1 + 100
         findings = parse_policy(f"allow = {[f'zzz{n}.*' for n in range(count)]}", "p.toml").findings
         assert len(findings) == 100
+
+
+def test_findings_are_told_list_by_list_contradictions_first() -> None:
+    text = """\
+deny = ["sesion.read", "log"]
+allow = ["usr.ask", "log"]
+[modules.b]
+deny = ["rots.list", "user.ask"]
+allow = ["modl.sample", "user.ask"]
+[modules.a]
+allow = ["log"]
+"""
+    assert [one.split(",")[0].split(": ")[1:3] for one in said(text)] == [
+        ["allow[1]", '"log" never applies'],
+        ["modules.b.allow[1]", '"user.ask" never applies'],
+        ["modules.a.allow[0]", '"log" never applies'],
+        *(
+            [key, f'"{entry}" is an unknown capability']
+            for key, entry in (
+                ("allow[0]", "usr.ask"),
+                ("deny[0]", "sesion.read"),
+                ("modules.b.allow[0]", "modl.sample"),
+                ("modules.b.deny[0]", "rots.list"),
+            )
+        ),
+    ]

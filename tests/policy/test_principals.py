@@ -10,11 +10,14 @@ from hypothesis import strategies as st
 from supervisor.policy.principals import (
     ALL_SCOPES,
     EVERYTHING,
+    GLOB_CHARS,
     SUPERVISOR,
     Principal,
     Scope,
     covers_all,
+    has_few_wildcards,
 )
+from supervisor.policy.principals import GLOBS as MOST_GLOBS
 
 SCOPES = st.frozensets(st.sampled_from(Scope))
 PART = st.text("ab.*", max_size=4)
@@ -206,3 +209,9 @@ def test_the_journal_is_told_the_name_whatever_it_is() -> None:
 
 def test_a_glob_covers_all_if_it_is_nothing_but_stars() -> None:
     assert [one for one in ("", "*", "**", "*a", ".", "*.*") if covers_all(one)] == ["*", "**"]
+
+
+def test_a_principal_has_few_and_simple_globs() -> None:
+    assert (MOST_GLOBS, GLOB_CHARS) == (50, 300)
+    assert has_few_wildcards("*a*b*c*")
+    assert not has_few_wildcards("*a*b*c*d*")

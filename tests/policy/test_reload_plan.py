@@ -17,7 +17,7 @@ from protocol.descriptor.model import (
     Transport,
 )
 from supervisor.policy.findings import KEPT, Quarantined, Reading, kept, version_of
-from supervisor.policy.reload_plan import Change, Plan, Running, changes, plan
+from supervisor.policy.reload_plan import Change, Plan, Running, changes, plan, runnable
 
 
 def descriptor(
@@ -105,13 +105,26 @@ def test_a_value_that_was_not_there_has_no_old_one() -> None:
     ]
 
 
-@pytest.mark.parametrize(("old", "new"), [(1, True), (0, False), ([1], [True]), (None, 0)])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (1, True),
+        (0, False),
+        ([1], [True]),
+        ([1], [1, 1]),
+        (None, 0),
+        ({"a": 1}, {"a": True}),
+        ({"a": 1}, {"a": 1, "b": 1}),
+        ({"a": 1}, {"b": 1}),
+    ],
+)
 def test_values_that_python_takes_for_equal_and_json_does_not_differ(
     old: object, new: object
 ) -> None:
     before = msgspec.structs.replace(descriptor("a"), inputs={"x": {"const": [old]}})
     now = msgspec.structs.replace(before, inputs={"x": {"const": [new]}}, digest="n")
     assert [one.pointer for one in changes(before, now)] == ["/inputs/x/const"]
+    assert changes(before, msgspec.structs.replace(before, digest="n")) == ()
 
 
 def test_a_renamed_file_restarts_nothing() -> None:
@@ -336,3 +349,63 @@ def test_a_file_that_moved_is_another_one_where_its_relative_paths_lead_elsewher
     commands = (["/d/bin/x", "-y", "z"], ["/e/bin/x", "-y", "z"])
     assert moved("./bin/x", "-y", "z") == (Change("/transport/command", *commands), cwd)
     assert moved() == ()
+
+
+def test_a_program_that_cannot_be_run_replaces_none_that_runs() -> None:
+    old = [descriptor(name) for name in "abc"]
+    new = [descriptor(name, said="new", watch=True) for name in "abc"]
+    added = [descriptor(name, watch=True) for name in "de"]
+    programs = {version_of(one): {f"/d/{one.name}": "2"} for one in (*new, *added)}
+    reading = msgspec.structs.replace(read(*new, *added, bad=("/d/z.json",)), programs=programs)
+    current = running(*old, a={"/d/a": "1"}, c={"/d/c": "1"})
+    current["b"] = Running(old[1])
+    found = plan(current, reading)
+    obstacles = {name: f"{name} is not there" for name in ("a", "b", "c", "d", "nobody")}
+
+    def left(*hopeless: str) -> dict[str, object]:
+        document = runnable(found, obstacles, current, hopeless).document()
+        for one in document["changed"]:
+            del one["changes"], one["programs"]
+        return document
+
+    def entry(name: str) -> dict[str, str]:
+        return {"name": name, "descriptor": f"/d/{name}.json"}
+
+    def reason(name: str, words: str) -> dict[str, str]:
+        return {"descriptor": f"/d/{name}.json", "reason": words}
+
+    shown = {
+        "added": [entry("d"), entry("e")],
+        "removed": [],
+        "moved": [],
+        "unchanged": [],
+        "quarantined": [
+            reason("z", "is not JSON"),
+            reason("a", f"a is not there{KEPT}"),
+            reason("b", f"b is not there{KEPT}"),
+        ],
+    }
+    unrunnable = [reason("d", "d is not there"), reason("c", "c is not there")]
+    assert left("c") == {**shown, "changed": [entry("c")], "unrunnable": unrunnable}
+    assert runnable(found, obstacles, current, ("c",)).programs == {
+        "a": {"/d/a": "1"},
+        "b": {},
+        "c": {"/d/c": "2"},
+        "d": {"/d/d": "2"},
+        "e": {"/d/e": "2"},
+    }
+    assert runnable(found, {"e": "x"}, current, ()) == msgspec.structs.replace(
+        found, unrunnable=(Quarantined("/d/e.json", "x"),)
+    )
+
+
+@pytest.mark.parametrize("length", [1, 10, 11])
+def test_a_circle_is_told_from_each_of_its_modules_with_ten_names(length: int) -> None:
+    circle = [f"m{number:02}" for number in range(length)]
+    made = [descriptor(name, circle[(number + 1) % length]) for number, name in enumerate(circle)]
+    found = plan({}, read(*made))
+    assert [one.descriptor for one in found.quarantined] == [one.source for one in made]
+    for number, one in enumerate(found.quarantined):
+        names = [*circle[number:], *circle[:number]]
+        shown = [*names[:10], *(["... (11 modules)"] if length == 11 else []), names[0]]
+        assert one.reason == f"depends_on goes in a circle: {' -> '.join(shown)}"

@@ -165,6 +165,13 @@ def test_a_title_is_one_line_and_a_plan_is_a_plan() -> None:
     assert (title.details["reason"], title.details["pointer"]) == ("invalid_args", "/title")
     assert (plan.details["reason"], plan.details["pointer"]) == ("invalid_args", "/plan/goal")
     assert "the plan is not valid: /plan/goal: is a number" in plan.message
+    both = plan_problem({"goal": 1, "inputs": 2})
+    assert both is not None
+    assert both.details["pointer"] == "/plan/goal"
+    assert [one.split(":")[0] for one in both.message.split("; ")] == [
+        "the plan is not valid",
+        "/plan/inputs",
+    ]
 
 
 def test_a_patch_far_too_deep_is_refused_all_the_same() -> None:

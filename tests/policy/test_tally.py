@@ -69,6 +69,8 @@ def test_256_series_of_a_module_are_counted_apart_and_further_ops_together() -> 
     tally.add("op0", "internal", lambda: True)
     assert tally.by_outcome["internal"] == {OTHER: 1}
     assert (tally.invocations, tally.failures) == (258, 1)
+    tally.add("op0", OK, lambda: False)  # it has been counted apart, and is further on
+    assert tally.by_outcome[OK]["op0"] == 2
 
 
 def test_512_ops_that_succeeded_are_known_by_name() -> None:

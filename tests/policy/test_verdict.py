@@ -65,6 +65,8 @@ SAID = [Said(), Said(DONE), Said(NOT_OK)]
 
 TOLD = Failure.reported("E1", "on the way")
 REPORTED = {"code": "E", "message": "m", "details": {"at": 1}}
+DONE_TOLD = {"ok": True, "result": {"a": 1}, "summary": "drawn"}
+OF_HOST = {"code": "E", "message": "m"}
 
 
 def evidence(said: Said, **found: Any) -> dict[str, Any]:
@@ -90,6 +92,26 @@ def test_the_last_error_of_a_tool_survives_a_bad_exit(end: Exit) -> None:
 @pytest.mark.parametrize("answer", [DONE, NOT_OK])
 def test_after_exit_code_0_done_decides(answer: Outcome) -> None:
     assert judged(Said(answer)) == answer
+
+
+@pytest.mark.parametrize(
+    ("said", "reported", "carried"),
+    [
+        (Said(), None, None),
+        (Said(Success(1)), None, {"ok": True, "result": 1}),
+        (Said(DONE), None, DONE_TOLD),
+        (Said(NOT_OK), REPORTED, {"ok": False, "error": REPORTED}),
+        (Said(error=TOLD), TOLD.as_reported, TOLD.as_reported),
+        (Said(DONE, error=TOLD), TOLD.as_reported, DONE_TOLD),
+        (Said(NOT_OK, error=TOLD), REPORTED, {"ok": False, "error": REPORTED}),
+        (Said(Failure("E", "m"), error=TOLD), TOLD.as_reported, {"ok": False, "error": OF_HOST}),
+    ],
+)
+def test_what_a_tool_had_said_is_told_as_its_error_or_as_its_answer(
+    said: Said, reported: dict[str, Any] | None, carried: dict[str, Any] | None
+) -> None:
+    assert said.reported == reported
+    assert said.carried == carried
 
 
 def test_exit_code_0_without_done_is_named() -> None:
@@ -143,6 +165,23 @@ def test_evidence_of_too_much_memory_is_oom_whatever_was_said_and_however_it_end
     assert (failure.code, failure.details["reason"]) == (Code.OOM, reason)
     assert failure.details["limit"]["used"] == 300
     assert breach.words in failure.message
+
+
+@pytest.mark.parametrize(
+    ("breach", "words"),
+    [
+        (SAMPLED, "used 300 bytes of memory, and 100 is its limit"),
+        (COUNTED, "used 300 bytes of memory, and 100 is its limit"),
+        (
+            SHED,
+            "used most, 200 bytes, when all modules used 300 bytes, and 100 is their ceiling",
+        ),
+        (CROWDED, "had 4 processes, and 3 is its limit"),
+        (Breach("processes", 3, 4, by_kernel=True), "had 4 processes, and 3 is its limit"),
+    ],
+)
+def test_a_limit_that_was_passed_is_told_with_its_figures(breach: Breach, words: str) -> None:
+    assert Exit(signal=9, breach=breach).words == f"{words}, so it was ended"
 
 
 @pytest.mark.parametrize("said", SAID)
@@ -346,6 +385,8 @@ ERROR = "ValueError: no dice"
         ([ERROR, "b", "c", "d"], [ERROR, "c", "d"]),
         (["a", ERROR, "c", "d"], [ERROR, "c", "d"]),
         (["ValueError: old", ERROR, "b", "c", "d"], [ERROR, "c", "d"]),
+        (["ValueError: old", "a", ERROR, "b"], ["a", ERROR, "b"]),
+        ([ERROR, "npm error 404", "b", "c"], [ERROR, "b", "c"]),
     ],
     ids=str,
 )

@@ -11,7 +11,7 @@ from typing import Any
 from jsonschema.protocols import Validator
 from jsonschema.validators import validator_for
 
-from protocol.dialects.mcp.greeting import MODERN
+from protocol.dialects.mcp.vocabulary import MODERN
 
 FOLDER = Path(__file__).parent / "mcp_schemas"
 

@@ -43,6 +43,10 @@ def test_a_validator_knows_its_ops() -> None:
     assert list(validator.ops) == ["roll", "flip"]
     assert validator.knows("roll")
     assert not validator.knows("rol")
+    assert not validator.acceptance("rol")({})
+    assert list(validator.accepting) == []
+    assert validator.acceptance("flip")({})
+    assert list(validator.accepting) == ["flip"]
     assert validator.schema("flip").json == b"true"
     with pytest.raises(KeyError):
         validator.schema("rol")
@@ -429,6 +433,21 @@ def test_args_that_are_not_valid_are_not_accepted(bad: Any) -> None:
     args = {"sides": 6, **bad}
     assert not validator.accepts("roll", args)
     assert CompiledSchema(PLAIN_ROLL).problem(args) is not None
+
+
+@pytest.mark.parametrize("one", [True, {"type": "object"}], ids=str)
+@pytest.mark.parametrize(
+    "within",
+    [
+        lambda schema: schema,
+        lambda schema: {"properties": {"sides": schema, "more": True}},
+        lambda schema: {"additionalProperties": schema},
+    ],
+)
+def test_sixteen_schemas_are_applied_to_a_value_and_no_more(one: Any, within: Any) -> None:
+    for others, accepted in ((15, True), (16, False)):
+        schema = within({"anyOf": [one] * others})
+        assert ArgsValidator({"roll": schema}).accepts("roll", {"sides": {}}) is accepted
 
 
 @pytest.mark.fault(29)

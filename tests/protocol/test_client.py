@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from protocol.client import (
     FIRST_S,
+    LINE_BYTES,
     MOST_S,
     STEADY_S,
     Answer,
@@ -161,6 +162,17 @@ def test_a_cancel_of_a_request_that_is_not_open_writes_nothing() -> None:
     assert not client.wants_to_send
 
 
+def test_a_request_that_the_daemon_is_asked_to_cancel_is_open_until_its_answer() -> None:
+    client = asking("a")
+    client.ask_to_cancel("c1")
+    assert [one["operation"] for one in written(client)] == ["cancel"]
+    late, answer = client.receive_data(log("c1", "late") + done("c1", ok=False))
+    assert isinstance(late, RequestEvent)
+    assert isinstance(answer, Answer)
+    client.ask_to_cancel("c1")
+    assert not client.wants_to_send
+
+
 # --- What is read ------------------------------------------------------------
 
 
@@ -200,7 +212,9 @@ def test_lines_of_no_request_and_blank_lines_are_passed_over() -> None:
 
 def test_what_a_daemon_asks_and_withdraws_is_read_and_the_answer_is_read_by_it() -> None:
     client = asking("a", "b")
-    (question,) = client.receive_data(encode_call("c1", "q1", "user.ask", {"message": "Sure?"}))
+    (question,) = client.receive_data(
+        encode_call("c1", "q1", "user.ask", {"message": "Sure?"}, "k")
+    )
     assert isinstance(question, ClientQuestion)
     client.answer(question, Success({"action": "accept"}))
     (result,) = written(client)
@@ -419,3 +433,7 @@ def test_only_a_connection_that_lasted_makes_the_pauses_begin_anew() -> None:
     ended = 20.0 + STEADY_S
     for number in range(3):  # then no attempt succeeds
         assert redial.failed(ended, 1.0) == pytest.approx(ended + FIRST_S * 2**number)
+
+
+def test_a_client_takes_answers_of_up_to_256_mebibytes() -> None:
+    assert LINE_BYTES == 268_435_456

@@ -31,6 +31,8 @@ BAD_VALUES: list[tuple[str, Any, str, str]] = [
     ("/transport/command", [], "", "is empty, must be an array of strings"),
     ("/transport/command", [""], "/transport/command/0",
      "is empty, must name the program to run"),
+    ("/transport/command", ["", "x"], "/transport/command/0",
+     "is empty, must name the program to run"),
     ("/transport/command", ["a", 3], "/transport/command/1", "is a number, must be a string"),
     ("/transport/command", ["a", "b\x00"], "/transport/command/1", 'is "b\\u0000", must be'),
     ("/transport/protocol", "modul", "", "did you mean 'module'?"),

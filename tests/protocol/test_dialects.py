@@ -28,7 +28,7 @@ from protocol.connection import (
     Unanswered,
 )
 from protocol.descriptor.model import Lifecycle
-from protocol.dialects import DIALECTS
+from protocol.dialects.registry import DIALECTS
 from protocol.errors import Failure, Reason, Success
 from protocol.framing import Written
 from protocol.host_call import Chunk

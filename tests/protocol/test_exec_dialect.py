@@ -304,6 +304,22 @@ def test_more_values_than_are_built_are_refused_by_name(stdout: str) -> None:
     assert found == [Reason.LINE_TOO_LONG]
 
 
+@pytest.mark.parametrize(
+    ("stdout", "most"),
+    [
+        ("json", b"[" + b"1," * 131_071 + b"1]"),
+        ("jsonl", b"1\n" * 131_072),
+        ("lines", b"1\n" * 131_072),
+    ],
+)
+def test_so_many_values_are_built_and_one_more_is_too_much(stdout: str, most: bytes) -> None:
+    assert len(outcome({"stdout": stdout}, most)) == 131_072
+    more = most.replace(b"1", b"1,1" if stdout == "json" else b"1\n1", 1)
+    *_, last = told({"stdout": stdout}, more)
+    assert isinstance(last, Unanswered if stdout == "lines" else Answered)
+    assert isinstance(last, Unanswered) or isinstance(last.outcome, Failure)
+
+
 def test_what_is_no_text_is_read_with_one_warning() -> None:
     first, second = told({"stdout": "text"}, b"a\xffb\xff")
     assert isinstance(first, Warned)

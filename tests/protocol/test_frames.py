@@ -106,3 +106,18 @@ def test_a_field_of_the_wrong_type_is_named_with_what_would_be_right(
 @given(st.binary(max_size=40))
 def test_any_bytes_are_a_frame_or_a_fault(line: bytes) -> None:
     assert isinstance(decode_request(line), RequestFrame | Fault)
+
+
+@pytest.mark.parametrize(
+    ("frame", "words"),
+    [
+        (RequestFrame(), ""),
+        (RequestFrame("r1", "dice", "invoke", {"op": "roll"}), "dice invoke roll"),
+        (RequestFrame("r1", "dice", "invoke", {"op": 3}), "dice invoke"),
+        (RequestFrame("r1", None, "cancel"), "cancel"),
+        (RequestFrame("r1", "x" * 60, "y" * 61), f"{'x' * 60} {'y' * 59}…"),
+        (RequestFrame("r1", "a\nb", "invoke"), r"a\nb invoke"),
+    ],
+)
+def test_a_frame_is_told_in_a_few_words_on_one_line(frame: RequestFrame, words: str) -> None:
+    assert str(frame) == words

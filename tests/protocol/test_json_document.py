@@ -40,6 +40,7 @@ def document(text: str) -> dict[str, Any]:
         (b'{\n "a": 1\n "b": 2}', "is not JSON at line 3 column 2: expecting ',' delimiter"),
         (b'{"a": 1,\n}', "line 2 column 1: nothing stands between ',' and '}'"),
         (b'{"a": [1, ]}', "line 1 column 11: nothing stands between ',' and ']'"),
+        (b'\n{"a": 1,}', "is not JSON at line 2 column 9: nothing stands between ',' and '}'"),
         (b"{'a': 1}", "strings are written in double quotes"),
         (b'{"a": True}', "true, false and null are written in lower case"),
         (b'{"a": 1} // c', "something follows the end of the JSON value"),

@@ -26,7 +26,7 @@ from protocol.dialects.mcp.calls import span_attributes
 from protocol.dialects.mcp.odd_lines import shown_id
 from protocol.errors import Success
 from protocol.replies import Operation
-from tests.protocol.mcp_server import TOOL, Served, discovered, initialized, legacy, modern
+from tests.protocol.mcp_process import TOOL, Served, discovered, initialized, legacy, modern
 from tests.protocol.wire import line
 
 NO_METHOD = {"code": -32601, "message": "no such method"}

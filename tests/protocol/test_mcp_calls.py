@@ -22,14 +22,14 @@ from protocol.connection import (
     Warned,
 )
 from protocol.descriptor.model import StdoutPolicy
-from protocol.dialects.mcp.greeting import LEGACY
 from protocol.dialects.mcp.inquiries import ROUNDS
+from protocol.dialects.mcp.vocabulary import LEGACY
 from protocol.errors import Failure, Reason, Success
 from protocol.events import AssetBytes, Log, UiEvent
 from protocol.framing import Written
 from protocol.replies import Operation
 from protocol.trace_context import EXAMPLE
-from tests.protocol.mcp_server import Served, legacy, modern
+from tests.protocol.mcp_process import Served, legacy, modern
 from tests.protocol.wire import describe, health, line
 
 HI = {"content": [{"type": "text", "text": "hi"}]}

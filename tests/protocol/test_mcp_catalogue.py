@@ -18,7 +18,7 @@ from protocol.connection import (
 )
 from protocol.dialects.mcp import catalogue
 from protocol.replies import Operation
-from tests.protocol.mcp_server import ALL, TOOL, Served, legacy, modern
+from tests.protocol.mcp_process import ALL, TOOL, Served, legacy, modern
 from tests.protocol.wire import line
 
 

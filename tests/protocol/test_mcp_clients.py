@@ -7,20 +7,26 @@ from typing import Any
 
 import pytest
 
-from protocol.dialects.mcp.greeting import Era
 from protocol.dialects.mcp.rpc import RpcError, RpcMistake
+from protocol.dialects.mcp.vocabulary import Era
 from protocol.errors import Reason
+from protocol.frames import encode
 from protocol.json_line import Fault
 from protocol.mcp_server.client import (
     HEADER_MISMATCH,
     MISSING_CAPABILITY,
     McpClient,
+    answer_line,
     legacy_client,
+    mistake,
     modern_client,
     says_modern,
+    split_batch,
 )
-from protocol.mcp_server.lines import answer, mistake, split_batch
-from protocol.mcp_server.results import linked, renamed_contents
+from protocol.mcp_server.long_results import LongResults
+from protocol.mcp_server.questions import SigningKey
+from protocol.mcp_server.results import renamed_contents
+from protocol.mcp_server.tasks import Tasks
 
 VERSION = "io.modelcontextprotocol/protocolVersion"
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
@@ -144,17 +150,17 @@ def test_a_batch_that_is_no_json_is_refused() -> None:
 
 
 def test_an_answer_has_the_id_of_its_request_and_none_without_one() -> None:
-    assert json.loads(answer(5, {"a": 1})) == {"jsonrpc": "2.0", "id": 5, "result": {"a": 1}}
-    assert json.loads(answer(None, RpcError(-1, "w"))) == {
+    assert json.loads(answer_line(5, {"a": 1})) == {"jsonrpc": "2.0", "id": 5, "result": {"a": 1}}
+    assert json.loads(answer_line(None, RpcError(-1, "w"))) == {
         "jsonrpc": "2.0",
         "error": {"code": -1, "message": "w"},
     }
-    assert json.loads(answer("x", RpcError(-1, "w", 0))) == {
+    assert json.loads(answer_line("x", RpcError(-1, "w", 0))) == {
         "jsonrpc": "2.0",
         "id": "x",
         "error": {"code": -1, "message": "w", "data": 0},
     }
-    assert json.loads(answer(5, {"a": "\ud800"})) == {
+    assert json.loads(answer_line(5, {"a": "\ud800"})) == {
         "jsonrpc": "2.0",
         "id": 5,
         "error": {
@@ -162,7 +168,7 @@ def test_an_answer_has_the_id_of_its_request_and_none_without_one() -> None:
             "message": "the answer cannot be passed on: UnicodeEncodeError",
         },
     }
-    assert answer(5, {"a": "\u2028"}) == b'{"jsonrpc":"2.0","id":5,"result":{"a":"\\u2028"}}'
+    assert answer_line(5, {"a": "\u2028"}) == b'{"jsonrpc":"2.0","id":5,"result":{"a":"\\u2028"}}'
 
 
 @pytest.mark.parametrize(
@@ -180,23 +186,23 @@ def test_a_line_that_is_no_message_is_refused_with_its_beginning(reason: Reason,
     assert mistake(found) == RpcError(code, "the line is odd", {"excerpt": "xyz"})
 
 
-@pytest.mark.parametrize("has_schema", [True, False])
-def test_a_long_result_gives_way_to_a_link(has_schema: bool) -> None:
-    result = {"content": ["x"], "structuredContent": {"a": 1}, "_meta": {"b": 2}}
-    words = "The result has 9 bytes. It is not here but in stdiod://r/1, for a while."
-    link = {
-        "type": "resource_link",
-        "uri": "stdiod://r/1",
-        "name": "result",
-        "size": 9,
-        "mimeType": "application/json",
-    }
-    found = linked(result, "stdiod://r/1", 9, has_schema=has_schema)
-    assert found == {
-        "content": [{"type": "text", "text": words}, link],
-        "_meta": {"b": 2},
-        **({"isError": True} if has_schema else {}),
-    }
+def test_a_link_stands_in_the_place_of_a_result_that_is_too_long() -> None:
+    results = LongResults(Tasks(), SigningKey(b"k"))
+    text = {"type": "text", "text": "x" * 3000}
+    result = {"content": [text], "structuredContent": {}, "_meta": {"b": 2}}
+    size = len(encode(result))
+    assert results.fitted(result, size + 1024, has_schema=True) is result
+    found = results.fitted(result, size + 1023, has_schema=False)
+    assert isinstance(found, dict)
+    uri = found["content"][1]["uri"]
+    words = f"The result has {size} bytes. It is not here but in {uri}, for a while."
+    link = {"type": "resource_link", "uri": uri, "name": "result", "size": size}
+    link |= {"mimeType": "application/json"}
+    assert found == {"content": [{"type": "text", "text": words}, link], "_meta": {"b": 2}}
+    failed = results.fitted(result, 1, has_schema=True)
+    assert isinstance(failed, dict)
+    assert failed["isError"] is True
+    assert results.find(uri) == encode(result)
 
 
 def test_contents_that_were_read_have_the_uris_that_the_client_knows() -> None:

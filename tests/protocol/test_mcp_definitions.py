@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from protocol.mcp_server.definitions import PROMPTS, Tool, entries_of, matches, tools_of
+from protocol.mcp_server.table import PROMPTS, Tool, entries_of, matches, tools_of
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}
 

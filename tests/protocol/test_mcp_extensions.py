@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from protocol.connection import Notified, Stray
+from tests.protocol.mcp_process import ALL, Served, legacy, modern
 from tests.protocol.mcp_revisions import FOLDER
-from tests.protocol.mcp_server import ALL, Served, legacy, modern
 
 OFFERS = {**ALL, "extensions": {"com.example/x": {}}}
 

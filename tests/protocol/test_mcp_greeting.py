@@ -10,7 +10,7 @@ from protocol.connection import Ready, StartAgain, StartFailed
 from protocol.descriptor.model import EraPin
 from protocol.dialects.mcp.greeting import DISCOVER_S
 from protocol.framing import Written
-from tests.protocol.mcp_server import Served, discovered, initialized, legacy, modern
+from tests.protocol.mcp_process import Served, discovered, initialized, legacy, modern
 from tests.protocol.wire import health
 
 NO_METHOD = {"code": -32601, "message": "no such method"}

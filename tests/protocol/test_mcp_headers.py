@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from protocol.mcp_server.headers import header_problem, param_problem
+from protocol.mcp_server.client import header_problem, param_problem
 
 GOOD = {
     "mcp-protocol-version": "2026-07-28",

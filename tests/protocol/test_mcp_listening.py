@@ -8,7 +8,7 @@ import pytest
 
 from protocol.connection import Answered, ResourceUpdated, Stray, Unanswered
 from protocol.framing import Written
-from tests.protocol.mcp_server import ALL, Served, legacy, modern
+from tests.protocol.mcp_process import ALL, Served, legacy, modern
 from tests.protocol.wire import connected, descriptor, line
 
 META = "io.modelcontextprotocol/subscriptionId"

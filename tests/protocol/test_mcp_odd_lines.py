@@ -9,8 +9,9 @@ import pytest
 
 from protocol.connection import Answered, ModuleLog, Quarantined, StartFailed, Stray, Warned
 from protocol.descriptor.model import EraPin
-from protocol.dialects.mcp.odd_lines import BATCH, is_header, shown_id
-from tests.protocol.mcp_server import Served, initialized, legacy, modern
+from protocol.dialects.mcp.odd_lines import is_header, shown_id
+from protocol.dialects.mcp.vocabulary import BATCH
+from tests.protocol.mcp_process import Served, initialized, legacy, modern
 from tests.protocol.wire import line
 
 HI = {"content": [{"type": "text", "text": "hi"}]}

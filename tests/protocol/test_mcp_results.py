@@ -13,12 +13,10 @@ from protocol.mcp_server.results import (
     ERROR_META,
     contents,
     embedded,
-    module_of_uri,
     own_error,
-    own_uri,
     tool_result,
-    uri_of_module,
 )
+from protocol.mcp_server.table import module_of_uri, own_uri, uri_of_module
 
 TEXT = {"type": "text", "text": "hi"}
 

@@ -11,7 +11,7 @@ from protocol.dialects.mcp.calls import span_attributes
 from protocol.errors import Code, Failure, Outcome, Success
 from protocol.replies import Operation
 from protocol.trace_context import EXAMPLE
-from tests.protocol.mcp_server import TOOL, modern
+from tests.protocol.mcp_process import TOOL, modern
 from tests.protocol.test_mcp_calls import eras, required
 
 PIPE = {"network.transport": "pipe"}

@@ -95,6 +95,11 @@ def test_a_merge_in_place_gives_the_same_and_leaves_the_patch_as_it_is(
     assert patch == patch_before
 
 
+@given(OBJECTS)
+def test_a_first_state_is_the_patch_of_an_empty_one(value: dict[str, Any]) -> None:
+    assert without_nulls(value) == as_the_rfc_writes_it({}, value)
+
+
 @given(STATES, OBJECTS)
 def test_a_patch_that_comes_twice_changes_nothing_more(
     state: dict[str, Any], patch: dict[str, Any]

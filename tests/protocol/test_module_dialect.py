@@ -19,8 +19,8 @@ from protocol.connection import (
     Warned,
 )
 from protocol.descriptor.model import Lifecycle
-from protocol.dialects import DIALECTS
 from protocol.dialects.module import ModuleConnection
+from protocol.dialects.registry import DIALECTS
 from protocol.errors import Failure, Outcome, Success
 from protocol.events import ErrorEvent, Log, StatePatch, UiEvent
 from protocol.framing import Written

@@ -17,8 +17,8 @@ from protocol.connection import (
     Warned,
 )
 from protocol.descriptor.model import Lifecycle
-from protocol.dialects import DIALECTS
 from protocol.dialects.narratoria import NarratoriaConnection
+from protocol.dialects.registry import DIALECTS
 from protocol.errors import Failure, Reason, Success
 from protocol.framing import Written
 from tests.protocol.test_module_dialect import answers

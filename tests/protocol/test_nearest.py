@@ -51,6 +51,20 @@ def test_of_many_words_one_that_is_a_slip_away_is_found(word: str) -> None:
     assert nearest(word, MANY) in MANY
 
 
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("aB", ["ab", "Ba"]),
+        ("abc", ["bac", "acb", "bc", "ab", "dabc"]),
+        ("abc", ["dabc", "dbc", "abd", "abcd"]),
+        ("abc", ["aabc", "dabc"]),
+    ],
+)
+def test_of_many_words_the_most_frequent_mistake_is_meant(word: str, meant: list[str]) -> None:
+    while meant:
+        assert nearest(word, {*meant, *MANY}) == meant.pop(0)
+
+
 def test_of_few_words_the_nearest_is_found_if_it_is_near() -> None:
     assert nearest("plannr", ["dice", "planner"]) == "planner"
     assert nearest("Planer-2", ["dice", "planner-2"]) == "planner-2"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from protocol.connection import Answered, EventReceived, Received, Request, Warned
 from protocol.errors import Failure, Reason, Success
 from protocol.framing import Overlong
-from protocol.replies import Operation
+from protocol.replies import EXPECTED, Operation
 from protocol.service_answer import (
     JSON,
     NDJSON,
@@ -155,3 +155,18 @@ def test_an_event_stream_of_any_bytes_is_cut_the_same_way_and_never_held_beyond_
     assert [one for one in found if not isinstance(one, Overlong)] == [
         one for one in expected if not isinstance(one, Overlong)
     ]
+
+
+@pytest.mark.parametrize(
+    ("media", "operation", "words"),
+    [
+        (JSON, Operation.INVOKE, ""),
+        (NDJSON, Operation.INVOKE, " and no `done` at its end"),
+        (SSE, Operation.INVOKE, " and no `done` at its end"),
+        (NDJSON, Operation.HEALTH, ""),
+    ],
+)
+def test_what_an_answer_lacks_is_told(media: str, operation: Operation, words: str) -> None:
+    told = failure(read(media, b"", request=Request("r1", operation, "roll")))
+    assert told.message == f"the answer has no {EXPECTED[operation]}{words}"
+    assert told.details["reason"] == Reason.MISSING_DONE

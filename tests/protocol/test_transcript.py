@@ -54,6 +54,17 @@ GOOD = [
     ENDED,
 ]
 
+FIRST: list[tuple[dict[str, Any], str]] = [
+    ({**LINE, "base64": "A", "from": "process"}, 'is from "host", "module" or "stderr"'),
+    ({**LINE, "base64": "A", "bytes": 3}, "not both"),
+    ({**AT, "from": "module", "base64": "A", "bytes": 3}, "stand together"),
+    ({**OUTCOME, "from": "module", "request_id": None, "outcome": {}}, 'is from "host"'),
+    ({**OUTCOME, "request_id": None, "outcome": {}}, 'needs "request_id"'),
+    ({**EXITED, "from": "recorder"}, 'is from "process"'),
+    ({**MISSING, "bytes": None, "from": "process"}, 'is from "recorder"'),
+]
+"""Entries of two faults, with the one that is told."""
+
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"from": "module", "line": "x"}, "at_s"),
     ({**LINE, "at_s": -1}, "at_s"),
@@ -113,6 +124,14 @@ def test_reader_and_schema_refuse_the_same_bad_entries(
     with pytest.raises(TranscriptError) as caught:
         read_transcript(lines(HEADER, LINE, document), "t.jsonl")
     assert str(caught.value).startswith("t.jsonl: line 3: ")
+    assert named in str(caught.value)
+
+
+@pytest.mark.parametrize(("document", "named"), FIRST)
+def test_of_two_faults_of_an_entry_the_first_is_told(document: dict[str, Any], named: str) -> None:
+    with pytest.raises(TranscriptError) as caught:
+        read_transcript(lines(HEADER, document), "t.jsonl")
+    assert str(caught.value).startswith("t.jsonl: line 2: ")
     assert named in str(caught.value)
 
 
@@ -196,7 +215,7 @@ def test_a_descriptor_survives_the_header() -> None:
 
 
 def test_a_bad_descriptor_is_named_by_its_place() -> None:
-    bad = {**HEADER, "descriptor": {**DESCRIPTOR, "kind": "toll"}}
+    bad = {**HEADER, "descriptor": {**DESCRIPTOR, "kind": "toll", "name": 3}}
     header = read_transcript(lines(bad), "t.jsonl").header
     with pytest.raises(TranscriptError, match=r"^t.jsonl: line 1: /descriptor/kind: "):
         descriptor_of(header, "t.jsonl")

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.connection import Answered, Events, Request, Violated
-from protocol.dialects import DIALECTS
+from protocol.dialects.registry import DIALECTS
 from protocol.errors import Failure, Reason, Success
 from protocol.framing import EXCERPT_BYTES, LineSplitter, Overlong
 from protocol.replies import Operation

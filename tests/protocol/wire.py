@@ -23,9 +23,9 @@ from protocol.descriptor.model import (
     Supervision,
     Transport,
 )
-from protocol.dialects import DIALECTS
 from protocol.dialects.module import ModuleConnection
 from protocol.dialects.narratoria import NarratoriaConnection
+from protocol.dialects.registry import DIALECTS
 from protocol.framing import Written
 from protocol.replies import Operation
 

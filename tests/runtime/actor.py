@@ -1,7 +1,8 @@
 """A module that does what its ops say. Arguments: its name, then flags.
 
-Flags: no-ids, ignore-term, starting=N, mute-after=N (health probes), kind=K, cancel,
-never-ready, no-describe.
+Flags: no-ids, ignore-term, starting=N, mute-after=N (health probes), mute-at=N,N and unwell-at=N
+(of them), kind=K, cancel, flow, never-ready, no-describe, gate=PATH (a pipe that it waits for the
+other end of when its input has ended).
 """
 
 from __future__ import annotations
@@ -42,6 +43,11 @@ def health(request_id: str | None) -> None:
         answer(held.pop(), {"ok": True, "result": "late"})
     if "never-ready" in options or healths > int(options.get("mute-after", healths)):
         return
+    if str(healths) in options.get("mute-at", "").split(","):
+        return
+    if str(healths) == options.get("unwell-at"):
+        answer(request_id, {"ok": False, "error": {"code": "ill", "message": "I am ill"}})
+        return
     starting = healths <= int(options.get("starting", 0))
     answer(request_id, {"status": "starting" if starting else "ok"})
 
@@ -49,7 +55,7 @@ def health(request_id: str | None) -> None:
 def describe(request_id: str | None) -> None:
     if "no-describe" in options:
         return
-    features = ["cancel"] if "cancel" in options else []
+    features = [one for one in ("cancel", "flow") if one in options]
     facts = {"name": name, "version": "1", "kind": options.get("kind", "tool")}
     answer(
         request_id,
@@ -67,7 +73,7 @@ def connect(path: str) -> socket.socket:
     return link
 
 
-def invoke(  # noqa: C901 - a list of what can be asked
+def invoke(  # noqa: C901, PLR0912 - a list of what can be asked
     request_id: str | None, op: str, args: dict[str, Any]
 ) -> None:
     match op:
@@ -79,6 +85,9 @@ def invoke(  # noqa: C901 - a list of what can be asked
         case "deaf":
             while True:
                 signal.pause()
+        case "gate":
+            with open(args["gate"]) as gate:  # noqa: PTH123 - until somebody closes the other end
+                gate.read()
         case "exit":
             os.write(2, args.get("words", "").encode())
             os._exit(args["code"])
@@ -104,6 +113,8 @@ def invoke(  # noqa: C901 - a list of what can be asked
                         }
                     )
                 )
+            if args.get("stay"):
+                return
         case "fork":
             if os.fork() == 0:
                 connect(args["socket"])
@@ -126,7 +137,12 @@ for text in sys.stdin:
             describe(frame["requestId"])
         case "cancel":
             answer(frame["requestId"], {"ok": False, "error": {"code": "cancelled", "message": ""}})
+        case "pause" | "resume":
+            os.write(2, f"{frame['operation']} {frame['requestId']}\n".encode())
         case _:
             invoke(frame["requestId"], frame["input"]["op"], frame["input"]["args"])
 if "ignore-term" in options:
     signal.pause()
+if "gate" in options:
+    with open(options["gate"]) as gate:  # noqa: PTH123 - as above
+        gate.read()

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from protocol.connection import Answered, Events, Request, StartAgain, Wait
-from protocol.dialects import DIALECTS, Dialect
+from protocol.dialects.registry import DIALECTS, Dialect
 from protocol.errors import Failure, Outcome, Reason
 from protocol.transcript import EntrySource, Happened
 from supervisor.policy.lifecycle import State

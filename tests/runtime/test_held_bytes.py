@@ -14,6 +14,7 @@ from supervisor.runtime.held_bytes import (
     FREE_BYTES,
     LEAST_FREE_BYTES,
     PARTY_BYTES,
+    PRINCIPAL_ARGS_BYTES,
     UNFINISHED_BYTES,
     Account,
     HeldBytes,
@@ -71,6 +72,20 @@ def test_beside_some_that_are_full_there_is_room_for_others() -> None:
     full(ledger, 64)
     assert late.fits(LEAST_FREE_BYTES)
     assert not late.fits(FREE_BYTES)
+
+
+def test_the_args_of_all_parties_of_one_principal_have_a_bound_and_others_find_room() -> None:
+    ledger = HeldBytes()
+    ada, bob = msgspec.Raw(b'{"name":"ada"}'), msgspec.Raw(b'{"name":"bob"}')
+    first, second, last = (Account(ledger, f"client {number}", ada) for number in range(3))
+    for one in (first, second):
+        assert one.takes_args(PRINCIPAL_ARGS_BYTES // 2)
+        one.add(ARGS, PRINCIPAL_ARGS_BYTES // 2)
+    assert last.takes_args(LEAST_FREE_BYTES)
+    assert not last.takes_args(LEAST_FREE_BYTES + 1)
+    assert Account(ledger, "login h1", bob).takes_args(PARTY_BYTES)
+    first.close()
+    assert last.takes_args(PARTY_BYTES)
 
 
 def test_an_answer_of_any_length_is_taken_by_who_has_read_all_before() -> None:

@@ -18,9 +18,8 @@ STAMPS = {
     "supervisor/runtime/supervision/host.py",  # hands it down, for stamps
     "supervisor/runtime/supervision/prepare_once.py",  # of what it logs, also without a daemon
     "supervisor/runtime/stalls.py",  # the stamp of the longest stall, for people
+    "supervisor/edge/http/sse.py",  # the stamps of events in the vocabulary of AMCP
     "supervisor/runtime/files/file_digest.py",  # compared with the stamps of files, no timer
-    "supervisor/faces/http/connection.py",  # the Date of a response
-    "supervisor/faces/http/event_stream.py",  # the stamps of AMCP's events
     "supervisor/cli/quantities.py",  # `--since 10m`, and "2 minutes ago", for people
     "supervisor/cli/examination.py",  # how long ago a module failed
     "supervisor/cli/status_text.py",  # the same

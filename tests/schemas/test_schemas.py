@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 
 import schemas
 from protocol.descriptor.model import Kind
-from protocol.dialects import DIALECTS
+from protocol.dialects.registry import DIALECTS
 from protocol.events import TYPES
 from tests.schemas.local_registry import validator
 

@@ -1,22 +1,20 @@
 from __future__ import annotations
 
-import json
+import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from scripts.bench.__main__ import SCENES, main
-from scripts.bench.findings import from_json
-from scripts.bench.fleets import LAZY, RUNNING
-from scripts.bench.page import files
-from scripts.bench.rows import OURS, ROWS
+from scripts.bench.__main__ import NAMES, main
+from scripts.bench.page import Findings, from_json, results, to_json
+from scripts.bench.scene import OURS
+from scripts.bench.table import SCENES
 from tests.scripts.checkout import WITHIN_S, run
 
 pytestmark = pytest.mark.bound(WITHIN_S)
 
-BY_TITLE = {row.title: row for row in ROWS}
+ROWS = {row.title: (row, scene) for scene in SCENES for row in scene.rows}
 NEEDS_COMPILER = pytest.mark.skipif(
     shutil.which("gcc") is None and shutil.which("cc") is None, reason="there is no C compiler here"
 )
@@ -26,62 +24,70 @@ TITLES = {
     "invoke": ("invoke, one at a time, in", "invoke, 64 at a time, in", "invoke, those"),
     "socket": ("invoke, one at a time, over", "invoke, 64 at a time, over"),
     "hosted": ("hosted MCP server",),
-    "http": ("invoke, one at a time, over", "events of a session"),
+    "http": ("invoke, one at a time, over", "invoke, 64 at a time, over", "events of a session"),
+    "asset": ("an asset of 1 GB", "invoke over the control socket, while an asset"),
+    "neighbour": ("invoke over the control socket, while 64 HTTP",),
+    "crowd": ("invoke over the control socket, while 64 clients",),
     "tool": ("per-invocation native",),
     "warm": ("per-invocation Python",),
     "crash": ("crash",),
-    "fleet": ("200 persistent modules",),
+    "fleet": ("200 persistent modules:",),
+    "inputs": ("200 persistent modules with `inputs`",),
+    "gateway": ("200 persistent modules with `--http",),
     "command": ("`stdiod",),
+    "up": ("`stdiod up`",),
+    "clients": ("20 MCP clients",),
     "patch": ("state patches",),
     "journal": ("journal",),
-    "scale": (),
+    "scale": ("persistent modules, all running:", "descriptors of lazy modules"),
 }
 """How the titles of each scene's rows begin."""
 
 
-def measured(*arguments: str) -> dict[str, Any]:
+def measured(*arguments: str) -> Findings:
     done = run("bench", *arguments, "--quick", "--json")
     assert done.returncode == 0, done.stderr
-    return dict(json.loads(done.stdout))
+    return from_json(done.stdout)
 
 
 def test_each_row_belongs_to_a_scene() -> None:
-    assert set(TITLES) == set(SCENES)
+    assert set(TITLES) == set(NAMES)
     beginnings = tuple(beginning for titles in TITLES.values() for beginning in titles)
-    assert all(row.title.startswith(beginnings) for row in ROWS)
+    assert all(title.startswith(beginnings) for title in ROWS)
 
 
 @NEEDS_COMPILER
 def test_each_scene_measures_its_rows_with_us_and_whoever_is_there() -> None:
-    found = measured(*(scene for scene in TITLES if TITLES[scene]))
-    assert [row["row"] for row in found["rows"]] == [row.title for row in ROWS]
-    for shown in found["rows"]:
-        row = BY_TITLE[shown["row"]]
-        assert shown["unit"] == row.unit
-        assert {*shown["figures"], *shown["failures"]} <= set(row.contenders)
-        assert OURS in {*shown["figures"], *shown["failures"]}
-        for figures in shown["figures"].values():
-            assert figures["low"] == figures["median"] == figures["high"]
-        assert set(shown["ratios"]) <= set(shown["figures"]) - {OURS}
-        assert [target["target"] for target in shown["targets"]] == list(map(str, row.targets))
-    for title, contender, value, _, cpu_us in (
-        one for samples in found["rounds"] for one in samples
-    ):
-        assert contender in BY_TITLE[title].contenders
-        if value is not None and BY_TITLE[title].unit.endswith("/s"):
-            assert cpu_us is not None, f"no CPU time of {contender} beside the rate of {title}"
-    assert found["growth"] == []
+    found = measured()
+    by_title = results(found.rounds)
+    assert list(by_title) == list(ROWS)
+    for title, result in by_title.items():
+        row, scene = ROWS[title]
+        assert set(result) <= set(scene.parties)
+        assert next(iter(scene.parties)) in result
+        assert set(result) == set(scene.parties) or not scene.grows
+        for contender, figures in result.items():
+            assert len(figures.values) == (not figures.why)
+            if figures.values and row.unit.endswith("/s"):
+                assert figures.cpu_us, f"no CPU time of {contender} beside the rate of {title}"
 
 
-@NEEDS_COMPILER
-def test_the_scene_of_scale_measures_at_each_size_and_can_be_drawn() -> None:
-    found = measured("scale")
-    assert found["rows"] == []
-    curves = from_json(json.dumps(found)).growth
-    assert {curve.family for curve in curves} == {RUNNING, LAZY}
-    assert all(len(curve.points) == 2 for curve in curves)
-    written = files(from_json(json.dumps(found)))
-    assert list(written) == ["benchmarks.md", "benchmarks.json", "benchmarks-scale.svg"]
+def test_a_row_that_fails_is_named_and_the_others_are_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler = tmp_path / "gcc"
+    compiler.write_text("#!/bin/sh\nexit 7\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    done = run("bench", "stream", "journal", "--quick", "--json")
+    failed, *others = [title for title in ROWS if ROWS[title][1].name in ("stream", "journal")]
+    assert f"FAILED: {failed}, stdiod: " in done.stderr
+    assert done.stderr.endswith(f"failed: {failed}\n")
+    assert done.returncode == 1
+    found = results(from_json(done.stdout).rounds)
+    assert "exit status 7" in found[failed][OURS].why
+    assert others
+    assert all(found[title][OURS].values for title in others)
 
 
 @NEEDS_COMPILER
@@ -89,17 +95,15 @@ def test_rounds_can_be_chosen_and_their_findings_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = measured("stream", "--rounds", "2")
-    (row,) = found["rows"]
-    assert len(found["rounds"]) == 2
+    assert [len({sample.row for sample in samples}) for samples in found.rounds] == [1, 1]
     kept = tmp_path / "found.json"
-    kept.write_text(json.dumps(found))
+    kept.write_text(to_json(found))
     monkeypatch.setattr("sys.argv", ["bench", "--read", str(kept)])
     main()
     printed = capsys.readouterr().out
-    assert row["row"].split(",")[0].capitalize() in printed
-    for party in found["parties"]:
-        if party["version"] is None:
-            assert f"| {party['name']} | missing: {party['why']} |" in printed
+    assert "Event stream of one module" in printed
+    for name, version in found.parties.items():
+        assert f"| {name} | {version} |" in printed
 
 
 @pytest.mark.parametrize(

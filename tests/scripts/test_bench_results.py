@@ -2,107 +2,99 @@ from __future__ import annotations
 
 import pytest
 
-from scripts.bench.findings import MET, SHORT, UNKNOWN, Result, results
-from scripts.bench.rows import (
-    CIRCUS,
-    COLD,
-    FLEET_STOP,
-    INVOKE_ONE,
-    NODE,
-    OURS,
-    RAW,
-    ROWS,
-    STREAM,
-    TOOL,
-    WARM,
-    C,
-    Sample,
-)
+from scripts.bench.page import Result, reached, results, verdict
+from scripts.bench.peers import CIRCUS, NODE, C
+from scripts.bench.scene import OURS, Sample
+from scripts.bench.table import COLD, RAW, SCENES
+
+STREAM = "event stream of one module, validated, to one subscriber"
+ONE = "invoke, one at a time, in process"
+TOOL = "per-invocation native tool"
+WARM = "per-invocation Python tool, warm"
+STOP = "200 persistent modules: stop"
+
+ROWS = {row.title: row for scene in SCENES for row in scene.rows}
 
 
-def verdicts(result: Result) -> list[str]:
-    return [result.verdict(target) for target in result.row.targets]
+def verdicts(title: str, result: Result) -> list[str]:
+    return [verdict(bound, result) for bound in ROWS[title].bounds]
 
 
-def test_a_ratio_is_the_median_of_the_rounds_ratios() -> None:
+def test_a_ratio_is_of_one_round() -> None:
     rounds = [
-        [Sample(STREAM.title, RAW, raw), Sample(STREAM.title, OURS, ours)]
+        [Sample(STREAM, RAW, raw), Sample(STREAM, OURS, ours)]
         for raw, ours in ((100.0, 60.0), (200.0, 80.0), (50.0, 45.0))
     ]
-    (result,) = results(rounds)
-    assert result.ratios[RAW].median == 0.6
-    assert (result.ratios[RAW].low, result.ratios[RAW].high) == (0.4, 0.9)
-    assert result.figures[OURS].median == 60.0
-    assert (result.figures[RAW].low, result.figures[RAW].high) == (50.0, 200.0)
-    assert verdicts(result) == [MET]
+    result = results(rounds)[STREAM]
+    assert result[RAW].ratios == [0.6, 0.4, 0.9]
+    assert result[OURS].values == [60.0, 80.0, 45.0]
+    assert result[RAW].values == [100.0, 200.0, 50.0]
+    assert result[OURS].ratios == []
+    assert verdicts(STREAM, result) == ["pass"]
 
 
-@pytest.mark.parametrize(("ours", "verdict"), [(2.5, MET), (2.6, SHORT), (0.9, MET)])
-def test_less_is_better_where_the_target_says_at_most(ours: float, verdict: str) -> None:
-    (result,) = results([[Sample(TOOL.title, C, 1.0), Sample(TOOL.title, OURS, ours)]])
-    assert verdicts(result) == [verdict]
+@pytest.mark.parametrize(("ours", "verdict"), [(2.5, "pass"), (2.6, "falls short"), (0.9, "pass")])
+def test_less_is_better_where_the_bound_says_at_most(ours: float, verdict: str) -> None:
+    result = results([[Sample(TOOL, C, 1.0), Sample(TOOL, OURS, ours)]])[TOOL]
+    assert verdicts(TOOL, result) == [verdict]
 
 
 def test_a_bound_without_a_peer_is_on_our_own_median() -> None:
-    (result,) = results([[Sample(FLEET_STOP.title, OURS, value)] for value in (0.4, 0.7, 0.5)])
-    assert verdicts(result) == [MET]
+    result = results([[Sample(STOP, OURS, value)] for value in (0.4, 0.7, 0.5)])[STOP]
+    assert verdicts(STOP, result) == ["pass"]
 
 
-def test_a_target_may_hold_the_cpu_time_of_a_call_whatever_its_figure_is() -> None:
+def test_a_bound_may_hold_the_cpu_time_of_a_call_whatever_its_figure_is() -> None:
     samples = [
-        Sample(INVOKE_ONE.title, OURS, 1.0, cpu_us=30.0),
-        Sample(INVOKE_ONE.title, NODE, 99.0, cpu_us=20.0),
+        Sample(ONE, OURS, 1.0, cpu_us=30.0),
+        Sample(ONE, NODE, 99.0, cpu_us=20.0),
     ]
-    (result,) = results([samples])
-    (target,) = INVOKE_ONE.targets
-    assert verdicts(result) == [MET]
-    found = result.reached(target)
-    assert found is not None
-    assert found.median == 1.5
-    assert result.cpu[NODE].median == 20.0
+    result = results([samples])[ONE]
+    (bound,) = ROWS[ONE].bounds
+    assert verdicts(ONE, result) == ["pass"]
+    assert reached(bound, result) == [1.5]
+    assert result[NODE].cpu_us == [20.0]
 
 
-def test_a_target_whose_peer_is_missing_is_not_judged() -> None:
-    (result,) = results([[Sample(TOOL.title, NODE, 1.0), Sample(TOOL.title, OURS, 9.0)]])
-    assert verdicts(result) == [UNKNOWN]
+def test_a_bound_whose_peer_is_missing_is_not_judged() -> None:
+    result = results([[Sample(TOOL, NODE, 1.0), Sample(TOOL, OURS, 9.0)]])[TOOL]
+    assert verdicts(TOOL, result) == ["not measured"]
 
 
 def test_a_ratio_needs_both_sides_in_one_round() -> None:
     rounds = [
-        [Sample(TOOL.title, C, 1.0), Sample(TOOL.title, OURS, None, "it broke")],
-        [Sample(TOOL.title, C, 2.0), Sample(TOOL.title, OURS, 3.0)],
-        [Sample(TOOL.title, C, 0.0), Sample(TOOL.title, OURS, 3.0)],
+        [Sample(TOOL, C, 1.0), Sample(TOOL, OURS, None, "it broke")],
+        [Sample(TOOL, C, 2.0), Sample(TOOL, OURS, 3.0)],
+        [Sample(TOOL, C, 0.0), Sample(TOOL, OURS, 3.0)],
     ]
-    (result,) = results(rounds)
-    assert result.ratios[C] == (1.5, 1.5, 1.5)
-    assert result.figures[C] == (1.0, 0.0, 2.0)
-    assert result.failures == {OURS: "it broke"}
+    result = results(rounds)[TOOL]
+    assert result[C].ratios == [1.5]
+    assert result[C].values == [1.0, 2.0, 0.0]
+    assert result[OURS].why == "it broke"
 
 
-def test_who_failed_has_a_reason_and_no_figure() -> None:
-    samples = [Sample(WARM.title, OURS, None, "not supported yet"), Sample(WARM.title, COLD, 9.0)]
-    (result,) = results([samples])
-    assert result.failures == {OURS: "not supported yet"}
-    assert list(result.figures) == [COLD]
-    assert verdicts(result) == [UNKNOWN]
+def test_a_contender_that_failed_has_a_reason_and_no_figure() -> None:
+    samples = [Sample(WARM, OURS, None, "not supported yet"), Sample(WARM, COLD, 9.0)]
+    result = results([samples])[WARM]
+    assert (result[OURS].values, result[OURS].why) == ([], "not supported yet")
+    assert result[COLD].values == [9.0]
+    assert verdicts(WARM, result) == ["not measured"]
 
 
-def test_who_did_not_end_every_time_has_both() -> None:
-    rounds = [
-        [Sample(FLEET_STOP.title, CIRCUS, 2.0)],
-        [Sample(FLEET_STOP.title, CIRCUS, None, "did not end")],
-    ]
-    (result,) = results(rounds)
-    assert result.figures[CIRCUS].median == 2.0
-    assert result.failures == {CIRCUS: "did not end"}
+def test_a_contender_that_did_not_end_every_time_has_both() -> None:
+    rounds = [[Sample(STOP, CIRCUS, 2.0)], [Sample(STOP, CIRCUS, None, "did not end")]]
+    result = results(rounds)[STOP]
+    assert (result[CIRCUS].values, result[CIRCUS].why) == ([2.0], "did not end")
 
 
 def test_a_row_that_was_not_measured_is_left_out() -> None:
-    assert results([[]]) == []
+    assert results([[]]) == {}
 
 
 def test_a_bound_names_a_contender_of_its_row_and_ours_is_in_each() -> None:
-    for row in ROWS:
-        assert row.contenders[0] == OURS
-        assert {target.peer for target in row.targets} <= {None, *row.contenders[1:]}
-    assert len({row.title for row in ROWS}) == len(ROWS)
+    for scene in SCENES:
+        ours, *peers = scene.parties
+        assert ours.startswith(OURS) if scene.grows else ours == OURS
+        for row in scene.rows:
+            assert {bound.peer for bound in row.bounds} <= {None, *peers}
+    assert len(ROWS) == sum(len(scene.rows) for scene in SCENES)

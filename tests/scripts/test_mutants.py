@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts import mutants
 from scripts.mutant_places import Mutant, draw, places
 from scripts.mutants import EQUIVALENT, Map, Reached, batches, equivalents, failed_tests
 from scripts.seam_tests import look, seam_tests
@@ -130,7 +131,8 @@ def test_seam_tests_are_those_that_wire_nothing_through_their_helpers_either() -
 
 
 def test_what_reaches_a_line_is_asked_soonest_first_and_within_bounds(tmp_path: Path) -> None:
-    reached = Map(tmp_path / "reached.json", "product")
+    product = {"a.py": SOURCE}
+    reached = Map(tmp_path / "reached.json", product)
     many, few = list(range(50)), [3]
     reached.tests = {
         "slow": Reached("", 200.0, [], {"a.py": many}),
@@ -139,15 +141,47 @@ def test_what_reaches_a_line_is_asked_soonest_first_and_within_bounds(tmp_path: 
         "elsewhere": Reached("", 0.1, [], {"a.py": [4], "b.py": many}),
     }
     reached.keep()
-    again = Map(tmp_path / "reached.json", "product")
+    again = Map(tmp_path / "reached.json", product)
     assert again.tests == reached.tests
-    assert Map(tmp_path / "reached.json", "another product").tests == {}
     mutant = Mutant("a.py", "f", 3, "if", 0, 1, b"True", range(3, 4))
-    again.asked = {"slow", "broad", "quick", "elsewhere"}
     tests = again.reaching(mutant)
     assert tests == ["quick", "broad", "slow"]
     assert list(batches(tests, again)) == [["quick", "broad"], ["slow"]]
     assert again.deselected(tests) == ["--deselect", "quick::fails"]
+
+
+def test_what_reaches_a_line_is_known_of_it_after_others_have_changed(tmp_path: Path) -> None:
+    path = tmp_path / "reached.json"
+    reached = Map(path, {"a.py": b"a\nb\nc\nd\n", "gone.py": b"a\n"})
+    reached.tests = {
+        "first": Reached("", 1.0, [], {"a.py": [2, 3], "gone.py": [1]}),
+        "last": Reached("", 1.0, [], {"a.py": [4]}),
+    }
+    reached.keep()
+    now = Map(path, {"a.py": b"a\nb\nnew\nd\nmore\n"}).tests
+    assert now["first"].lines == {"a.py": [2, 3]}
+    assert now["last"].lines == {"a.py": [4, 5]}
+
+
+@pytest.mark.parametrize(
+    ("row", "uses"),
+    [
+        ("one = BACKOFF", True),
+        ("one = restart.BACKOFF[0]", True),
+        ("one = State.BACKOFF", False),
+        ("one = MOST_BACKOFF", False),
+    ],
+)
+def test_a_constant_is_used_by_its_own_name(
+    row: str, uses: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = {"restart.py": "BACKOFF = 3\n", "b.py": f"import restart\ndef f():\n    {row}\n"}
+    for name, text in sources.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(mutants, "CHECKOUT", tmp_path)
+    monkeypatch.setattr(mutants, "product_files", lambda: sorted(tmp_path.glob("*.py")))
+    (mutant, *_) = places("restart.py", sources["restart.py"].encode())
+    assert ("b.py" in mutants.uses_of(mutant)) == uses
 
 
 def test_failed_tests_are_told_by_their_whole_names() -> None:

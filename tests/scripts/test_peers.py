@@ -10,6 +10,8 @@ import pytest
 
 from scripts.bench import peers
 
+PYPI = [package for package in peers.PACKAGES.values() if package != peers.DEBIAN]
+
 
 def installed(folder: Path, package: str, version: str) -> None:
     site = folder / package / "lib" / "python3.11" / "site-packages"
@@ -39,11 +41,11 @@ def test_what_is_there_is_not_installed_again_and_what_cannot_be_leaves_its_reas
         raise subprocess.CalledProcessError(1, "ensurepip")
 
     monkeypatch.setattr(venv, "create", no_environment)
-    for package in peers.PACKAGES[1:]:
+    for package in PYPI[1:]:
         installed(tmp_path, package, "7.8")
     peers.install(tmp_path)
     assert "no environment could be made" in peers.why_missing("mcp", tmp_path)
-    assert [peers.why_missing(one, tmp_path) for one in peers.PACKAGES[1:]] == [peers.HOW] * 2
+    assert [peers.why_missing(one, tmp_path) for one in PYPI[1:]] == [peers.HOW] * 2
 
 
 @pytest.mark.parametrize(
@@ -55,7 +57,7 @@ def test_s6_is_named_as_missing_where_debian_cannot_be_asked(
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: name if name in there else None)
     monkeypatch.setattr(os, "geteuid", lambda: user)
-    for package in peers.PACKAGES:
+    for package in PYPI:
         installed(tmp_path, package, "7.8")
     peers.install(tmp_path)
     assert why in peers.why_missing("s6", tmp_path)

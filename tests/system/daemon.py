@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests import journals
+from tests.bounds import until
 from tests.system import descriptors, forked
 from tests.system.client import Answer, Client
 from tests.system.liveness import BOUND_S
@@ -32,7 +33,6 @@ GONE_WITHIN_S = 60.0
 
 TRIES = 50
 """How often a module that is being replaced is asked again; `wait` blocks between two tries."""
-
 
 SHORT_BOUNDS = ("timeout/silence", "timeout/exit_deadline")
 """Where a test has these run out, they do so by themselves when the machine is slow."""
@@ -205,6 +205,17 @@ class Daemon:
             with contextlib.suppress(FileNotFoundError):
                 number += not descriptor.readlink().is_relative_to(self.data_dir)
         return number
+
+    def wait_open_files(self, most: int) -> None:
+        """Wait until it has no more descriptors open than it had before what a test did.
+
+        The end of a connection reaches it some time after the other side has closed it, also when
+        that is its own gateway; and for a moment it looks at /proc for who connects.
+        """
+        until(
+            lambda: self.open_files() <= most,
+            f"the daemon having no more than the {most} descriptors open that it had before",
+        )
 
     def processes(self) -> list[int]:
         """Return the pids of its modules' processes, grandchildren included."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import signal
 import stat
@@ -11,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bounds import until
 from tests.system.client import Client
 from tests.system.conftest import StartDaemon
 from tests.system.daemon import command, start
@@ -77,6 +80,35 @@ def test_a_daemon_that_was_killed_does_not_keep_the_next_one_out(
     process.wait()
     assert (folder / "socket").is_socket()
     assert start_daemon().invoke("one").ok
+
+
+def open_in(pid: int) -> set[str]:
+    found: set[str] = set()
+    for one in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            found.add(str(one.readlink()))
+    return found
+
+
+def test_a_lock_that_a_child_of_a_killed_daemon_still_holds_is_waited_for(folder: Path) -> None:
+    write(folder / "modules", misbehaving("one"))
+    path = folder / "s"
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    with path.with_name("s.lock").open("w") as lock, tempfile.TemporaryFile() as log:
+        lock.write(f"{gone.pid}\n0.1.0\n")
+        lock.flush()
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        words = command(folder / "modules", path, folder / "data")
+        with subprocess.Popen(words, stdout=log, stderr=log) as process:
+            try:
+                until(lambda: lock.name in open_in(process.pid), "the daemon's look at the lock")
+                fcntl.flock(lock, fcntl.LOCK_UN)
+                until(path.is_socket, "the daemon's socket")
+            finally:
+                process.terminate()
+        log.seek(0)
+        assert process.returncode == 0, log.read()
 
 
 def test_a_file_in_the_place_of_the_socket_is_left_alone(folder: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from supervisor.faces.accepting import OUT_OF_DESCRIPTORS_PAUSE_S
+from supervisor.faces.control_socket import OUT_OF_DESCRIPTORS_PAUSE_S
 from supervisor.kernel.kernel import Kernel
 from supervisor.policy.lifecycle import State
 from supervisor.runtime.containment.survivors import LOCK_FD
@@ -324,5 +324,5 @@ def test_a_socket_is_all_that_a_client_costs(start_daemon: StartDaemon) -> None:
     for _ in range(100):
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(str(daemon.socket))
-    until(lambda: daemon.open_files() == before, "its files being closed")
+    daemon.wait_open_files(before)
     assert daemon.invoke("one").ok

@@ -6,21 +6,9 @@ import http.client
 import socket
 import subprocess
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from tests.system import daemon as daemon_of_tests
 from tests.system.conftest import StartDaemon
-
-WITHOUT_H11 = """
-import sys
-for name in ("h11", "httpcore", "prometheus_client", "supervisor.faces.http"):
-    sys.modules[name] = None
-from supervisor.cli.main import main
-main()
-"""
-"""Be `stdiod`, where to import anything of HTTP or for metrics is an error."""
 
 
 class UnixConnection(http.client.HTTPConnection):
@@ -59,21 +47,6 @@ def test_http_is_served_beside_the_socket_and_at_the_address(start_daemon: Start
     idle.connect()
     daemon.end()  # an idle connection does not hold it up
     idle.close()
-    assert not (daemon.folder / "http.sock").exists()
-
-
-def test_without_it_nothing_is_served_and_nothing_imported(
-    start_daemon: StartDaemon, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    usual = daemon_of_tests.command
-
-    def command(*where: Any) -> list[str]:
-        python, _, _, *arguments = usual(*where)
-        return [python, "-c", WITHOUT_H11, *arguments]
-
-    monkeypatch.setattr(daemon_of_tests, "command", command)
-    daemon = start_daemon()
-    assert daemon.op("status")["daemon"]["http"] is None
     assert not (daemon.folder / "http.sock").exists()
 
 

@@ -92,6 +92,24 @@ def test_sighup_reloads_and_says_so(start_daemon: StartDaemon, manager: Manager)
         assert daemon.pid("one") == pid
 
 
+@pytest.mark.fault(47)
+def test_sighup_before_the_daemon_is_ready_is_a_wish_to_reload(folder: Path) -> None:
+    write(folder / "modules", misbehaving("one"))
+    words = command(folder / "modules", folder / "socket", folder / "data")
+    reading, writing = os.pipe()
+    with subprocess.Popen([*words, "--ready-fd", str(writing)], pass_fds=(writing,)) as process:
+        os.close(writing)
+        try:
+            while not (folder / "socket").exists():
+                assert process.poll() is None
+            process.send_signal(signal.SIGHUP)
+            assert os.read(reading, 1), "the daemon has ended"
+        finally:
+            os.close(reading)
+            process.terminate()
+        assert process.wait(BOUND_S) == 0
+
+
 @pytest.mark.fault(25)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_hurries_a_daemon_that_waits_for_a_module(

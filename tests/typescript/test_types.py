@@ -17,7 +17,6 @@ import trio
 from scripts import generate_types
 from scripts.foreign import TYPESCRIPT
 from tests.docs.markdown import ROOT, blocks
-from tests.faces.http import documented
 from tests.faces.running import LOOPBACK, running
 
 WITHIN_S = 250.0
@@ -32,7 +31,7 @@ needs_typescript = pytest.mark.skipif(
 
 def test_the_kept_types_are_of_the_schemas_as_they_are() -> None:
     kept = generate_types.OUTPUT.read_text(encoding="utf-8")
-    made = generate_types.header(generate_types.whole(documented.document()))
+    made = generate_types.header(generate_types.whole(generate_types.document()))
     assert kept.startswith(made), "run `make typescript`"
 
 
@@ -40,7 +39,7 @@ def test_the_kept_types_are_of_the_schemas_as_they_are() -> None:
 @needs_typescript
 def test_they_are_what_is_generated() -> None:
     kept = generate_types.OUTPUT.read_text(encoding="utf-8")
-    assert kept == generate_types.generated(documented.document())
+    assert kept == generate_types.generated(generate_types.document())
 
 
 @pytest.fixture(scope="module")

@@ -15,12 +15,10 @@ import msgspec
 
 from protocol.descriptor.model import Descriptor
 from protocol.dialects.mcp.greeting import Agreed
+from protocol.dialects.mcp.offers import LISTS, OPS, TOOLS, OpOfServer
+from protocol.dialects.mcp.vocabulary import EXTRAS, SUBSCRIBE, UNSUBSCRIBE
 from protocol.frames import encode
 from protocol.mcp_server.mending import (
-    PROMPT,
-    RESOURCE,
-    TEMPLATE,
-    TOOL,
     changes,
     definition_for,
     strict_definition,
@@ -29,9 +27,7 @@ from protocol.plain_args import plain_acceptance
 from protocol.problem import described, quoted
 from protocol.weight import is_deeper
 
-TOOLS = "tools/list"
 CALL = "tools/call"
-SUBSCRIBE, UNSUBSCRIBE = "resources/subscribe", "resources/unsubscribe"
 
 PAGES = 100
 """A server that pages by ones may have this many pages; one whose cursors never end is cut off."""
@@ -58,88 +54,15 @@ DEPTH = 64
 """How deep a definition may nest: it is encoded again for each client."""
 
 
-EXTRAS = ("experimental", "extensions")
-"""The capabilities that hold other ones, which MCP does not define."""
-
 EXTRAS_BYTES = 64 << 10
 """Per capability of those, as JSON."""
 
-
-class _ListKind(msgspec.Struct, frozen=True):
-    """A list's method and answer; `field` holds the entries, `named_by` their name."""
-
-    capability: str
-    field: str
-    named_by: str
-    told_as: str
-    of: Any
-
-
-LISTS = {
-    TOOLS: _ListKind("tools", "tools", "name", "tools", TOOL),
-    "prompts/list": _ListKind("prompts", "prompts", "name", "prompts", PROMPT),
-    "resources/list": _ListKind("resources", "resources", "uri", "resources", RESOURCE),
-    "resources/templates/list": _ListKind(
-        "resources", "resourceTemplates", "uriTemplate", "resource_templates", TEMPLATE
-    ),
-}
 
 CHANGED = {
     "notifications/tools/list_changed": (TOOLS,),
     "notifications/prompts/list_changed": ("prompts/list",),
     "notifications/resources/list_changed": ("resources/list", "resources/templates/list"),
 }
-
-_TEXT: dict[str, Any] = {"type": "string"}
-_CURSOR = {"type": "object", "properties": {"cursor": _TEXT}, "additionalProperties": False}
-_TEXTS: dict[str, Any] = {"type": "object", "additionalProperties": _TEXT}
-
-
-def _taking(required: tuple[str, ...], **properties: Any) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(required),
-        "additionalProperties": False,
-    }
-
-
-class OpOfServer(msgspec.Struct, frozen=True):
-    """An op that is no tool but a request of MCP's own, of the same name."""
-
-    capability: str
-    args: dict[str, Any]
-    """The schema of its args, which become the params."""
-    method: str
-
-
-OPS = {
-    "resources/list": OpOfServer("resources", _CURSOR, "resources/list"),
-    "resources/templates": OpOfServer("resources", _CURSOR, "resources/templates/list"),
-    "resources/read": OpOfServer("resources", _taking(("uri",), uri=_TEXT), "resources/read"),
-    SUBSCRIBE: OpOfServer("resources", _taking(("uri",), uri=_TEXT), SUBSCRIBE),
-    UNSUBSCRIBE: OpOfServer("resources", _taking(("uri",), uri=_TEXT), UNSUBSCRIBE),
-    "prompts/list": OpOfServer("prompts", _CURSOR, "prompts/list"),
-    "prompts/get": OpOfServer(
-        "prompts", _taking(("name",), name=_TEXT, arguments=_TEXTS), "prompts/get"
-    ),
-    "completion/complete": OpOfServer(
-        "completions",
-        _taking(
-            ("ref", "argument"),
-            ref={
-                "anyOf": [
-                    _taking(("type", "name"), type={"const": "ref/prompt"}, name=_TEXT),
-                    _taking(("type", "uri"), type={"const": "ref/resource"}, uri=_TEXT),
-                ]
-            },
-            argument=_taking(("name", "value"), name=_TEXT, value=_TEXT),
-            context=_taking((), arguments=_TEXTS),
-        ),
-        "completion/complete",
-    ),
-}
-"""Hidden by a tool of the same name."""
 
 ACCEPTED = {op: plain_acceptance(one.args) for op, one in OPS.items()}
 

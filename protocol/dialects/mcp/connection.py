@@ -51,13 +51,11 @@ from protocol.connection import (
 )
 from protocol.descriptor.model import Descriptor, StdoutPolicy
 from protocol.dialects.mcp.calls import Calls
-from protocol.dialects.mcp.catalogue import ACCEPTED, CALL, CHANGED, OPS, SUBSCRIBE, UNSUBSCRIBE
-from protocol.dialects.mcp.greeting import DISCOVER, LISTEN, META, REQUEST_ID, Speaker
+from protocol.dialects.mcp.catalogue import ACCEPTED, CALL, CHANGED
+from protocol.dialects.mcp.greeting import REQUEST_ID, Speaker
 from protocol.dialects.mcp.inquiries import client_capabilities, client_result, host_call
 from protocol.dialects.mcp.introduction import Introduction, Listening
 from protocol.dialects.mcp.odd_lines import (
-    BATCH,
-    BATCHES,
     BEFORE,
     FRAMED,
     SEVERAL,
@@ -67,6 +65,7 @@ from protocol.dialects.mcp.odd_lines import (
     reread,
     shown_id,
 )
+from protocol.dialects.mcp.offers import OPS
 from protocol.dialects.mcp.rpc import (
     RpcAnswer,
     RpcCall,
@@ -77,6 +76,15 @@ from protocol.dialects.mcp.rpc import (
     RpcNotification,
     meant_id,
     read_message,
+)
+from protocol.dialects.mcp.vocabulary import (
+    BATCH,
+    BATCHES,
+    DISCOVER,
+    LISTEN,
+    META,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
 )
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import Log

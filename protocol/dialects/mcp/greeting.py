@@ -19,7 +19,6 @@ were known; a start that fails forgets it.
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -27,33 +26,18 @@ import msgspec
 from protocol.connection import Memory, Request, StartAgain, StartFailed, Wait
 from protocol.descriptor.model import Descriptor, EraPin
 from protocol.dialects.mcp.rpc import RpcError, RpcId, answer_line, request_line
+from protocol.dialects.mcp.vocabulary import DISCOVER, INITIALIZE, LEGACY, META, MODERN, Era
 from protocol.errors import Outcome
 from protocol.frames import encode_line
 from protocol.framing import Outgoing
 from protocol.problem import quoted
 from protocol.version import VERSION
 
-MODERN = "2026-07-28"
-LEGACY = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
-"""The newest first; between them, nothing that is said here differs."""
-
-DISCOVER = "server/discover"
-INITIALIZE = "initialize"
-LISTEN = "subscriptions/listen"
-
 DISCOVER_S = 1.0
 """A server of the older era may ignore an unknown method. Node and Python start up in less than
 this, and a late answer is still taken."""
 
-META = "io.modelcontextprotocol/"
 CLIENT = {"name": "stdiod", "version": VERSION}
-
-
-class Era(StrEnum):
-    """Whether each request carries the handshake's data, or a handshake does once."""
-
-    MODERN = "modern"
-    LEGACY = "legacy"
 
 
 class Agreed(msgspec.Struct, frozen=True):

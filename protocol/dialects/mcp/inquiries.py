@@ -18,19 +18,12 @@ from typing import Any, Literal
 import msgspec
 
 from protocol.descriptor.model import Descriptor
+from protocol.dialects.mcp.vocabulary import ASK, HOST_METHODS, ROOTS, SAMPLE
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.frames import DEPTH
 from protocol.host_call import CALL_ID_CHARS, HostCall
 from protocol.problem import described, quoted
 from protocol.weight import is_deeper
-
-ROOTS, ASK, SAMPLE = "roots.list", "user.ask", "model.sample"
-
-HOST_METHODS = {
-    "roots/list": ROOTS,
-    "elicitation/create": ASK,
-    "sampling/createMessage": SAMPLE,
-}
 
 _CLIENT_CAPABILITIES: dict[str, tuple[str, dict[str, Any]]] = {
     ROOTS: ("roots", {}),

@@ -28,26 +28,11 @@ from protocol.connection import (
     Wait,
 )
 from protocol.descriptor.model import Descriptor
-from protocol.dialects.mcp.catalogue import (
-    CHANGED,
-    COMPLAINTS,
-    EXTRAS,
-    LISTS,
-    SUBSCRIBE,
-    TOOLS,
-    ServerLists,
-)
-from protocol.dialects.mcp.greeting import (
-    DISCOVER,
-    INITIALIZE,
-    LISTEN,
-    META,
-    Agreed,
-    Greeting,
-    GreetingStep,
-    Speaker,
-)
+from protocol.dialects.mcp.catalogue import CHANGED, COMPLAINTS, ServerLists
+from protocol.dialects.mcp.greeting import Agreed, Greeting, GreetingStep, Speaker
+from protocol.dialects.mcp.offers import LISTS, TOOLS
 from protocol.dialects.mcp.rpc import RpcError, RpcId, meant_id, refused
+from protocol.dialects.mcp.vocabulary import DISCOVER, EXTRAS, INITIALIZE, LISTEN, META, SUBSCRIBE
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import Log
 from protocol.json_line import Fault

@@ -28,6 +28,7 @@ from protocol.dialects.mcp.rpc import (
     meant_id,
     message_of,
 )
+from protocol.dialects.mcp.vocabulary import BATCH
 from protocol.errors import Reason
 from protocol.json_line import (
     LONE_SURROGATES,
@@ -38,12 +39,6 @@ from protocol.json_line import (
     without_lone_surrogates,
 )
 from protocol.problem import literal
-
-BATCH = 1000
-"""Messages per line; each takes some 10 us."""
-
-BATCHES = "2025-03-26"
-"""The revision that has batches."""
 
 SURROGATES = "half characters as \\ufffd"
 BEFORE = "what stands before it left out"

@@ -4,8 +4,6 @@ It runs in the SDK's own environment. PROGRAM is a server over stdio that has a 
 the seconds it took, and those of its own CPU, after a quarter as many.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import time
@@ -14,28 +12,23 @@ from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 
-async def main() -> None:
-    """Call, and time it."""
-    count, window = int(sys.argv[1]), int(sys.argv[2])
-    server = StdioServerParameters(command=sys.argv[3], args=sys.argv[4:])
+async def main(count: int, window: int, command: str, *words: str) -> None:
+    server = StdioServerParameters(command=command, args=list(words))
     async with stdio_client(server) as streams, ClientSession(*streams) as session:
         await session.initialize()
         await session.call_tool("echo", {"n": 1})  # it may look the tool up the first time
-        left = 0
 
-        async def caller() -> None:
-            nonlocal left
-            while left > 0:
-                left -= 1
+        async def caller(left: list[None]) -> None:
+            while left:
+                left.pop()
                 answer = await session.call_tool("echo", {"n": 1})
                 assert answer.content, answer
 
-        begin = used = 0.0
-        for calls in (count // 4, count):
-            left, begin, used = calls, time.perf_counter(), time.process_time()
-            await asyncio.gather(*(caller() for _ in range(window)))
-        took, used = time.perf_counter() - begin, time.process_time() - used
-    print(f"{took:.9f} {used:.9f}")
+        for calls in ([None] * (count // 4), [None] * count):
+            began_s, used_s = time.perf_counter(), time.process_time()
+            await asyncio.gather(*(caller(calls) for _ in range(window)))
+        took_s, used_s = time.perf_counter() - began_s, time.process_time() - used_s
+    print(f"{took_s:.9f} {used_s:.9f}")
 
 
-asyncio.run(main())
+asyncio.run(main(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:]))

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -30,7 +28,8 @@ from supervisor.cli.project import (
     socket_option,
     stand_in_trusted,
 )
-from supervisor.cli.quick_mcp import DAEMON_ENDED, not_served, relay
+from supervisor.cli.quick_mcp import not_served
+from supervisor.edge.mcp_stdio import StdioBridge
 
 
 @click.command(epilog=example("mcp modules", "mcp --view home"))
@@ -75,50 +74,57 @@ def mcp(
     starts one for the modules in each DIR (or of --config, or of the project), and says on stderr
     when that ends: at `stdiod down`, unless the configuration says otherwise ([mcp] keep).
     """
+    folders = [str(one.absolute()) for one in directories]
+    passed = socket if ctx.meta[SOCKET_PASSED] else None
+    here = None if passed else own_daemon()
+    # It may be started elsewhere: the words name this project's daemon.
+    project = here.folder if here is not None and here.socket == socket else None
+    given = {"--view": view, "--config": config, "--project": project, "--socket": passed}
+    options = [word for name, value in given.items() if value for word in (name, str(value))]
     if sys.stdin is not None and sys.stdin.isatty():
-        passed = socket if ctx.meta[SOCKET_PASSED] else None
-        here = None if passed else own_daemon()
-        # The client may start it elsewhere: the entry names this project's daemon.
-        project = here.folder if here is not None and here.socket == socket else None
-        given = {"--view": view, "--config": config, "--project": project, "--socket": passed}
-        options = (word for name, value in given.items() if value for word in (name, str(value)))
-        _tell_person("mcp", *options, *(str(one.absolute()) for one in directories))
-    client = _joined(ctx, socket, config, directories)
-    with client:
-        answer = client.known("mcp", {} if view is None else {"view": view})
-        if not answer.ok:
-            words = str(answer.error.get("message"))
+        _tell_person(*options, *folders)
+    client, has_started = _joined(ctx, socket, config, directories)
+    bridge = StdioBridge(str(client.path), view)
+    if has_started:
+        bridge.starter = _own_words(*options, *folders)
+    with contextlib.closing(bridge):
+        refusal = bridge.join(client.detach())
+        if bridge.end is not None:
+            raise client.failed(bridge.end)
+        if refusal is not None:
+            message = refusal.message
             file = configured.said(ctx)
             if view is not None and file and file.mcp and view in file.mcp.views:
-                words += (
+                message += (
                     f"; the configuration has {view}: `stdiod down`, and the next start reads it"
                 )
-            raise NoError(words)
-        known = json.dumps(answer.result, ensure_ascii=False, separators=(",", ":"))
-        if words := not_served([*map(str, directories)], known):
-            click.echo(words, err=True)
-        with client.detach() as connection:
-            ours = relay(connection)
-    if not ours:
-        raise NoDaemonError(DAEMON_ENDED)
+            raise NoError(message)
+        if said := not_served(map(str, directories), bridge.directories, bridge.daemon_pid):
+            click.echo(said, err=True)
+        bridge.serve()
+
+
+def _own_words(*words: str) -> list[str]:
+    from supervisor.cli.verbs.admin import own_program
+
+    return [own_program(), "mcp", *words]
 
 
 def _tell_person(*words: str) -> None:
-    from supervisor.cli.verbs.admin import own_program
-
-    entry = {"stdiod": {"command": own_program(), "args": words}}
+    own = _own_words(*words)
+    entry = {"stdiod": {"command": own[0], "args": own[1:]}}
     text = "an MCP client is meant to start this, and to speak on its stdin: in its file,\n"
     text += f"{json.dumps({'mcpServers': entry}, indent=2)}\nor with Claude Code,\n"
-    text += f"claude mcp add stdiod -- {shlex.join([own_program(), *words])}"
+    text += f"claude mcp add stdiod -- {shlex.join(own)}"
     remark(text)
 
 
 def _joined(
     ctx: click.Context, socket: Path, config: Path | None, directories: tuple[Path, ...]
-) -> DaemonClient:
-    """Return a connection to the running daemon, or to a new one."""
+) -> tuple[DaemonClient, bool]:
+    """Return a connection to the daemon, and whether it was started for that."""
     try:
-        return DaemonClient(socket)
+        return DaemonClient(socket), False
     except NoDaemonError as error:
         from supervisor.cli import background
 
@@ -126,12 +132,12 @@ def _joined(
         data_dir = (file.data_dir if file and file.data_dir else default_data_dir()).absolute()
         for other in () if ctx.meta[SOCKET_PASSED] else control_sockets(data_dir):
             remark(f"joins the daemon of {data_dir}, on {other}")
-            return DaemonClient(other)
+            return DaemonClient(other), False
         named = ctx.meta[SOCKET_PASSED] or os.environ.get("STDIOD_SOCKET") or config
         chosen = named or own_daemon() or not directories
         for other in () if chosen else _serving(directories):
             remark(f"joins the daemon that serves this already, on {other}")
-            return DaemonClient(other)
+            return DaemonClient(other), False
         configured.refuse_untrusted(ctx, directories_named=True)
         if not directories and not (file and file.directories):
             start = f"`stdiod {socket_option(socket)}mcp DIR`"
@@ -139,15 +145,15 @@ def _joined(
             raise NoDaemonError(words) from None
     arguments = [*background.place(socket, data_dir, config), "--for-clients"]
     arguments += ["--", *(str(one.absolute()) for one in directories)]
-    with _alone(socket):
+    with background.alone(socket):
         try:
-            return DaemonClient(socket)
+            return DaemonClient(socket), False
         except NoDaemonError:
             pid = background.start(arguments, data_dir)
     keep_s = file.mcp.keep_s if file and file.mcp else None
     ends = "`stdiod down`" if keep_s is None else f"{keep_s:g} s without a client"
     remark(f"started a daemon (pid {pid}), which stays until {ends}")
-    return DaemonClient(socket)
+    return DaemonClient(socket), True
 
 
 def _serving(directories: tuple[Path, ...]) -> list[Path]:
@@ -160,22 +166,3 @@ def _serving(directories: tuple[Path, ...]) -> list[Path]:
             if named and answer.ok and named <= {*answer.result["daemon"]["directories"]}:
                 found.append(socket)
     return found
-
-
-@contextlib.contextmanager
-def _alone(socket: Path) -> Iterator[None]:
-    """Let one `mcp` start a daemon at a time: a client starts all its servers at once."""
-    from supervisor.runtime.files.lock_file import open_lock
-
-    path = socket.with_name(f"{socket.name}.starting")
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = open_lock(path)
-    except OSError as error:
-        words = f"no daemon can be started for {socket}: {error.strerror or error}"
-        raise NoDaemonError(words) from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)

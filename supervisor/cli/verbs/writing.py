@@ -129,7 +129,7 @@ def _choice(
 ) -> tuple[Choice, Lifecycle]:
     """Return the module to make, and the default lifecycle of its protocol."""
     from protocol.descriptor.model import Lifecycle
-    from protocol.dialects import DIALECTS
+    from protocol.dialects.registry import DIALECTS
     from supervisor.cli.module_templates import Choice
 
     if lang == "exec":

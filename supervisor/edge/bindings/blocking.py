@@ -82,6 +82,10 @@ class BlockingClient:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection, which cancels what is open."""
         self._socket.close()
 
     def fileno(self) -> int:
@@ -106,49 +110,41 @@ class BlockingClient:
     ) -> Answer:
         """Send a request and wait for its end; raises `NoAnswerError`, and as `failed` says."""
         told = None if on_event is None else lambda _, event, line: on_event(event, line)
-        numbers = {self.send(tool, operation, given): 0}
-        _, answer = next(self._answers(numbers, told, timeout_s))
+        _, answer = next(self.together([(tool, operation, given)], told, timeout_s))
         return answer
 
     def together(
         self,
         requests: Sequence[tuple[str, str, dict[str, Any]]],
         on_event: Callable[[int, dict[str, Any], bytes], None] | None = None,
+        timeout_s: float | None = None,
     ) -> Iterator[tuple[int, Answer]]:
         """Send requests at once; yields each answer as it comes, with its number.
 
-        Raises as `failed` says.
+        Raises as `request`.
         """
         numbers = {self.send(*one): number for number, one in enumerate(requests)}
-        return self._answers(numbers, on_event, None)
-
-    def _answers(
-        self,
-        numbers: dict[str, int],
-        on_event: Callable[[int, dict[str, Any], bytes], None] | None,
-        timeout_s: float | None,
-    ) -> Iterator[tuple[int, Answer]]:
-        for event in self.events(timeout_s) if numbers else ():
-            match event:
-                case Answer(request_id) if request_id in numbers:
-                    yield numbers.pop(request_id), event
+        events = self.events(timeout_s)
+        while numbers:
+            match next(events, None):
+                case Answer(request_id) as answer if request_id in numbers:
+                    yield numbers.pop(request_id), answer
                 case LineRefusal(line):
                     # The daemon names no request: the first is as good as any.
                     request_id = next(iter(numbers))
                     yield numbers.pop(request_id), Answer(request_id, line, ok=False)
-                case RequestEvent(request_id, line) if on_event and request_id in numbers:
+                case RequestEvent(request_id, line) as event if on_event and request_id in numbers:
                     on_event(numbers[request_id], event.document, line)
-            if not numbers:
-                return
-        if numbers and (end := self.connection.ended) is not None:
-            raise self.failed(end)
+                case None:
+                    assert self.connection.ended is not None  # noqa: S101 - the events are over
+                    raise self.failed(self.connection.ended)
 
     def send(self, tool: str, operation: str, given: dict[str, Any]) -> str:
         """Send a request, as far as the daemon takes it at once; returns its id."""
         if self.connection.ended is not None:
             raise self.failed(self.connection.ended)
         request_id = self.connection.request(tool, operation, given)
-        self._write()
+        self.write()
         return request_id
 
     def events(self, timeout_s: float | None = None) -> Iterator[ClientEvent]:
@@ -173,7 +169,7 @@ class BlockingClient:
 
     def pump(self, timeout_s: float | None) -> list[ClientEvent]:
         """Write and read what is possible within a time; returns the events of what was read."""
-        self._write()
+        self.write()
         asked = select.POLLIN
         if self.connection.wants_to_send:
             asked |= select.POLLOUT
@@ -186,15 +182,20 @@ class BlockingClient:
             if self.connection.wants_to_send and stalled_s >= self._write_s:
                 return self.connection.end(EndCause.UNREAD)
             return []
+        return self.read()
+
+    def read(self) -> list[ClientEvent]:
+        """Return the events of what can be read without waiting."""
         try:
             data = self._socket.recv(READ_BYTES)
         except BlockingIOError:
             return []
-        except ConnectionError:
+        except OSError:
             data = b""
         return self.connection.receive_data(data) if data else self.connection.receive_eof()
 
-    def _write(self) -> None:
+    def write(self) -> None:
+        """Write as much as the daemon takes without waiting."""
         while data := self.connection.data_to_send():
             sent = 0
             with contextlib.suppress(OSError):  # full, or closed: its last lines may still be read

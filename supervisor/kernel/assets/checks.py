@@ -62,11 +62,15 @@ class Looked(msgspec.Struct, frozen=True):
 
 
 class RefusedAssetError(Exception):
-    """The asset is refused: `reason` is that of the warning, the text says why."""
+    """The asset is refused: `reason` is that of the warning, the text says why.
 
-    def __init__(self, reason: str, words: str) -> None:
+    `no_room_for` is the size of a file, if there is no room for its copy.
+    """
+
+    def __init__(self, reason: str, words: str, no_room_for: int = 0) -> None:
         super().__init__(words)
         self.reason = reason
+        self.no_room_for = no_room_for
 
 
 class AssetChecks:
@@ -125,9 +129,14 @@ class AssetChecks:
         if looked.copied and looked.sha256 is not None:
             self.store.release(looked.sha256)
 
-    async def release_later(self, looked: Looked) -> None:
-        """Release such a copy in a thread; the next daemon removes those that are left."""
-        await self._blocking.run("removing copies of assets", partial(self.release, looked))
+    async def release_later(self, copies: Iterable[Looked]) -> None:
+        """Release such copies in a thread; the next daemon removes those that are left."""
+
+        def release() -> None:
+            for looked in copies:
+                self.release(looked)
+
+        await self._blocking.run("removing copies of assets", release)
 
     async def in_thread(self, module: str, bound_s: float, work: Callable[[KeepOn], T]) -> T | None:
         """Return what `work` returns in a thread for reads, or None after `bound_s`."""
@@ -183,7 +192,8 @@ def _look(
     except UnreadableError as error:
         raise RefusedAssetError("unreadable_path", str(error)) from None
     except NotCopiedError as error:
-        raise RefusedAssetError("asset_not_copied", f"{path!r:.200}: {error}") from None
+        words = f"{path!r:.200}: {error}"
+        raise RefusedAssetError("asset_not_copied", words, error.no_room_for) from None
 
 
 def _read(file: OpenFile, looked: Looked, store: AssetStore | None, keep_on: KeepOn) -> Looked:

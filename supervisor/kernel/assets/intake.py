@@ -73,8 +73,8 @@ class AssetIntake(Listener):
         elif type(event) is Asset:
             pending = _Pending(event)
             self._wait(pending, line)
-            module = self._origin.module
-            self._assets.check(event, module, self._folder, lambda one: self._checked(pending, one))
+            origin, folder = self._origin, self._folder
+            self._assets.check(event, origin, folder, lambda one: self._checked(pending, one))
         elif self._waiting:
             self._wait(event, line)
         else:
@@ -130,8 +130,8 @@ class AssetIntake(Listener):
         if spool is None or spool.whole:
             spool = Spool(
                 piece,
-                self._assets.checks,
-                self._origin.module,
+                self._assets,
+                self._origin,
                 done=self._spooled,
                 drained=self._look,
             )

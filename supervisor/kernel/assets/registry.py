@@ -3,8 +3,9 @@
     event -> check in a thread (checks) -> registered, kept, `artifact:write`
                                         -> or a warning of the response
 
-The id is eight hexadecimal digits, unique in the registry. It is bounded in number and in bytes:
-beyond that the oldest assets are forgotten. The files themselves are never deleted.
+The id is eight hexadecimal digits, unique in the registry. It is bounded in number and in bytes,
+and so are copies: beyond that the oldest assets of the owner who has most are forgotten. The files
+themselves are never deleted.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from supervisor.kernel.assets.spool import Spool
 from supervisor.kernel.parties import Origin, RefusedError
 from supervisor.kernel.recorder import Recorder
 from supervisor.policy.principals import Principal
+from supervisor.policy.shares import Shares
 from supervisor.runtime.turns import Turn
 
 _FAMILIES = ("text/", "audio/", "video/")
@@ -112,7 +114,7 @@ def is_supported(media_type: str) -> bool:
 
 
 ASSETS_KEPT = 10_000
-"""Assets remembered; the oldest are forgotten beyond that."""
+"""Assets remembered; beyond that the oldest of the owner who has most are forgotten."""
 
 RECORD_BYTES = 32 << 20
 """Bytes of all records together, with the same consequence."""
@@ -147,15 +149,17 @@ class Assets:
         self._nursery = nursery
         self._wall_clock = wall_clock
         self._records: dict[str, AssetRecord] = {}
-        self._sizes: dict[str, int] = {}
         self._newest: dict[str, str] = {}
-        self._bytes = 0
+        self._count = Shares[str](ASSETS_KEPT)
+        self._bytes = Shares[str](RECORD_BYTES)
+        self._copies = Shares[str](checks.store.limit_bytes)
+        """The bytes of the copies, those with the same content counted for each."""
 
     # For invocations.
 
-    def check(self, asset: Asset, module: str, folder: str, done: Checked) -> None:
+    def check(self, asset: Asset, origin: Origin, folder: str, done: Checked) -> None:
         """Look at the file of an asset and call `done`, later and within a bound."""
-        self._nursery.start_soon(self._check, asset, module, folder, done)
+        self._nursery.start_soon(self._check, asset, origin, folder, done)
 
     def spool(self, spool: Spool) -> None:
         self._nursery.start_soon(spool.run)
@@ -190,7 +194,37 @@ class Assets:
     def discard(self, looked: Looked) -> None:
         """Release the copy of an asset that is not taken."""
         if looked.copied:
-            self._nursery.start_soon(self.checks.release_later, looked)
+            self._nursery.start_soon(self.checks.release_later, (looked,))
+
+    async def make_room(self, owner: str | None, size: int) -> bool:
+        """Forget copies of those who have most, so that an owner has room for `size` bytes.
+
+        Returns whether there may be room now, where there was none.
+        """
+        copies, left = self._copies, self.checks.store.left_bytes
+        if size <= left or copies.growth(owner, size) < size:
+            return False
+        released = []
+        while left < size and (most := copies.most(owner, size)) is not None:
+            record = self._records[next(iter(most))]
+            left += record.size
+            released.append(self._forget(record))
+        with trio.move_on_after(self.checks.check_s):
+            await self.checks.release_later(released)
+        return bool(released)
+
+    async def _look(
+        self, owner: str | None, module: str, path: str, folder: str | None = None
+    ) -> Looked:
+        """Check a file, or read all of it, where there is or can be room for its copy."""
+        while True:
+            try:
+                if folder is None:
+                    return await self.checks.read(module, path)
+                return await self.checks.look(module, path, folder)
+            except RefusedAssetError as error:
+                if not await self.make_room(owner, error.no_room_for):
+                    raise
 
     # For readers.
 
@@ -325,29 +359,35 @@ class Assets:
             self._recorder.keep(KIND, record.asset, _ENCODE(record))
 
     def _insert(self, record: AssetRecord, document: bytes) -> None:
-        self._bytes += len(document) - self._sizes.get(record.asset, 0)
-        self._sizes[record.asset] = len(document)
+        owner = record.owner
+        self._count.put(owner, record.asset)
+        self._bytes.put(owner, record.asset, len(document))
+        if record.copied:
+            self._copies.put(owner, record.asset, record.size)
         self._records[record.asset] = record
         self._newest[record.asset_id] = record.asset
-        while len(self._records) > ASSETS_KEPT or self._bytes > RECORD_BYTES:
-            self._forget_oldest()
+        for shares in (self._count, self._bytes):
+            while shares.left < 0:
+                self.discard(self._forget(self._records[next(iter(shares.to_lose(owner)))]))
 
-    def _forget_oldest(self) -> None:
-        oldest = self._records.pop(next(iter(self._records)))
-        self._bytes -= self._sizes.pop(oldest.asset)
-        if self._newest.get(oldest.asset_id) == oldest.asset:
-            del self._newest[oldest.asset_id]
-        self._recorder.keep(KIND, oldest.asset, None)
-        if oldest.copied:
-            self.discard(Looked(oldest.path, oldest.real_path, 0, 0, oldest.sha256, copied=True))
+    def _forget(self, record: AssetRecord) -> Looked:
+        """Forget an asset; returns what is to be discarded then."""
+        del self._records[record.asset]
+        for shares in (self._count, self._bytes, self._copies):
+            shares.take(record.owner, record.asset)
+        if self._newest.get(record.asset_id) == record.asset:
+            del self._newest[record.asset_id]
+        self._recorder.keep(KIND, record.asset, None)
         if not self.forgotten:
-            log.warning("assets are forgotten from now on, the oldest first", kept=ASSETS_KEPT)
+            words = "assets are forgotten from now on, the oldest of the owner who has most first"
+            log.warning(words, kept=ASSETS_KEPT)
         self.forgotten += 1
+        return Looked(record.path, record.real_path, 0, 0, record.sha256, copied=record.copied)
 
-    async def _check(self, asset: Asset, module: str, folder: str, done: Checked) -> None:
+    async def _check(self, asset: Asset, origin: Origin, folder: str, done: Checked) -> None:
         found: Looked | Notice = _notice("unreadable_path", asset, "the daemon is ending")
         try:
-            found = await self.checks.look(module, asset.path, folder)
+            found = await self._look(origin.owner, origin.module, asset.path, folder)
         except RefusedAssetError as error:
             found = _notice(error.reason, asset, str(error))
         finally:  # cancelled, it is still waited for
@@ -356,7 +396,7 @@ class Assets:
     async def _read(self, record: AssetRecord) -> None:
         """Read a file that was too large, or too slow, to be read before the response."""
         try:
-            looked = await self.checks.read(record.module, record.path)
+            looked = await self._look(record.owner, record.module, record.path)
         except RefusedAssetError as error:
             self._change(record, problem=str(error))
             return

@@ -17,14 +17,19 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import trio
 
 from protocol.connection import Notice
 from protocol.events import Asset, AssetBytes
-from supervisor.kernel.assets.checks import AssetChecks, Looked
+from supervisor.kernel.assets.checks import Looked
 from supervisor.kernel.assets.files import write_all
 from supervisor.kernel.assets.store import AssetStore, NotCopiedError
+from supervisor.kernel.parties import Origin
+
+if TYPE_CHECKING:
+    from supervisor.kernel.assets.registry import Assets
 
 SPOOLS_OPEN = 16
 """Files that a request may hand over at a time."""
@@ -42,8 +47,8 @@ class Spool:
     def __init__(
         self,
         first: AssetBytes,
-        checks: AssetChecks,
-        module: str,
+        assets: Assets,
+        origin: Origin,
         *,
         done: Callable[[Spool, Looked | Notice], None],
         drained: Callable[[], None],
@@ -53,11 +58,12 @@ class Spool:
         self.whole = False
         """Whether the last piece has come."""
         self.waiting_bytes = 0
-        self._checks = checks
-        self._module = module
+        self._assets = assets
+        self._checks = assets.checks
+        self._module, self._owner = origin.module, origin.owner
         self._done = done
         self._drained = drained
-        self._half = HalfFile(checks.store)
+        self._half = HalfFile(assets.checks.store)
         self._pieces: list[bytes | str] = []
         self._more = trio.Event()
         self._dropped = False
@@ -106,8 +112,10 @@ class Spool:
             await self._more.wait()
             self._more = trio.Event()
             whole, pieces, self._pieces = self.whole, self._pieces, []
+            size = sum(map(len, pieces))
+            await self._assets.make_room(self._owner, size)
             found = await self._write(pieces, whole=whole)
-            self.waiting_bytes -= sum(map(len, pieces))
+            self.waiting_bytes -= size
             if isinstance(found, Notice):
                 self._refused, self._pieces, self.waiting_bytes = found, [], 0
             self._drained()

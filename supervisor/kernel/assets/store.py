@@ -47,13 +47,17 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 class NotCopiedError(Exception):
     """There is no copy; the text says why, with the limit and the figure if it is a limit."""
 
+    def __init__(self, words: str, no_room_for: int = 0) -> None:
+        super().__init__(words)
+        self.no_room_for = no_room_for
+
 
 class AssetStore:
     """The copies below one folder; safe to use from several threads."""
 
     def __init__(self, folder: Path, options: AssetOptions) -> None:
         self.total_bytes = 0
-        self._limit_bytes = options.store_bytes
+        self.limit_bytes = options.store_bytes
         self.folder = folder / "sha256"
         self.fsync = options.fsync
         self._lock = threading.Lock()
@@ -81,11 +85,15 @@ class AssetStore:
             self._uses = Counter({name: uses[name] for name in self._sizes})
             self.total_bytes = sum(self._sizes.values())
 
+    @property
+    def left_bytes(self) -> int:
+        return self.limit_bytes - self.total_bytes
+
     def check_room(self, size: int) -> None:
         """Raise `NotCopiedError` if a content of `size` bytes is too much."""
-        if self.total_bytes + size > self._limit_bytes:
-            words = f"it has {size} bytes, and {self.total_bytes} of the {self._limit_bytes}"
-            raise NotCopiedError(f"{words} that asset_store_bytes allows are in use")
+        if size > self.left_bytes:
+            words = f"it has {size} bytes, and {self.total_bytes} of the {self.limit_bytes}"
+            raise NotCopiedError(f"{words} that asset_store_bytes allows are in use", size)
 
     def add(self, file: OpenFile, keep_on: KeepOn) -> str | None:
         """Copy a file and return its SHA-256, or None if it was stopped.

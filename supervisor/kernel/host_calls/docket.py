@@ -7,9 +7,7 @@ its turn beside those of other requests.
 
 from __future__ import annotations
 
-import contextlib
 from collections import deque
-from collections.abc import Iterator
 
 import structlog
 import trio
@@ -123,8 +121,10 @@ class Docket:
                     # No turn is taken for it: those that end sooner than they are begun, by a
                     # time-out of their own, would pile up without a bound.
                     continue
-                with _answered(call):
+                try:
                     self._begin(call)
+                except Exception as error:  # noqa: BLE001 - `_fail` logs it
+                    _fail(call, error)
                 await trio.lowlevel.checkpoint()
         finally:
             self._beginning = False
@@ -142,12 +142,15 @@ class Docket:
             self._go_on(call, method, Grant(decision, allowed))
 
     async def _ask(self, call: OpenCall, method: Method, decision: Decision) -> None:
-        with call.scope, _answered(call):
-            caller = call.caller
-            descriptor = caller.module.descriptor
-            grant = await self._host.grants.ask(descriptor, decision, caller.origin, call.tell)
-            if not call.done:
-                self._go_on(call, method, grant)
+        caller = call.caller
+        descriptor = caller.module.descriptor
+        try:
+            with call.scope:
+                grant = await self._host.grants.ask(descriptor, decision, caller.origin, call.tell)
+                if not call.done:
+                    self._go_on(call, method, grant)
+        except Exception as error:  # noqa: BLE001 - `_fail` logs it
+            _fail(call, error)
 
     def _go_on(self, call: OpenCall, method: Method, grant: Grant) -> None:
         decision = grant.decision
@@ -173,18 +176,16 @@ class Docket:
         self._host.grants.record(grant, self._caller.origin)
 
 
-@contextlib.contextmanager
-def _answered(call: OpenCall) -> Iterator[None]:
-    """Answer a call with the failure that the block raises."""
-    try:
-        yield
-    except RefusedError as error:
+def _fail(call: OpenCall, error: Exception) -> None:
+    """Answer a call with the failure of an exception that is being handled."""
+    # No context manager: it would leave a cycle (docs/limits.md, Memory).
+    if isinstance(error, RefusedError):
         call.refuse(error.failure)
+        return
     # A mistake of ours in one method is that call's failure; the daemon serves the others.
-    except Exception as error:
-        log.exception("a host call failed", method=call.asked.call.method[:80])
-        words = f"the call failed in the daemon: {type(error).__name__}; its log says where"
-        call.refuse(Failure.because(Reason.REPORTED, words))
+    log.error("a host call failed", method=call.asked.call.method[:80], exc_info=error)
+    words = f"the call failed in the daemon: {type(error).__name__}; its log says where"
+    call.refuse(Failure.because(Reason.REPORTED, words))
 
 
 def denied(grant: Grant, policy: Policy, descriptor: Descriptor) -> Failure:

@@ -102,7 +102,7 @@ def begin_child(
     if len(chain) >= DEPTH:
         words = f"calls are nested {DEPTH} deep, which is the deepest there may be"
         raise RefusedError.because(Reason.LIMIT_REACHED, words, chain=chain, most=DEPTH)
-    call.child = host.invoke(
+    child = host.invoke(
         caller.principal.delegated(),
         module,
         content,
@@ -111,6 +111,7 @@ def begin_child(
         behind=_behind(caller),
         order=call.order,
     )
+    call.child = None if call.done else child
 
 
 def _behind(caller: Caller) -> frozenset[str]:

@@ -143,11 +143,12 @@ class OpenCall:
         """End the call, and the invocation that serves it, for a reason of the host's own."""
         if self.done:
             return
-        begun = self.child is not None
+        child = self.child
+        begun = child is not None
         self.refuse(Failure.because(stopped.reason, stopped.message), begun=begun)
         self.scope.cancel()
-        if self.child is not None:
-            self.child.cancel(stopped)
+        if child is not None:
+            child.cancel(stopped)
 
     def _expired(self) -> None:
         timeout_ms = self.asked.call.timeout_ms
@@ -159,6 +160,7 @@ class OpenCall:
 
     def _close(self, outcome: Outcome) -> None:
         self.done = True
+        self.child = None  # they held each other
         if self._timer is not None:
             self._timer.cancel()
         self._dialogue.end_stream(self)

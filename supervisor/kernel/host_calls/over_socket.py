@@ -86,10 +86,6 @@ class _ModuleInvocation(Handle):
         self._begun = False
 
     @property
-    def principal(self) -> Any:
-        return self._caller.principal
-
-    @property
     def ended(self) -> bool:
         if self._begun:
             return self._invocation is None or self._invocation.ended

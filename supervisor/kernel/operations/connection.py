@@ -19,7 +19,7 @@ from supervisor.kernel.operations.op import WORD, Op, OpGroup, OwnRequest, args_
 from supervisor.kernel.parties import RefusedError
 from supervisor.kernel.tokens import CODE_S, NAME_CHARS, PAGE_S
 from supervisor.policy.capabilities import WILDCARD
-from supervisor.policy.mcp_views import find_view
+from supervisor.policy.mcp_views import View, find_view
 from supervisor.policy.principals import (
     EVERYTHING,
     GLOB_CHARS,
@@ -57,19 +57,25 @@ FACE = "http"
 _NAME = {"type": "string", "minLength": 1, "maxLength": NAME_CHARS}
 
 
+_KEPT: dict[str, Any] = {
+    "scopes": {
+        "type": "array",
+        "items": {"enum": [str(one) for one in Scope]},
+        "maxItems": len(Scope),
+        "description": "those to keep; all there are if left out",
+    },
+    "modules": {
+        **MODULES,
+        "description": "globs over MODULE and MODULE.OP to keep; as it is if left out",
+    },
+}
+
+
 class ConnectionOps(OpGroup):
     INPUTS: ClassVar[Mapping[str, Any]] = {
         NARROW: args_schema(
-            scopes={
-                "type": "array",
-                "items": {"enum": [str(one) for one in Scope]},
-                "maxItems": len(Scope),
-                "description": "those to keep; all there are if left out",
-            },
-            modules={
-                **MODULES,
-                "description": "globs over MODULE and MODULE.OP to keep; as it is if left out",
-            },
+            **_KEPT,
+            view={**WORD, "description": "the view of an MCP client, to whose modules to keep"},
         ),
         MCP: args_schema(view={**WORD, "description": "what it is to see of the modules"}),
     }
@@ -78,9 +84,20 @@ class ConnectionOps(OpGroup):
         return {NARROW: self._narrow, MCP: self._mcp}
 
     def _narrow(self, args: dict[str, Any], asked: OwnRequest) -> dict[str, Any]:
-        party = asked.party
-        party.principal = narrowed(party.principal, args)
-        return party.principal.document()
+        party, more = asked.party, {}
+        principal = narrowed(party.principal, args)
+        if "view" in args:
+            view = self._view(args["view"], principal)
+            principal = view.narrowed(principal)
+            shown = {"name": view.name, "modules": view.modules, "prefix": view.prefix}
+            more = {
+                "view": shown,
+                **self._served(),
+                "session_idle_s": self._parts.mcp.session_idle_s,
+                "run": self._parts.facts.started_at,
+            }
+        party.principal = principal
+        return {**principal.document(), **more}
 
     def _mcp(self, args: dict[str, Any], asked: OwnRequest) -> dict[str, Any]:
         party = asked.party
@@ -88,13 +105,19 @@ class ConnectionOps(OpGroup):
             words = "this connection cannot become an MCP client's: a connection of the control"
             words += " socket can, by its first request"
             raise RefusedError.because(Reason.MALFORMED_REQUEST, words)
-        view = find_view(self._parts.mcp.views, args.get("view"), party.principal)
-        if isinstance(view, str):
-            raise RefusedError.because(Reason.INVALID_ARGS, view, pointer="/view")
+        view = self._view(args.get("view"), party.principal)
         party.principal = view.narrowed(party.principal)
         party.view = view
-        served = {"pid": os.getpid(), "directories": self._parts.facts.directories}
-        return {"view": view.name, **served, **party.principal.document()}
+        return {"view": view.name, **self._served(), **party.principal.document()}
+
+    def _view(self, name: str | None, principal: Principal) -> View:
+        view = find_view(self._parts.mcp.views, name, principal)
+        if isinstance(view, str):
+            raise RefusedError.because(Reason.INVALID_ARGS, view, pointer="/view")
+        return view
+
+    def _served(self) -> dict[str, Any]:
+        return {"pid": os.getpid(), "directories": self._parts.facts.directories}
 
 
 def narrowed(principal: Principal, args: Mapping[str, Any]) -> Principal:
@@ -256,7 +279,7 @@ class TokenOps(OpGroup):
         ),
         "token.list": args_schema(),
         "token.revoke": args_schema(("name",), name=_NAME),
-        "page.login": args_schema(**ConnectionOps.INPUTS[NARROW]["properties"]),
+        "page.login": args_schema(**_KEPT),
     }
 
     def ops(self) -> Mapping[str, Op]:

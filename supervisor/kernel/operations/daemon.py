@@ -20,7 +20,7 @@ from supervisor.kernel.operations.op import (
     Parts,
     args_schema,
 )
-from supervisor.kernel.status import daemon_status
+from supervisor.kernel.status import daemon_status, gateway_status
 from supervisor.policy.principals import Principal
 from supervisor.runtime.turns import Turn, each_in_turns
 
@@ -140,9 +140,10 @@ class DaemonOps(OpGroup):
                 "policy": self._parts.grants.operator.status(fleet.modules) if whole else None,
                 "approvals": self._parts.approvals.status(principal),
             },
-            "modules": [],
             "quarantined": [msgspec.to_builtins(one) for one in fleet.quarantined if whole],
         }
+        if facts.gateway is not None:
+            shown["http"] = gateway_status(facts.gateway) if whole else None
         if not whole:
             # They name modules that the principal may not see.
             shown["daemon"] |= {"possible_survivors": [], "left_containers": []}

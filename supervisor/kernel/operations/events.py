@@ -70,7 +70,9 @@ class EventOps(OpGroup):
             words = "this daemon keeps no journal"
             raise RefusedError.because(Reason.STORAGE, words)
         sees = sight(asked.principal, self._parts.effects.sessions.owner_of)
-        return await self._parts.feed.send({"last": EVENTS, **args}, asked.emit, sees)
+        return await self._parts.feed.send(
+            {"last": EVENTS, **args}, asked.emit, sees, asked.principal
+        )
 
 
 PATTERNS = 32

@@ -30,10 +30,11 @@ class LongAnswers:
     def tell(
         self, told: Iterator[Any], shown: dict[str, Any], telling: trio.Semaphore
     ) -> dict[str, Any] | Awaitable[Pieces]:
-        """Gather the items of modules into `shown`; a None takes time too, and adds nothing.
+        """Gather the items of modules as the last key of `shown`; a None takes time, and adds none.
 
         `telling` is the semaphore of the party (`Party.telling`): it has one long answer at a time.
         """
+        shown["modules"] = []
         try:
             telling.acquire_nowait()
         except trio.WouldBlock:

@@ -13,6 +13,7 @@ from protocol.events import Log
 from supervisor.kernel.last_items import LastItems
 from supervisor.kernel.operations.op import MODULE, Op, OpGroup, OwnRequest, Parts, args_schema
 from supervisor.kernel.parties import RefusedError, or_refused
+from supervisor.policy.causes import seen_cause
 from supervisor.policy.lifecycle import State
 from supervisor.policy.principals import Principal
 from supervisor.runtime.containment.reaping import tracer_of
@@ -180,7 +181,7 @@ class ModuleOps(OpGroup):
                 if left_out:
                     words = f"{left_out} lines were left out: the reader was too slow"
                     await asked.emit(Log(version="0", level="warn", message=words))
-                await asked.emit(_log_event(line))
+                await asked.emit(_log_event(line, asked.principal))
         return {"module": module.name}
 
     async def _send_tail(self, module: Module, count: int, asked: OwnRequest) -> None:
@@ -198,7 +199,7 @@ class ModuleOps(OpGroup):
         account.add(LOGS, tail.size_bytes)
         try:
             for line in tail:
-                await asked.emit(_log_event(line))
+                await asked.emit(_log_event(line, asked.principal))
         finally:
             account.add(LOGS, -tail.size_bytes)
 
@@ -253,11 +254,12 @@ def _preparing(module: Module) -> Log:
     )
 
 
-def _log_event(line: LogLine) -> Log:
+def _log_event(line: LogLine, principal: Principal) -> Log:
+    text = line.text
     return Log(
         version="0",
         level="info",
-        message=line.text,
+        message=seen_cause(text, principal) if line.stream == "host" else text,
         fields={"ts": line.ts, "instance": line.instance, "stream": line.stream},
     )
 
@@ -327,6 +329,7 @@ class _Followed:
 
     def end(self) -> None:
         self._unfollow()
+        del self._unfollow  # they held each other
         self._account.close()
 
     def _keep(self, line: LogLine) -> None:

@@ -60,6 +60,16 @@ class OfferOps(OpGroup):
                 "default": [],
                 "description": "MCP servers that are asked before whether they have more by now",
             },
+            detail={
+                "type": "boolean",
+                "default": False,
+                "description": "tell of each whether it `serves`, and the `ops` that are covered;"
+                " disabled modules come, too",
+            },
+            known={
+                "type": "integer",
+                "description": "a `version`: while it is still that, `modules` is left out",
+            },
         ),
         "resource.follow": args_schema(
             ("module", "uri"),
@@ -83,10 +93,12 @@ class OfferOps(OpGroup):
             await catalogue.wait_known(principal)
         await catalogue.look_again(principal, args.get("look_again", ()))
         version = catalogue.version  # what changes while it is told is told of as a change
-        if not asked.is_written:
-            return {"version": version, "modules": await catalogue.offers(principal)}
-        told = (one and msgspec.Raw(encode(one)) for one in catalogue.offering(principal))
-        begun = self._answers.tell(told, {"version": version, "modules": []}, asked.party.telling)
+        if version == args.get("known"):
+            return {"version": version}
+        detail = args.get("detail", False)
+        offering = catalogue.offering(principal, detail=detail)
+        told = (one and msgspec.Raw(encode(one)) for one in offering)
+        begun = self._answers.tell(told, {"version": version}, asked.party.telling)
         return begun if isinstance(begun, dict) else await begun
 
     async def _follow(self, asked: OwnRequest, *, notifications: bool) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
@@ -21,13 +20,14 @@ from supervisor.kernel.grants.grants import Grants
 from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.hooks.registry import Hooks
 from supervisor.kernel.logins import Logins
-from supervisor.kernel.parties import Client, OutcomeOnly, Party, RefusedError
+from supervisor.kernel.parties import Client, Party, RefusedError
 from supervisor.kernel.prompts import Prompts
 from supervisor.kernel.reloads import Reloads
 from supervisor.kernel.request_checks import unknown_module, without_unseen
 from supervisor.kernel.resource_updates import ResourceUpdates
 from supervisor.kernel.status import DaemonFacts, module_status
 from supervisor.kernel.tokens import PageCodes
+from supervisor.policy.causes import seen_cause
 from supervisor.policy.hook_findings import hook_findings
 from supervisor.policy.mcp_views import McpOptions
 from supervisor.policy.principals import Principal
@@ -79,19 +79,16 @@ class OwnRequest:
         self._scope = trio.CancelScope()
         self._room = trio.lowlevel.ParkingLot()
 
-    @property
-    def is_written(self) -> bool:
-        """Whether the answer is only encoded: no code within the daemon reads it."""
-        return not isinstance(self.client, OutcomeOnly)
-
     def begin(self, begin: Callable[[], Begun], nursery: trio.Nursery) -> None:
         """Do at once what can be done at once, and the rest in a task."""
-        with self._answering():
+        try:
             begun = begin()
             if isinstance(begun, dict):
                 self.finish(Success(begun))
             else:
                 nursery.start_soon(self._run, begun)
+        except Exception as error:  # noqa: BLE001 - `_fail` logs it
+            self._fail(error)
 
     async def emit(self, event: Progress | None) -> None:
         """Send an event once there is room for it; None waits for the room, and sends nothing."""
@@ -122,23 +119,23 @@ class OwnRequest:
 
     async def _answer(self, rest: Awaitable[Any]) -> None:
         try:
-            with self._scope, self._answering():
+            with self._scope:
                 self.finish(Success(await rest))
+        except Exception as error:  # noqa: BLE001 - `_fail` logs it
+            self._fail(error)
         finally:  # also when the daemon ends without waiting
             self.finish(Failure.because(Reason.SHUTDOWN, "the daemon is stopping"))
 
-    @contextlib.contextmanager
-    def _answering(self) -> Iterator[None]:
-        """Answer the request with the failure that the block raises."""
-        try:
-            yield
-        except RefusedError as error:
+    def _fail(self, error: Exception) -> None:
+        """Answer the request with the failure of an exception that is being handled."""
+        # No context manager: it would leave a cycle (docs/limits.md, Memory).
+        if isinstance(error, RefusedError):
             self.finish(error.failure)
+            return
         # A mistake of ours over one request is that request's failure; the others are served.
-        except Exception as error:
-            log.exception("a request failed in the daemon")
-            words = f"the request failed in the daemon: {type(error).__name__}; its log says where"
-            self.finish(Failure.because(Reason.REPORTED, words))
+        log.error("a request failed in the daemon", exc_info=error)
+        words = f"the request failed in the daemon: {type(error).__name__}; its log says where"
+        self.finish(Failure.because(Reason.REPORTED, words))
 
 
 Op = Callable[[dict[str, Any], OwnRequest], Begun]
@@ -195,6 +192,8 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
         else:
             for others in ("waits_for", "missing"):
                 shown[others] = [name for name in shown[others] if principal.sees(name)]
+            if why_bad := shown.get("quarantined"):
+                shown["quarantined"] = seen_cause(why_bad, principal)
         ops = self.effects.descriptions.ops(module, inputs=inputs)
         return {**shown, "ops": ops, "hook": self.hooks.status(module)}
 

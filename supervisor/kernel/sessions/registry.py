@@ -25,13 +25,13 @@ from supervisor.kernel.recorder import CutShort, Recorder, Restored, RestoredPat
 from supervisor.kernel.sessions.session import (
     PAST,
     KeptPast,
-    LiveBytes,
+    LiveSessions,
     Parent,
     Past,
     Session,
     SessionDocument,
 )
-from supervisor.policy.principals import Principal
+from supervisor.policy.principals import SUPERVISOR, Principal
 from supervisor.policy.roles import Roles
 from supervisor.policy.session import (
     BOUNDS,
@@ -48,10 +48,12 @@ from supervisor.policy.session import (
     state_problem,
     title_problem,
 )
+from supervisor.policy.shares import Shares
 from supervisor.policy.verdict import Stopped
 
 if TYPE_CHECKING:
     from supervisor.kernel.invocation import Invocation
+    from supervisor.kernel.prompts import Prompts
 
 KIND = "session"
 
@@ -88,10 +90,11 @@ class Sessions:
         self._wall_clock = wall_clock
         self._bounds = bounds
         self._all: dict[str, Session] = {}
-        self._ended: dict[str, int] = {}
-        """The sizes of the ended ones, in the order in which they ended."""
-        self._ended_bytes = 0
-        self._live_bytes = LiveBytes(bounds)
+        self._live = LiveSessions(bounds)
+        self._ended = Shares[str](bounds.ended)
+        self._ended_bytes = Shares[str](bounds.ended_bytes)
+        self.prompts: Prompts | None = None
+        """Is told of a session that is about to end for want of room."""
 
     # To look at.
 
@@ -217,16 +220,33 @@ class Sessions:
     def end(self, principal: Principal, session_id: str) -> tuple[Session, int]:
         """End a session and cancel its open invocations; returns how many those were."""
         session = or_refused(self.find_live(session_id, principal))
+        stopped = Stopped(Reason.CLIENT, f"the session {session.id!r} was ended")
+        return session, self._end(session, principal, stopped)
+
+    def _end(self, session: Session, principal: Principal, stopped: Stopped, **more: str) -> int:
         open_now = list(session.in_flight.values())
         for invocation in open_now:
-            invocation.cancel(Stopped(Reason.CLIENT, f"the session {session.id!r} was ended"))
+            invocation.cancel(stopped)
         now = self._wall_clock()
         session.kept.ended = session.kept.updated = now
-        data = {"revision": session.kept.revision, "cancelled": len(open_now)}
+        data = {"revision": session.kept.revision, "cancelled": len(open_now), **more}
         self._recorder.record("session:end", session_id=session.id, data=data, by=principal.by)
         self._save(session)
         self._keep_ended(session)
-        return session, len(open_now)
+        return len(open_now)
+
+    def _make_room(self, owner: str | None) -> None:
+        """End sessions of the owner who has most, until those of `owner` have room."""
+        for shares in (self._live.count, self._live.bytes):
+            while shares.left < 0:
+                ids = shares.to_lose(owner)
+                idle = (one for one in ids if not self._all[one].in_flight)
+                session = self._all[next(idle, None) or next(iter(ids))]
+                cause = f"others needed room, and {session.owner} had most of it"
+                stopped = Stopped(Reason.QUEUE_FULL, f"the session {session.id!r} ended: {cause}")
+                if self.prompts is not None:
+                    self.prompts.gives_way(session, stopped)
+                self._end(session, SUPERVISOR, stopped, cause=cause)
 
     def give_roles(self, session: Session, roles: Roles) -> None:
         session.kept.roles = roles
@@ -252,7 +272,7 @@ class Sessions:
         if session.kept.ended is not None:
             return self._has_ended(session)
         refusal = patch_members_problem(patch, self._bounds) or session.apply(
-            patch, self._wall_clock(), self._live_bytes.room()
+            patch, self._wall_clock(), self._live.room(session.owner, self._bounds.patch_bytes)
         )
         if refusal is not None:
             return refusal
@@ -266,9 +286,10 @@ class Sessions:
             data={"revision": session.kept.revision, "patch": patch},
             by=source.by,
         )
-        self._live_bytes.weigh(session)
+        self._live.weigh(session)
         if session.is_worth_saving():
             self._save(session)
+        self._make_room(session.owner)
         return None
 
     # For the pipeline.
@@ -306,7 +327,7 @@ class Sessions:
         for cut in restored.cut_short:
             self._note_cut_short(cut)
         for session in self._all.values():
-            self._live_bytes.weigh(session)
+            self._live.weigh(session)
         ended = [one for one in self._all.values() if one.kept.ended is not None]
         for session in sorted(ended, key=lambda one: one.kept.ended or 0.0):
             self._keep_ended(session)
@@ -361,12 +382,16 @@ class Sessions:
         self, event: str, kept: SessionDocument, data: dict[str, Any], principal: Principal
     ) -> Session:
         refuse_if(self._recorder.unavailable())
-        refuse_if(count_problem(len(self._all) - len(self._ended), self._bounds))
+        live, owner = self._live, principal.name
+        if live.count.growth(owner, 1) < 1:
+            refuse_if(count_problem(live.count.total, self._bounds))
         session = Session(kept, self._bounds)
-        refuse_if(room_problem(session.most_bytes, self._live_bytes.room(), self._bounds))
+        size = session.most_bytes
+        refuse_if(room_problem(size, live.room(owner, size), self._bounds))
         self._all[kept.session_id] = session
         self._recorder.record(event, session_id=session.id, data=data, by=principal.by)
         self._save(session)
+        self._make_room(owner)
         return session
 
     def _free_id(self, wanted: str | None, field: str) -> str:
@@ -393,7 +418,7 @@ class Sessions:
         return Failure.because(Reason.SESSION_ENDED, words, session_id=session.id)
 
     def _save(self, session: Session) -> None:
-        self._live_bytes.weigh(session)
+        self._live.weigh(session)
         self._recorder.keep(KIND, session.id, session.document(), session.kept.revision)
         self._drop_pasts(session)
 
@@ -402,16 +427,18 @@ class Sessions:
             self._recorder.keep(PAST, name, None)
 
     def _keep_ended(self, session: Session) -> None:
-        bounds = self._bounds
-        self._ended[session.id] = session.saved_bytes
-        self._ended_bytes += session.saved_bytes
-        while len(self._ended) > 1 and (
-            len(self._ended) > bounds.ended or self._ended_bytes > bounds.ended_bytes
-        ):
-            oldest = next(iter(self._ended))
-            self._ended_bytes -= self._ended.pop(oldest)
-            self._drop_pasts(self._all.pop(oldest))
-            self._recorder.keep(KIND, oldest, None)
+        owner = session.owner
+        self._ended.put(owner, session.id)
+        self._ended_bytes.put(owner, session.id, session.saved_bytes)
+        for shares in (self._ended, self._ended_bytes):
+            while shares.left < 0 and self._ended.total > 1:
+                self._forget(self._all.pop(next(iter(shares.to_lose(owner)))))
+
+    def _forget(self, session: Session) -> None:
+        self._ended.take(session.owner, session.id)
+        self._ended_bytes.take(session.owner, session.id)
+        self._drop_pasts(session)
+        self._recorder.keep(KIND, session.id, None)
 
 
 def _documents(restored: Restored) -> list[SessionDocument]:

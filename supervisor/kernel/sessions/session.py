@@ -25,6 +25,7 @@ from supervisor.policy.session import (
     status_after,
     status_of,
 )
+from supervisor.policy.shares import Shares
 
 if TYPE_CHECKING:
     from supervisor.kernel.invocation import Invocation
@@ -287,8 +288,8 @@ class Session:
         }
 
 
-class LiveBytes:
-    """The bytes of all live sessions, their states and plans, and how much room there is.
+class LiveSessions:
+    """The live sessions, by number and by the bytes of their states and plans, in shares by owner.
 
     A session's own figure may be too large, since replaced values are not taken off. So where the
     sum comes near the bound, those that were patched since are measured; that is one per patch at
@@ -296,30 +297,28 @@ class LiveBytes:
     """
 
     def __init__(self, bounds: SessionLimits) -> None:
-        self.total = 0
+        self.count = Shares[str](bounds.live)
+        self.bytes = Shares[str](bounds.live_bytes)
         self._bounds = bounds
-        self._each: dict[str, int] = {}
         self._inexact: dict[str, Session] = {}
 
     def weigh(self, session: Session) -> None:
-        """Note the new size of a session."""
+        """Note the new size of a session; the ones that changed last are lost last."""
+        owner = session.owner
+        self.count.take(owner, session.id)
+        self.bytes.take(owner, session.id)
         if session.kept.ended is not None:
             self._inexact.pop(session.id, None)
-            self.total -= self._each.pop(session.id, 0)
             return
-        self.total += session.most_bytes - self._each.get(session.id, 0)
-        self._each[session.id] = session.most_bytes
+        self.count.put(owner, session.id)
+        self.bytes.put(owner, session.id, session.most_bytes)
         self._inexact[session.id] = session
 
-    def room(self) -> int:
-        """Return by how many bytes the sessions may grow; exact near the bound."""
-        if self._left() < self._bounds.patch_bytes:
+    def room(self, owner: str | None, most: int) -> int:
+        """Return by how many bytes an owner's sessions may grow; exact near the bound."""
+        if self.bytes.left < self._bounds.patch_bytes:
             inexact, self._inexact = self._inexact, {}
             for session in inexact.values():
                 session.measure()
-                self.weigh(session)
-            self._inexact.clear()
-        return self._left()
-
-    def _left(self) -> int:
-        return self._bounds.live_bytes - self.total
+                self.bytes.put(session.owner, session.id, session.most_bytes)
+        return self.bytes.growth(owner, most)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import signal
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
 import msgspec
-import structlog
 import trio
 
 from protocol.args_schema import OpSchema
@@ -26,15 +24,10 @@ WALL_S = 10.0
 """How long a check may take by the clock, the start of the process included. It has a bound in CPU
 time, for which a busy machine may need a while, and a stopped process for ever."""
 
-GONE_S = 10.0
-"""How long a killed one may take to be gone."""
-
 ANSWER_BYTES = 1 << 16
 """Its answers are a few hundred bytes."""
 
 _DECODER: msgspec.json.Decoder[Problem | None] = msgspec.json.Decoder(Problem | None)
-
-log = structlog.get_logger()
 
 
 class Unchecked(msgspec.Struct, frozen=True):
@@ -121,11 +114,7 @@ async def checker(custody: Custody) -> AsyncIterator[Checker]:
         try:
             yield Checker(popen)
         finally:
-            popen.kill()  # it keeps nothing
-            if await _gone(popen):
-                custody.reaped_own(process)
-            else:
-                custody.leave(process)
+            await custody.end_own(popen, process)  # it keeps nothing
 
 
 def _start(lifeline: int) -> subprocess.Popen[bytes]:
@@ -140,23 +129,3 @@ def _start(lifeline: int) -> subprocess.Popen[bytes]:
         # Nothing of the daemon's: it is not to be taken for a module's process.
         env={"LANG": "C.UTF-8"},
     )
-
-
-async def _gone(popen: subprocess.Popen[bytes]) -> bool:
-    """Reap a killed process, once it can be; returns whether it is gone."""
-    if popen.poll() is not None:
-        return True
-    pidfd = os.pidfd_open(popen.pid)
-    try:
-        with trio.move_on_after(GONE_S, shield=True):
-            await trio.lowlevel.wait_readable(pidfd)
-    finally:
-        os.close(pidfd)
-    if popen.poll() is None:
-        # A tracer may hold it. It is reaped with the orphans then, and not by `Popen`.
-        tracer = tracer_of(popen.pid)
-        by = None if tracer is None else tracer.words
-        log.error("a process that checks args cannot be reaped", pid=popen.pid, traced_by=by)
-        popen.returncode = -signal.SIGKILL
-        return False
-    return True

@@ -49,6 +49,9 @@ GONE_WITHIN_S = 2.0
 LOOK_S = 0.001
 """Between two checks whether it is gone."""
 
+KILLED_WITHIN_S = 10.0
+"""How long a process of the daemon's own may take to be gone, once it is killed."""
+
 WHOSE_AT_ONCE = 8
 """Looks at clients' processes, of which the kernel may hold up one."""
 
@@ -227,6 +230,34 @@ class Custody:
             self._orphans.spawned(process)
             self._orphans.brands.remove(popen.pid)  # of one that was spawned at the same moment
         return popen, process
+
+    async def end_own(
+        self, popen: subprocess.Popen[bytes], process: Stat, patience_s: float = 0.0
+    ) -> None:
+        """Reap a process of the daemon's own; it is killed unless it ends within `patience_s`.
+
+        Not cancelled.
+        """
+        with contextlib.suppress(OSError):  # no descriptor is left
+            pidfd = os.pidfd_open(process.pid)
+            try:
+                with trio.move_on_after(patience_s, shield=True):
+                    await trio.lowlevel.wait_readable(pidfd)
+                popen.kill()
+                with trio.move_on_after(KILLED_WITHIN_S, shield=True):
+                    await trio.lowlevel.wait_readable(pidfd)
+            finally:
+                os.close(pidfd)
+        popen.kill()
+        if popen.poll() is not None:
+            self.reaped_own(process)
+            return
+        # A tracer may hold it. It is reaped with the orphans then, and not by `Popen`.
+        tracer = tracer_of(process.pid)
+        by = None if tracer is None else tracer.words
+        log.error("a process of the daemon cannot be reaped", pid=process.pid, traced_by=by)
+        popen.returncode = -signal.SIGKILL
+        self.leave(process)
 
     def reaped_own(self, process: Stat) -> None:
         self._orphans.reaped(process)

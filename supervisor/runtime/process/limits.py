@@ -82,9 +82,15 @@ def _set(pid: int, name: str, kind: int, soft: int, hard: int) -> None:
 class Sampler:
     """Looks at all instances that have limits, from one task."""
 
-    def __init__(self, blocking: BlockingWork, ceiling_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        blocking: BlockingWork,
+        ceiling_bytes: int | None = None,
+        interval_s: float = INTERVAL_S,
+    ) -> None:
         """`ceiling_bytes` bounds all modules together; the biggest is ended first."""
         self._blocking = blocking
+        self._interval_s = interval_s
         self._ceiling_bytes = ceiling_bytes
         self._watched: dict[Incarnation, Limits] = {}
         self._some = trio.Event()
@@ -109,7 +115,7 @@ class Sampler:
                 self._some = trio.Event()
                 await self._some.wait()
             await self._look()
-            await trio.sleep(INTERVAL_S)
+            await trio.sleep(self._interval_s)
 
     async def _look(self) -> None:
         watched = dict(self._watched)

@@ -59,6 +59,7 @@ class Wanted(NamedTuple):
     """Whether what it writes to stdout comes on stderr."""
     variables: Mapping[str, str] = NOTHING
     """Of its one request, beside those of its module."""
+    inherited: tuple[int, ...] = ()
 
 
 async def spawn(
@@ -70,14 +71,18 @@ async def spawn(
     *,
     one_output: bool = False,
     variables: Mapping[str, str] = NOTHING,
+    inherited: tuple[int, ...] = (),
 ) -> Process:
     """Start a module's command, contained; raises `SpawnError` with the reason in words.
 
     With `one_output` it writes to one place, in the order in which it does: all is stderr. The
-    `variables` are of its one request.
+    `variables` are of its one request. It gets the descriptors `inherited` under the same number.
     """
-    wanted = Wanted(descriptor, host, instance, custody, opening, Late(), one_output, variables)
-    if opening is None or one_output:  # no call waits for its answer
+    late = Late()
+    wanted = Wanted(
+        descriptor, host, instance, custody, opening, late, one_output, variables, inherited
+    )
+    if opening is None or one_output or inherited:  # no call waits for its answer
         return await _spawn_in_thread(wanted, None)
     with custody.blank() as blank:
         return await _spawn_in_thread(wanted, blank)
@@ -111,12 +116,12 @@ async def _spawn_in_thread(wanted: Wanted, blank: Blank | None) -> Process:
 
 
 def _look(wanted: Wanted) -> tuple[Wanted, dict[str, str], str]:
-    descriptor, host, instance, custody, *_, variables = wanted
+    descriptor, host, instance, custody, *_ = wanted
     try:
         descriptor, given = resolved(descriptor, host, instance)
     except UnsetVariableError as error:
         raise SpawnError(str(error)) from None
-    environment = {**given, **variables, **custody.marks}
+    environment = {**given, **wanted.variables, **custody.marks}
     # Whether a path leads to a program, and the folder is there, `exec` and `chdir` will tell.
     program = named_program(descriptor) or find_program(descriptor, environment)
     return wanted._replace(descriptor=descriptor), environment, program
@@ -134,7 +139,7 @@ def _give_up(wanted: Wanted, blank: Blank | None, thread: int) -> None:
 def _spawn(
     blank: Blank | None, wanted: Wanted, environment: dict[str, str], program: str
 ) -> Process:
-    descriptor, _, instance, custody, opening, late, one_output, _ = wanted
+    descriptor, _, instance, custody, opening, late, one_output, _, inherited = wanted
     folder = module_folder(descriptor)
     if blank is not None and not blank.spent:
         filled = _fill(blank, wanted, program, environment)
@@ -152,7 +157,7 @@ def _spawn(
                     stderr=stderr,
                     cwd=folder,
                     env=environment,
-                    pass_fds=custody.inherited,
+                    pass_fds=(*custody.inherited, *inherited),
                     start_new_session=True,
                 )
         except OSError as error:

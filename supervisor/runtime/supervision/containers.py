@@ -62,10 +62,18 @@ class Remover(msgspec.Struct, frozen=True):
 
 
 class Containers:
-    def __init__(self, custody: Custody, host: Mapping[str, str], log_files: LogFiles) -> None:
+    def __init__(
+        self,
+        custody: Custody,
+        host: Mapping[str, str],
+        log_files: LogFiles,
+        inherited: tuple[int, ...] = (),
+    ) -> None:
+        """`inherited` are descriptors that each process gets, besides its pipes."""
         self.left: dict[Path, str] = {}
         """The commands that remove those that are left over, by the folders of their records."""
         self._custody, self._host, self._log_files = custody, host, log_files
+        self._inherited = inherited
         self._sweeping, self._swept = trio.Lock(), False
 
     async def sweep(self, *, again: bool = False) -> None:
@@ -91,7 +99,7 @@ class Containers:
         custody, transport = self._custody, descriptor.transport
         others = (self._host, instance, custody, opening)
         if not any(CIDFILE in word for word in transport.command):
-            return await spawn(descriptor, *others, variables=variables)
+            return await spawn(descriptor, *others, variables=variables, inherited=self._inherited)
         await self.sweep(again=transport.lifecycle is Lifecycle.PERSISTENT)
         assert custody.data_dir is not None  # noqa: S101 - of whoever runs modules of others
         folder = custody.data_dir / "containers" / uuid.uuid4().hex

@@ -12,6 +12,7 @@ import trio
 
 from protocol.descriptor.model import Descriptor, Start
 from protocol.errors import Failure
+from supervisor.policy.causes import got_ready, is_needed
 from supervisor.policy.findings import Found, Quarantined
 from supervisor.policy.lifecycle import HAS_PROCESS, SERVES, State
 from supervisor.policy.reload_plan import Changed, Plan
@@ -391,8 +392,7 @@ class Fleet:
             return
         wanted = module.wanted and module.state is State.DOWN
         if wanted and not module.missing:
-            got_ready = f"{', '.join(needed)} got ready"
-            module.start(got_ready if needed else "it no longer depends on anything")
+            module.start(got_ready(needed) if needed else "it no longer depends on anything")
         elif wanted:
             self._want(module.waits_for, module.name)
         # Only now: what it waits for may have been down because it had not been wanted yet.
@@ -405,7 +405,7 @@ class Fleet:
             if needed is None:
                 continue  # removed; it may come back
             if not needed.wanted and starts_on_demand(needed):
-                needed.start(f"{dependant} depends on it")
+                needed.start(is_needed(dependant))
 
     def _serves(self, name: str) -> bool:
         module = self.modules.get(name)

@@ -16,7 +16,7 @@ from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.held_bytes import HeldBounds, HeldBytes
 from supervisor.runtime.process.dialogue import Dialogue
 from supervisor.runtime.process.environment import HostVariables
-from supervisor.runtime.process.limits import Sampler
+from supervisor.runtime.process.limits import INTERVAL_S, Sampler
 from supervisor.runtime.supervision.containers import Containers
 from supervisor.runtime.supervision.deadlines import Deadlines
 from supervisor.runtime.supervision.notes import Notes
@@ -52,17 +52,22 @@ class Host:
         custody: Custody | None = None,
         *,
         memory_ceiling_bytes: int | None = None,
+        memory_look_s: float = INTERVAL_S,
         wall_clock: Callable[[], float] = time.time,
         draw: Callable[[], float] = random.random,
         observer: Observer | None = None,
         notes: Notes | None = None,
         held_bounds: HeldBounds | None = None,
+        inherited: tuple[int, ...] = (),
     ) -> None:
         """`environment` is taken as it is now, since each spawn looks at all of it.
 
         `wall_clock` gives Unix time (s) for stamps; `draw` is random in [0, 1), for jitter.
 
+        Limits that the kernel does not keep are looked at every `memory_look_s`.
+
         `observer` is told what becomes of the modules. `notes` outlive the daemon if they can.
+        `inherited` are descriptors that each process gets under the same number.
         """
         self.environment = HostVariables(environment)
         self.log_files = log_files
@@ -75,9 +80,9 @@ class Host:
         self.calls = ModuleCalls()
         self.notes = Notes() if notes is None else notes
         self.custody = custody or Custody.bare()
-        self.containers = Containers(self.custody, self.environment, log_files)
+        self.containers = Containers(self.custody, self.environment, log_files, inherited)
         self.checks = Checks(self.custody, self.deadlines)
-        self.sampler = Sampler(self.custody.blocking, memory_ceiling_bytes)
+        self.sampler = Sampler(self.custody.blocking, memory_ceiling_bytes, memory_look_s)
         self.shutting_down = False
         numbers = map(str, itertools.count(1))
         self.next_request_id: Callable[[], str] = map("r".__add__, numbers).__next__

@@ -21,7 +21,7 @@ from protocol.connection import (
 )
 from protocol.connection import ModuleLog as ModuleLogEvent
 from protocol.descriptor.model import Descriptor
-from protocol.dialects import DIALECTS, Dialect
+from protocol.dialects.registry import DIALECTS, Dialect
 from protocol.errors import Outcome
 from protocol.replies import Operation
 from supervisor.policy.lifecycle import State

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from protocol.descriptor.model import Descriptor, Start
-from protocol.dialects import DIALECTS
+from protocol.dialects.registry import DIALECTS
 from protocol.errors import Failure, Outcome, Reason
 from protocol.replies import Operation
 from supervisor.policy.latency import Histogram

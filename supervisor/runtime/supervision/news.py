@@ -9,6 +9,7 @@ import msgspec
 import structlog
 
 from protocol.descriptor.model import Descriptor
+from supervisor.policy.causes import went
 from supervisor.policy.findings import Quarantined
 from supervisor.policy.lifecycle import SERVES, State
 from supervisor.runtime.supervision.observer import Described
@@ -30,7 +31,7 @@ def tell_of_module(module: Module, before: State, instance: str | None, cause: s
     module.log.host_line(instance, f"{before} -> {after}: {cause}")
     module.host.observer.module_state(name, instance, before, after, cause)
     if (before in SERVES) is not (after in SERVES) or after in (State.FAILED, State.DOWN):
-        _tell_dependants(module, f"went from {before} to {after}: {cause}")
+        _tell_dependants(module, went(name, before, after, cause))
 
 
 def tell_of_worker(module: Module, worker: Worker, before: State, cause: str) -> None:
@@ -71,8 +72,7 @@ def _tell_dependants(module: Module, words: str) -> None:
         return  # each is stopped before what it depends on
     for one in module.fleet.dependants(module.name):
         if one.state in _CONCERNED:
-            text = f"{module.name}, which it depends on, {words}"
-            one.log.host_line(one.workers[0].instance, text)
+            one.log.host_line(one.workers[0].instance, words)
 
 
 def _level(state: State) -> Callable[..., Any]:

@@ -17,7 +17,7 @@ import trio
 
 from protocol.connection import Memory
 from protocol.descriptor.model import Descriptor
-from protocol.dialects import DIALECTS
+from protocol.dialects.registry import DIALECTS
 from protocol.frames import encode
 from supervisor.runtime.files.file_digest import signature_or_none
 from supervisor.runtime.files.program_files import module_folder, program_files

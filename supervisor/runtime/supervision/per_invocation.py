@@ -42,7 +42,7 @@ from protocol.connection import (
     Violated,
     Warned,
 )
-from protocol.dialects import DIALECTS
+from protocol.dialects.registry import DIALECTS
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import CallEvent, ErrorEvent
 from protocol.json_line import Fault

@@ -10,6 +10,7 @@ them has a value of a header in it.
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 from collections import defaultdict
@@ -17,7 +18,6 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-import h11
 import httpcore
 import msgspec
 import trio
@@ -38,10 +38,20 @@ LOOKED_AT_BYTES = 1024
 LOOK_S = 1.0
 """As much of a wrong answer is read, within such a time, to quote it."""
 
+HEAD_BYTES = 100 << 10
+"""The most that may come before an answer begins, with all 1xx: as httpcore's bound on a head."""
+
+HEAD_PIECE_BYTES = 8 << 10
+"""As much of it is looked at, before others have their turn: some 300 answers 1xx."""
+
+GREETING_S = 10.0
+"""The bound on connecting, and on the greeting of TLS; `health_s`, if that is less."""
+
 PART_S = 1.0
 """How long the closing of all connections may take."""
 
 _OK = 200
+_IS_FINAL = re.compile(rb"HTTP/1\.[01] +[2-5]")
 _SHOWN_CHARS = 200
 
 
@@ -85,6 +95,7 @@ class ServiceClient:
         """Header values that are hidden in what it says."""
         self._origin = httpcore.URL(self.url).origin
         self._tls = ssl.create_default_context() if self.url.startswith("https:") else None
+        self._greeting_s = min(GREETING_S, descriptor.supervision.timeouts.health_s)
         self._idle: list[_Connection] = []
         """The one that was used last comes last. (The pool of httpcore looks at each connection for
         each request: at 64 at a time, a call took more than twice the CPU.)"""
@@ -106,6 +117,7 @@ class ServiceClient:
                 connection = last
                 break
             await last.aclose()
+        connection.request_begins()
         try:
             yield connection
         finally:
@@ -120,20 +132,29 @@ class ServiceClient:
         self, operation: str, body: bytes, traceparent: str | None = None
     ) -> AsyncIterator[Reply]:
         """Post a request, and give its reply; raises `UnreachableError`, in the block too."""
+        connection: _Connection | None = None
         response: httpcore.Response | None = None
         try:
             url = f"{self.url}/{operation}"
             headers = [*self._headers.items(), ("Content-Length", str(len(body)))]
             if traceparent is not None:
                 headers.append(("traceparent", traceparent))
+            bounds = {"timeout": {"connect": self._greeting_s}}
             async with (
                 self._connection() as connection,
-                connection.stream("POST", url, headers=headers, content=_Body(body)) as response,
+                connection.stream(
+                    "POST", url, headers=headers, content=_Body(body), extensions=bounds
+                ) as response,
                 _unwound(response.aiter_stream()) as chunks,
             ):
+                connection.answer_begins()
                 yield Reply(await self._media(response, chunks), chunks)
         except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
-            raise self._unreachable(error, has_begun=response is not None) from None
+            connected, begun = (
+                connection is not None and connection.is_connected,
+                response is not None,
+            )
+            raise self._unreachable(error, has_begun=begun, connected=connected) from None
 
     async def _media(self, response: httpcore.Response, chunks: AsyncIterator[bytes]) -> str:
         """Return the type of a body that may be an answer."""
@@ -170,7 +191,9 @@ class ServiceClient:
                     break
         return excerpt(self._veiled(b" ".join(said.split())))
 
-    def _unreachable(self, error: Exception, *, has_begun: bool) -> UnreachableError:
+    def _unreachable(
+        self, error: Exception, *, has_begun: bool, connected: bool
+    ) -> UnreachableError:
         causes = list(_causes(error))
         for cause in causes:
             match cause:
@@ -183,9 +206,19 @@ class ServiceClient:
                     return UnreachableError(Reason.NO_CONNECTION, words)
                 case ConnectionRefusedError():
                     return UnreachableError(Reason.REFUSED, "refuses the connection")
-                case h11.RemoteProtocolError() if not has_begun:
+                # Without a cause, it is the end of a connection that said nothing.
+                case httpcore.RemoteProtocolError() if cause.__cause__ and not has_begun:
                     words = f"does not speak HTTP/1.1: {self._words(str(cause))}"
                     return UnreachableError(Reason.BAD_HTTP, words)
+        if isinstance(error, _EndlessHeadError):
+            words = f"does not begin its answer within {HEAD_BYTES} bytes"
+            return UnreachableError(Reason.BAD_HTTP, words)
+        if isinstance(error, httpcore.ConnectTimeout):
+            if connected:
+                words = f"cannot be spoken with over TLS: no greeting in {self._greeting_s:g} s"
+                return UnreachableError(Reason.TLS, words)
+            words = f"cannot be connected to within {self._greeting_s:g} s"
+            return UnreachableError(Reason.NO_CONNECTION, words)
         if isinstance(error, httpcore.ConnectError):
             said = next((one.strerror for one in causes if isinstance(one, OSError)), None)
             words = f"cannot be connected to: {said or 'the connection broke'}"
@@ -220,13 +253,65 @@ async def _unwound(chunks: AsyncIterator[bytes]) -> AsyncIterator[AsyncIterator[
                 pass
 
 
+class _EndlessHeadError(httpcore.ProtocolError):
+    """More came than `HEAD_BYTES`, and no answer began: httpcore passes over 1xx without end."""
+
+
+class _AnswerStream(httpcore.AsyncNetworkStream):
+    """A stream of which no more than `HEAD_BYTES` are read before an answer begins.
+
+    httpcore looks at all answers 1xx that have come in one step: so they come in pieces.
+    """
+
+    def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
+        self._stream = stream
+        self._rest = b""
+        self.request_begins()
+
+    def request_begins(self) -> None:
+        self.head_left: int | None = HEAD_BYTES
+        """None once the answer has begun."""
+        self._has_come = self._in_pieces = False
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109 - httpcore's
+        if self._rest:
+            await trio.lowlevel.checkpoint()
+        elif self.head_left is None:
+            return await self._stream.read(max_bytes, timeout)
+        else:
+            if self.head_left <= 0:
+                raise _EndlessHeadError
+            self._rest = await self._stream.read(max_bytes, timeout)
+            self.head_left -= len(self._rest)
+            if not self._has_come:
+                self._has_come, self._in_pieces = True, _IS_FINAL.match(self._rest) is None
+        size = HEAD_PIECE_BYTES if self._in_pieces else max_bytes
+        data, self._rest = self._rest[:size], self._rest[size:]
+        return data
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109 - httpcore's
+        await self._stream.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def start_tls(self, *args: Any, **options: Any) -> httpcore.AsyncNetworkStream:
+        self._stream = await self._stream.start_tls(*args, **options)
+        return self
+
+    def get_extra_info(self, info: str) -> Any:
+        if info == "is_readable" and self._rest:
+            return True
+        return self._stream.get_extra_info(info)
+
+
 class _Backend(httpcore.TrioBackend):
     """Knows the stream of its one connection."""
 
-    stream: httpcore.AsyncNetworkStream | None = None
+    stream: _AnswerStream | None = None
 
     async def connect_tcp(self, *args: Any, **options: Any) -> httpcore.AsyncNetworkStream:
-        self.stream = await super().connect_tcp(*args, **options)
+        self.stream = _AnswerStream(await super().connect_tcp(*args, **options))
         return self.stream
 
 
@@ -236,6 +321,18 @@ class _Connection(httpcore.AsyncHTTPConnection):
     def __init__(self, origin: httpcore.Origin, tls: ssl.SSLContext | None) -> None:
         self._backend = _Backend()
         super().__init__(origin, tls, KEPT_S, network_backend=self._backend)
+
+    @property
+    def is_connected(self) -> bool:
+        return self._backend.stream is not None
+
+    def request_begins(self) -> None:
+        if self._backend.stream is not None:
+            self._backend.stream.request_begins()
+
+    def answer_begins(self) -> None:
+        if self._backend.stream is not None:
+            self._backend.stream.head_left = None
 
     async def aclose(self) -> None:
         await super().aclose()

@@ -3,56 +3,62 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import uuid
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import h11
 import pytest
 
-from tests.faces.http.client import Client
+from tests.faces.http.client import Client, Reply
 from tests.faces.http.test_routes import asking
+from tests.faces.running import Running
 
 WHOLE = bytes(range(256)) * 4096
 
 
-@asynccontextmanager
-async def handed_over(
-    folder: Path, media: str = "image/png", content: bytes = WHOLE
-) -> AsyncIterator[Client]:
-    """Have a module hand over the file `pic` with these bytes, as `one`."""
+class Asset(NamedTuple):
+    """The file `pic`, which a module has handed over, and a client of the daemon that has it."""
+
+    client: Client
+    path: str
+
+    async def read(self, method: str = "GET", **more: Any) -> Reply:
+        return await self.client.ask(method, f"{self.path}/content", **more)
+
+
+async def hand_over(
+    client: Client, folder: Path, media: str = "image/png", content: bytes = WHOLE
+) -> Asset:
     (folder / "pic").write_bytes(content)
-    async with asking() as client:
-        known = {"assetId": "one", "kind": "image", "mediaType": media}
-        events: list[dict[str, Any]] = [
-            {"type": "asset", **known, "path": str(folder / "pic")},
-            {"type": "done", "ok": True},
-        ]
-        lines = [json.dumps({"version": "0", **one}) for one in events]
-        body = {"op": "say", "args": {"lines": lines}}
-        assert (await client.ask("POST", "/api/v1/modules/m/invoke", body)).status == 200
-        yield client
-
-
-PATH = "/api/v1/assets/one/content"
+    named = uuid.uuid4().hex
+    known = {"assetId": named, "kind": "image", "mediaType": media}
+    events: list[dict[str, Any]] = [
+        {"type": "asset", **known, "path": str(folder / "pic")},
+        {"type": "done", "ok": True},
+    ]
+    lines = [json.dumps({"version": "0", **one}) for one in events]
+    body = {"op": "say", "args": {"lines": lines}}
+    assert (await client.ask("POST", "/api/v1/modules/m/invoke", body)).status == 200
+    return Asset(client, f"/api/v1/assets/{named}")
 
 
 async def test_an_asset_is_read_whole(tmp_path: Path) -> None:
-    async with handed_over(tmp_path) as client:
-        known = (await client.ask("GET", "/api/v1/assets/one")).json
+    async with asking() as client:
+        asset = await hand_over(client, tmp_path)
+        known = (await client.ask("GET", asset.path)).json
         listed = (await client.ask("GET", "/api/v1/assets?module=m")).json
         assert [one["asset"] for one in listed["assets"]] == [known["asset"]]
-        reply = await client.ask("GET", PATH)
+        reply = await asset.read()
         assert (reply.status, reply.body == WHOLE) == (200, True)
         assert reply.headers["content-type"] == "image/png"
         assert reply.headers["etag"] == f'"{known["sha256"]}"'
         assert reply.headers["x-content-type-options"] == "nosniff"
         assert reply.headers["content-security-policy"] == "default-src 'none'; sandbox"
-        head = await client.ask("HEAD", PATH)
+        head = await asset.read("HEAD")
         assert (head.headers["content-length"], head.body) == (str(len(WHOLE)), b"")
         seen = [("If-None-Match", reply.headers["etag"])]
-        again = await client.ask("GET", PATH, headers=seen)
+        again = await asset.read(headers=seen)
         assert (again.status, again.body) == (304, b"")
         assert (await client.ask("GET", "/api/v1/health")).status == 200
 
@@ -73,10 +79,11 @@ async def test_an_asset_is_read_whole(tmp_path: Path) -> None:
     ],
 )
 async def test_a_part_of_it_is_read(
-    said: str, status: int, part: tuple[int, int] | None, tmp_path: Path
+    said: str, status: int, part: tuple[int, int] | None, tmp_path: Path, shared: Running
 ) -> None:
-    async with handed_over(tmp_path) as client:
-        reply = await client.ask("GET", PATH, headers=[("Range", said)])
+    async with shared.unix() as client:
+        asset = await hand_over(client, tmp_path)
+        reply = await asset.read(headers=[("Range", said)])
         assert reply.status == status
         if part is None:
             assert reply.headers.get("content-range", "bytes */1048576") == "bytes */1048576"
@@ -98,22 +105,31 @@ async def test_a_part_of_it_is_read(
         ("text/plain; charset=utf-8", "inline"),
     ],
 )
-async def test_what_could_run_is_a_download(media: str, shown: str, tmp_path: Path) -> None:
-    async with handed_over(tmp_path, media) as client:
-        assert (await client.ask("GET", PATH)).headers["content-disposition"] == shown
+async def test_what_could_run_is_a_download(
+    media: str, shown: str, tmp_path: Path, shared: Running
+) -> None:
+    async with shared.unix() as client:
+        asset = await hand_over(client, tmp_path, media)
+        assert (await asset.read()).headers["content-disposition"] == shown
 
 
-async def test_a_file_that_is_another_one_by_now_is_not_given(tmp_path: Path) -> None:
-    async with handed_over(tmp_path) as client:
+async def test_a_file_that_is_another_one_by_now_is_not_given(
+    tmp_path: Path, shared: Running
+) -> None:
+    async with shared.unix() as client:
+        asset = await hand_over(client, tmp_path)
         (tmp_path / "pic").write_bytes(b"else")
-        reply = await client.ask("GET", PATH)
+        reply = await asset.read()
         assert (reply.status, reply.json["code"]) == (409, "CONFLICT")
 
 
-async def test_a_file_that_changes_while_it_is_read_is_cut_short(tmp_path: Path) -> None:
-    # More than a client that does not read has waiting for it.
-    async with handed_over(tmp_path, content=WHOLE * 32) as client:
-        await client.send("GET", PATH)
+async def test_a_file_that_changes_while_it_is_read_is_cut_short(
+    tmp_path: Path, shared: Running
+) -> None:
+    async with shared.unix() as client:
+        # More than a client that does not read has waiting for it.
+        asset = await hand_over(client, tmp_path, content=WHOLE * 32)
+        await client.send("GET", f"{asset.path}/content")
         assert (await client.head()).status == 200
         (tmp_path / "pic").write_bytes(b"else")
         with pytest.raises(h11.RemoteProtocolError):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faces.running import running
+from tests.faces.running import SOCK, running
 from tests.faces.starting import refusal
 
 
@@ -27,7 +27,7 @@ def test_where_nothing_can_listen_is_said(
 
 
 async def test_two_daemons_do_not_share_a_socket(tmp_path: Path) -> None:
-    async with running() as first, first.unix() as client:
+    async with running(http=SOCK) as first, first.unix() as client:
         said = refusal(tmp_path, first.daemon.folder / "another", "--http", "sock")
         assert f"(pid {first.daemon.process.pid})" in said
         assert str(first.daemon.folder / "http.sock") in said

@@ -155,7 +155,7 @@ async def test_what_it_describes_is_answered_and_never_by_a_mistake_of_ours() ->
                     words = words["message"]
                 else:
                     expected = ("INTERNAL_ERROR", "CONNECTION_FAILED", "TIMEOUT")
-                    assert reply.json["code"] in expected, (method, path, body)
+                    assert reply.json["code"] in expected, (method, path, body, reply.json)
                 assert "failed in the daemon" not in words, (method, path, body)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.faces.running import LOOPBACK, Running, running
 
-FOLDER = Path(__file__).parents[3] / "supervisor" / "faces" / "http" / "page"
+FOLDER = Path(__file__).parents[3] / "supervisor" / "edge" / "http" / "page"
 SCRIPTS = sorted(FOLDER.rglob("*.js"))
 
 

@@ -15,7 +15,7 @@ from supervisor.cli import quantities
 from supervisor.cli.status_text import in_trouble, severity
 from supervisor.cli.top.figures import figures
 from supervisor.cli.top.view import rate
-from supervisor.faces.http.page_files import FOLDER
+from supervisor.edge.http.page import FOLDER
 from supervisor.policy.approval import allows
 from supervisor.policy.lifecycle import State
 from supervisor.policy.principals import Principal, Scope

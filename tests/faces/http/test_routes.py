@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-import trio
 
+from protocol.trace_context import EXAMPLE, is_traceparent
+from tests.bounds import wait_until
 from tests.faces.http.client import Client
-from tests.faces.running import Running, running
-from tests.system.descriptors import CALM, actor, agent
+from tests.faces.running import SOCK, Running, running, started
+from tests.system.descriptors import CALM, actor, agent, script
 
 DEEP = b'{"state":' + b'{"a":' * 300 + b"1" + b"}" * 301
 FAILS = {
@@ -23,7 +24,10 @@ FAILS = {
 
 @asynccontextmanager
 async def asking(*modules: Any, **options: Any) -> AsyncIterator[Client]:
-    async with running(*(modules or (actor(),)), **options) as daemon, daemon.unix() as client:
+    async with (
+        running(*(modules or (actor(),)), http=SOCK, **options) as daemon,
+        daemon.unix() as client,
+    ):
         yield client
 
 
@@ -42,7 +46,9 @@ async def test_what_the_daemon_is_can_be_asked(shared: Running) -> None:
         assert "histogram_us" in one.json["latency_ms"]
 
 
-async def test_an_answer_that_is_json_ends_with_a_newline_which_its_length_counts() -> None:
+async def test_an_answer_that_is_json_ends_with_a_newline_which_its_length_counts(
+    shared: Running,
+) -> None:
     echo = {"op": "echo", "args": {"n": 1}}
     hello = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     asked: list[tuple[str, str, Any, int]] = [
@@ -58,7 +64,7 @@ async def test_an_answer_that_is_json_ends_with_a_newline_which_its_length_count
         ("POST", "/logout", {}, 200),
         ("POST", "/mcp", hello, 400),
     ]
-    async with asking() as client:
+    async with shared.unix() as client:
         for method, path, body, status in asked:
             reply = await client.ask(method, path, body)
             assert (reply.status, reply.body[-2:]) == (status, b"}\n"), path
@@ -91,6 +97,16 @@ async def test_an_invocation_is_answered_with_its_response(shared: Running) -> N
         assert document["request_id"]
 
 
+@pytest.fixture(scope="module")
+def with_stopped() -> Iterator[Running]:
+    """A daemon with a module that is stopped, and modules to be ended."""
+    late = actor(name="late")
+    stopped = actor(name="stopped", supervision={"start": "lazy", **CALM})
+    with started(actor(), actor(name="dies"), late, stopped, http=SOCK) as daemon:
+        daemon.daemon.op("stop", module="stopped")
+        yield daemon
+
+
 @pytest.mark.parametrize(
     ("path", "body", "status", "code"),
     [
@@ -98,17 +114,15 @@ async def test_an_invocation_is_answered_with_its_response(shared: Running) -> N
         ("nobody", {"op": "echo"}, 404, "bad_request"),
         ("m", {"op": "echo", "session_id": "none"}, 404, "bad_request"),
         ("m", {"args": {}}, 400, "bad_request"),
-        ("m", {"op": "hang", "timeout_s": 0.05}, 504, "timeout"),
-        ("m", {"op": "exit", "args": {"code": 3}}, 502, "unreachable"),
+        ("late", {"op": "hang", "timeout_s": 0.05}, 504, "timeout"),
+        ("dies", {"op": "exit", "args": {"code": 3}}, 502, "unreachable"),
         ("stopped", {"op": "echo"}, 502, "unreachable"),
     ],
 )
 async def test_a_failed_invocation_has_a_status(
-    path: str, body: dict[str, Any], status: int, code: str | None
+    path: str, body: dict[str, Any], status: int, code: str | None, with_stopped: Running
 ) -> None:
-    stopped = actor(name="stopped", supervision={"start": "lazy", **CALM})
-    async with asking(actor(), stopped) as client:
-        await client.ask("POST", "/api/v1/modules/stopped/stop")
+    async with with_stopped.unix() as client:
         reply = await client.ask("POST", f"/api/v1/modules/{path}/invoke", body)
         assert reply.status == status, reply.body
         assert reply.json["ok"] is False
@@ -151,8 +165,8 @@ async def test_a_stream_that_is_refused_at_once_has_its_status(shared: Running) 
         assert (reply.status, reply.headers["content-type"]) == (404, "application/json")
 
 
-async def test_a_module_is_stopped_started_restarted_and_tells_its_log() -> None:
-    async with asking() as client:
+async def test_a_module_is_stopped_started_restarted_and_tells_its_log(shared: Running) -> None:
+    async with shared.unix() as client:
         stopped = await client.ask("POST", "/api/v1/modules/m/stop")
         assert (stopped.status, stopped.json["state"]) == (200, "down")
         assert (await client.ask("POST", "/api/v1/modules/m/start")).json["state"] == "ready"
@@ -206,24 +220,24 @@ async def test_a_session_is_begun_changed_and_ended() -> None:
         assert (gone.status, gone.json["code"]) == (404, "SESSION_NOT_FOUND")
 
 
-async def test_the_prompts_of_a_session_are_cancelled() -> None:
-    async with asking() as client:
+async def test_the_prompts_of_a_session_are_cancelled(shared: Running) -> None:
+    async with shared.unix() as client:
         await client.ask("POST", "/api/v1/sessions", {"session_id": "s"})
         reply = await client.ask("POST", "/api/v1/sessions/s/cancel", {"queued": False})
         assert (reply.status, reply.json) == (200, {"session_id": "s", "cancelled": 0})
 
 
-async def test_entries_of_the_journal_are_listed() -> None:
-    async with asking() as client:
+async def test_entries_of_the_journal_are_listed(shared: Running) -> None:
+    async with shared.unix() as client:
         # Acknowledged when it is written down, and so is what was before it.
-        await client.ask("POST", "/api/v1/sessions", {"session_id": "s"})
+        await client.ask("POST", "/api/v1/sessions", {"session_id": "listed"})
         found = (await client.ask("GET", "/api/v1/events?since=0&limit=2")).json
         assert [one["event"] for one in found["events"]] == ["daemon:start", "mount:add"]
         assert [one["seq"] for one in found["events"]] == [1, 2]
 
 
-async def test_who_follows_goes_on_where_he_was() -> None:
-    async with asking() as client:
+async def test_who_follows_goes_on_where_he_was(shared: Running) -> None:
+    async with shared.unix() as client:
         headers = [("Accept", "text/event-stream"), ("Last-Event-ID", "1")]
         bad = await client.ask("GET", "/api/v1/events?since=-1", headers=headers)
         assert (bad.status, bad.json["code"]) == (400, "VALIDATION_ERROR")
@@ -310,12 +324,23 @@ async def test_every_path_has_head_and_options(shared: Running) -> None:
         assert (await client.ask("OPTIONS", "*")).status == 204
 
 
+@pytest.fixture(scope="module")
+def of_an_agent() -> Iterator[Running]:
+    with started(agent(), http=SOCK) as daemon:
+        yield daemon
+
+
 @asynccontextmanager
-async def prompting() -> AsyncIterator[Client]:
-    async with asking(agent()) as client:
-        reply = await client.ask("POST", "/api/v1/sessions", {"session_id": "s"})
+async def prompting(daemon: Running) -> AsyncIterator[tuple[Client, str]]:
+    """Yield a client, and the path of a new session."""
+    async with daemon.unix() as client:
+        reply = await client.ask("POST", "/api/v1/sessions", {})
         assert reply.status == 201
-        yield client
+        yield client, f"/api/v1/sessions/{reply.json['session_id']}"
+
+
+def named(session: str) -> str:
+    return session.rpartition("/")[2]
 
 
 def blocks(body: bytes) -> list[tuple[str, Any]]:
@@ -328,7 +353,8 @@ def blocks(body: bytes) -> list[tuple[str, Any]]:
 
 
 async def test_a_session_has_the_names_that_amcp_has_for_what_it_is() -> None:
-    async with prompting() as client:
+    async with asking(agent()) as client:
+        assert (await client.ask("POST", "/api/v1/sessions", {"session_id": "s"})).status == 201
         body = {"session_id": "b", "agent_name": "a", "cwd": "/srv"}
         made = await client.ask("POST", "/api/v1/sessions", body)
         assert made.status == 201
@@ -342,16 +368,16 @@ async def test_a_session_has_the_names_that_amcp_has_for_what_it_is() -> None:
         assert (wrong.status, wrong.json["code"]) == (404, "NOT_FOUND")
 
 
-async def test_a_prompt_is_answered_whole() -> None:
-    async with prompting() as client:
+async def test_a_prompt_is_answered_whole(of_an_agent: Running) -> None:
+    async with prompting(of_an_agent) as (client, session):
         for body in ({"content": "say one two"}, {"content": "say one two", "stream": False}):
-            reply = await client.ask("POST", "/api/v1/sessions/s/prompt", body)
+            reply = await client.ask("POST", f"{session}/prompt", body)
             assert reply.status == 200
             told = reply.json
             assert (told["response"], told["content"], told["status"]) == (
                 "onetwo", "onetwo", "complete",
             )  # fmt: skip
-            assert (told["session_id"], told["result"]) == ("s", {"words": 2})
+            assert (told["session_id"], told["result"]) == (named(session), {"words": 2})
             assert told["message_id"]
 
 
@@ -361,17 +387,19 @@ COURSE = [
 ]
 
 
-async def test_a_prompt_is_streamed_as_it_was_asked_for() -> None:
-    path = "/api/v1/sessions/s/prompt"
+async def test_a_prompt_is_streamed_as_it_was_asked_for(of_an_agent: Running) -> None:
     body = {"content": "say one two"}
     sse = [("Accept", "text/event-stream")]
-    async with prompting() as client:
+    async with prompting(of_an_agent) as (client, session):
+        path, session_id = f"{session}/prompt", named(session)
         for where, more in ((path, body), (f"{path}/stream", body | {"stream": True})):
             reply = await client.ask("POST", where, more, headers=sse)
             assert (reply.status, reply.headers["content-type"]) == (200, "text/event-stream")
             told = blocks(reply.body)
             assert [name for name, _ in told] == COURSE
-            assert all(data["type"] == name and data["session_id"] == "s" for name, data in told)
+            assert all(
+                (data["type"], data["session_id"]) == (name, session_id) for name, data in told
+            )
             assert told[3][1]["payload"] == {"content": "one"}
         for where, more in ((f"{path}/stream", body), (path, body | {"stream": True})):
             reply = await client.ask("POST", where, more)
@@ -388,9 +416,9 @@ async def test_a_prompt_is_streamed_as_it_was_asked_for() -> None:
         assert whole.json["response"] == "onetwo"
 
 
-async def test_a_prompt_that_fails_has_a_status_or_an_event_for_it() -> None:
-    path = "/api/v1/sessions/s/prompt"
-    async with prompting() as client:
+async def test_a_prompt_that_fails_has_a_status_or_an_event_for_it(of_an_agent: Running) -> None:
+    async with prompting(of_an_agent) as (client, session):
+        path = f"{session}/prompt"
         failed = await client.ask("POST", path, {"content": "fail"})
         assert (failed.status, failed.json["code"], failed.json["error"]) == (
             422, "TOOL_ERROR", "too wet",
@@ -401,7 +429,7 @@ async def test_a_prompt_that_fails_has_a_status_or_an_event_for_it() -> None:
         last = json.loads(streamed.body.splitlines()[-1])
         assert (last["type"], last["error"], last["code"]) == ("error", "too wet", "TOOL_ERROR")
         for where in (path, f"{path}/stream"):
-            unknown = where.replace("/s/", "/none/")
+            unknown = where.replace(named(session), "none")
             gone = await client.ask("POST", unknown, {"content": "x"})
             assert (gone.status, gone.json["code"]) == (404, "SESSION_NOT_FOUND")
         for body, query in (
@@ -415,13 +443,16 @@ async def test_a_prompt_that_fails_has_a_status_or_an_event_for_it() -> None:
             assert (wrong.status, wrong.json["code"]) == (400, "VALIDATION_ERROR"), body
 
 
-async def test_what_becomes_of_a_session_is_told_until_its_client_goes() -> None:
-    async with running(agent()) as face, face.unix() as client:
-        path = "/api/v1/sessions/s"
+async def test_what_becomes_of_a_session_is_told_until_its_client_goes(
+    of_an_agent: Running,
+) -> None:
+    face = of_an_agent
+    async with face.unix() as client:
+        path = "/api/v1/sessions/watched"
         for asked in ("HEAD", "GET"):
             none = await client.ask(asked, f"{path}/events")
             assert none.status == 404
-        await client.ask("POST", "/api/v1/sessions", {"session_id": "s"})
+        await client.ask("POST", "/api/v1/sessions", {"session_id": "watched"})
         head = await client.ask("HEAD", f"{path}/events")
         assert (head.status, head.headers["content-type"]) == (200, "text/event-stream")
         async with face.unix() as watching:
@@ -437,7 +468,7 @@ async def test_what_becomes_of_a_session_is_told_until_its_client_goes() -> None
                 busy = await other.ask("POST", f"{path}/prompt", body)
                 assert (busy.status, busy.json["code"]) == (409, "SESSION_BUSY")
                 assert (await other.ask("POST", f"{path}/cancel", {"force": False})).json == {
-                    "session_id": "s", "cancelled": 1,
+                    "session_id": "watched", "cancelled": 1,
                 }  # fmt: skip
                 assert (await client.reply()).status == 499
                 assert (await other.ask("DELETE", path)).json["status"] == "ended"
@@ -447,8 +478,10 @@ async def test_what_becomes_of_a_session_is_told_until_its_client_goes() -> None
         for name in ("session.status_changed", "agent.thinking", "message.error", "agent.idle"):
             assert name in names
         assert "prompt.rejected" in names
-        while face.daemon.op("status")["daemon"]["ui"]["subscribers"]:
-            await trio.lowlevel.checkpoint()
+        await wait_until(
+            lambda: not face.daemon.op("status")["daemon"]["ui"]["subscribers"],
+            "the end of the subscription",
+        )
 
 
 async def test_metrics_are_text_in_the_form_that_is_asked_for(shared: Running) -> None:
@@ -463,3 +496,20 @@ async def test_metrics_are_text_in_the_form_that_is_asked_for(shared: Running) -
         other = await client.ask("GET", "/metrics", headers=[("Accept", accept)])
         assert other.headers["content-type"].startswith("application/openmetrics-text; version=1")
         assert other.body.endswith(b"\n# EOF\n")
+
+
+async def test_a_trace_is_passed_on_and_what_is_none_is_ignored() -> None:
+    tells = """printf '{"version":"0","type":"done","ok":true,"result":"%s"}' "$TRACEPARENT" """
+    wrong = EXAMPLE.upper(), f"{EXAMPLE}-x", "00-0-0-00"
+    async with asking(script(tells)) as client:
+        for path in ("/api/v1/modules/m/invoke", "/modules/m/invoke"):
+            for said in (EXAMPLE, *wrong):
+                headers = [("traceparent", said)]
+                reply = await client.ask("POST", path, {"op": "a"}, headers=headers)
+                heard = json.loads(reply.body)["result"]
+                if said in wrong:
+                    assert heard == "", (path, said)
+                else:  # of its trace, and its parent another span
+                    assert is_traceparent(heard), (path, said)
+                    assert heard[:36] == EXAMPLE[:36]
+                    assert heard != EXAMPLE

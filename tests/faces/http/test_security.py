@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.faces.running import LOOPBACK, running
+from tests.faces.running import LOOPBACK, SOCK, Running, running
 from tests.system.descriptors import actor
 
 
 async def test_the_user_of_the_socket_may_do_everything() -> None:
-    async with running() as face:
+    async with running(http=SOCK) as face:
         path = face.daemon.folder / "http.sock"
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         async with face.unix() as client:
@@ -33,26 +33,24 @@ async def test_the_user_of_the_socket_may_do_everything() -> None:
         assert not path.exists()
 
 
-async def test_over_tcp_everything_needs_a_token() -> None:
-    async with running(http=LOOPBACK) as face:
-        good = await face.token()
-        for method, path in (("GET", "/api/v1/health"), ("OPTIONS", "*"), ("GET", "/nothing")):
-            async with face.tcp() as client:
-                reply = await client.ask(method, path)
-                assert (reply.status, reply.json["code"]) == (401, "UNAUTHORIZED")
-                assert reply.headers["www-authenticate"] == 'Bearer realm="stdiod"'
-        async with face.tcp() as client:
-            for said in (good[:-1], "x"):
-                reply = await client.ask("GET", "/api/v1/health", token=said)
-                assert reply.status == 401
-                assert said not in reply.body.decode()
-            assert (await client.ask("GET", "/api/v1/health", token=good)).status == 200
-            basic = base64.b64encode(f"anyone:{good}".encode()).decode()
-            headers = [("Authorization", f"Basic {basic}")]
-            assert (await client.ask("GET", "/api/v1/health", headers=headers)).status == 200
-            for bad in ("Basic !", "Digest x", "Basic " + base64.b64encode(b"\xff").decode()):
-                headers = [("Authorization", bad)]
-                assert (await client.ask("GET", "/api/v1/health", headers=headers)).status == 401
+async def test_over_tcp_everything_needs_a_token(at_loopback: Running, token: str) -> None:
+    for method, path in (("GET", "/api/v1/health"), ("OPTIONS", "*"), ("GET", "/nothing")):
+        async with at_loopback.tcp() as client:
+            reply = await client.ask(method, path)
+            assert (reply.status, reply.json["code"]) == (401, "UNAUTHORIZED")
+            assert reply.headers["www-authenticate"] == 'Bearer realm="stdiod"'
+    async with at_loopback.tcp() as client:
+        for said in (token[:-1], "x"):
+            reply = await client.ask("GET", "/api/v1/health", token=said)
+            assert reply.status == 401
+            assert said not in reply.body.decode()
+        assert (await client.ask("GET", "/api/v1/health", token=token)).status == 200
+        basic = base64.b64encode(f"anyone:{token}".encode()).decode()
+        headers = [("Authorization", f"Basic {basic}")]
+        assert (await client.ask("GET", "/api/v1/health", headers=headers)).status == 200
+        for bad in ("Basic !", "Digest x", "Basic " + base64.b64encode(b"\xff").decode()):
+            headers = [("Authorization", bad)]
+            assert (await client.ask("GET", "/api/v1/health", headers=headers)).status == 401
 
 
 async def test_a_token_may_what_it_was_made_for() -> None:
@@ -74,28 +72,18 @@ async def test_a_token_may_what_it_was_made_for() -> None:
         assert (await client.ask("POST", "/api/v1/modules/kv/stop", token=admin)).status == 200
 
 
-async def test_a_token_on_the_socket_counts_there_too() -> None:
-    async with running() as face, face.unix() as client:
-        token = await face.token(scopes=["read"])
+async def test_a_token_on_the_socket_counts_there_too(at_loopback: Running) -> None:
+    async with at_loopback.unix() as client:
+        token = await at_loopback.token(name="reader", scopes=["read"])
         assert (await client.ask("POST", "/api/v1/sessions", {}, token=token)).status == 403
         assert (await client.ask("GET", "/api/v1/sessions", token=token + "x")).status == 401
         assert (await client.ask("POST", "/api/v1/sessions", {})).status == 201
 
 
-async def test_who_came_with_a_token_that_is_revoked_is_parted_from() -> None:
-    async with (
-        running(actor(), http=LOOPBACK) as face,
-        face.tcp() as idle,
-        face.tcp() as busy,
-    ):
-        token = await face.token()
-        assert (await idle.ask("GET", "/api/v1/health", token=token)).status == 200
-        await busy.send("POST", "/api/v1/modules/m/invoke", {"op": "hang"}, token=token)
-        await face.has_in_flight(1)
-        face.daemon.op("token.revoke", name="ada")
-        assert (await busy.reply()).status == 499
-        assert await busy.is_closed()
-        assert await idle.is_closed()
+@pytest.fixture(scope="module")
+def token(at_loopback: Running) -> str:
+    made: str = at_loopback.daemon.op("token.new", name="ada")["token"]
+    return made
 
 
 @pytest.mark.parametrize(
@@ -113,11 +101,12 @@ async def test_who_came_with_a_token_that_is_revoked_is_parted_from() -> None:
         ([("Sec-Fetch-Site", "same-origin")], 200),
     ],
 )
-async def test_pages_of_others_are_kept_out(headers: list[tuple[str, str]], status: int) -> None:
-    async with running(http=LOOPBACK) as face, face.tcp() as client:
+async def test_pages_of_others_are_kept_out(
+    headers: list[tuple[str, str]], status: int, at_loopback: Running, token: str
+) -> None:
+    async with at_loopback.tcp() as client:
         said = dict([("Host", "localhost"), *headers])
         lines = "".join(f"{name}: {value}\r\n" for name, value in said.items())
-        token = await face.token()
         text = f"GET /api/v1/health HTTP/1.1\r\n{lines}Authorization: Bearer {token}\r\n\r\n"
         await client.write(text.encode())
         client.expect_reply()
@@ -149,25 +138,22 @@ async def test_pages_of_origins_that_are_named_may_use_it() -> None:
             assert not any(name.startswith("access-control") for name in reply.headers)
 
 
-async def test_a_token_is_good_for_so_many_requests_a_second() -> None:
-    async with (
-        running(http=LOOPBACK) as face,
-        face.tcp() as one,
-        face.tcp() as two,
-    ):
-        token = await face.token(rate_per_s=0.001)
+async def test_a_token_is_good_for_so_many_requests_a_second(at_loopback: Running) -> None:
+    async with at_loopback.tcp() as one, at_loopback.tcp() as two:
+        token = await at_loopback.token(name="slow", rate_per_s=0.001)
         assert (await one.ask("GET", "/api/v1/health", token=token)).status == 200
         late = await two.ask("GET", "/api/v1/health", token=token)
         assert (late.status, late.json["code"]) == (429, "RATE_LIMITED")
         assert 900 < int(late.headers["retry-after"]) <= 1000
-        other = await face.token(name="other", rate_per_s=1e6)
+        other = await at_loopback.token(name="fast", rate_per_s=1e6)
         assert (await two.ask("GET", "/api/v1/health", token=other)).status == 200
 
 
 @pytest.mark.parametrize("query", ["token=", "access_token=", "API_KEY="])
-async def test_a_token_in_a_url_is_refused_and_not_said_again(query: str) -> None:
-    async with running(http=LOOPBACK) as face, face.tcp() as client:
-        token = await face.token()
+async def test_a_token_in_a_url_is_refused_and_not_said_again(
+    query: str, at_loopback: Running, token: str
+) -> None:
+    async with at_loopback.tcp() as client:
         reply = await client.ask("GET", f"/api/v1/health?{query}{token}", token=token)
         assert (reply.status, reply.json["code"]) == (400, "BAD_REQUEST")
         assert token not in reply.body.decode()

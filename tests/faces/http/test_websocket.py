@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,11 +12,12 @@ import trio
 from wsproto.connection import Connection, ConnectionType
 from wsproto.events import BytesMessage, CloseConnection, Event, Ping, Pong, TextMessage
 
+from tests.bounds import wait_until
 from tests.faces.http.client import Client
-from tests.faces.running import LOOPBACK, Running, running
+from tests.faces.running import LOOPBACK, SOCK, Running, running, started
 from tests.system.descriptors import actor, agent
 
-GOING_AWAY, NOT_ALLOWED = 1001, 1008
+GOING_AWAY, NOT_THE_PROTOCOL, NOT_ALLOWED, TOO_LONG = 1001, 1002, 1008, 1009
 OPEN_REQUESTS = 256
 """Of a connection (docs/http.md)."""
 
@@ -105,17 +106,31 @@ async def upgraded(
 async def speaking(
     *others: Any, query: str = "?session_id=s"
 ) -> AsyncIterator[tuple[Running, Socket]]:
-    async with running(agent(), *others) as face, face.unix() as client:
+    async with running(agent(), *others, http=SOCK) as face, face.unix() as client:
         face.daemon.op("session.new", session_id="s", roles={"agent": "a"})
         yield face, await upgraded(client, query)
+
+
+@pytest.fixture(scope="module")
+def of_a_session() -> Iterator[Running]:
+    """A daemon with the session `s`, and the module `m` beside its agent."""
+    with started(agent(), actor(), http=SOCK) as face:
+        face.daemon.op("session.new", session_id="s", roles={"agent": "a"})
+        yield face
+
+
+@asynccontextmanager
+async def speaking_to(face: Running) -> AsyncIterator[Socket]:
+    async with face.unix() as client:
+        yield await upgraded(client)
 
 
 def told(frames: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(one["type"], one["payload"]["kind"]) for one in frames]
 
 
-async def test_a_prompt_is_answered_in_the_words_of_deployed_clients() -> None:
-    async with speaking(query="") as (_, socket):
+async def test_a_prompt_is_answered_in_the_words_of_deployed_clients(of_a_session: Running) -> None:
+    async with speaking_to(of_a_session) as socket:
         await socket.ask("1", "prompt", content="say one two", session_id="s", priority="normal")
         frames = await socket.frames("1", until="complete")
         assert told(frames) == [
@@ -133,13 +148,9 @@ async def test_a_prompt_is_answered_in_the_words_of_deployed_clients() -> None:
     [("?vocabulary=documented", []), ("", [("Sec-WebSocket-Protocol", "x, documented")])],
 )
 async def test_who_asks_for_it_is_answered_in_the_documented_words(
-    query: str, headers: list[tuple[str, str]]
+    query: str, headers: list[tuple[str, str]], of_a_session: Running
 ) -> None:
-    async with (
-        running(agent()) as face,
-        face.unix() as client,
-    ):
-        face.daemon.op("session.new", session_id="s")
+    async with of_a_session.unix() as client:
         socket = await upgraded(client, query, headers)
         await socket.ask("1", "prompt", content="say one", session_id="s")
         frames = await socket.frames("1", until="complete")
@@ -162,6 +173,7 @@ async def test_a_prompt_runs_beside_a_ping_an_invocation_and_its_cancel() -> Non
         await socket.ask("i", "invoke", module="m", op="say", args=args)
         event, answer = await socket.frames("i", until="invoked")
         assert (event["payload"]["kind"], event["payload"]["event"]["message"]) == ("log", "x")
+        assert event["payload"]["event"]["requestId"] == event["id"]
         assert (answer["payload"]["ok"], answer["payload"]["module"]) == (True, "m")
         await socket.ask("q", "prompt", content="hang")
         await socket.frames("q", until="prompt.queued")
@@ -193,29 +205,31 @@ async def test_who_is_bound_or_subscribes_is_told_what_others_do() -> None:
         await bound.frames(None, until="session.deleted")
 
 
-async def test_a_handshake_that_is_none_is_refused_with_what_it_takes() -> None:
-    async with (
-        running() as face,
-        face.unix() as client,
-    ):
-        without = {name: [one for one in HANDSHAKE if one[0] != name] for name, _ in HANDSHAKE}
-        bad: list[tuple[str, str, list[tuple[str, str]], int]] = [
-            ("GET", "", [], 426),
-            ("HEAD", "", [], 426),
-            ("GET", "", without["Upgrade"], 426),
-            ("GET", "", without["Sec-WebSocket-Version"], 426),
-            ("GET", "", without["Sec-WebSocket-Key"], 400),
-            ("GET", "", [*without["Sec-WebSocket-Key"], ("Sec-WebSocket-Key", "eA==")], 400),
-            ("GET", "?vocabulary=latin", HANDSHAKE, 400),
-            ("GET", "?session_id=none", HANDSHAKE, 404),
-            ("GET", "", [*HANDSHAKE, ("Origin", "http://evil.example")], 403),
-        ]
-        for method, query, headers, status in bad:
+async def test_a_handshake_that_is_none_is_refused_with_what_it_takes(
+    of_a_session: Running,
+) -> None:
+    without = {name: [one for one in HANDSHAKE if one[0] != name] for name, _ in HANDSHAKE}
+    bad: list[tuple[str, str, list[tuple[str, str]], int]] = [
+        ("GET", "", [], 426),
+        ("HEAD", "", [], 426),
+        ("GET", "", without["Upgrade"], 426),
+        ("GET", "", without["Sec-WebSocket-Version"], 426),
+        ("GET", "", without["Sec-WebSocket-Key"], 400),
+        ("GET", "", [*without["Sec-WebSocket-Key"], ("Sec-WebSocket-Key", "eA==")], 400),
+        ("GET", "?vocabulary=latin", HANDSHAKE, 400),
+        ("GET", "?session_id=none", HANDSHAKE, 404),
+        ("GET", "", [*HANDSHAKE, ("Origin", "http://evil.example")], 403),
+    ]
+    for method, query, headers, status in bad:
+        async with of_a_session.unix() as client:  # a refused handshake may end the connection
             reply = await client.ask(method, f"/ws{query}", headers=headers)
-            assert reply.status == status, (query, headers)
-            assert method == "HEAD" or reply.json["error"]
-        # What else has these headers is answered as it is without.
-        assert (await client.ask("GET", "/api/v1/health", headers=HANDSHAKE)).status == 200
+        assert reply.status == status, (query, headers)
+        assert method == "HEAD" or reply.json["error"]
+    # What else has these headers is answered as it is without.
+    async with of_a_session.unix() as client:
+        for _ in range(2):
+            reply = await client.ask("GET", "/api/v1/health", headers=HANDSHAKE)
+            assert reply.status == 200
 
 
 @pytest.mark.parametrize(
@@ -241,9 +255,10 @@ async def test_a_handshake_that_is_none_is_refused_with_what_it_takes() -> None:
     ],
 )
 async def test_a_message_that_is_no_good_is_an_error_and_the_next_is_served(
-    message: Any, code: str, answered: str | None
+    message: Any, code: str, answered: str | None, of_a_session: Running
 ) -> None:
-    async with speaking(query="") as (_, socket):
+    async with of_a_session.unix() as client:
+        socket = await upgraded(client)
         await socket.say(message)
         frame = await socket.frame()
         assert (frame["type"], frame.get("id"), frame["payload"]["code"]) == (
@@ -253,8 +268,8 @@ async def test_a_message_that_is_no_good_is_an_error_and_the_next_is_served(
         assert (await socket.frame())["payload"] == {"action": "pong"}
 
 
-async def test_what_is_said_of_a_message_fits_a_websocket() -> None:
-    async with speaking(actor(), query="") as (_, socket):
+async def test_what_is_said_of_a_message_fits_a_websocket(of_a_session: Running) -> None:
+    async with speaking_to(of_a_session) as socket:
         await socket.say("roll the dice")
         assert (await socket.frame())["payload"]["error"] == "the message is not JSON"
         await socket.ask("1", "subscribe")
@@ -277,8 +292,10 @@ async def test_an_id_that_is_open_is_not_opened_again_and_only_so_many_are() -> 
         assert codes == ["CONFLICT", "RATE_LIMITED"]
 
 
-async def test_a_message_in_pieces_is_one_and_control_frames_come_between() -> None:
-    async with speaking(query="") as (_, socket):
+async def test_a_message_in_pieces_is_one_and_control_frames_come_between(
+    of_a_session: Running,
+) -> None:
+    async with speaking_to(of_a_session) as socket:
         text = json.dumps({"id": "é", "payload": {"action": "ping"}}, ensure_ascii=False)
         await socket.write(TextMessage(text[:9], message_finished=False))
         await socket.write(Ping(b"are you there"))
@@ -296,24 +313,28 @@ async def test_a_message_in_pieces_is_one_and_control_frames_come_between() -> N
         (b"\x81\x85\0\0\0\0ab\xff\xffc", 1007),
         (b"\xf1\x80\0\0\0\0", 1002),
         (b"\x81\x01x", 1002),
-        (b"\x81\xff" + b"\xff" * 8 + b"\0\0\0\0", 1002),
+        (b"\x81\xff" + b"\xff" * 8 + b"\0\0\0\0", TOO_LONG),
     ],
 )
 async def test_what_is_no_text_ends_the_connection_with_the_code_for_it(
-    raw: Event | bytes, code: int
+    raw: Event | bytes, code: int, of_a_session: Running
 ) -> None:
-    async with speaking(query="") as (face, socket):
+    async with of_a_session.unix() as client:
+        files = of_a_session.gateway_files
+        socket = await upgraded(client)
         if isinstance(raw, bytes):
             await socket.stream.send_all(raw)
         else:
             await socket.write(raw)
-        assert (await socket.closed())[0] == code
-        await face.is_alone()
+        told = (await socket.closed())[0]
+        # A length with its first bit set is no length, and it is too long.
+        assert told == code or (code == TOO_LONG and told == NOT_THE_PROTOCOL)
+        await of_a_session.gateway_parts(files)  # its connection to the daemon is closed
 
 
 async def test_what_a_client_that_vanishes_had_open_is_cancelled() -> None:
     async with (
-        running(agent()) as face,
+        running(agent(), http=SOCK) as face,
     ):
         face.daemon.op("session.new", session_id="s")
         for number in range(20):
@@ -322,15 +343,14 @@ async def test_what_a_client_that_vanishes_had_open_is_cancelled() -> None:
                 await socket.ask("1", "prompt", session_id="s", content="hang")
                 if number % 3:
                     await socket.frames("1", until="prompt.received")
-        await face.is_alone()
-        await face.has_in_flight(0, "a")
         # Nothing waits in the session: what is asked next is answered.
         assert face.daemon.op("session.prompt", session_id="s", content="say hi")
-        assert face.daemon.op("status")["daemon"]["held_bytes"]["total"] == 0
+        await face.has_in_flight(0, "a")
+        await wait_until(lambda: not face.held_bytes, "the end of all that is held")
 
 
-async def test_messages_that_come_together_are_served_in_order() -> None:
-    async with speaking(query="") as (_, socket):
+async def test_messages_that_come_together_are_served_in_order(of_a_session: Running) -> None:
+    async with speaking_to(of_a_session) as socket:
         wire, numbers = Connection(ConnectionType.CLIENT), [str(n) for n in range(1000)]
         messages = [{"id": number, "payload": {"action": "ping"}} for number in numbers]
         together = b"".join(wire.send(TextMessage(json.dumps(one))) for one in messages)

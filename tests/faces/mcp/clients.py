@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from protocol.dialects.mcp.greeting import LEGACY, MODERN
+from protocol.dialects.mcp.vocabulary import LEGACY, MODERN
 from protocol.mcp_server.client import says_modern
 from tests.faces.lines import Client
 from tests.protocol.mcp_revisions import check_of_server

@@ -232,18 +232,19 @@ ROWS: tuple[Callable[[Talk], Awaitable[None]], ...] = (
 
 
 @asynccontextmanager
-async def clients_of(kind: str) -> AsyncIterator[McpClient]:
+async def clients_of(kind: str, way: str = "op") -> AsyncIterator[McpClient]:
     async with (
         running(hosted(kind), views=OWN, policy=PERMISSIVE) as daemon,
-        daemon.mcp("own") as client,
+        daemon.mcp("own") if way == "op" else daemon.bridge("own") as client,
     ):
         yield client
 
 
 @pytest.mark.parametrize("server", ["modern", "legacy"])
 @pytest.mark.parametrize("client", ["modern", "legacy"])
-async def test_all_that_mcp_has_passes_from_era_to_era(client: str, server: str) -> None:
-    async with clients_of(server) as connected:
+@pytest.mark.parametrize("way", ["op", "bridge"])
+async def test_all_that_mcp_has_passes_from_era_to_era(way: str, client: str, server: str) -> None:
+    async with clients_of(server, way) as connected:
         talk = Talk(connected, is_modern=client == "modern")
         if not talk.is_modern:
             await connected.initialize(**ALL)

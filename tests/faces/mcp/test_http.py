@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from tests.faces.http.client import Client, Reply
-from tests.faces.mcp.clients import META, Frames, fixtures_document, modern
-from tests.faces.running import running
-
-VIEWS = {"own": {"modules": ["fixtures"], "prefix": False}, "bobs": {"for": ["bob"]}}
-
-
-@asynccontextmanager
-async def asking() -> AsyncIterator[Client]:
-    async with running(fixtures_document(), views=VIEWS) as face, face.unix() as client:
-        yield client
-
+from tests.faces.mcp.clients import META, Frames, modern
+from tests.faces.running import Running
 
 SESSIONS = 256
 """Of one principal, as docs/mcp-clients.md has it."""
@@ -71,8 +60,8 @@ def events(reply: Reply) -> list[dict[str, Any]]:
     return [json.loads(one.removeprefix("data: ")) for one in lines if one.startswith("data: ")]
 
 
-async def test_each_request_of_the_newer_era_stands_alone() -> None:
-    async with asking() as client:
+async def test_each_request_of_the_newer_era_stands_alone(fixtures: Running) -> None:
+    async with fixtures.unix() as client:
         found = (await ask_modern(client, "server/discover")).json
         assert found["result"]["supportedVersions"][0] == "2026-07-28"
         said = await ask_modern(client, "tools/call", {"name": "test_simple_text"})
@@ -94,15 +83,17 @@ async def test_each_request_of_the_newer_era_stands_alone() -> None:
         ({"Mcp-Name": "=?base64?dGVzdF9zaW1wbGVfdGV4dA==?="}, None),
     ],
 )
-async def test_headers_have_to_fit_the_body(other: dict[str, str], code: int | None) -> None:
-    async with asking() as client:
+async def test_headers_have_to_fit_the_body(
+    other: dict[str, str], code: int | None, fixtures: Running
+) -> None:
+    async with fixtures.unix() as client:
         reply = await ask_modern(client, "tools/call", {"name": "test_simple_text"}, **other)
         assert reply.json.get("error", {}).get("code") == code
         assert reply.status == (200 if code is None else 400)
 
 
-async def test_what_is_told_before_the_answer_makes_a_stream_of_it() -> None:
-    async with asking() as client:
+async def test_what_is_told_before_the_answer_makes_a_stream_of_it(fixtures: Running) -> None:
+    async with fixtures.unix() as client:
         call = {"name": "test_tool_with_progress", "_meta": {"progressToken": 7}}
         *told, answer = events(await ask_modern(client, "tools/call", call))
         assert [one["params"]["progress"] for one in told] == [0, 50, 100]
@@ -121,8 +112,8 @@ async def hello(client: Client, path: str = "/mcp/own") -> str:
     return named
 
 
-async def test_a_session_of_the_older_era_from_its_id_to_its_end() -> None:
-    async with asking() as client:
+async def test_a_session_of_the_older_era_from_its_id_to_its_end(fixtures: Running) -> None:
+    async with fixtures.unix() as client:
         named = await hello(client)
         listed = await ask(client, message("tools/list"), Mcp_Session_Id=named)
         assert listed.json["result"]["tools"][0]["name"] == "test_simple_text"
@@ -139,24 +130,33 @@ async def test_a_session_of_the_older_era_from_its_id_to_its_end() -> None:
         assert (await ask(client, message("ping"), Mcp_Session_Id=named)).status == 404
 
 
-async def test_sessions_have_a_bound_and_the_oldest_one_gives_way() -> None:
-    async with asking() as client:
+async def test_the_sessions_of_a_principal_have_a_bound_and_its_oldest_one_gives_way(
+    fixtures: Running,
+) -> None:
+    async with fixtures.unix() as client:
+        other = [("Authorization", f"Bearer {await fixtures.token()}")]
+        greeting = message("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}})
+        begun = await client.ask("POST", "/mcp", greeting, headers=other)
         first, second, *_, third = [await hello(client) for _ in range(SESSIONS + 1)]
         for named, status in ((first, 404), (second, 200), (third, 200)):
             assert (await ask(client, message("ping"), Mcp_Session_Id=named)).status == status
+        other.append(("Mcp-Session-Id", begun.headers["mcp-session-id"]))
+        assert (await client.ask("POST", "/mcp", message("ping"), headers=other)).status == 200
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b'{"id":1}'])
-async def test_what_is_no_message_is_refused_as_json_rpc_does(body: bytes) -> None:
-    async with asking() as client:
+async def test_what_is_no_message_is_refused_as_json_rpc_does(
+    body: bytes, fixtures: Running
+) -> None:
+    async with fixtures.unix() as client:
         reply = await client.ask("POST", "/mcp", body)
         assert reply.status == 400
         assert reply.json["error"]["code"] in (-32700, -32600)
         assert (await client.ask("POST", "/mcp/bobs", message("ping"))).status == 404
 
 
-async def test_requests_without_a_version_are_told_what_they_lack() -> None:
-    async with asking() as client:
+async def test_requests_without_a_version_are_told_what_they_lack(fixtures: Running) -> None:
+    async with fixtures.unix() as client:
         reply = await ask(client, message("server/discover"))
         assert (reply.status, reply.json["error"]["code"]) == (400, -32602)
         assert f"{META}protocolVersion" in reply.json["error"]["message"]

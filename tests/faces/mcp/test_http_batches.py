@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tests.faces.http.client import Client, Reply
-from tests.faces.mcp.test_http import asking, events, message
+from tests.faces.mcp.test_http import events, message
 from tests.faces.mcp.test_http_streams import serving
+from tests.faces.running import Running
 
 TOLD = {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}
 
@@ -25,8 +26,8 @@ async def post(
     return await client.ask("POST", "/mcp/own", batch, headers=headers)
 
 
-async def test_each_request_of_a_batch_has_its_answer_as_an_event() -> None:
-    async with asking() as client:
+async def test_each_request_of_a_batch_has_its_answer_as_an_event(fixtures: Running) -> None:
+    async with fixtures.unix() as client:
         session = await begun(client)
         pings = [message("ping", named=number) for number in range(995)]
         meta = {"progressToken": "t"}
@@ -42,8 +43,8 @@ async def test_each_request_of_a_batch_has_its_answer_as_an_event() -> None:
         assert (await post(client, message("ping"), session)).json["result"] == {}
 
 
-async def test_a_batch_that_asks_nothing_has_no_answer() -> None:
-    async with asking() as client:
+async def test_a_batch_that_asks_nothing_has_no_answer(fixtures: Running) -> None:
+    async with fixtures.unix() as client:
         session = await begun(client)
         answer = {"jsonrpc": "2.0", "id": "x", "result": {}}
         for batch in ([TOLD] * 1000, [answer, TOLD]):
@@ -64,16 +65,18 @@ async def test_a_batch_that_asks_nothing_has_no_answer() -> None:
     ],
 )
 async def test_what_is_no_batch_or_of_another_revision_is_refused(
-    revision: str, batch: Any, words: str
+    revision: str, batch: Any, words: str, fixtures: Running
 ) -> None:
-    async with asking() as client:
+    async with fixtures.unix() as client:
         reply = await post(client, batch, await begun(client, revision) if revision else "")
         assert (reply.status, "id" in reply.json) == (400, False)
         assert words in reply.json["error"]["message"]
 
 
-async def test_a_client_that_takes_no_stream_is_told_that_a_batch_needs_one() -> None:
-    async with asking() as client:
+async def test_a_client_that_takes_no_stream_is_told_that_a_batch_needs_one(
+    fixtures: Running,
+) -> None:
+    async with fixtures.unix() as client:
         session = await begun(client)
         reply = await post(client, [message("ping")], session, accept="application/json")
         assert "accept text/event-stream" in reply.json["error"]["message"]

@@ -8,7 +8,8 @@ import pytest
 
 from tests.faces.http.client import Reply
 from tests.faces.mcp.test_http import message
-from tests.faces.running import LOOPBACK, running
+from tests.faces.running import LOOPBACK, SOCK, Running, running
+from tests.system.descriptors import actor
 
 
 async def test_a_session_is_nobody_elses_and_no_page_reaches_it() -> None:
@@ -62,7 +63,7 @@ async def test_a_request_that_is_cut_anywhere_begins_nothing(cut_at: str) -> Non
     head = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     head += b"Content-Length: %d\r\n\r\n" % len(body)
     start, end = (1, len(head)) if cut_at == "head" else (len(head), len(head) + len(body))
-    async with running() as face:
+    async with running(http=SOCK) as face:
         for at in range(start, end):
             async with face.unix() as client:
                 await client.write((head + body)[:at])
@@ -71,3 +72,43 @@ async def test_a_request_that_is_cut_anywhere_begins_nothing(cut_at: str) -> Non
                 await client.write(bytes([byte]))
             client.expect_reply()
             assert (await client.reply()).json["result"]["protocolVersion"] == "2025-11-25"
+
+
+async def test_a_session_that_nobody_uses_ends_and_one_with_a_call_open_does_not() -> None:
+    config = "[mcp]\nsession_idle_s = 2\n"
+    module = actor(inputs={"hang": {}})
+    async with running(module, http=SOCK, config=config) as face, face.unix() as serving:
+        alone = face.gateway_files
+        used = await _begin(face)
+        call = message("tools/call", {"name": "m__hang", "arguments": {}})
+        await serving.send("POST", "/mcp", call, headers=[used])
+        await face.has_in_flight(1)
+        with_one = face.gateway_files
+        assert with_one > alone
+        unused = await _begin(face)
+        await face.gateway_parts(with_one)  # a session has a connection to the daemon
+        for session, status in ((unused, 404), (used, 200)):
+            async with face.unix() as client:
+                reply = await client.ask("POST", "/mcp", message("ping"), headers=[session])
+                assert reply.status == status
+
+
+async def test_a_request_whose_session_ends_before_its_answer_is_refused() -> None:
+    async with running(actor(inputs={"hang": {}}), http=SOCK) as face, face.unix() as serving:
+        session = await _begin(face)
+        call = message("tools/call", {"name": "m__hang", "arguments": {}})
+        await serving.send("POST", "/mcp", call, headers=[session])
+        await face.has_in_flight(1)
+        async with face.unix() as client:
+            assert (await client.ask("DELETE", "/mcp", headers=[session])).status == 204
+        refused = await serving.reply()
+        assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+        assert "may have been carried out" in refused.json["error"]
+
+
+async def _begin(face: Running) -> tuple[str, str]:
+    greeting = message("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}})
+    async with face.unix() as client:
+        await client.send("POST", "/mcp", greeting)
+        begun = await client.reply()  # not held to its document, which takes a while at first
+        return ("Mcp-Session-Id", begun.headers["mcp-session-id"])

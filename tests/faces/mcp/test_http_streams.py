@@ -13,7 +13,7 @@ from tests.faces.http.client import Client
 from tests.faces.mcp.clients import Frames, hosted, modern
 from tests.faces.mcp.test_bridge import NOTE
 from tests.faces.mcp.test_http import ask, ask_modern, events, headers_of, hello, message
-from tests.faces.running import Running, running
+from tests.faces.running import SOCK, Running, running
 from tests.system.descriptors import CALM, actor
 
 OWN, HOSTED = "/mcp/own", "/mcp/hosted"
@@ -32,7 +32,7 @@ OPS: dict[str, Any] = {"hang": {}, "echo": {}, "events": {}, "say": {}}
 @asynccontextmanager
 async def serving(*more: dict[str, Any]) -> AsyncIterator[Running]:
     module = actor(inputs=OPS, supervision={"concurrency": 4, **CALM})
-    async with running(module, *more, views=VIEWS) as face:
+    async with running(module, *more, views=VIEWS, http=SOCK) as face:
         yield face
 
 

@@ -165,6 +165,19 @@ async def test_a_call_is_cancelled_and_not_answered() -> None:
         assert client.told == []
 
 
+@pytest.mark.fault(47)
+async def test_a_cancel_of_true_is_none_of_the_request_1() -> None:
+    module = actor(inputs={"late": {}})
+    async with running(module) as daemon, daemon.mcp() as client:
+        await client.initialize()
+        await client.result("tools/list")
+        await client.say("tools/call", {"name": "m__late"}, id=1)
+        await daemon.has_in_flight(1)
+        await client.say("notifications/cancelled", {"requestId": True})
+        assert await client.result("ping") == {}
+        assert daemon.daemon.status("m")["in_flight"] == 1
+
+
 @pytest.mark.parametrize(
     ("line", "code"),
     [
@@ -183,24 +196,6 @@ async def test_what_is_no_message_is_answered_and_the_next_one_served(
         await client.client.send(line)
         assert (await client.next())["error"]["code"] == code
         assert await client.result("ping") == {}
-
-
-async def test_lines_mean_the_same_wherever_they_are_cut() -> None:
-    hello = {"protocolVersion": "2025-11-25", "capabilities": {}}
-    lines = [
-        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
-        {"jsonrpc": "2.0", "id": 2, "method": "ping"},
-    ]
-    data = b"".join(json.dumps(one).encode() + b"\n" for one in lines)
-    async with running() as daemon:
-        for at in range(1, len(data)):
-            async with daemon.mcp() as client:
-                await client.client.send(data[:at])
-                daemon.daemon.client.ask("supervisor", "health")  # it has read so far
-                await client.client.send(data[at:])
-                assert {(await client.client.line() or {})["id"] for _ in lines} == {1, 2}
-            async with daemon.mcp() as client:  # it is gone in the middle
-                await client.client.send(data[:at])
 
 
 async def test_a_client_that_is_gone_has_cancelled() -> None:

@@ -1,7 +1,8 @@
 """A hook that answers what it was told to. Arguments: its name, then JSON.
 
 The JSON maps events to what is to be done: an object is the result, and a string one of `hang`,
-`exit`, `refuse`, `nonsense` and `flood`; `*` stands for all others. The op `seen` returns the
+`exit`, `refuse`, `nonsense`, `flood` and `call`, which has the host invoke m.echo before the event
+is answered; `*` stands for all others. The op `seen` returns the
 events that were given so far; the op `then` changes what is done, and answers those who hang.
 """
 
@@ -34,6 +35,11 @@ def on_event(request_id: str, args: dict[str, Any]) -> None:
         case "nonsense":
             os.write(1, b"what?\n")
             write({"requestId": request_id, "ok": True, "result": ["what?"]})
+        case "call":
+            params = {"module": "m", "op": "echo"}
+            payload = {"call_id": request_id, "method": "module.invoke", "params": params}
+            event = {"version": "0", "type": "host_call", "payload": payload}
+            write({"requestId": request_id, **event})
         case "flood":
             log = {"version": "0", "type": "log", "level": "info", "message": "x" * 100}
             for _ in range(1000):
@@ -49,8 +55,15 @@ def serve(request: dict[str, Any]) -> None:
         case "health":
             write({"requestId": request_id, "status": "ok"})
         case "describe":
-            facts = {"name": name, "version": "1", "kind": "hook", "capabilities": []}
-            write({"requestId": request_id, **facts, "inputs": {}, "outputs": {}})
+            facts: dict[str, Any] = {
+                "name": name,
+                "version": "1",
+                "kind": "hook",
+                "capabilities": [],
+            }
+            features = ["host_call"] if "call" in answers.values() else []
+            facts |= {"inputs": {}, "outputs": {}, "features": features}
+            write({"requestId": request_id, **facts})
         case "cancel":
             return
         case _ if request["input"]["op"] == "seen":
@@ -66,4 +79,8 @@ def serve(request: dict[str, Any]) -> None:
 
 
 for line in sys.stdin:
-    serve(json.loads(line))
+    frame = json.loads(line)
+    if frame.get("type") == "host_result":
+        write({"requestId": frame["requestId"], "ok": True, "result": None})
+    else:
+        serve(frame)

@@ -25,6 +25,7 @@ def hook(
     answers: dict[str, Any] | None = None,
     *,
     supervision: dict[str, Any] | None = None,
+    capabilities: tuple[str, ...] = (),
     **fields: Any,
 ) -> Descriptor:
     """Make the descriptor of a hook that answers as told (hook.py); fields are those of `hook`."""
@@ -33,6 +34,7 @@ def hook(
         [*factories.PYTHON, HOOK, name, json.dumps(answers or {})],
         name=name,
         kind="hook",
+        capabilities=list(capabilities),
         hook=fields,
         # One that hangs at the end of a test is not waited for.
         supervision={"concurrency": 8, "timeouts": {"stop_s": 0.05}, **(supervision or {})},

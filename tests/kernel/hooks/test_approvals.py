@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from protocol.events import Log, Progress
 from protocol.host_events import ApprovalUiEvent
@@ -144,3 +145,32 @@ async def test_a_module_cannot_make_up_a_question(tmp_path: Path) -> None:
         await asker.response()
     (event,) = asker.events
     assert not hasattr(event, "approval")
+
+
+async def test_a_question_is_shown_whole_with_the_time_that_is_left(
+    tmp_path: Path, mock_clock: MockClock
+) -> None:
+    hooks = asking(tmp_path, approval_options=["Go", "Stay"], approval_timeout=20.0)
+    async with daemon_with(tmp_path, actor(tmp_path), hooks) as daemon:
+        await run_op(daemon, "session.new", {"session_id": "s"}, unemitted)
+        asker = ask(daemon, "m", "echo", session_id="s")
+        await waiting(daemon)
+        mock_clock.jump(1.2344)
+        (question,) = (await run_op(daemon, "approvals", {}, unemitted))["approvals"]
+        assert question == {
+            "id": question["id"],
+            "prompt": "Go on?",
+            "options": question["options"],
+            "asked_by": "hook h",
+            "module": "m",
+            "op": "echo",
+            "request_id": question["request_id"],
+            "session_id": "s",
+            "timeout_s": 20.0,
+            "left_s": 18.766,
+            "default": "deny",
+        }
+        assert [one for one in question["options"] if one in ("Go", "Stay")] == ["Go", "Stay"]
+        await approve(daemon, "Go")
+        assert (await asker.document())["request_id"] == question["request_id"]
+        assert (await run_op(daemon, "approvals", {}, unemitted)) == {"approvals": []}

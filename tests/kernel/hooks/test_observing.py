@@ -15,6 +15,7 @@ from supervisor.policy.lifecycle import State
 from tests.factories import actor
 from tests.kernel.conftest import ask, daemon_with, run_op
 from tests.kernel.hooks.parties import entries, given, hook, reload, seen, unemitted
+from tests.kernel.host_calls import allowing
 from tests.principals import ADA
 
 
@@ -76,12 +77,16 @@ async def test_a_hook_is_told_nothing_of_itself_and_its_calls_are_not_recorded(
     assert {one["data"]["op"] for one in calls} == {"seen"}
 
 
-async def test_while_a_hook_hangs_nobody_waits_and_the_oldest_are_dropped(tmp_path: Path) -> None:
+@pytest.mark.parametrize("drop", ["oldest", "newest"])
+async def test_while_a_hook_hangs_nobody_waits_and_the_oldest_or_newest_are_dropped(
+    drop: str, tmp_path: Path
+) -> None:
     hooks = hook(
         tmp_path,
         answers={"*": "hang"},
         observe=["module:invoke"],
         queue=2,
+        drop=drop,
         supervision={"concurrency": 2},
     )
     async with daemon_with(tmp_path, actor(tmp_path), hooks, memory=JournalOptions()) as daemon:
@@ -93,7 +98,7 @@ async def test_while_a_hook_hangs_nobody_waits_and_the_oldest_are_dropped(tmp_pa
         events = await observed(daemon)
         assert (events["in_flight"], events["waiting"], events["dropped"]) == (2, 2, 4)
         shown = await run_op(daemon, "status", {"module": "h"}, unemitted)
-        assert (shown["hook"]["queue"], shown["hook"]["drop"]) == (2, "oldest")
+        assert (shown["hook"]["queue"], shown["hook"]["drop"]) == (2, drop)
     told = entries(tmp_path, "hook:dropped")
     # The first at once, what came within the same while together, and at the end what was left.
     assert [one["data"]["count"] for one in told] == [1, 5]
@@ -205,3 +210,35 @@ async def test_a_hook_that_is_told_of_nothing_is_named_in_log_and_status(tmp_pat
     warned = [one["words"] for one in logs if one["event"] == "hook"]
     assert [one.partition(" ")[0] for one in warned] == ["/hook:", "/hook/modules/0:"]
     assert [one["misfits"] for one in shown] == [*([words] for words in warned), []]
+
+
+async def test_a_hook_that_is_removed_leaves_no_task(tmp_path: Path) -> None:
+    def tasks() -> int:
+        return trio.lowlevel.current_statistics().tasks_living
+
+    m, watching = actor(tmp_path), hook(tmp_path, observe=["*"])
+    async with daemon_with(tmp_path, m) as daemon:
+        before = tasks()
+        await reload(daemon, m, watching)
+        await ask(daemon, "m").response()
+        await given(daemon, 1)
+        assert tasks() > before
+        await reload(daemon, m)
+        while tasks() != before:
+            await trio.lowlevel.checkpoint()
+
+
+async def test_a_hook_is_told_nothing_of_what_is_done_on_its_behalf(tmp_path: Path) -> None:
+    watched = ["module:invoke"]
+    capable = ("module.invoke",)
+    caller = hook(tmp_path, answers={"*": "call"}, capabilities=capable, observe=watched)
+    modules = actor(tmp_path), caller, hook(tmp_path, "other", observe=watched)
+    async with daemon_with(tmp_path, *modules, operator=allowing(tmp_path)) as daemon:
+        for asked in (1, 2):
+            await ask(daemon, "m").response()
+            while (await observed(daemon, "other"))["delivered"] < 2 * asked:
+                await trio.lowlevel.checkpoint()
+        events = await until(daemon, lambda events: events["in_flight"] == 0)
+        assert (events["delivered"], events["waiting"]) == (2, 0)
+        told = [one["data"]["module"] for one in await seen(daemon, "other")]
+        assert told == ["m"] * 4

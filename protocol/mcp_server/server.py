@@ -1,0 +1,388 @@
+"""An MCP server without I/O, of both eras: between an MCP client and the daemon's control socket.
+
+The host feeds it (`receive_message`, `client_left`, `connect`, `receive_event`), tells it the time
+(`time_passed`: after that, and at `deadline` at the latest), and takes what is to be written:
+`messages_to_send` for the client, and for the daemon what the connection has that it was given.
+
+    older era   initialize -> initialized -> all lists that change, unasked; and resources that were
+                subscribed to
+    newer era   each request stands alone; subscriptions/listen -> acknowledged -> the lists in its
+                filter, until it is cancelled
+
+`exchange` is the host's own name for what a message came by: None on lines; over HTTP the POST,
+which gets exactly one message that is its last. A client that hangs up has cancelled its exchange
+in the newer era (`client_left`), and may come back for it in the older one.
+
+The session outlives connections to the daemon: `daemon_link` has the rules for requests, `offered`
+those for lists. Each method is one function in `methods`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping
+from contextlib import nullcontext
+from typing import Any, cast
+
+import msgspec
+
+from protocol.client import ConnectionEnd, LineRefusal, SocketClient, StreamEvent
+from protocol.dialects.mcp.rpc import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    RpcAnswer,
+    RpcCall,
+    RpcError,
+    RpcId,
+    RpcMessage,
+    RpcMistake,
+    RpcNotification,
+    read_message,
+)
+from protocol.dialects.mcp.vocabulary import INITIALIZE, LEGACY, LISTEN, MODERN
+from protocol.frames import DEPTH
+from protocol.framing import Overlong
+from protocol.host_call import UNENCODABLE
+from protocol.json_line import overlong_fault
+from protocol.mcp_server.client import (
+    HEADER_MISMATCH,
+    MISSING_CAPABILITY,
+    SSE,
+    UNSUPPORTED_VERSION,
+    VERSION,
+    McpClient,
+    accepts,
+    answer_line,
+    client_of,
+    header_problem,
+    is_array,
+    is_modern,
+    message_line,
+    mistake,
+    split_batch,
+)
+from protocol.mcp_server.daemon_link import DaemonLink
+from protocol.mcp_server.long_results import LongResults
+from protocol.mcp_server.methods import METHODS, FollowedResource
+from protocol.mcp_server.offered import KnownLists, ListWatch, Offered
+from protocol.mcp_server.questions import Questions, SigningKey
+from protocol.mcp_server.request import ClientRequest, RefusedError
+from protocol.mcp_server.tasks import CancelledError, Task, Tasks
+from protocol.problem import described, quoted
+from protocol.weight import LONG_BYTES, collector_paused, is_deeper
+
+CANCELLED = "notifications/cancelled"
+
+OPEN_REQUESTS = 8192
+"""Of one client, at a time."""
+
+STATUS = {
+    INVALID_REQUEST: 400,
+    INVALID_PARAMS: 400,
+    HEADER_MISMATCH: 400,
+    MISSING_CAPABILITY: 400,
+    UNSUPPORTED_VERSION: 400,
+    METHOD_NOT_FOUND: 404,
+}
+"""Of errors over HTTP, in the newer era; in the older one an error is an answer like any other."""
+
+
+class ClientMessage(msgspec.Struct, frozen=True):
+    """A message for the client, as one line without its end."""
+
+    data: bytes
+    """Empty if the exchange ends without a further message."""
+    exchange: object = None
+    is_last: bool = False
+    """Whether the exchange is over with it."""
+    status: int = 200
+    """Over HTTP, of an exchange that has no other message."""
+
+
+class McpServer:
+    """The server of one client; over HTTP of one session, or of a caller in the newer era."""
+
+    def __init__(
+        self,
+        *,
+        key: bytes,
+        view: str | None = None,
+        most_bytes: int | None = None,
+        lists: KnownLists | None = None,
+    ) -> None:
+        """`key` is random, and of this server alone: states and names of results come from it.
+
+        `most_bytes` bounds what comes after the first message of an exchange: a longer result is
+        set aside, and linked to. `lists` are shared with other servers for the same view and
+        caller.
+        """
+        self.tasks = Tasks()
+        self.daemon = DaemonLink(self.tasks, view)
+        self.offered = Offered(self.daemon, lists or KnownLists())
+        self._key = SigningKey(key)
+        self.questions = Questions(self._key)
+        self.long_results = LongResults(self.tasks, self._key)
+        self.most_bytes = most_bytes
+        self.client: McpClient | None = None
+        """The client of the older era, once it has said `initialize`."""
+        self.followed: dict[str, FollowedResource] = {}
+        """The resources that the client of the older era has subscribed to, by their URIs."""
+        self._out: deque[ClientMessage] = deque()
+        self._open: dict[tuple[object, RpcId], ClientRequest] = {}
+        self._unanswered: Counter[object] = Counter()
+        """The messages of an exchange that have no answer yet."""
+        self.gathered_bytes = 0
+        """Of requests that are not over: long params, files, and what waits for the client."""
+        self._watching: Task | None = None
+        """Tells the client of the older era of lists that change, once it is initialized."""
+
+    # From the client.
+
+    def receive_message(
+        self, message: bytes, exchange: object = None, headers: Mapping[str, str] | None = None
+    ) -> None:
+        """Take a message, or a batch of them; `headers`, by lower-case name, are those of HTTP."""
+        batch: list[bytes] | RpcError = [message]
+        if is_array(message):
+            batch = split_batch(message, self.client)
+            if headers is not None and not accepts(headers, SSE):
+                words = f"the answers to a batch come as a stream; accept {SSE}"
+                batch = RpcError(INVALID_REQUEST, words)
+        if isinstance(batch, RpcError):
+            self._unanswered[exchange] += 1
+            self._end(exchange, answer_line(None, batch), 400)
+        else:
+            self._unanswered[exchange] += len(batch)
+            for one in batch:
+                with collector_paused() if len(one) > LONG_BYTES else nullcontext():
+                    self._receive(read_message(one), one, exchange, headers)
+                self.tasks.run()  # the next one may cancel it: then it has to be under way
+
+    def receive_overlong(self, line: Overlong) -> None:
+        """Take a line that was dropped because of its length."""
+        self._unanswered[None] += 1
+        error = mistake(RpcMistake(overlong_fault(line, "")))
+        self._end(None, answer_line(None, error), 400)
+
+    def client_left(self, exchange: object = None) -> None:
+        """The client has hung up: cancel the requests of an exchange.
+
+        Without one, cancel all there is; the server is over then.
+        """
+        for request in tuple(self._open.values()):
+            if exchange is None or request.exchange is exchange:
+                request.cancel()
+        if exchange is None:
+            self.questions.close()
+            self.offered.close()
+            if self._watching is not None:
+                self._watching.cancel()
+            for followed in self.followed.values():
+                followed.close()
+            self.followed.clear()
+            self.long_results.close()
+        self.tasks.run()
+        self._unanswered.pop(exchange, None)
+        if exchange is None:
+            self._out.clear()
+            self.tasks.close()
+        else:
+            self._out = deque(one for one in self._out if one.exchange is not exchange)
+
+    def take_remarks(self) -> list[str]:
+        """Return what is to be logged."""
+        remarks, self.tasks.remarks = self.tasks.remarks, []
+        return remarks
+
+    def messages_to_send(self) -> list[ClientMessage]:
+        self.daemon.release_written()  # here, since hosts ask for these after all that they do
+        messages = list(self._out)
+        self._out.clear()
+        return messages
+
+    @property
+    def held_bytes(self) -> int:
+        """The bytes of long results, files and answers that it keeps; the host bounds them."""
+        return self.long_results.held_bytes + self.gathered_bytes
+
+    @property
+    def all_answered(self) -> bool:
+        """Whether no request is open but subscriptions, which end with the connection."""
+        return all(one.method == LISTEN for one in self._open.values())
+
+    # From the daemon.
+
+    def connect(self, connection: SocketClient, login: str | None = None) -> None:
+        """Ask over a new connection, after the end of the last one was received.
+
+        `login` is the handle as which it is asked: that ends with the connection that opened it.
+        """
+        self.daemon.connect(connection, login)
+        self.tasks.run()
+
+    def receive_event(self, event: StreamEvent | LineRefusal | ConnectionEnd) -> None:
+        """Take an event of the connection."""
+        self.daemon.receive(event)
+        self.tasks.run()
+
+    # Time.
+
+    @property
+    def deadline(self) -> float | None:
+        """When `time_passed` is to be called if nothing comes before; minus infinity is at once."""
+        return self.tasks.deadline
+
+    def time_passed(self, now: float) -> None:
+        """`now` is of any clock that does not jump, in seconds."""
+        self.tasks.time_passed(now)
+
+    # The client's messages.
+
+    def _receive(
+        self,
+        message: RpcMessage,
+        line: bytes,
+        exchange: object,
+        headers: Mapping[str, str] | None,
+    ) -> None:
+        match message:
+            case RpcCall():
+                client = client_of(message, headers, self.client)
+                if isinstance(client, RpcError):
+                    self._refuse(message, exchange, headers, client)
+                    return
+                request = ClientRequest(self, message, client, exchange, headers)
+                refusal = self._begin(request, line)
+                if refusal is not None:
+                    self._refuse(message, exchange, headers, refusal)
+            case RpcNotification():
+                self._notified(message, exchange, headers)
+            case RpcAnswer(rpc_id=rpc_id, outcome=outcome):
+                self.questions.receive_answer(str(rpc_id), outcome)
+                self._end(exchange, b"", 202)
+            case RpcMistake():
+                self._end(exchange, answer_line(message.rpc_id, mistake(message)), 400)
+
+    def _begin(self, request: ClientRequest, line: bytes) -> RpcError | None:
+        """Begin a request, or continue a parked one; returns why it is refused."""
+        if request.key in self._open:
+            words = f"a request {described(request.rpc_id)} is open already; wait for its answer"
+            return RpcError(INVALID_REQUEST, words)
+        if len(self._open) >= OPEN_REQUESTS:
+            return RpcError(INTERNAL_ERROR, f"{OPEN_REQUESTS} requests are open, wait for some")
+        if is_deeper(request.params, DEPTH, line):
+            words = f"the request is nested more than {DEPTH} levels deep"
+            return RpcError(INVALID_REQUEST, words)
+        if request.comes_back:
+            try:
+                parked = self.questions.take_parked(request)
+            except RefusedError as refusal:
+                return refusal.error
+            if parked is not None:
+                self._open[parked.key] = parked
+                if len(line) > LONG_BYTES:
+                    parked.count_params(line)
+                self.questions.resume(parked)
+                return None
+        method = METHODS.get(request.method)
+        if method is None or request.client.era not in method.eras:
+            words = f"there is no method {quoted(request.method)}"
+            if method is not None:
+                words += f" in the revision {request.client.revision}"
+            return RpcError(METHOD_NOT_FOUND, words)
+        if request.method == INITIALIZE:
+            self.client = request.client
+        self._open[request.key] = request
+        if len(line) > LONG_BYTES:
+            request.count_params(line)
+        request.task = self.tasks.spawn(self._serve(request))
+        return None
+
+    async def _serve(self, request: ClientRequest) -> None:
+        outcome: Mapping[str, Any] | RpcError
+        try:
+            outcome = await METHODS[request.method].serve(self, request)
+        except RefusedError as refusal:
+            outcome = refusal.error
+        except CancelledError:
+            self.questions.withdraw(request)
+            self.close_request(request)
+            raise
+        except Exception as error:  # noqa: BLE001 - a fault of ours ends one request only
+            self.tasks.remarks.append(f"{request.method} failed: {error!r}")
+            outcome = RpcError(INTERNAL_ERROR, f"the request failed here: {type(error).__name__}")
+        request.finish(outcome)
+
+    def _refuse(
+        self,
+        call: RpcCall,
+        exchange: object,
+        headers: Mapping[str, str] | None,
+        error: RpcError,
+    ) -> None:
+        # Under its own id it would be taken for the answer to the one that is open.
+        is_open = exchange is None and (None, call.rpc_id) in self._open
+        data = answer_line(None if is_open else call.rpc_id, error)
+        said = None if headers is None else headers.get(VERSION)
+        is_legacy = said in (None, *LEGACY) and not is_modern(call, headers)
+        self._end(exchange, data, 200 if is_legacy else STATUS.get(error.code, 200))
+
+    def _notified(
+        self, told: RpcNotification, exchange: object, headers: Mapping[str, str] | None
+    ) -> None:
+        problem = None
+        if headers is not None and headers.get(VERSION) == MODERN:
+            problem = header_problem(headers, told.method, told.params, MODERN)
+        elif told.method == CANCELLED:
+            rpc_id = told.params.get("requestId")
+            is_id = isinstance(rpc_id, str) or type(rpc_id) is int  # true is not 1
+            request = self._open.get((None, cast("RpcId", rpc_id))) if is_id else None
+            if request is not None:
+                request.cancel()
+        elif told.method == "notifications/initialized" and self.client and not self._watching:
+            watch = ListWatch(self.offered.given, self.tell)
+            self._watching = self.tasks.spawn(self.offered.watch(watch))
+        data = b"" if problem is None else answer_line(None, problem)
+        self._end(exchange, data, 202 if problem is None else 400)
+
+    # The messages for the client.
+
+    def answer(self, request: ClientRequest, outcome: Mapping[str, Any] | RpcError) -> None:
+        """Answer a request, and forget it."""
+        status = 200
+        if isinstance(outcome, RpcError) and request.client.is_modern:
+            status = STATUS.get(outcome.code, 200)
+        self._open.pop(request.key, None)
+        self._end(request.exchange, answer_line(request.rpc_id, outcome), status)
+
+    def close_request(self, request: ClientRequest) -> None:
+        """Forget a request that gets no answer."""
+        request.let_go()
+        if self._open.get(request.key) is request:
+            del self._open[request.key]
+            self._end(request.exchange, b"", 200)
+
+    def tell(self, method: str, params: dict[str, Any]) -> None:
+        """Tell the client of the older era something that belongs to no request."""
+        self._out.append(ClientMessage(message_line({"method": method, "params": params})))
+
+    def send(self, request: ClientRequest, message: Mapping[str, Any]) -> None:
+        """Write a message that belongs to an open request, if it can be encoded."""
+        try:
+            data = message_line(message)
+        except UNENCODABLE:
+            return
+        if self.most_bytes is None or len(data) <= self.most_bytes:
+            request.has_begun = True
+            self._out.append(ClientMessage(data, request.exchange))
+
+    def _end(self, exchange: object, data: bytes, status: int) -> None:
+        """End one message of an exchange: with an answer, or with nothing."""
+        self._unanswered[exchange] -= 1
+        is_last = self._unanswered[exchange] <= 0
+        if is_last:
+            del self._unanswered[exchange]
+        if data or (is_last and exchange is not None):
+            self._out.append(ClientMessage(data, exchange, is_last, status))

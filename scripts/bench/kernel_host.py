@@ -1,0 +1,277 @@
+"""kernel_host MODE COUNT WINDOW FOLDER CONTAINMENT: do the work of a row in a daemon in-process.
+
+It serves the descriptors of FOLDER as `stdiod run` does, and its only client is this process too.
+
+OP         invoke OP of the only module, WINDOW calls open at once
+stream     take events of the module `native`
+short-way  invoke one at a time, and 64 at a time; prints the share that took the short way (%)
+alone      run the only tool, each run 60 ms after the last one
+warm       run the only tool, each 300 ms after the last one
+crash      kill each of the modules once, until it is ready again
+patch      merge state patches in a session, and read them back from the journal
+journal    write entries as a busy daemon does, and read them back
+
+Prints a line for each figure: the seconds that COUNT took, and those of its own CPU, or one number.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+import structlog
+import trio
+
+from protocol.events import Progress
+from protocol.response import Response
+from scripts.bench.scene import Cost
+from scripts.checkout import READY_WITHIN_S
+from supervisor.daemon import collector
+from supervisor.daemon.daemon_signals import Continued
+from supervisor.kernel.journal import FILE, Journal
+from supervisor.kernel.kernel import Client, JournalOptions, Kernel, Party
+from supervisor.policy.lifecycle import SERVES
+from supervisor.policy.principals import SUPERVISOR
+from supervisor.runtime.containment.procfs import rss_bytes
+from supervisor.runtime.files.sources import scan
+from supervisor.runtime.loop_clock import run_timed
+from supervisor.runtime.stalls import Stalls, Threads
+from supervisor.runtime.supervision.module import Module
+from supervisor.runtime.turns import SERVING
+
+MANY: Final = 64
+ALONE_S: Final = 0.06
+"""Longer than what the kernel remembers of a move into a cgroup."""
+WARM_S: Final = 0.3
+"""Longer than the start of a Python program that is kept warm."""
+MEGABYTE: Final = 1_000_000
+AT_ONCE: Final = 20_000
+"""Journal entries between two flushes: fewer than can wait, so that none is dropped."""
+
+
+class Calls(Client):
+    """A client as the faces are: called back, never waited for."""
+
+    def __init__(self, kernel: Kernel, tool: str, given: dict[str, Any], count: int) -> None:
+        self.events = 0
+        self._kernel, self._tool, self._given, self._left = kernel, tool, given, count
+        self._open = 0
+        self._party = Party(SUPERVISOR)
+        self._ended = trio.Event()
+
+    async def run(self, window: int = 1) -> Cost:
+        """Make all calls, `window` of them open at once."""
+        began_s, used_s = time.perf_counter(), time.process_time()
+        for _ in range(window):
+            self._begin()
+        await self._ended.wait()
+        return Cost(time.perf_counter() - began_s, time.process_time() - used_s)
+
+    def _begin(self) -> None:
+        if self._left:
+            self._left -= 1
+            self._open += 1
+            self._kernel.begin(self._party, self._tool, "invoke", self._given, self)
+        elif not self._open:
+            self._ended.set()
+
+    def event(self, event: Progress, line: bytes | None) -> None:
+        del event, line
+        self.events += 1
+
+    def finished(self, response: Response) -> None:
+        assert response.ok, response
+        self._open -= 1
+        self._begin()
+
+
+def only(kernel: Kernel) -> str:
+    (name,) = kernel.fleet.modules
+    return name
+
+
+async def ask(kernel: Kernel, op: str, count: int = 1, window: int = 1) -> Cost:
+    return await Calls(kernel, only(kernel), {"op": op, "args": {"n": 1}}, count).run(window)
+
+
+async def listen(kernel: Kernel, tool: str, op: str, count: int, **given: Any) -> Cost:
+    """Make one call that sends `count` events."""
+    call = Calls(kernel, tool, {"op": op, "timeout_s": 600, **given}, 1)
+    cost = await call.run()
+    assert call.events == count, call.events
+    return cost
+
+
+async def read_back(kernel: Kernel, count: int, **only: Any) -> Cost:
+    """Read entries of the journal; the first event says whose they are."""
+    return await listen(kernel, "supervisor", "events", count + 1, args={"last": 0, **only})
+
+
+# --- Modes -------------------------------------------------------------------
+
+Figures = list[Cost | float | Callable[[], float]]
+"""One that can be called is taken once the daemon has ended."""
+
+
+async def invoke(kernel: Kernel, op: str, count: int, window: int) -> Figures:
+    await ask(kernel, op, count // 4, window)
+    return [await ask(kernel, op, count, window)]
+
+
+async def stream(kernel: Kernel, count: int) -> Figures:
+    await listen(kernel, "native", "stream", count // 4, args={"n": count // 4})
+    return [await listen(kernel, "native", "stream", count, args={"n": count})]
+
+
+async def short_way(kernel: Kernel, count: int) -> Figures:
+    for window in (1, MANY):
+        await ask(kernel, "echo", count, window)
+    return [100 * (1 - kernel.requests.long_ways / (2 * count))]
+
+
+async def apart(kernel: Kernel, count: int, *, pause_s: float) -> Figures:
+    await ask(kernel, "run", 2)
+    costs = []
+    for _ in range(count):
+        await trio.sleep(pause_s)
+        costs.append(await ask(kernel, "run"))
+    return [Cost(*(median(seconds) * count for seconds in zip(*costs, strict=True)))]
+
+
+async def crash(kernel: Kernel, _count: int) -> Figures:
+    took_s = []
+    for module in kernel.fleet.modules.values():
+        [victim] = pids(module)
+        began_s = time.perf_counter()
+        os.kill(victim, signal.SIGKILL)
+        await kernel.fleet.wait_until(partial(is_replaced, module, victim))
+        took_s.append(time.perf_counter() - began_s)
+    return [median(took_s) * 1000]
+
+
+def pids(module: Module) -> list[int]:
+    return [instance.pid for instance, _ in module.instances() if instance.pid is not None]
+
+
+def is_replaced(module: Module, victim: int) -> bool | None:
+    """Return True, or None as `wait_until` wants it."""
+    return (module.state in SERVES and pids(module) not in ([], [victim])) or None
+
+
+async def patch(kernel: Kernel, count: int) -> Figures:
+    """The answer comes when all patches are in the journal, so that is part of the time."""
+    session = kernel.sessions.new(SUPERVISOR, "bench")
+    merge = partial(listen, kernel, "native", "patch", count)
+    given = {"args": {"n": count}, "session_id": "bench"}
+    await merge(**given)
+    gc.collect()
+    before = rss_bytes(os.getpid())
+    cost = await merge(**given)
+    gc.collect()
+    grown = rss_bytes(os.getpid()) - before
+    assert session.kept.revision == 2 * count, session.kept.revision
+    assert session.kept.state["step"] == count - 1, session.kept.state
+    reading = await read_back(kernel, 2 * count, since=0, event="session:patch")
+    half = Cost(reading.wall_s / 2, reading.cpu_s / 2)
+    return [cost, max(0, grown) / MEGABYTE, lambda: journal_bytes(kernel) / 2 / MEGABYTE, half]
+
+
+async def journal(kernel: Kernel, count: int) -> Figures:
+    journal = kernel.facts.journal
+    assert journal is not None
+    await write(journal, min(count, AT_ONCE))
+    since, before = journal.told.last_seq, peak_bytes()
+    began_s, used_s = time.perf_counter(), time.process_time()
+    await write(journal, count)
+    writing = Cost(time.perf_counter() - began_s, time.process_time() - used_s)
+    reading = await read_back(kernel, count, since=since, event="module:invoke")
+    grown = peak_bytes() - before
+    assert journal.dropped == 0
+    thousand = 1000 / count / MEGABYTE
+    return [writing, reading, lambda: journal_bytes(kernel) * thousand, grown / MEGABYTE]
+
+
+async def write(journal: Journal, count: int) -> None:
+    """Record what an invocation leaves, `count` times, until it is durable."""
+    for first in range(0, count, AT_ONCE):
+        for number in range(first, min(first + AT_ONCE, count)):
+            journal.record(
+                "module:invoke",
+                module="primes",
+                status="ok",
+                duration_ms=3,
+                data={"op": "echo"},
+                request_id=f"r{number}",
+                span_id=journal.new_span(),
+            )
+        durable = trio.Event()
+        journal.flush(lambda failure: durable.set() if failure is None else None)  # noqa: B023
+        await durable.wait()
+
+
+def journal_bytes(kernel: Kernel) -> int:
+    return (Path(kernel.facts.data_dir) / FILE).stat().st_size
+
+
+def peak_bytes() -> int:
+    """Return the most memory that this process ever had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+MODES: Final[dict[str, Callable[[Kernel, int], Awaitable[Figures]]]] = {
+    "stream": stream,
+    "short-way": short_way,
+    "alone": partial(apart, pause_s=ALONE_S),
+    "warm": partial(apart, pause_s=WARM_S),
+    "crash": crash,
+    "patch": patch,
+    "journal": journal,
+}
+
+
+async def main(mode: str, count: int, window: int, folder: Path, containment: str | None) -> None:
+    """Run a daemon as `serve` does, with all modules ready, and print the figures of a mode."""
+    collector.put_off()
+    async with Kernel(
+        scan([folder]),
+        data_dir=folder / "data",
+        memory=JournalOptions(),
+        containment=containment,
+        whole_process=True,
+    ) as kernel:
+        with trio.fail_after(READY_WITHIN_S):
+            await kernel.wait_ready()
+        async with trio.open_nursery() as nursery:
+            collector.begin()
+            nursery.start_soon(
+                collector.collect_all, kernel.is_calm, lambda: rss_bytes(os.getpid())
+            )
+            if mode in MODES:
+                figures = await MODES[mode](kernel, count)
+            else:
+                figures = await invoke(kernel, mode, count, window)
+            nursery.cancel_scope.cancel()
+    for figure in figures:
+        print(*figure if isinstance(figure, Cost) else [figure() if callable(figure) else figure])
+
+
+if __name__ == "__main__":
+    mode, count, window, folder, containment = sys.argv[1:]
+    # The lives of its modules do not belong among the figures.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    gc.callbacks.append(SERVING.collecting)
+    with closing(Threads.begun()) as threads:
+        stalls = Stalls(threads=threads, continued=Continued())
+        words = (mode, int(count), int(window), Path(folder), containment or None)
+        run_timed(main, *words, stalls=stalls)

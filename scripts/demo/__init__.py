@@ -1,1 +1,0 @@
-"""Watch a small fleet being supervised."""

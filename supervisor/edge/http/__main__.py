@@ -1,0 +1,3 @@
+from supervisor.edge.http.program import main
+
+main()
