@@ -107,7 +107,7 @@ async def test_what_is_over_leaves_nothing_that_is_due(
             await world.shows(name, in_flight=0)
             await rests(probe_at)
         await own(kernel, ADA, "stop", module=name)
-        # Its process ends by the machine's clock: before that, the time of its next probe would come.
+        # Its process ends in the time of the machine. Before that, its next probe would be due.
         await world.has(module=name)
         await trio.testing.wait_all_tasks_blocked()
         await world.passes(PROBE_AT_S)  # once, it is woken for the probe that was to come
