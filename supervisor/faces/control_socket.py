@@ -30,6 +30,7 @@ from supervisor.faces.mcp_clients import serve_mcp
 from supervisor.faces.module_wire import done_line
 from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.local_user import peer_of
+from supervisor.kernel.parties import RefusedError
 from supervisor.runtime.files.lock_file import open_lock
 
 BACKLOG = 128
@@ -194,7 +195,11 @@ async def _serve_client(
                 with place.scope:
                     # It is the daemon's own program, and asks for others (`login.open`).
                     asker = None if of_gateway else pid
-                    party = await daemon.local_clients.party(uid, asker, "socket")
+                    try:
+                        party = await daemon.local_clients.party(uid, asker, "socket")
+                    except RefusedError as error:
+                        _refuse(descriptor, error.failure)
+                        return
                     party.may_speak_mcp = True
                     conversation = Conversation(daemon, party)
                     place.idle = conversation.is_idle

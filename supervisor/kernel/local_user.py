@@ -15,7 +15,8 @@ import struct
 
 import trio
 
-from supervisor.kernel.parties import Party
+from protocol.errors import Failure, Reason
+from supervisor.kernel.parties import Party, RefusedError
 from supervisor.policy.principals import Principal, Scope, module_name
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment.custody import Custody
@@ -26,6 +27,12 @@ _CREDENTIALS = struct.Struct("iII")
 
 NAME_S = 2.0
 """How long the search for a name may take: a connecting client waits for it."""
+
+UNKNOWN = Failure.because(
+    Reason.QUEUE_FULL,
+    "the daemon did not find out in time whether the client is a module's process; nothing was"
+    " begun, so try again",
+)
 
 _names: dict[int, str] = {}
 
@@ -66,10 +73,17 @@ class LocalClients:
     async def party(
         self, uid: int, pid: int | None, face: str, *, label: str | None = None
     ) -> Party:
-        """Return the party of a process, or of a user of whom no process is known."""
+        """Return the party of a process, or of a user of whom no process is known.
+
+        Raises `RefusedError` if it is not found out in time whether the process is a module's: a
+        party keeps its rights, and these may be too few or too many.
+        """
         instance = None
         if pid is not None and not self._modules_are_users:
-            instance = await self._custody.whose(pid)
+            try:
+                instance = await self._custody.whose(pid)
+            except trio.TooSlowError:
+                raise RefusedError(UNKNOWN) from None
         if instance is None:
             return Party(await named_user(uid, face, self._custody.blocking), label=label)
         name = "" if instance == SOMEBODY else instance.rpartition("#")[0]

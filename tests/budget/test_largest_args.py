@@ -101,6 +101,7 @@ async def asked(daemon: Kernel, principal: Principal, op: str, args: dict[str, A
     return longest.most
 
 
+@pytest.mark.bound(300)  # each line that runs is counted: ten seconds of a processor
 @pytest.mark.fault(29)
 @pytest.mark.parametrize("principal", [ADA, NARROWED], ids=["full", "narrowed"])
 async def test_no_step_of_an_op_is_long_whatever_it_is_asked(

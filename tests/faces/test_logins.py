@@ -9,12 +9,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import h11
 import pytest
 import trio
 
 from supervisor.kernel.operations import LOGINS, SCOPES
 from supervisor.policy.principals import Principal, Scope
-from tests.bounds import WAIT_S
+from tests.bounds import WAIT_S, wait_until
 from tests.faces.http.test_websocket import NOT_ALLOWED, upgraded
 from tests.faces.lines import Client, request
 from tests.faces.mcp.test_http import message
@@ -154,12 +155,23 @@ async def test_after_a_revocation_nothing_is_begun_however_many_logins_are_to_be
         assert {reason(answer) for answer in answers if answer["requestId"] != "revoke"} == {OVER}
 
 
+async def opened_until_it_expires(one: Gateway) -> str:
+    """Open the login of a token that expires soon, but not before it is used, at any pace."""
+    for name in range(6):
+        said = await one.token(name=f"for {2**name} s", expires_s=2**name)
+        answer = await one.op("login.open", token=said)
+        if answer["ok"]:
+            return str(answer["result"]["handle"])
+        assert reason(answer) == "forbidden/wrong_login"
+    raise AssertionError("opening a login took half a minute")
+
+
 async def test_when_a_token_expires_what_is_open_with_it_ends() -> None:
     async with gateway() as (daemon, one), daemon.lines() as theirs:
         follower = Gateway(theirs)
         await follower.begin_op("follow", "login.follow", None)
         assert "fields" not in await follower.event("follow")
-        login = await one.opened(token=await one.token(expires_s=1))
+        login = await opened_until_it_expires(one)
         await one.begin("theirs", "m", "invoke", {"op": "hang"}, login)
         told = await follower.event("follow")
         assert told["fields"] == {"handle": login, "why": "expired"}
@@ -315,12 +327,22 @@ async def test_wrong_ones_are_counted_and_a_right_one_is_taken_at_any_rate(
     how: str,
 ) -> None:
     async with gateway() as (_, one):
-        answers = [await one.op("login.open", **{how: f"wrong-{number}"}) for number in range(8)]
-        assert [reason(answer) for answer in answers] == [
-            *["forbidden/wrong_login"] * 5,
-            *["unreachable/rate_limited"] * 3,
-        ]
-        assert 0 < answers[-1]["error"]["details"]["retry_in_s"] <= 1
+        wrong = {"op": "login.open", "args": {how: "wrong"}}
+        for _ in range(5):
+            assert reason(await one.ask("supervisor", "invoke", wrong, None)) == (
+                "forbidden/wrong_login"
+            )
+        # More become due meanwhile, at the pace of the machine: so many are asked at once, until
+        # one is too many. tests/kernel/test_logins.py tries the rate on a clock that stands still.
+        answers: list[dict[str, Any]] = []
+        while all(reason(answer) == "forbidden/wrong_login" for answer in answers):
+            asked = [request(f"wrong {number}", "supervisor", **wrong) for number in range(50)]
+            await one.client.send(*asked)
+            answers = [await one.client.done() for _ in asked]
+        refused = [answer for answer in answers if reason(answer) != "forbidden/wrong_login"]
+        assert {reason(answer) for answer in refused} == {"unreachable/rate_limited"}
+        waits = [answer["error"]["details"]["retry_in_s"] for answer in refused]
+        assert all(0 < wait_s <= 0.2 for wait_s in waits)
         assert await one.opened(token=await one.token())
         code = (await one.op("page.login"))["result"]["code"]
         assert await one.opened(code=code)
@@ -328,13 +350,13 @@ async def test_wrong_ones_are_counted_and_a_right_one_is_taken_at_any_rate(
 
 async def test_requests_as_a_login_count_for_the_rate_of_its_token() -> None:
     async with gateway() as (_, one):
-        said = await one.token(rate_per_s=2)
-        handles = [await one.opened(token=said) for _ in range(3)]
+        said = await one.token(rate_per_s=0.001)  # none becomes due while this is tried
+        handles = [await one.opened(token=said) for _ in range(2)]
         answers = [await one.invoke(handle, "echo") for handle in handles]
-        assert [reason(one) for one in answers] == ["ok", "ok", "unreachable/rate_limited"]
-        error = answers[2]["error"]
-        assert error["message"] == "the token is good for 2 requests a second"
-        assert 0 < error["details"]["retry_in_s"] <= 0.5
+        assert [reason(one) for one in answers] == ["ok", "unreachable/rate_limited"]
+        error = answers[1]["error"]
+        assert error["message"] == "the token is good for 0.001 requests a second"
+        assert 0 < error["details"]["retry_in_s"] <= 1000
         assert (await one.invoke(None, "echo"))["ok"]
 
 
@@ -651,37 +673,73 @@ async def test_no_client_over_http_is_somebody_else_whatever_handle_it_says() ->
         assert face.daemon.status("n")["counters"]["invocations"] == 0
 
 
+INVOKE = "/api/v1/modules/m/invoke"
+
+
+class TokenClients:
+    """A client with nothing open, one with a call, an MCP session, a stream and a WebSocket."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    async def come(self, face: Running, left: contextlib.AsyncExitStack) -> None:
+        token = self._token
+        self.idle, self.busy, mcp, self.streamed, watched = [
+            await left.enter_async_context(face.tcp()) for _ in range(5)
+        ]
+        assert (await self.idle.ask("GET", "/api/v1/health", token=token)).status == 200
+        begun = await mcp.ask("POST", "/mcp", message("initialize", GREETING), token=token)
+        assert begun.status == 200
+        self.session = ("Mcp-Session-Id", begun.headers["mcp-session-id"])
+        events = [("Accept", "text/event-stream")]
+        await self.streamed.send("GET", "/api/v1/events?since=0", token=token, headers=events)
+        assert (await self.streamed.head()).status == 200
+        self.socket = await upgraded(watched, token=token)
+        await self.busy.send("POST", INVOKE, {"op": "hang", "timeout_s": 60}, token=token)
+        await wait_until(lambda: in_flight(face) or not has_token(face), "the call")
+        assert in_flight(face)
+
+    async def have_nothing(self) -> None:
+        with trio.fail_after(WAIT_S):
+            assert (await self.busy.reply()).status == 499
+            assert await self.busy.is_closed()
+            assert await self.idle.is_closed()
+            assert (await self.socket.closed())[0] == NOT_ALLOWED
+            assert b"event: done" in await self.streamed.rest()
+            assert await self.streamed.is_closed()
+
+
+def in_flight(face: Running) -> int:
+    count: int = face.daemon.status("m")["in_flight"]
+    return count
+
+
+def has_token(face: Running) -> bool:
+    return bool(face.daemon.op("token.list")["tokens"])
+
+
 @pytest.mark.parametrize("why", ["revoked", "expired"])
 async def test_who_came_over_http_with_a_token_that_is_over_has_nothing_any_more(why: str) -> None:
     async with running(actor(), http=LOOPBACK) as face, contextlib.AsyncExitStack() as left:
-        idle, busy, mcp, streamed, watched = [
-            await left.enter_async_context(face.tcp()) for _ in range(5)
-        ]
         assert face.address  # the gateway serves
-        scopes = ["read", "invoke", "admin"]
-        token = await face.token(scopes=scopes, **({"expires_s": 3} if why == "expired" else {}))
-        assert (await idle.ask("GET", "/api/v1/health", token=token)).status == 200
-        begun = await mcp.ask("POST", "/mcp", message("initialize", GREETING), token=token)
-        session = ("Mcp-Session-Id", begun.headers["mcp-session-id"])
-        events = [("Accept", "text/event-stream")]
-        await streamed.send("GET", "/api/v1/events?since=0", token=token, headers=events)
-        assert (await streamed.head()).status == 200
-        socket = await upgraded(watched, token=token)
-        invoke = "/api/v1/modules/m/invoke"
-        await busy.send("POST", invoke, {"op": "hang", "timeout_s": 60}, token=token)
-        await face.has_in_flight(1)
+        scopes, lives_s = ["read", "invoke", "admin"], 3
+        while True:
+            lives = {"expires_s": lives_s} if why == "expired" else {}
+            token = await face.token(scopes=scopes, **lives)
+            clients = TokenClients(token)
+            try:
+                await clients.come(face, left)
+                break
+            except (AssertionError, h11.ProtocolError, trio.BrokenResourceError):
+                if has_token(face):
+                    raise
+                lives_s *= 2  # on a slow machine it has expired before all were there
         if why == "revoked":
             face.daemon.op("token.revoke", name="ada")
-        with trio.fail_after(WAIT_S):
-            assert (await busy.reply()).status == 499
-            assert await busy.is_closed()
-            assert await idle.is_closed()
-            assert (await socket.closed())[0] == NOT_ALLOWED
-            assert b"event: done" in await streamed.rest()
-            assert await streamed.is_closed()
+        await clients.have_nothing()
         for method, path, body, more in (
-            ("POST", invoke, {"op": "echo"}, []),
-            ("POST", "/mcp", message("ping"), [session]),
+            ("POST", INVOKE, {"op": "echo"}, []),
+            ("POST", "/mcp", message("ping"), [clients.session]),
         ):
             async with face.tcp() as client:
                 reply = await client.ask(method, path, body, token=token, headers=more)

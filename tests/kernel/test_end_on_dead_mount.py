@@ -18,7 +18,7 @@ from supervisor.kernel.recorder import Kept
 from supervisor.policy.findings import Found
 from supervisor.runtime import blocking
 from supervisor.runtime.blocking import BlockingWork
-from tests.bounds import WAIT_S
+from tests.bounds import WAIT_S, wait_until
 from tests.system.dead_mount import dead_mount
 
 
@@ -42,7 +42,7 @@ async def test_whoever_waits_for_it_at_the_end_has_what_the_others_have_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(blocking, "END_S", 0.0)
-    asked, data = Asked(), tmp_path / "data"
+    asked, data, before = Asked(), tmp_path / "data", threading.enumerate()
     with contextlib.ExitStack() as mounted:
         async with Kernel(
             Found(),
@@ -55,6 +55,11 @@ async def test_whoever_waits_for_it_at_the_end_has_what_the_others_have_left(
             daemon.facts.log_files.append("m", b"a line\n")
     waited = [one for one in asked.by if one != "BlockingWork.run"]  # who was cancelled by then
     assert waited == ["Journal.end", "LedgerFile.close", "leave", "LogFiles.close"]
+    # The journal is read after the test; nobody has waited for its thread to close it.
+    journals = [one for one in threading.enumerate() if one not in before and one.name == "journal"]
+    await wait_until(
+        lambda: not any(one.is_alive() for one in journals), "the end of the journal's thread"
+    )
 
 
 @pytest.mark.fault(36)

@@ -4,14 +4,18 @@ import os
 import pwd
 import socket
 import threading
+from functools import partial
 
 import pytest
 import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from supervisor.kernel import local_user
-from supervisor.kernel.local_user import named_user, peer_of, this_user, user_name
+from supervisor.kernel.local_user import LocalClients, named_user, peer_of, this_user, user_name
+from supervisor.kernel.parties import RefusedError
 from supervisor.policy.principals import Principal
 from supervisor.runtime.blocking import BlockingWork
+from supervisor.runtime.containment.custody import WHOSE_AT_ONCE, WHOSE_S, Custody
 
 NOBODYS = 4_000_000_000
 """A uid without a name."""
@@ -47,6 +51,35 @@ async def test_a_name_is_asked_for_beside_the_loop_and_once(
                 await named_user(peer_of(client)[0], "socket", blocking)
             ).name == f"user {os.geteuid()}"
     assert asked == [False]
+
+
+async def test_a_client_of_which_it_is_not_known_in_time_what_it_is_has_to_try_again(
+    mock_clock: MockClock,
+) -> None:
+    held = Custody.bare()
+    clients = LocalClients(held, modules_are_users=False)
+    goes_on = threading.Event()
+    looking = partial(
+        held.blocking.run,
+        "looking whose processes clients are",
+        goes_on.wait,
+        at_once=WHOSE_AT_ONCE,
+    )
+
+    async def connect() -> None:
+        with pytest.raises(RefusedError) as refused:
+            await clients.party(os.geteuid(), os.getpid(), "socket")
+        assert refused.value.failure.details["reason"] == "queue_full"
+        goes_on.set()
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(WHOSE_AT_ONCE):
+            nursery.start_soon(looking)
+        await wait_all_tasks_blocked()
+        nursery.start_soon(connect)
+        await wait_all_tasks_blocked()
+        mock_clock.jump(WHOSE_S)
+    assert (await clients.party(os.geteuid(), os.getpid(), "socket")).principal.is_full
 
 
 async def test_a_directory_that_does_not_answer_keeps_nobody_out(

@@ -190,8 +190,10 @@ def test_failed_tests_are_told_by_their_whole_names() -> None:
 
 
 def test_each_mutant_that_changes_nothing_is_still_one_and_has_a_reason() -> None:
-    for (file, function, was, now), why in equivalents(EQUIVALENT).items():
+    rows = sorted(equivalents(EQUIVALENT).items())
+    for file, of_file in itertools.groupby(rows, lambda row: row[0][0]):
         source = (CHECKOUT / file).read_bytes()
         found = {(mutant.function, *mutant.diff(source)) for mutant in places(file, source)}
-        assert (function, was, now) in found, (file, was)
-        assert len(why) > 20
+        for (_, *mutant), why in of_file:
+            assert tuple(mutant) in found, (file, mutant)
+            assert len(why) > 20

@@ -29,7 +29,7 @@ from supervisor.runtime.containment.file_limit import FileLimit
 from supervisor.runtime.containment.ground import Ground
 from supervisor.runtime.containment.guardianship import Guardianship
 from supervisor.runtime.containment.ledger import DAEMON_VARIABLE, Leader
-from supervisor.runtime.containment.orphans import SOMEBODY, Led
+from supervisor.runtime.containment.orphans import Led
 from supervisor.runtime.containment.procfs import Stat
 from supervisor.runtime.containment.reaping import tracer_of, why_held
 from supervisor.runtime.containment.spawn_threads import Late, SpawnThreads, SpawnTooSlowError
@@ -54,6 +54,9 @@ KILLED_WITHIN_S = 10.0
 
 WHOSE_AT_ONCE = 8
 """Looks at clients' processes, of which the kernel may hold up one."""
+
+WHOSE_S = 2.0
+"""How long such a look may take: a connecting client waits for it."""
 
 FIRST_LOOK_S = 2.0
 """So long a start waits for the first look at the data directory; `status` names it then."""
@@ -180,9 +183,10 @@ class Custody:
     async def whose(self, pid: int) -> str | None:
         """Return the instance that a process came of, None if it is no module's.
 
-        `SOMEBODY` if it may be of any, as of one that the kernel shows nothing of for a while.
+        `SOMEBODY` if it may be of any. Raises `trio.TooSlowError` after `WHOSE_S`, as when the
+        kernel shows nothing of the process, or the machine is busy.
         """
-        with trio.move_on_after(FIRST_LOOK_S):
+        with trio.fail_after(WHOSE_S):
             return await self.blocking.run(
                 "looking whose processes clients are",
                 partial(self._orphans.whose, pid, self._rung.holds),
@@ -190,7 +194,6 @@ class Custody:
                 abandon_after_s=0,
                 in_any_case=True,
             )
-        return SOMEBODY
 
     async def spawn_own(
         self, doing: str, start: Callable[[], subprocess.Popen[bytes]]
