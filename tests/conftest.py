@@ -27,9 +27,6 @@ pytest_plugins = ["tests.bounds"]
 IGNORED_BY_LAUNCHERS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 """What `nohup`, and a shell that starts something in the background, have their child ignore."""
 
-SWITCH_S = 2e-5
-"""So soon a thread that needs the interpreter has it, in place of 5 ms."""
-
 
 # A machine that is busy is no fault of a test. Each run draws other examples, and most properties
 # are told of each dialect and lifecycle: a few of each, many times a day, find more than many of
@@ -60,9 +57,6 @@ def pytest_configure(config: pytest.Config) -> None:
     # As in the Makefile: without what has been compiled, a daemon takes twice as long to start.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
-    # A test that asks again and again until something holds would take the interpreter from the
-    # threads of the kernel, for 5 ms at each file that they read.
-    sys.setswitchinterval(SWITCH_S)
     config.addinivalue_line(
         "markers", "clause(id): the test holds this clause of tests/conformance/clauses.py"
     )

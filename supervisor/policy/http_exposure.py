@@ -115,7 +115,7 @@ def _host_and_port(said: str) -> tuple[str, int]:
     if not colon or not good:
         words = f"{quoted(said)} is none of {FORMS}, such as 127.0.0.1:8080 or [::1]:8080"
         raise ExposureError(words)
-    if not (port.isascii() and port.isdigit() and int(port[:6]) <= 65535):  # noqa: PLR2004
+    if re.fullmatch("[0-9]{1,5}", port) is None or int(port) > 65535:  # noqa: PLR2004
         raise ExposureError(f"{quoted(said)} has no port from 0 to 65535 behind the colon")
     return host, int(port)
 

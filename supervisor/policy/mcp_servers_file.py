@@ -138,7 +138,8 @@ class _Server:
             server[_ALIASES[alias]] = server.pop(alias)
         command, args = server.get("command"), server.get("args") or []
         if isinstance(command, dict):  # an older form of Zed
-            return server | command | {"command": command.get("path")}
+            path, others = command.get("path"), command.keys() - {"path"}
+            return server | {field: command[field] for field in others} | {"command": path}
         if isinstance(command, list):  # OpenCode
             more = args if isinstance(args, list) else []
             server |= {"command": next(iter(command), None), "args": [*command[1:], *more]}

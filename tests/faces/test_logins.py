@@ -327,7 +327,7 @@ async def test_wrong_ones_are_counted_and_a_right_one_is_taken_at_any_rate(
     how: str,
 ) -> None:
     async with gateway() as (_, one):
-        wrong = {"op": "login.open", "args": {how: "wrong"}}
+        wrong: dict[str, Any] = {"op": "login.open", "args": {how: "wrong"}}
         for _ in range(5):
             assert reason(await one.ask("supervisor", "invoke", wrong, None)) == (
                 "forbidden/wrong_login"

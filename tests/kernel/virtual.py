@@ -7,6 +7,7 @@ one time. What a process does takes none.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -26,6 +27,10 @@ Clock = trio.testing.MockClock
 MOMENT_S = 0.01
 SHOWN = 3
 """Digits of a time."""
+
+SWITCH_S = 2e-5
+"""So soon a thread has the interpreter while a story asks again and again whether something holds.
+By default it would wait for 5 ms at each file that it reads, for half a minute in all."""
 
 SLACK_S = 1e-5
 """Times are sums of floats: so much later, what is due has been told."""
@@ -133,8 +138,13 @@ async def story(
     """Run a kernel of modules, of which nothing is awaited."""
     clock.jump(1000)  # 0 stands for no time
     more = {"clock": trio.current_time, "draw": lambda: 0.5, **options}
-    async with Kernel(Found(modules), data_dir=folder / "data", **more) as kernel:
-        yield Story(kernel, clock)
-        clock.rate = 1  # a thread that is at work is waited for by the clock, too
-        kernel.shut_down("the end of the story")
-        kernel.shut_down("no time passes for its modules to end by themselves")
+    usual_s = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_S)
+    try:
+        async with Kernel(Found(modules), data_dir=folder / "data", **more) as kernel:
+            yield Story(kernel, clock)
+            clock.rate = 1  # a thread that is at work is waited for by the clock, too
+            kernel.shut_down("the end of the story")
+            kernel.shut_down("no time passes for its modules to end by themselves")
+    finally:
+        sys.setswitchinterval(usual_s)

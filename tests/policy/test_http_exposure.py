@@ -51,6 +51,7 @@ def test_beyond_this_machine_it_is_tls_or_said_to_be_insecure(host: str) -> None
         ("a b:80", {}, "none of off"),
         ("localhost:", {}, "no port"),
         ("localhost:65536", {}, "no port"),
+        ("localhost:0065536", {}, "no port"),
         ("localhost:655350", {}, "no port"),
         ("localhost:-1", {}, "no port"),
         ("localhost:٣", {}, "no port"),

@@ -128,9 +128,10 @@ def test_a_server_becomes_a_descriptor_that_runs_in_the_project() -> None:
 def test_a_command_is_the_same_program_wherever_the_daemon_runs(
     field: str, server: Any, command: list[str]
 ) -> None:
-    found = one(server, field=field).descriptor
-    assert found is not None
-    assert found["transport"]["command"] == command
+    imported = one(server, field=field)
+    assert imported.descriptor is not None
+    assert imported.descriptor["transport"]["command"] == command
+    assert not [one for one in imported.remarks if "is not carried over" in one.message]
 
 
 @pytest.mark.parametrize(
