@@ -32,7 +32,6 @@ from protocol.connection import (
     EventReceived,
     Events,
     HostCalled,
-    LineConnection,
     LocalError,
     Memory,
     ModuleLog,
@@ -50,6 +49,7 @@ from protocol.connection import (
     Warned,
 )
 from protocol.descriptor.model import Descriptor, StdoutPolicy
+from protocol.dialects.lines import LineConnection
 from protocol.dialects.mcp.calls import Calls
 from protocol.dialects.mcp.catalogue import ACCEPTED, CALL, CHANGED
 from protocol.dialects.mcp.greeting import REQUEST_ID, Speaker
@@ -89,9 +89,9 @@ from protocol.dialects.mcp.vocabulary import (
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import Log
 from protocol.frames import DEPTH, encode
-from protocol.framing import LineSplitter, Written
+from protocol.framing import Written
 from protocol.host_call import Chunk
-from protocol.json_line import Fault, excerpt, overlong_fault, read_object, truncated_fault
+from protocol.json_line import Fault, excerpt, read_object
 from protocol.problem import literal
 from protocol.replies import Operation
 from protocol.weight import is_deeper
@@ -115,11 +115,10 @@ class McpConnection(LineConnection):
     def __init__(self, descriptor: Descriptor, new_id: NewId, memory: Memory) -> None:
         client = client_capabilities(descriptor)
         del new_id
-        self._speaker = Speaker(client)
-        self.outgoing = self._speaker.outgoing
+        super().__init__(descriptor.supervision.limits.line_bytes)
+        self._speaker = Speaker(client, self.outgoing)
         self._descriptor = descriptor
         self._is_strict = descriptor.transport.stdout is StdoutPolicy.STRICT
-        self._splitter = LineSplitter(descriptor.supervision.limits.line_bytes)
         self._listening = Listening(self._speaker)
         self._introduction = Introduction(
             descriptor, self._speaker, memory, client, self._listening
@@ -194,21 +193,14 @@ class McpConnection(LineConnection):
 
     # What the process does.
 
-    def receive_eof(self) -> Events:
-        """Accept a last line without a newline if it is a whole object (docs/protocol.md)."""
-        line = self._splitter.finish()
-        received: list[Received] = []
-        found = read_object(line) if isinstance(line, bytes) else None
-        if isinstance(line, bytes) and isinstance(found, Fault) and reread(line, found) is None:
-            fault = truncated_fault(line)
-            only = self._calls.only
-            # Not an answer yet: how the process ended may say more (policy.verdict).
-            received.append(Quarantined(fault) if only is None else Violated(only, fault))
-        elif isinstance(line, bytes):
-            self._receive_line(line, received)
-        elif line is not None:
-            self._reject(overlong_fault(line), received)
-        return received
+    def _is_whole(self, line: bytes) -> bool:
+        found = read_object(line)
+        return not isinstance(found, Fault) or reread(line, found) is not None
+
+    def _reject_cut_off(self, fault: Fault, received: list[Received]) -> None:
+        only = self._calls.only
+        # Not an answer yet: how the process ended may say more (policy.verdict).
+        received.append(Quarantined(fault) if only is None else Violated(only, fault))
 
     def process_exited(self, code: int | None) -> Events:
         del code

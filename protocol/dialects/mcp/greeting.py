@@ -205,9 +205,9 @@ class Speaker:
     read an id answer 0.
     """
 
-    def __init__(self, client: dict[str, Any]) -> None:
+    def __init__(self, client: dict[str, Any], outgoing: Outgoing) -> None:
         """`client` is the client capabilities."""
-        self.outgoing = Outgoing()
+        self.outgoing = outgoing
         self.agreed: Agreed | None = None
         self.last_id = 0
         self._client = client
