@@ -76,9 +76,16 @@ from protocol.events import (
     decode_event,
     read_event,
 )
-from protocol.frames import RequestFrame, decode_request, encode, encode_line
+from protocol.frames import RequestFrame, decode_request, encode, encode_line, invoke_frame
 from protocol.framing import Written
-from protocol.host_call import FEATURE, BadCall, Chunk, encode_result, read_host_call
+from protocol.host_call import (
+    FEATURE,
+    BadCall,
+    Chunk,
+    encode_result,
+    read_host_call,
+    why_no_request,
+)
 from protocol.host_events import decode_extended
 from protocol.json_line import (
     LONE_SURROGATES,
@@ -127,12 +134,6 @@ SYNC = ".sync"
 """The suffix of the id of the `describe` that marks where the stream is in step again."""
 
 
-def _invoke_frame(tool: str) -> bytes:
-    """Return a request frame without its id and its input: only these are encoded each time."""
-    shown = encode_line(RequestFrame("", tool, _INVOKE)).replace(b"%", b"%%")
-    return shown.replace(b'""', b"%b", 1).replace(b'"input":{}', b'"input":%b')
-
-
 class _Envelope(msgspec.Struct):
     request_id: str | None = msgspec.field(default=None, name="requestId")
     type: str | None = None
@@ -153,7 +154,7 @@ class ModuleConnection(LineConnection):
         self._descriptor = descriptor
         self._new_id = new_id
         self._strict = descriptor.transport.stdout is StdoutPolicy.STRICT
-        self._frame = _invoke_frame(descriptor.name)
+        self._frame = invoke_frame(descriptor.name)
         self._handshake: Handshake | None = None
         self._open: dict[str, OpenRequest] = {}
         self._given_up: deque[str] = deque(maxlen=GIVEN_UP_KEPT)
@@ -315,7 +316,7 @@ class ModuleConnection(LineConnection):
             if not isinstance(line, bytes):
                 self._reject(overlong_fault(line), received)
                 continue
-            event: Event | None = None
+            event: Any = None
             # After an event mostly comes another one: the look costs a fifth of what an event does.
             may_be_event = streaming or line.find(_TYPE) >= 0  # in half the time of `in`
             if may_be_event:
@@ -465,7 +466,11 @@ class ModuleConnection(LineConnection):
         ):
             return
         if named is None and isinstance(event, UiEvent) and event.event == RESOURCE_UPDATED:
-            self._take_update(event, line, received)
+            match event.payload:
+                case {"uri": str(uri)}:
+                    received.append(ResourceUpdated(uri))
+                case _:
+                    received.append(self._stray(excerpt(line), None))
             return
         request = self._find(named)
         if request is None:
@@ -484,13 +489,6 @@ class ModuleConnection(LineConnection):
             self._reject(outcome, received, request.request_id)
         else:
             self._answer(request, named, outcome, received)
-
-    def _take_update(self, event: UiEvent, line: bytes, received: list[Received]) -> None:
-        match event.payload:
-            case {"uri": str(uri)}:
-                received.append(ResourceUpdated(uri))
-            case _:
-                received.append(self._stray(excerpt(line), None))
 
     def _answer(
         self, request: OpenRequest, named: str | None, outcome: Outcome, received: list[Received]
@@ -612,7 +610,7 @@ class ModuleConnection(LineConnection):
                 return
             words = call.message
         elif request is None:
-            words = _no_request(named, len(self._open))
+            words = why_no_request(named, len(self._open))
         elif request.operation is not _INVOKE:
             words = "a module can call the host while it serves an invoke, not a "
             words += request.operation
@@ -648,12 +646,3 @@ class ModuleConnection(LineConnection):
 def _warn(request: OpenRequest, words: str | None, shown: str, received: list[Received]) -> None:
     if words is not None:
         received.append(Warned(request.request_id, Notice("unknown_field", words, shown)))
-
-
-def _no_request(named: object, count: int) -> str:
-    if named is None:
-        state = "none is open" if count == 0 else f"{count} are open"
-        return f'the call names no "requestId", and {state}'
-    if not isinstance(named, str):
-        return '"requestId" of the call must be a string'
-    return f"the request {named!r:.80} of the call is not open"
