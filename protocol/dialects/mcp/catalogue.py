@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from protocol.descriptor.model import Descriptor
-from protocol.dialects.mcp.greeting import Agreed
 from protocol.dialects.mcp.offers import LISTS, OPS, TOOLS, OpOfServer
 from protocol.dialects.mcp.vocabulary import EXTRAS, SUBSCRIBE, UNSUBSCRIBE
+from protocol.dialects.mcp.writer import Agreed
 from protocol.frames import encode
 from protocol.mcp_server.mending import (
     changes,
