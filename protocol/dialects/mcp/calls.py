@@ -29,9 +29,8 @@ from protocol.connection import (
     Request,
     Warned,
 )
-from protocol.dialects.mcp.catalogue import CALL
+from protocol.dialects.mcp.catalogue import CALL, OPS
 from protocol.dialects.mcp.inquiries import Round, read_round
-from protocol.dialects.mcp.offers import OPS
 from protocol.dialects.mcp.writer import McpWriter
 from protocol.errors import Code, Failure, Outcome, Reason, Success
 from protocol.events import AssetBytes, UiEvent

@@ -51,7 +51,7 @@ from protocol.connection import (
 from protocol.descriptor.model import Descriptor, StdoutPolicy
 from protocol.dialects.lines import LineConnection
 from protocol.dialects.mcp.calls import Calls
-from protocol.dialects.mcp.catalogue import ACCEPTED, CALL, CHANGED
+from protocol.dialects.mcp.catalogue import ACCEPTED, CALL, CHANGED, OPS
 from protocol.dialects.mcp.inquiries import client_capabilities, client_result, host_call
 from protocol.dialects.mcp.odd_lines import (
     BEFORE,
@@ -63,9 +63,7 @@ from protocol.dialects.mcp.odd_lines import (
     reread,
     shown_id,
 )
-from protocol.dialects.mcp.offers import OPS
-from protocol.dialects.mcp.start import ServerStart
-from protocol.dialects.mcp.subscriptions import Subscriptions
+from protocol.dialects.mcp.start import ServerStart, Subscriptions
 from protocol.dialects.mcp.vocabulary import (
     BATCH,
     BATCHES,
