@@ -45,12 +45,11 @@ import msgspec
 
 from protocol.errors import Failure, Outcome, Reason
 from protocol.events import CallEvent, Log
-from protocol.framing import LineSplitter, Outgoing, Written
+from protocol.framing import Outgoing, Written
 from protocol.host_call import Chunk, HostCall
-from protocol.json_line import Fault, excerpt, overlong_fault
+from protocol.json_line import Fault
 from protocol.problem import printable
 from protocol.replies import Operation
-from protocol.weight import LONG_BYTES, collector_paused
 
 # docs/protocol.md: what a tolerant module may print where it is not taken for an answer. A line of
 # another version, of an unknown type, too long or cut off is a fault under either policy.
@@ -422,38 +421,3 @@ class Connection:
         """
         del line
         return NOTHING
-
-
-class LineConnection(Connection):
-    """A dialect whose process prints lines.
-
-    A subclass takes them in `_receive_line`, and those that were too long to be held in `_reject`;
-    or all of them in `_receive_data`.
-    """
-
-    _splitter: LineSplitter
-
-    @property
-    def unfinished_line(self) -> str | None:
-        return excerpt(self._splitter.pending) if self._splitter.pending else None
-
-    def receive_data(self, data: bytes) -> Events:
-        if self._splitter.pending_bytes + len(data) > LONG_BYTES:
-            with collector_paused():
-                return self._receive_data(data)
-        return self._receive_data(data)
-
-    def _receive_data(self, data: bytes) -> Events:
-        received: list[Received] = []
-        for line in self._splitter.feed(data):
-            if isinstance(line, bytes):
-                self._receive_line(line, received)
-            else:
-                self._reject(overlong_fault(line), received)
-        return received
-
-    def _receive_line(self, line: bytes, received: list[Received]) -> None:
-        raise NotImplementedError
-
-    def _reject(self, fault: Fault, received: list[Received]) -> None:
-        raise NotImplementedError

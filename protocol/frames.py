@@ -60,6 +60,15 @@ def encode_line(value: Any) -> bytes:
     return one_line(encode(value)) + b"\n"
 
 
+def invoke_frame(tool: str) -> bytes:
+    """Return the line of an invoke as a format of its id and its input, both encoded.
+
+    Only these are encoded for each request.
+    """
+    shown = encode_line(RequestFrame("", tool, "invoke")).replace(b"%", b"%%")
+    return shown.replace(b'""', b"%b", 1).replace(b'"input":{}', b'"input":%b')
+
+
 def one_line(encoded: bytes) -> bytes:
     """Return JSON with escapes for characters that many readers take for the end of a line.
 

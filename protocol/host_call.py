@@ -290,3 +290,13 @@ def failure_of(code: str, message: str, details: dict[str, Any] | None = None) -
         return Failure(ours, message, inner)
     rest = {key: value for key, value in details.items() if key != "code"}
     return Failure(ours, message, rest)
+
+
+def why_no_request(named: object, count: int) -> str:
+    """Say why a call belongs to none of `count` open requests."""
+    if named is None:
+        state = "none is open" if count == 0 else f"{count} are open"
+        return f'the call names no "requestId", and {state}'
+    if not isinstance(named, str):
+        return '"requestId" of the call must be a string'
+    return f"the request {named!r:.80} of the call is not open"

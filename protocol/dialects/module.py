@@ -1,180 +1,145 @@
 """Dialect `module`: Module Protocol v1 over STDIO, with Spec 001 event streams (docs/protocol.md).
 
-This file has the start of a process, the requests to it, and the two forms of nearly all lines,
-plain events and plain replies. The meaning of other lines, and the request of each line, is in
-`module_lines`.
+How a line finds its request, in this order:
+
+1. it has a `requestId`: the open request of that id; a line for no open request is a stray;
+2. one request is open: that one;
+3. several are open: the oldest, as long as the module was never seen to echo ids (it then answers
+   in order, whatever it was sent); of a module that does echo ids it belongs to no request;
+4. none is open: a `log` is the module's own, anything else is a stray.
+
+A line that cannot be accepted finds its request in the same way, and fails the request it names; of
+a tolerant module, an event with only an unreadable value is set aside as a warning of the request.
+While one request is open, and the module was not seen to echo ids, it is that one's answer and
+fails it if it is meant as one (`is_meant_as_answer`): as it stands there, no other answer may come.
+Any other line is noise, which a tolerant module may print: it is set aside. A line that might stand
+for one of several answers fails all of them. When the module echoes no ids, nobody can tell whether
+a line that failed a request stood in its answer's place or before it:
+
+    in step --a line that may stand in an answer's place--> lost
+    lost    --before the next request a `describe` is sent, the mark--> marked
+    marked  --its answer--> in step
+
+Until the mark is answered, a line without an id belongs to no request. The mark is a `describe` and
+not a `health`: `status` is a common field of results, and the late answer of the failed request
+would be taken for it. Its answer is a description in full, or the module's earlier answer to
+`describe`; a module that declined to describe itself declines again.
+
+The start of a process is in `module_start`.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
+
+import msgspec
+from msgspec import UNSET
 
 from protocol.connection import (
     NOTHING,
+    TOLERABLE,
     Answered,
     Asked,
+    Described,
     EventReceived,
     Events,
     Flow,
     HostCalled,
-    LineConnection,
     LocalError,
     Memory,
+    ModuleLog,
     NewId,
     Notice,
     OutOfStep,
     Quarantined,
-    Ready,
     Received,
     Request,
-    StartFailed,
+    ResourceUpdated,
     Stray,
     Unanswered,
     Violated,
     Wait,
     Warned,
 )
-from protocol.descriptor.model import Descriptor, Lifecycle, Timeouts
-from protocol.dialects.module_lines import DECODE_ERRORS, SYNC, Lines, OpenRequest
-from protocol.errors import Failure, Outcome
-from protocol.events import Log, StatePatch, UiEvent, decode_event
-from protocol.frames import RequestFrame, decode_request, encode, encode_line
-from protocol.framing import LineSplitter, Outgoing, Written
-from protocol.host_call import Chunk, encode_result
+from protocol.descriptor.model import Descriptor, Lifecycle, StdoutPolicy
+from protocol.dialects.lines import DECODE_ERRORS, LineConnection, OpenRequest
+from protocol.dialects.module_start import Handshake, StartStep
+from protocol.errors import Code, Failure, Outcome, Reason, Success
+from protocol.events import (
+    RESOURCE_UPDATED,
+    Done,
+    Event,
+    Log,
+    StatePatch,
+    UiEvent,
+    decode_event,
+    read_event,
+)
+from protocol.frames import RequestFrame, decode_request, encode, encode_line, invoke_frame
+from protocol.framing import Written
+from protocol.host_call import (
+    FEATURE,
+    BadCall,
+    Chunk,
+    encode_result,
+    read_host_call,
+    why_no_request,
+)
+from protocol.host_events import decode_extended
 from protocol.json_line import (
+    LONE_SURROGATES,
     SMALL_BYTES,
     Fault,
+    excerpt,
     is_dense,
     is_utf8,
     overlong_fault,
     read_object,
+    shown_id,
     skimmed,
-    truncated_fault,
+    split_members,
+    without_lone_surrogates,
 )
-from protocol.replies import Operation, decode_invoke_reply, plain_outcome, read_error
-from protocol.weight import LONG_BYTES, collector_paused
+from protocol.replies import (
+    DescribeReply,
+    Operation,
+    completed,
+    decode_invoke_reply,
+    is_meant_as_answer,
+    plain_outcome,
+    read_done,
+    read_error,
+    read_reply,
+    slips,
+    slips_of_done,
+    unreadable_answer,
+)
 
+_DESCRIBE = Operation.DESCRIBE
 _INVOKE = Operation.INVOKE
 """A local name: looking up a member of an enum is slow, and each request and answer needs it."""
 
+_TYPE = b'"type"'
 _LIKE_AN_ID = b"equest"
 _LOOKED_AT_BYTES = 256
 """An answer without a `requestId` in its first bytes is searched for another spelling of it."""
 
 _FLOW = frozenset(Flow)
 
+GIVEN_UP_KEPT = 16
+"""Late lines of this many requests, those given up last, are recognised."""
 
-def _invoke_frame(tool: str) -> bytes:
-    """Return a request frame without its id and its input: only these are encoded each time."""
-    shown = encode_line(RequestFrame("", tool, _INVOKE)).replace(b"%", b"%%")
-    return shown.replace(b'""', b"%b", 1).replace(b'"input":{}', b'"input":%b')
-
-
-FIRST_RETRY_S = 0.02
-LAST_RETRY_S = 0.5
-"""The longest pause between two `health` questions to a module that is not well yet."""
+SYNC = ".sync"
+"""The suffix of the id of the `describe` that marks where the stream is in step again."""
 
 
-Step = Request | Ready | StartFailed | None
-"""The next question, or how the start ended; None: wait."""
+class _Envelope(msgspec.Struct):
+    request_id: str | None = msgspec.field(default=None, name="requestId")
+    type: str | None = None
 
 
-class Handshake:
-    r"""The start of a module: `health` until it is well, then `describe`.
-
-        health --ok--> describe --ok--> Ready
-          |  |            \--describe_s, or an error--> StartFailed
-          |  \--not well yet--> a pause, then health again
-          \--start_s, or a wrong answer--> StartFailed
-
-    Each question is a request like any other, and reported as one (`Asked`).
-    """
-
-    def __init__(self, timeouts: Timeouts, new_id: NewId) -> None:
-        self.waits: tuple[Wait, ...] = ()
-        self.request = Request("", Operation.HEALTH)
-        self.instead = ""
-        """The line that the module printed in place of an answer, as a clause; empty if none."""
-        self._timeouts = timeouts
-        self._new_id = new_id
-        self._well_by = Wait(timeouts.start_s, "an answer to health")
-        self._pause: Wait | None = None
-        self._pause_s = FIRST_RETRY_S
-        self._said: Failure | None = None
-        self._asked: set[str] = set()
-
-    def ask_health(self) -> Request:
-        self.waits = (self._well_by,)
-        return self._ask(Operation.HEALTH)
-
-    def _ask(self, operation: Operation) -> Request:
-        self.request = Request(self._new_id(), operation)
-        self._asked.add(self.request.request_id)
-        return self.request
-
-    def heard(self, item: Received) -> Step:
-        """Take an item that is no answer.
-
-        A line with an unknown id cannot be a late answer, and no other answer will come.
-        """
-        match item:
-            case Warned(notice=notice):
-                self.instead = notice.in_place_of_answer or self.instead
-            case Quarantined(fault=fault):
-                self.instead = Notice.of(fault).in_place_of_answer or self.instead
-            case Stray(named=named) if named is not None and named not in self._asked:
-                reason = f"bad_{self.request.operation}"
-                words = f"did not answer {self.request.operation}: {item.in_place_of_answer}"
-                return self._failed(reason, words)
-            case Stray():
-                self.instead = item.in_place_of_answer or self.instead
-            case _:
-                self.instead = self.instead or "what it printed was not an answer"
-        return None
-
-    def answered(self, answered: Answered) -> Step:
-        self.instead = ""
-        outcome, fault = answered.outcome, answered.fault
-        shown = "" if fault is None else f": {fault.excerpt}"
-        if self.request.operation is Operation.DESCRIBE:
-            if isinstance(outcome, Failure):
-                words = f"did not describe itself: {outcome.message}{shown}"
-                return self._failed("bad_describe", words)
-            self.waits = ()
-            return Ready(outcome.result, "answered health and describe")
-        if not isinstance(outcome, Failure):
-            self._said = None
-            self.waits = (Wait(self._timeouts.describe_s, "an answer to describe"),)
-            return self._ask(Operation.DESCRIBE)
-        if fault is not None:
-            # A line that is no answer; asking again would bring the same.
-            return self._failed("bad_health", f"answered health wrongly: {outcome.message}{shown}")
-        self._said = outcome
-        self._pause = Wait(self._pause_s, "a better health")
-        self._pause_s = min(self._pause_s * 2, LAST_RETRY_S)
-        self.waits = (self._well_by, self._pause)
-        return None
-
-    def time_passed(self, wait: Wait, unfinished_line: str | None) -> Step:
-        if wait is self._pause:
-            return self.ask_health()
-        if wait is self._well_by:
-            words = f"was not healthy within {wait.seconds:g} s"
-            return self._failed("start_deadline", *self._why(words, "start_s", unfinished_line))
-        words = f"did not describe itself: it gave no answer to describe in {wait.seconds:g} s"
-        return self._failed("bad_describe", *self._why(words, "describe_s", unfinished_line))
-
-    def _failed(self, reason: str, words: str, bound: str = "") -> StartFailed:
-        self.waits = ()
-        return StartFailed(reason, words, bound)
-
-    def _why(self, words: str, bound: str, unfinished_line: str | None) -> tuple[str, str]:
-        if self._said is not None:
-            return f"{words}; it said: {self._said.message}", bound
-        if unfinished_line is not None:
-            why = f"it printed a line without a newline at its end: {unfinished_line}"
-            return f"{words}; {why}", ""
-        return (f"{words}; {self.instead}", "") if self.instead else (words, bound)
+_ENVELOPE = msgspec.json.Decoder(_Envelope).decode
 
 
 class ModuleConnection(LineConnection):
@@ -184,25 +149,69 @@ class ModuleConnection(LineConnection):
 
     def __init__(self, descriptor: Descriptor, new_id: NewId, memory: Memory) -> None:
         del memory
-        self._tool = descriptor.name
-        self._timeouts = descriptor.supervision.timeouts
-        self._new_id = new_id
+        super().__init__(descriptor.supervision.limits.line_bytes)
         self.closes_stdin = descriptor.transport.lifecycle is Lifecycle.PER_INVOCATION
-        self.outgoing = Outgoing()
-        self._splitter = LineSplitter(descriptor.supervision.limits.line_bytes)
-        self._lines = Lines(descriptor, self.outgoing)
-        self._open = self._lines.open
-        self._streaming = False
+        self._descriptor = descriptor
+        self._new_id = new_id
+        self._strict = descriptor.transport.stdout is StdoutPolicy.STRICT
+        self._frame = invoke_frame(descriptor.name)
         self._handshake: Handshake | None = None
-        self._frame = _invoke_frame(descriptor.name)
+        self._open: dict[str, OpenRequest] = {}
+        self._given_up: deque[str] = deque(maxlen=GIVEN_UP_KEPT)
+        self._streaming = False
+        """Whether the last line was an event."""
+        self._echoes_ids = False
+        """Whether an answer ever had a `requestId`."""
+        self._omits_ids = False
+        """Whether an event or call ever had none."""
+        self._features: frozenset[str] = frozenset()
+        """The protocol features that the module announced."""
+        self._description: dict[str, Any] | None = None
+        """The module's last answer to `describe`, completed from the descriptor."""
+        self._is_lost = False
+        """Whether a mark has to be sent before the next request."""
+        self._mark = ""
+        """The id of the mark that is to be answered."""
+        self._described: Any = None
+        """The module's last answer to `describe` in its own words."""
+        self._declines = False
+        """Whether it declined to describe itself."""
 
-    # What the host wants.
+    # The start.
 
     def start(self) -> Events:
         if self.closes_stdin:
             return NOTHING
-        self._handshake = Handshake(self._timeouts, self._new_id)
-        return self._take_step(self._handshake.ask_health())
+        self._handshake = Handshake(self._descriptor.supervision.timeouts, self._new_id)
+        return self._take_step(self._handshake, self._handshake.ask_health())
+
+    def time_passed(self, wait: Wait) -> Events:
+        if self._handshake is None:
+            return NOTHING
+        step = self._handshake.time_passed(wait, self.unfinished_line)
+        return self._take_step(self._handshake, step)
+
+    def _with_steps(self, received: Events) -> Events:
+        """Return events with those that they lead to in the start, if it is under way."""
+        if self._handshake is None:
+            return received
+        events: list[Received] = []
+        for item in received:
+            events.append(item)
+            if self._handshake is not None:
+                events += self._take_step(self._handshake, self._handshake.take(item))
+        return events
+
+    def _take_step(self, handshake: Handshake, step: StartStep) -> Events:
+        self.waits = handshake.waits
+        if step is None:
+            return NOTHING
+        if isinstance(step, Request):
+            return [Asked(step), *self.ask(step)]
+        self._handshake = None
+        return [step]
+
+    # What the host wants.
 
     def ask(self, request: Request) -> Events:
         if request.request_id in self._open:
@@ -216,12 +225,14 @@ class ModuleConnection(LineConnection):
                 content["traceparent"] = request.traceparent
             line = self._frame % (encode(request.request_id), encode(content))
         else:
-            line = encode_line(RequestFrame(request.request_id, self._tool, request.operation))
-        step = self._lines.step
-        if step.lost:
-            step.begin_mark(f"{request.request_id}{SYNC}")
-            sync = RequestFrame(step.mark, self._tool, Operation.DESCRIBE)
-            self.outgoing.add(encode_line(sync))
+            line = encode_line(
+                RequestFrame(request.request_id, self._descriptor.name, request.operation)
+            )
+        if self._is_lost:
+            self._is_lost, self._mark = False, f"{request.request_id}{SYNC}"
+            self.outgoing.add(
+                encode_line(RequestFrame(self._mark, self._descriptor.name, _DESCRIBE))
+            )
         self._open[request.request_id] = OpenRequest(request.request_id, request.operation)
         self.outgoing.add(line, request.request_id)
         return NOTHING
@@ -230,15 +241,15 @@ class ModuleConnection(LineConnection):
         """Forget a request; its late lines are strays if the module puts ids on all of them."""
         if self._open.pop(request_id, None) is None or written is not Written.ALL:
             return NOTHING
-        self._lines.given_up.append(request_id)
-        if "cancel" in self._lines.features:
+        self._given_up.append(request_id)
+        if "cancel" in self._features:
             self.outgoing.add(encode_line({"requestId": request_id, "operation": "cancel"}))
-        if self._lines.echoes_ids and not self._lines.omits_ids:
+        if self._echoes_ids and not self._omits_ids:
             return NOTHING
         return [OutOfStep("echoes no requestId")]
 
     def flow(self, request_id: str, operation: Flow) -> Events:
-        if "flow" in self._lines.features and request_id in self._open:
+        if "flow" in self._features and request_id in self._open:
             self.outgoing.add(encode_line({"requestId": request_id, "operation": operation}))
         return NOTHING
 
@@ -258,13 +269,13 @@ class ModuleConnection(LineConnection):
             return NOTHING
         if frame.tool is None and operation in _FLOW:
             return NOTHING
-        if operation == Operation.DESCRIBE and request_id.endswith(SYNC):
-            if self._lines.step.lost:
-                self._lines.step.begin_mark(request_id)
+        if operation == _DESCRIBE and request_id.endswith(SYNC):
+            if self._is_lost:
+                self._is_lost, self._mark = False, request_id
             return NOTHING
         if request_id in self._open:
             return NOTHING
-        if operation in (Operation.HEALTH, Operation.DESCRIBE):
+        if operation in (Operation.HEALTH, _DESCRIBE):
             request = Request(request_id, Operation(operation))
         else:
             op = frame.input.get("op") if operation == _INVOKE else operation
@@ -272,70 +283,15 @@ class ModuleConnection(LineConnection):
         self._open[request_id] = OpenRequest(request_id, request.operation)
         return [Asked(request)]
 
-    # What the module says.
-
-    def receive_data(self, data: bytes) -> Events:
-        if self._splitter.pending_bytes + len(data) > LONG_BYTES:
-            with collector_paused():
-                received = self._receive_data(data)
-        else:
-            received = self._receive_data(data)
-        return received if self._handshake is None else self._shake(received, self._handshake)
-
-    def _receive_data(self, data: bytes) -> list[Received]:
-        received: list[Received] = []
-        streaming = self._streaming
-        for line in self._splitter.feed(data):
-            if not isinstance(line, bytes):
-                self._lines.reject(overlong_fault(line), None, received, owned=True)
-            # After an event mostly comes another one: the look costs a fifth of what an event does.
-            elif not streaming and line.find(b'"type"') < 0:  # in half the time of `in`
-                self._receive_reply_line(line, received)
-            else:
-                # No function of its own: a stream spends its time here. Nothing is skipped in what
-                # the decoder takes, so it is UTF-8.
-                try:
-                    unread = len(line) > SMALL_BYTES and is_dense(line)
-                    event = None if unread else decode_event(line)
-                except DECODE_ERRORS:
-                    event = None
-                if event is None:
-                    streaming = False
-                    if line.find(b'"type"') < 0:
-                        self._receive_reply_line(line, received)
-                    else:
-                        self._lines.receive_extended(line, received)
-                    continue
-                streaming = True
-                named = event.request_id
-                # `type() is`: where the answer is no, `isinstance` of a msgspec type takes five
-                # times as long.
-                kind = type(event)
-                if (kind is UiEvent or kind is Log or kind is StatePatch) and named in self._open:
-                    received.append(EventReceived(named, event, line))
-                else:
-                    self._lines.receive_event(event, line, line, received)
-        self._streaming = streaming
-        return received
+    # What the process does.
 
     def receive_eof(self) -> Events:
-        """Accept a last line without a newline if it is a whole object (docs/protocol.md)."""
-        line = self._splitter.finish()
-        if line is None:
-            return NOTHING
-        received: list[Received] = []
-        if not isinstance(line, bytes):
-            self._lines.reject(overlong_fault(line), None, received, owned=True)
-        elif isinstance(document := read_object(line), Fault):
-            fault = truncated_fault(line)
-            request = self._lines.find(None)
-            # Not an answer yet: how the process ended may say more (policy.verdict).
-            received.append(Violated(request.request_id, fault) if request else Quarantined(fault))
-        elif "type" in document:
-            self._lines.receive_extended(line, received)
-        else:
-            self._lines.receive_document(line, document, received)
-        return received if self._handshake is None else self._shake(received, self._handshake)
+        return self._with_steps(super().receive_eof())
+
+    def _reject_cut_off(self, fault: Fault, received: list[Received]) -> None:
+        request = self._find(None)
+        # Not an answer yet: how the process ended may say more (policy.verdict).
+        received.append(Violated(request.request_id, fault) if request else Quarantined(fault))
 
     def process_exited(self, code: int | None) -> Events:
         del code
@@ -349,48 +305,56 @@ class ModuleConnection(LineConnection):
         self._handshake, self.waits = None, ()
         return unanswered
 
-    def time_passed(self, wait: Wait) -> Events:
-        if self._handshake is None:
-            return NOTHING
-        return self._take_step(self._handshake.time_passed(wait, self.unfinished_line))
+    def _receive_data(self, data: bytes) -> Events:
+        """Take plain events and plain replies, nearly all lines, with one typed parse each.
 
-    def _shake(self, received: list[Received], handshake: Handshake) -> list[Received]:
-        """Pick out the answers that the start waits for."""
-        led_to: list[Received] = []
-        for item in received:
-            led_to.append(item)
-            if self._handshake is None:
+        What these refuse is read again by `_receive_line`.
+        """
+        received: list[Received] = []
+        streaming = self._streaming
+        for line in self._splitter.feed(data):
+            if not isinstance(line, bytes):
+                self._reject(overlong_fault(line), received)
                 continue
-            if not isinstance(item, Answered):
-                led_to += self._take_step(handshake.heard(item))
-            elif item.request_id == handshake.request.request_id:
-                led_to += self._take_step(handshake.answered(item))
-        return led_to
+            event: Any = None
+            # After an event mostly comes another one: the look costs a fifth of what an event does.
+            may_be_event = streaming or line.find(_TYPE) >= 0  # in half the time of `in`
+            if may_be_event:
+                # No function of its own: a stream spends its time here. Nothing is skipped in what
+                # the decoder takes, so it is UTF-8.
+                try:
+                    if len(line) <= SMALL_BYTES or not is_dense(line):
+                        event = decode_event(line)
+                except DECODE_ERRORS:
+                    pass
+            streaming = event is not None
+            if event is None:
+                has_type = may_be_event and line.find(_TYPE) >= 0
+                if has_type or not self._take_plain_reply(line, received):
+                    self._receive_line(line, received)
+                continue
+            named = event.request_id
+            # `type() is`: where the answer is no, `isinstance` of a msgspec type takes five times
+            # as long.
+            kind = type(event)
+            if (kind is UiEvent or kind is Log or kind is StatePatch) and named in self._open:
+                received.append(EventReceived(named, event, line))
+            else:
+                self._take_event(event, line, line, received)
+        self._streaming = streaming
+        return received if self._handshake is None else self._with_steps(received)
 
-    def _take_step(self, step: Step) -> list[Received]:
-        assert self._handshake is not None  # noqa: S101 - whose step it is
-        self.waits = self._handshake.waits
-        if step is None:
-            return []
-        if isinstance(step, Request):
-            return [Asked(step), *self.ask(step)]
-        self._handshake = None
-        return [step]
-
-    # There are two fast paths, for events (above) and for plain replies: one typed parse each. What
-    # they refuse is read again: an event with fields of the module's own, or slowly.
-
-    def _receive_reply_line(self, line: bytes, received: list[Received]) -> None:
+    def _take_plain_reply(self, line: bytes, received: list[Received]) -> bool:
+        """Take the answer to an invoke that can be passed on as it is; False for another line."""
         try:
             if len(line) <= SMALL_BYTES:
                 reply = decode_invoke_reply(line)
             else:
                 reply = skimmed(decode_invoke_reply, line)
         except DECODE_ERRORS:
-            self._lines.receive_slowly(line, received)
-            return
+            return False
         named = reply.request_id
-        request = self._lines.find(None) if named is None else self._open.get(named)
+        request = self._find(None) if named is None else self._open.get(named)
         outcome = plain_outcome(reply, line)
         if (
             request is None
@@ -399,9 +363,286 @@ class ModuleConnection(LineConnection):
             or (named is None and line.find(_LIKE_AN_ID, 0, _LOOKED_AT_BYTES) >= 0)
             or not (line.isascii() or is_utf8(line))
         ):
-            self._lines.receive_slowly(line, received)
-            return
+            return False
         if named is not None:
-            self._lines.echoes_ids = True
+            self._echoes_ids = True
         del self._open[request.request_id]
         received.append(Answered(request.request_id, outcome))
+        return True
+
+    def _receive_line(self, line: bytes, received: list[Received]) -> None:
+        """Take a line in any form.
+
+        An event may have members of its own, and an object a slip; of a line that cannot be read a
+        few fields may show.
+        """
+        try:
+            extended = decode_extended(line) if _TYPE in line and is_utf8(line) else None
+        except DECODE_ERRORS:
+            extended = None
+        if extended is not None:
+            event, told = extended
+            if isinstance(event, Done):
+                self._warn_of_slips(event, line, received)
+            self._take_event(event, line, told, received)
+            return
+        document = read_object(line)
+        if not isinstance(document, Fault):
+            self._take_object(line, document, received)
+        elif (mended := without_lone_surrogates(line)) is not None:
+            before = len(received)
+            self._receive_line(mended, received)
+            first = received[before] if len(received) > before else None
+            if isinstance(first, EventReceived | Answered):
+                notice = Notice(*LONE_SURROGATES, excerpt(mended))
+                received.insert(before, Warned(first.request_id, notice))
+        else:
+            self._take_unreadable(line, document, received)
+
+    def _take_object(self, line: bytes, document: dict[str, Any], received: list[Received]) -> None:
+        said = document.get("requestId")
+        named = said if isinstance(said, str) else None
+        if "type" in document:
+            event = read_event(line, document)
+            if not isinstance(event, Fault):
+                self._take_event(event, line, None, received)
+            elif event.reason is not Reason.UNKNOWN_TYPE or document["type"] != FEATURE:
+                self._reject(event, received, named)
+            elif FEATURE in self._features:
+                self._take_host_call(line, document, received)
+            else:
+                self._reject(self._refuse_unannounced(line, document), received, named)
+            return
+        shown = excerpt(line)
+        if self._mark and self._answers_mark(named, read_reply(_DESCRIBE, document, shown)):
+            return
+        request = self._find(named)
+        if request is None:
+            received.append(self._stray(shown, named))
+            return
+        outcome = read_reply(request.operation, document, shown)
+        if isinstance(outcome, Fault):
+            owned = is_meant_as_answer(document, request.operation)
+            self._reject(outcome, received, named, owned=owned)
+        else:
+            words = slips(request.operation, document, request.request_id)
+            _warn(request, words, shown, received)
+            self._answer(request, named, outcome, received)
+
+    def _take_unreadable(self, line: bytes, fault: Fault, received: list[Received]) -> None:
+        """Take a line that cannot be read, of which a few fields may show.
+
+        No other line will answer the request that a bad answer names, so the request fails at once
+        instead of at its deadline. After a bad event more may come.
+        """
+        try:
+            envelope = _ENVELOPE(line)
+        except DECODE_ERRORS:
+            named, owned = shown_id(line), is_meant_as_answer(line)
+        else:
+            named, owned = envelope.request_id, envelope.type in (None, "done")
+            if named in self._open and not owned and not self._strict:
+                received.append(Warned(named, Notice.of(fault)))
+                return
+        request = self._find(named)
+        if request is not None and (owned or fault.reason is Reason.NOT_OBJECT):
+            fault = unreadable_answer(line, fault, request.operation)
+        self._reject(fault, received, named, owned=owned)
+
+    def _warn_of_slips(self, done: Done, line: bytes, received: list[Received]) -> None:
+        request = self._find(None if done.request_id is UNSET else done.request_id)
+        if request is not None:
+            _warn(request, slips_of_done(split_members(line)), excerpt(line), received)
+
+    def _take_event(
+        self, event: Event, line: bytes, told: bytes | None, received: list[Received]
+    ) -> None:
+        """Take an event; `told` is the line to pass on."""
+        named = None if event.request_id is UNSET else event.request_id
+        if (
+            self._mark
+            and isinstance(event, Done)
+            and self._answers_mark(named, read_done(_DESCRIBE, event, None, ""))
+        ):
+            return
+        if named is None and isinstance(event, UiEvent) and event.event == RESOURCE_UPDATED:
+            match event.payload:
+                case {"uri": str(uri)}:
+                    received.append(ResourceUpdated(uri))
+                case _:
+                    received.append(self._stray(excerpt(line), None))
+            return
+        request = self._find(named)
+        if request is None:
+            if isinstance(event, Log) and named is None:
+                received.append(ModuleLog(event))
+            else:
+                received.append(self._stray(excerpt(line), named))
+            return
+        if named is None and not isinstance(event, Log):
+            self._omits_ids = True
+        if not isinstance(event, Done):
+            received.append(request.take(event, told))
+            return
+        outcome = read_done(request.operation, event, request.last_error, excerpt(line))
+        if isinstance(outcome, Fault):
+            self._reject(outcome, received, request.request_id)
+        else:
+            self._answer(request, named, outcome, received)
+
+    def _answer(
+        self, request: OpenRequest, named: str | None, outcome: Outcome, received: list[Received]
+    ) -> None:
+        if named is not None:
+            self._echoes_ids = True
+        del self._open[request.request_id]
+        if request.operation is not _INVOKE:
+            stated = completed(request.operation, outcome, self._descriptor)
+            if request.operation is _DESCRIBE:
+                self._learn(outcome, stated, received)
+            outcome = stated
+        received.append(Answered(request.request_id, outcome))
+
+    def _learn(self, said: Outcome, stated: Outcome, received: list[Received]) -> None:
+        """Store the answer to a `describe`, in the module's words and completed.
+
+        A change is reported before the answer that has it.
+        """
+        if isinstance(said, Success):
+            self._described = said.result
+        self._declines = isinstance(said, Failure) and said.code == Code.UNSUPPORTED_OP
+        if self.closes_stdin or isinstance(stated, Failure):
+            return  # with stdin closed, the process ends with this answer
+        if self._description is not None and self._description != stated.result:
+            received.append(Described(stated.result))
+        self._description = stated.result
+        self._features = frozenset(stated.result.get("features", ()))
+
+    def _answers_mark(self, named: str | None, answer: Outcome | Fault) -> bool:
+        """Tell whether this answers the mark; then the stream is in step."""
+        if named not in (None, self._mark) or not self._is_description(answer):
+            return False
+        self._mark = ""
+        return True
+
+    def _is_description(self, answer: Outcome | Fault) -> bool:
+        match answer:
+            case Failure(code=code):
+                return self._declines and code == Code.UNSUPPORTED_OP
+            case Success(result=result) if result == self._described:
+                return True
+            case Success(result=result):
+                try:
+                    return msgspec.convert(result, DescribeReply).name == self._descriptor.name
+                except msgspec.ValidationError:
+                    return False
+            case _:
+                return False
+
+    def _find(self, named: str | None) -> OpenRequest | None:
+        """Return the request of a line, by the id that it names, if any."""
+        if named is not None:
+            return self._open.get(named)
+        if self._mark or not self._open:
+            return None
+        if len(self._open) > 1 and self._echoes_ids:
+            return None
+        return next(iter(self._open.values()))
+
+    def _stray(self, shown: str, named: str | None) -> Stray:
+        return Stray(shown, None if named in self._given_up else named)
+
+    def _reject(
+        self,
+        fault: Fault,
+        received: list[Received],
+        named: str | None = None,
+        *,
+        owned: bool = True,
+    ) -> None:
+        """Take a line that cannot be accepted; `owned`: it is meant as an answer."""
+        if named is not None:
+            if self._open.pop(named, None) is None:
+                received.append(self._stray(fault.excerpt, named))
+            else:
+                received.append(Answered(named, fault.failure(), fault))
+            return
+        oldest = self._find(None)
+        if oldest is None:
+            received.append(Quarantined(fault))
+        elif (
+            fault.reason in TOLERABLE
+            and not self._strict
+            and len(self._open) == 1
+            and not (owned and not self._echoes_ids)
+        ):
+            received.append(Warned(oldest.request_id, Notice.of(fault)))
+        else:
+            # Of several requests answered in order, each later answer might now be paired with
+            # the wrong one; so all of them end here, even of a tolerant module.
+            received += [Answered(request_id, fault.failure(), fault) for request_id in self._open]
+            self._open.clear()
+            if not self._echoes_ids:
+                self._is_lost, self._mark = True, ""
+
+    # Calls of the module to the host.
+
+    def _take_host_call(
+        self, line: bytes, document: dict[str, Any], received: list[Received]
+    ) -> None:
+        """Take a call.
+
+        Unlike an answer it is not paired by order: with several requests open, it must name one,
+        since a late call would be made on behalf of the wrong request.
+        """
+        named = document.get("requestId")
+        if named is None:
+            self._omits_ids = True
+            request = self._find(None) if len(self._open) == 1 else None
+        else:
+            request = self._open.get(named) if isinstance(named, str) else None
+        call = read_host_call(document)
+        if isinstance(call, BadCall):
+            if call.call_id is None:
+                notice = Notice("bad_host_call", call.message, excerpt(line))
+                answer = Warned(request.request_id, notice) if request else Stray(excerpt(line))
+                received.append(answer)
+                return
+            words = call.message
+        elif request is None:
+            words = why_no_request(named, len(self._open))
+        elif request.operation is not _INVOKE:
+            words = "a module can call the host while it serves an invoke, not a "
+            words += request.operation
+        else:
+            received.append(HostCalled(request.request_id, call, len(line)))
+            return
+        failure = Failure.because(Reason.MALFORMED_REQUEST, words)
+        self._refuse(named if request is None else request.request_id, call.call_id, failure)
+        if request is None:
+            received.append(Stray(excerpt(line)))
+
+    def _refuse_unannounced(self, line: bytes, document: dict[str, Any]) -> Fault:
+        """Refuse a call of a module that announced none, or could read no result.
+
+        The call fails its request; a module that still reads for a result gets an answer, since it
+        would take the next request for it.
+        """
+        words = f'the module\'s answer to describe does not say "features": ["{FEATURE}"]'
+        if self.closes_stdin:
+            words = 'only a module with transport.lifecycle "persistent" can call the host'
+        words = f"{FEATURE!r} is not an event type here: {words}"
+        if not self.closes_stdin:
+            failure = Failure.because(Reason.UNKNOWN_TYPE, words)
+            self._refuse(document.get("requestId"), read_host_call(document).call_id, failure)
+        return Fault(Reason.UNKNOWN_TYPE, words, excerpt(line))
+
+    def _refuse(self, named: object, call_id: str | None, failure: Failure) -> None:
+        request_id = named if isinstance(named, str) else None
+        if call_id is not None and (refusal := encode_result(request_id, call_id, failure)):
+            self.outgoing.add(refusal)
+
+
+def _warn(request: OpenRequest, words: str | None, shown: str, received: list[Received]) -> None:
+    if words is not None:
+        received.append(Warned(request.request_id, Notice("unknown_field", words, shown)))

@@ -12,15 +12,12 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-import msgspec
-
 from protocol.connection import (
     NOTHING,
     TOLERABLE,
     Answered,
     Asked,
     Events,
-    LineConnection,
     LocalError,
     Memory,
     NewId,
@@ -33,20 +30,18 @@ from protocol.connection import (
     Warned,
 )
 from protocol.descriptor.model import Descriptor, InputForm, StdoutPolicy
-from protocol.dialects.module_lines import OpenRequest
+from protocol.dialects.lines import DECODE_ERRORS, LineConnection, OpenRequest
 from protocol.errors import Reason
 from protocol.events import Done, Event, read_event
 from protocol.frames import RequestFrame, encode_line
-from protocol.framing import LineSplitter, Outgoing, Overlong, Written
+from protocol.framing import Written
 from protocol.host_events import decode_either
 from protocol.json_line import (
     LONE_SURROGATES,
     Fault,
     excerpt,
     is_utf8,
-    overlong_fault,
     read_object,
-    truncated_fault,
     without_lone_surrogates,
 )
 from protocol.replies import Operation, read_done
@@ -65,11 +60,10 @@ class NarratoriaConnection(LineConnection):
 
     def __init__(self, descriptor: Descriptor, new_id: NewId, memory: Memory) -> None:
         del new_id, memory
+        super().__init__(descriptor.supervision.limits.line_bytes)
         self._tool = descriptor.name
         self._flat = descriptor.transport.input is InputForm.FLAT
         self._strict = descriptor.transport.stdout is StdoutPolicy.STRICT
-        self.outgoing = Outgoing()
-        self._splitter = LineSplitter(descriptor.supervision.limits.line_bytes)
         self._state = _State.IDLE
         self._request = OpenRequest("", Operation.INVOKE)
 
@@ -109,19 +103,6 @@ class NarratoriaConnection(LineConnection):
         self._state = _State.OPEN
         self._request = OpenRequest(request_id, Operation.INVOKE)
 
-    def receive_eof(self) -> Events:
-        """Accept a last line without a newline if it is a whole object (docs/protocol.md)."""
-        received: list[Received] = []
-        line = self._splitter.finish()
-        if isinstance(line, Overlong):
-            self._reject(overlong_fault(line), received)
-        elif line is not None:
-            if self._state is _State.OPEN and isinstance(read_object(line), Fault):
-                self._reject(truncated_fault(line), received)
-            else:
-                self._receive_line(line, received)
-        return received
-
     def process_exited(self, code: int | None) -> Events:
         del code
         unanswered = self._state in (_State.OPEN, _State.BROKEN)
@@ -136,7 +117,7 @@ class NarratoriaConnection(LineConnection):
             return
         try:
             decoded = decode_either(line) if is_utf8(line) else None
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except DECODE_ERRORS:
             decoded = None
         if decoded is not None:
             event, told = decoded
@@ -178,3 +159,5 @@ class NarratoriaConnection(LineConnection):
             else:
                 self._state = _State.BROKEN
                 received.append(Violated(self._request.request_id, fault))
+
+    _reject_cut_off = _reject

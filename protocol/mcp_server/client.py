@@ -19,15 +19,6 @@ from typing import Any
 
 import msgspec
 
-from protocol.dialects.mcp.rpc import (
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    RpcCall,
-    RpcError,
-    RpcId,
-    RpcMistake,
-)
 from protocol.dialects.mcp.vocabulary import (
     BATCH,
     BATCHES,
@@ -39,14 +30,17 @@ from protocol.dialects.mcp.vocabulary import (
     MODERN,
     Era,
 )
-from protocol.errors import Reason
-from protocol.frames import encode, one_line
-from protocol.host_call import UNENCODABLE
+from protocol.jsonrpc import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    RpcCall,
+    RpcError,
+)
 from protocol.problem import described, kind, quoted
 
 REVISIONS = (MODERN, *LEGACY)
 
-PARSE_ERROR = -32700
 UNSUPPORTED_VERSION = -32022
 MISSING_CAPABILITY = -32021
 HEADER_MISMATCH = -32020
@@ -290,9 +284,7 @@ def _mismatch(header: str, why: str) -> RpcError:
     return RpcError(HEADER_MISMATCH, f"the header {header} {why}")
 
 
-# --- Lines -------------------------------------------------------------------
-
-_UNREADABLE = (Reason.MALFORMED_JSON, Reason.INVALID_UTF8, Reason.LINE_TOO_LONG)
+# --- Batches -------------------------------------------------------------------
 
 is_array = re.compile(rb"\s*\[").match
 
@@ -310,34 +302,3 @@ def split_batch(line: bytes, client: McpClient | None) -> list[bytes] | RpcError
         words = f"a batch has 1 to {BATCH} messages, none of which is a batch"
         return RpcError(INVALID_REQUEST, f"{words}; this one has {len(messages)} members")
     return messages
-
-
-def message_line(document: Mapping[str, Any]) -> bytes:
-    return one_line(encode({"jsonrpc": "2.0", **document}))
-
-
-def answer_line(rpc_id: RpcId | None, outcome: Mapping[str, Any] | RpcError) -> bytes:
-    """Encode the answer to a request; an unencodable result becomes an error.
-
-    An error that answers no request has no id: JSON-RPC has null there, but MCP does not allow
-    that.
-    """
-    to: dict[str, Any] = {} if rpc_id is None else {"id": rpc_id}
-    try:
-        if isinstance(outcome, RpcError):
-            return message_line({**to, "error": error_document(outcome)})
-        return message_line({**to, "result": outcome})
-    except UNENCODABLE as error:
-        words = f"the answer cannot be passed on: {type(error).__name__}"
-        return message_line({**to, "error": {"code": INTERNAL_ERROR, "message": words}})
-
-
-def error_document(error: RpcError) -> dict[str, Any]:
-    document: dict[str, Any] = {"code": error.code, "message": error.message}
-    return document if error.data is None else {**document, "data": error.data}
-
-
-def mistake(found: RpcMistake) -> RpcError:
-    fault = found.fault
-    code = PARSE_ERROR if fault.reason in _UNREADABLE else INVALID_REQUEST
-    return RpcError(code, fault.message, {"excerpt": fault.excerpt})

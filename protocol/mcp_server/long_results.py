@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from protocol.dialects.mcp.rpc import INTERNAL_ERROR, RpcError
 from protocol.frames import encode
 from protocol.host_call import UNENCODABLE
-from protocol.mcp_server.client import error_document
+from protocol.jsonrpc import INTERNAL_ERROR, RpcError, error_document
 
 if TYPE_CHECKING:
     from protocol.mcp_server.questions import SigningKey

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from protocol.client import UNDECODABLE, ClientQuestion, QuestionWithdrawn, RequestEvent
-from protocol.dialects.mcp.rpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
 from protocol.dialects.mcp.vocabulary import (
     ASK,
     DISCOVER,
@@ -29,6 +28,7 @@ from protocol.errors import Failure, Outcome
 from protocol.frames import encode
 from protocol.host_call import UNENCODABLE
 from protocol.host_events import RegisteredAsset
+from protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
 from protocol.mcp_server.client import LEVELS, REVISIONS, param_problem
 from protocol.mcp_server.daemon_link import RequestEnd, fields_of, pause_of
 from protocol.mcp_server.long_results import SCHEME as LONG_RESULTS

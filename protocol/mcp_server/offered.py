@@ -17,8 +17,8 @@ from typing import Any
 
 import msgspec
 
-from protocol.dialects.mcp.rpc import RpcError
 from protocol.errors import Failure
+from protocol.jsonrpc import RpcError
 from protocol.mcp_server.daemon_link import (
     DAEMON,
     AfterLoss,

@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from protocol.client import ClientQuestion
-from protocol.dialects.mcp.rpc import INVALID_PARAMS, INVALID_REQUEST, RpcError
 from protocol.dialects.mcp.vocabulary import ASK, HOST_METHODS, META
 from protocol.errors import Failure, Success
+from protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, RpcError
 from protocol.mcp_server.daemon_link import DaemonRequest
 from protocol.mcp_server.request import SERVER, ClientRequest, refused
 from protocol.mcp_server.tasks import TimerHandle

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from protocol.dialects.mcp.rpc import (
+from protocol.dialects.mcp.vocabulary import ASK, LISTEN, META, ROOTS, SAMPLE
+from protocol.frames import encode
+from protocol.jsonrpc import (
     INVALID_PARAMS,
     RpcCall,
     RpcError,
     RpcId,
 )
-from protocol.dialects.mcp.vocabulary import ASK, LISTEN, META, ROOTS, SAMPLE
-from protocol.frames import encode
 from protocol.mcp_server.client import (
     MISSING_CAPABILITY,
     SSE,

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from protocol.dialects.mcp.rpc import (
+from protocol.errors import Failure, Origin, Reason, Success
+from protocol.frames import encode
+from protocol.host_events import RegisteredAsset
+from protocol.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
     RpcError,
 )
-from protocol.errors import Failure, Origin, Reason, Success
-from protocol.frames import encode
-from protocol.host_events import RegisteredAsset
 from protocol.mcp_server.daemon_link import RequestEnd, fields_of
 
 if TYPE_CHECKING:

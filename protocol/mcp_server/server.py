@@ -27,7 +27,12 @@ from typing import Any, cast
 import msgspec
 
 from protocol.client import ConnectionEnd, LineRefusal, SocketClient, StreamEvent
-from protocol.dialects.mcp.rpc import (
+from protocol.dialects.mcp.vocabulary import INITIALIZE, LEGACY, LISTEN, MODERN
+from protocol.frames import DEPTH
+from protocol.framing import Overlong
+from protocol.host_call import UNENCODABLE
+from protocol.json_line import overlong_fault
+from protocol.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -39,13 +44,11 @@ from protocol.dialects.mcp.rpc import (
     RpcMessage,
     RpcMistake,
     RpcNotification,
+    answer_line,
+    message_line,
+    mistake,
     read_message,
 )
-from protocol.dialects.mcp.vocabulary import INITIALIZE, LEGACY, LISTEN, MODERN
-from protocol.frames import DEPTH
-from protocol.framing import Overlong
-from protocol.host_call import UNENCODABLE
-from protocol.json_line import overlong_fault
 from protocol.mcp_server.client import (
     HEADER_MISMATCH,
     MISSING_CAPABILITY,
@@ -54,13 +57,10 @@ from protocol.mcp_server.client import (
     VERSION,
     McpClient,
     accepts,
-    answer_line,
     client_of,
     header_problem,
     is_array,
     is_modern,
-    message_line,
-    mistake,
     split_batch,
 )
 from protocol.mcp_server.daemon_link import DaemonLink

@@ -25,7 +25,7 @@ from urllib.parse import quote, unquote
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from protocol.dialects.mcp.offers import LISTS, OPS
+from protocol.dialects.mcp.catalogue import LISTS, OPS
 from protocol.dialects.mcp.vocabulary import EXTRAS
 from protocol.mcp_server import mending
 from protocol.mcp_server.mending import strict_definition

@@ -15,7 +15,7 @@ import trio
 
 from protocol.connection import Notified
 from protocol.descriptor.model import Descriptor, Kind
-from protocol.dialects.mcp.offers import OPS
+from protocol.dialects.mcp.catalogue import OPS
 from protocol.mcp_server.table import Offer, tools_of
 from supervisor.kernel.descriptions import RememberedDescriptions
 from supervisor.policy.lifecycle import SERVES

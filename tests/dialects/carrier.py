@@ -18,10 +18,10 @@ from protocol.errors import Reason
 from protocol.events import AssetBytes
 from protocol.json_line import Fault, excerpt
 from protocol.replies import DescribeReply
-from tests.dialects.lines import LineConnection
+from tests.dialects.lines import GreetedConnection
 
 
-class CarrierConnection(LineConnection):
+class CarrierConnection(GreetedConnection):
     def hears(self, message: dict[str, Any], line: bytes) -> Events:
         try:
             if message.get("id") in self.open and "bytes" in message:

@@ -11,12 +11,12 @@ from typing import Any
 
 from protocol.connection import NOTHING, Events, Memory, NewId, StartAgain, Wait
 from protocol.descriptor.model import Descriptor
-from tests.dialects.lines import LineConnection
+from tests.dialects.lines import GreetedConnection
 
 SILENCE_S = 0.05
 
 
-class FallbackConnection(LineConnection):
+class FallbackConnection(GreetedConnection):
     def __init__(self, descriptor: Descriptor, new_id: NewId, memory: Memory) -> None:
         super().__init__(descriptor, new_id, memory)
         self._is_sure = "era" in memory

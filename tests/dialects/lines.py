@@ -15,7 +15,6 @@ from protocol.connection import (
     NOTHING,
     Answered,
     Asked,
-    Connection,
     Events,
     Flow,
     HostCalled,
@@ -32,29 +31,25 @@ from protocol.connection import (
     Wait,
 )
 from protocol.descriptor.model import Descriptor
+from protocol.dialects.lines import LineConnection
 from protocol.errors import Outcome, Reason, Success
 from protocol.frames import encode_line
-from protocol.framing import LineSplitter, Outgoing, Written
+from protocol.framing import Written
 from protocol.host_call import UNENCODABLE, Chunk
-from protocol.json_line import Fault, excerpt, overlong_fault, read_object
+from protocol.json_line import Fault, excerpt, read_object
 from protocol.replies import DescribeReply, Operation
 
 
-class LineConnection(Connection):
+class GreetedConnection(LineConnection):
     """A connection that greets, and is ready when it is greeted back."""
 
     waits: tuple[Wait, ...] = ()
 
     def __init__(self, descriptor: Descriptor, new_id: NewId, memory: Memory) -> None:
-        self.outgoing = Outgoing()
+        super().__init__(descriptor.supervision.limits.line_bytes)
         self.memory = memory
         self.open: set[str] = set()
         self.ready = False
-        self._splitter = LineSplitter(descriptor.supervision.limits.line_bytes)
-
-    @property
-    def unfinished_line(self) -> str | None:
-        return excerpt(self._splitter.pending) if self._splitter.pending else None
 
     def tell(self, request_id: str = "", **message: Any) -> None:
         self.outgoing.add(encode_line(message), request_id)
@@ -93,25 +88,17 @@ class LineConnection(Connection):
             self.tell(result_of=asked.call.call_id, said={"code": "internal"})
         return NOTHING
 
-    def receive_data(self, data: bytes) -> Events:
-        events: list[Received] = []
-        for line in self._splitter.feed(data):
-            if not isinstance(line, bytes):
-                events.append(Quarantined(overlong_fault(line)))
-                continue
-            message = read_object(line)
-            if isinstance(message, Fault):
-                events.append(Quarantined(message))
-            else:
-                events += self.hears(message, line)
-        return events
+    def _receive_line(self, line: bytes, received: list[Received]) -> None:
+        message = read_object(line)
+        if isinstance(message, Fault):
+            received.append(Quarantined(message))
+        else:
+            received += self.hears(message, line)
 
-    def receive_eof(self) -> Events:
-        line = self._splitter.finish()
-        if line is None:
-            return NOTHING
-        shown = excerpt(line) if isinstance(line, bytes) else ""
-        return [Quarantined(Fault(Reason.TRUNCATED_LINE, "the output ends in a line", shown))]
+    def _reject(self, fault: Fault, received: list[Received]) -> None:
+        received.append(Quarantined(fault))
+
+    _reject_cut_off = _reject
 
     def process_exited(self, code: int | None) -> Events:
         unanswered, self.open = sorted(self.open), set()

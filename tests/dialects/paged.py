@@ -9,14 +9,14 @@ from typing import Any
 
 from protocol.connection import NOTHING, Events, Memory, NewId, StartFailed
 from protocol.descriptor.model import Descriptor
-from tests.dialects.lines import LineConnection
+from tests.dialects.lines import GreetedConnection
 from tests.dialects.peers import description
 
 PAGES = 8
 """One that has more lies."""
 
 
-class PagedConnection(LineConnection):
+class PagedConnection(GreetedConnection):
     def __init__(self, descriptor: Descriptor, new_id: NewId, memory: Memory) -> None:
         super().__init__(descriptor, new_id, memory)
         self._ops: list[str] = []

@@ -34,7 +34,7 @@ def calls(args: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 class Peer:
-    """A process that speaks the made-up wire of `lines.LineConnection`."""
+    """A process that speaks the made-up wire of `lines.GreetedConnection`."""
 
     ops: tuple[str, ...] = ("echo",)
 

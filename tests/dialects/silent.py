@@ -13,10 +13,10 @@ from typing import Any
 from protocol.connection import NOTHING, Events, HostCalled, Quarantined
 from protocol.host_call import BadCall, read_host_call
 from protocol.json_line import Fault, excerpt
-from tests.dialects.lines import LineConnection
+from tests.dialects.lines import GreetedConnection
 
 
-class SilentConnection(LineConnection):
+class SilentConnection(GreetedConnection):
     def hears(self, message: dict[str, Any], line: bytes) -> Events:
         if "ping" in message:
             self.tell(pong=message["ping"])

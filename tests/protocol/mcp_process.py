@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,8 +12,8 @@ from msgspec.structs import replace
 from protocol.connection import Answered, HostCalled, Received, Request, Wait
 from protocol.descriptor.model import EraPin, McpTransport, StdoutPolicy
 from protocol.dialects.mcp.connection import McpConnection
-from protocol.dialects.mcp.greeting import REQUEST_ID
-from protocol.dialects.mcp.vocabulary import LEGACY, MODERN
+from protocol.dialects.mcp.vocabulary import LEGACY, META, MODERN
+from protocol.dialects.mcp.writer import REQUEST_ID
 from protocol.errors import Failure, Outcome, Success
 from protocol.replies import Operation
 from tests.protocol.mcp_revisions import check
@@ -48,6 +49,9 @@ class Served:
         self._seen = 0
         self._asked: dict[str, Any] = {}
         """The methods that the server has asked, by id."""
+        self._legacy = LEGACY[0]
+        """The revision that the server has named, if it is of the older era."""
+        self._is_modern = False
 
     # What happens to it.
 
@@ -71,12 +75,14 @@ class Served:
 
     def _revision(self, written: dict[str, Any]) -> str:
         """Return the revision that a line is to be of."""
-        if written.get("method") == "initialize":
-            return str(written["params"]["protocolVersion"])
-        agreed = self.connection._speaker.agreed
-        if agreed is not None:
-            return agreed.revision
-        return MODERN if "method" in written else LEGACY[0]
+        method, params = written.get("method"), written.get("params", {})
+        if method == "initialize":
+            return str(params["protocolVersion"])
+        if method is None:
+            return self._legacy
+        if "id" in written or method == "notifications/initialized":
+            self._is_modern = f"{META}protocolVersion" in params.get("_meta", {})
+        return MODERN if self._is_modern else self._legacy
 
     def hear(self, *messages: Mapping[str, Any] | bytes) -> list[Received]:
         """Let it read lines; a mapping is a message without its `jsonrpc`.
@@ -90,6 +96,9 @@ class Served:
             one if isinstance(one, bytes) else line({"jsonrpc": "2.0", **self._numbered(one)})
             for one in messages
         )
+        named = re.search(rb'"protocolVersion"\s*:\s*"([^"]+)"', data)
+        if named is not None and named[1].decode() in LEGACY:
+            self._legacy = named[1].decode()
         return self.take(self.connection.receive_data(data))
 
     def _numbered(self, message: Mapping[str, Any]) -> dict[str, Any]:

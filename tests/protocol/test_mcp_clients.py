@@ -7,18 +7,16 @@ from typing import Any
 
 import pytest
 
-from protocol.dialects.mcp.rpc import RpcError, RpcMistake
 from protocol.dialects.mcp.vocabulary import Era
 from protocol.errors import Reason
 from protocol.frames import encode
 from protocol.json_line import Fault
+from protocol.jsonrpc import RpcError, RpcMistake, answer_line, mistake
 from protocol.mcp_server.client import (
     HEADER_MISMATCH,
     MISSING_CAPABILITY,
     McpClient,
-    answer_line,
     legacy_client,
-    mistake,
     modern_client,
     says_modern,
     split_batch,

@@ -8,7 +8,7 @@ import pytest
 
 from protocol.connection import Ready, StartAgain, StartFailed
 from protocol.descriptor.model import EraPin
-from protocol.dialects.mcp.greeting import DISCOVER_S
+from protocol.dialects.mcp.start import DISCOVER_S
 from protocol.framing import Written
 from tests.protocol.mcp_process import Served, discovered, initialized, legacy, modern
 from tests.protocol.wire import health

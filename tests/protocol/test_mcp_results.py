@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from protocol.dialects.mcp.calls import failure_of
-from protocol.dialects.mcp.rpc import RpcError
 from protocol.errors import Code, Failure, Reason, Success
 from protocol.events import Asset
 from protocol.host_events import RegisteredAsset, Registration
+from protocol.jsonrpc import RpcError
 from protocol.mcp_server.results import (
     ERROR_META,
     contents,

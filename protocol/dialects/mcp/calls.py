@@ -29,16 +29,15 @@ from protocol.connection import (
     Request,
     Warned,
 )
-from protocol.dialects.mcp.catalogue import CALL
-from protocol.dialects.mcp.greeting import Speaker
+from protocol.dialects.mcp.catalogue import CALL, OPS
 from protocol.dialects.mcp.inquiries import Round, read_round
-from protocol.dialects.mcp.offers import OPS
-from protocol.dialects.mcp.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError, RpcId, meant_id
+from protocol.dialects.mcp.writer import McpWriter
 from protocol.errors import Code, Failure, Outcome, Reason, Success
 from protocol.events import AssetBytes, UiEvent
 from protocol.framing import Written
 from protocol.host_call import UNENCODABLE
 from protocol.json_line import Fault
+from protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError, RpcId, meant_id
 from protocol.mcp_server.mending import as_list
 from protocol.problem import kind
 from protocol.replies import Operation
@@ -56,10 +55,10 @@ class OpenCall(msgspec.Struct, gc=False):
 
 
 class Calls:
-    def __init__(self, speaker: Speaker) -> None:
+    def __init__(self, writer: McpWriter) -> None:
         self.gave_up = False
         """Whether the server may still answer a request that is not open any more."""
-        self._speaker = speaker
+        self._writer = writer
         self._open: dict[str, OpenCall] = {}
         self._by_rpc_id: dict[RpcId, OpenCall] = {}
 
@@ -86,7 +85,7 @@ class Calls:
 
     def ask(self, request: Request, method: str, params: dict[str, Any]) -> None:
         # Written before it is noted as open: args that cannot be encoded leave nothing behind.
-        self.sent(request, method, params, self._speaker.ask(request, method, params))
+        self.sent(request, method, params, self._writer.ask_for(request, method, params))
 
     def sent(self, request: Request, method: str, params: dict[str, Any], rpc_id: RpcId) -> None:
         call = OpenCall(request, method, params, rpc_id)
@@ -107,7 +106,7 @@ class Calls:
         del self._by_rpc_id[call.rpc_id]
         if written is Written.ALL and call.round is None:
             self.gave_up = True
-            self._speaker.notify("notifications/cancelled", {"requestId": call.rpc_id})
+            self._writer.cancel(call.rpc_id)
 
     def sent_cancel(self, rpc_id: RpcId | None) -> None:
         call = self.of(rpc_id)
@@ -167,7 +166,7 @@ class Calls:
     def _receive_result(
         self, call: OpenCall, result: dict[str, Any], size_bytes: int, received: list[Received]
     ) -> None:
-        sort = result.get("resultType", "complete") if self._speaker.is_modern else "complete"
+        sort = result.get("resultType", "complete") if self._writer.is_modern else "complete"
         if sort == "complete":
             unpacking = Unpacking(call.request.request_id)
             outcome = unpacking.result(call.method, result)
@@ -206,7 +205,7 @@ class Calls:
             return
         try:
             params = {**call.params, **wanted.params()}
-            rpc_id = self._speaker.ask(call.request, call.method, params)
+            rpc_id = self._writer.ask_for(call.request, call.method, params)
         except UNENCODABLE as error:
             words = (
                 f"the answers to the server's questions cannot be written: {type(error).__name__}"

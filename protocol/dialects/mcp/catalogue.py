@@ -1,5 +1,7 @@
 """The lists of a server, fetched page by page within bounds, and the description made of them.
 
+Also which of a server's requests are ops of its module (`OPS`).
+
 A definition is kept as the server wrote it, with all fields; only the name must make sense.
 Definitions that do not fit are left out with a word for the log, and the rest is served. Members
 that strict clients refuse are logged, too: those clients get them mended (`protocol.mcp_server`).
@@ -14,11 +16,14 @@ from typing import Any
 import msgspec
 
 from protocol.descriptor.model import Descriptor
-from protocol.dialects.mcp.greeting import Agreed
-from protocol.dialects.mcp.offers import LISTS, OPS, TOOLS, OpOfServer
 from protocol.dialects.mcp.vocabulary import EXTRAS, SUBSCRIBE, UNSUBSCRIBE
+from protocol.dialects.mcp.writer import Agreed
 from protocol.frames import encode
 from protocol.mcp_server.mending import (
+    PROMPT,
+    RESOURCE,
+    TEMPLATE,
+    TOOL,
     changes,
     definition_for,
     strict_definition,
@@ -28,6 +33,79 @@ from protocol.problem import described, quoted
 from protocol.weight import is_deeper
 
 CALL = "tools/call"
+
+TOOLS = "tools/list"
+
+
+class ListKind(msgspec.Struct, frozen=True):
+    """A list's method and answer; `field` holds the entries, `named_by` their name."""
+
+    capability: str
+    field: str
+    named_by: str
+    told_as: str
+    of: Any
+
+
+LISTS = {
+    TOOLS: ListKind("tools", "tools", "name", "tools", TOOL),
+    "prompts/list": ListKind("prompts", "prompts", "name", "prompts", PROMPT),
+    "resources/list": ListKind("resources", "resources", "uri", "resources", RESOURCE),
+    "resources/templates/list": ListKind(
+        "resources", "resourceTemplates", "uriTemplate", "resource_templates", TEMPLATE
+    ),
+}
+
+_TEXT: dict[str, Any] = {"type": "string"}
+_CURSOR = {"type": "object", "properties": {"cursor": _TEXT}, "additionalProperties": False}
+_TEXTS: dict[str, Any] = {"type": "object", "additionalProperties": _TEXT}
+
+
+def _taking(required: tuple[str, ...], **properties: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+class OpOfServer(msgspec.Struct, frozen=True):
+    """An op that is no tool but a request of MCP's own, of the same name."""
+
+    capability: str
+    args: dict[str, Any]
+    """The schema of its args, which become the params."""
+    method: str
+
+
+OPS = {
+    "resources/list": OpOfServer("resources", _CURSOR, "resources/list"),
+    "resources/templates": OpOfServer("resources", _CURSOR, "resources/templates/list"),
+    "resources/read": OpOfServer("resources", _taking(("uri",), uri=_TEXT), "resources/read"),
+    SUBSCRIBE: OpOfServer("resources", _taking(("uri",), uri=_TEXT), SUBSCRIBE),
+    UNSUBSCRIBE: OpOfServer("resources", _taking(("uri",), uri=_TEXT), UNSUBSCRIBE),
+    "prompts/list": OpOfServer("prompts", _CURSOR, "prompts/list"),
+    "prompts/get": OpOfServer(
+        "prompts", _taking(("name",), name=_TEXT, arguments=_TEXTS), "prompts/get"
+    ),
+    "completion/complete": OpOfServer(
+        "completions",
+        _taking(
+            ("ref", "argument"),
+            ref={
+                "anyOf": [
+                    _taking(("type", "name"), type={"const": "ref/prompt"}, name=_TEXT),
+                    _taking(("type", "uri"), type={"const": "ref/resource"}, uri=_TEXT),
+                ]
+            },
+            argument=_taking(("name", "value"), name=_TEXT, value=_TEXT),
+            context=_taking((), arguments=_TEXTS),
+        ),
+        "completion/complete",
+    ),
+}
+"""Hidden by a tool of the same name."""
 
 PAGES = 100
 """A server that pages by ones may have this many pages; one whose cursors never end is cut off."""

@@ -1,8 +1,8 @@
-"""Dialect `mcp`: one process of a server, from its greeting to its end.
+"""Dialect `mcp`: one process of a server, from its start to its end.
 
 How a line finds its request:
 
-- an answer belongs to its id: a question of the connection's own (`introduction`), or a request
+- an answer belongs to its id: a question of the connection's own (`start`), or a request
   (`calls`). An error without an id answers the only line that waits. Under an id that was never
   asked with, an answer fails the only line that waits, if it can be of no other (`_misnamed`); else
   it is a stray;
@@ -32,7 +32,6 @@ from protocol.connection import (
     EventReceived,
     Events,
     HostCalled,
-    LineConnection,
     LocalError,
     Memory,
     ModuleLog,
@@ -50,11 +49,10 @@ from protocol.connection import (
     Warned,
 )
 from protocol.descriptor.model import Descriptor, StdoutPolicy
+from protocol.dialects.lines import LineConnection
 from protocol.dialects.mcp.calls import Calls
-from protocol.dialects.mcp.catalogue import ACCEPTED, CALL, CHANGED
-from protocol.dialects.mcp.greeting import REQUEST_ID, Speaker
+from protocol.dialects.mcp.catalogue import ACCEPTED, CALL, CHANGED, OPS
 from protocol.dialects.mcp.inquiries import client_capabilities, client_result, host_call
-from protocol.dialects.mcp.introduction import Introduction, Listening
 from protocol.dialects.mcp.odd_lines import (
     BEFORE,
     FRAMED,
@@ -65,8 +63,24 @@ from protocol.dialects.mcp.odd_lines import (
     reread,
     shown_id,
 )
-from protocol.dialects.mcp.offers import OPS
-from protocol.dialects.mcp.rpc import (
+from protocol.dialects.mcp.start import ServerStart, Subscriptions
+from protocol.dialects.mcp.vocabulary import (
+    BATCH,
+    BATCHES,
+    DISCOVER,
+    LISTEN,
+    META,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+)
+from protocol.dialects.mcp.writer import REQUEST_ID, McpWriter
+from protocol.errors import Failure, Outcome, Reason, Success
+from protocol.events import Log
+from protocol.frames import DEPTH, encode
+from protocol.framing import Written
+from protocol.host_call import Chunk
+from protocol.json_line import Fault, excerpt, read_object
+from protocol.jsonrpc import (
     RpcAnswer,
     RpcCall,
     RpcError,
@@ -77,21 +91,6 @@ from protocol.dialects.mcp.rpc import (
     meant_id,
     read_message,
 )
-from protocol.dialects.mcp.vocabulary import (
-    BATCH,
-    BATCHES,
-    DISCOVER,
-    LISTEN,
-    META,
-    SUBSCRIBE,
-    UNSUBSCRIBE,
-)
-from protocol.errors import Failure, Outcome, Reason, Success
-from protocol.events import Log
-from protocol.frames import DEPTH, encode
-from protocol.framing import LineSplitter, Written
-from protocol.host_call import Chunk
-from protocol.json_line import Fault, excerpt, overlong_fault, read_object, truncated_fault
 from protocol.problem import literal
 from protocol.replies import Operation
 from protocol.weight import is_deeper
@@ -115,18 +114,13 @@ class McpConnection(LineConnection):
     def __init__(self, descriptor: Descriptor, new_id: NewId, memory: Memory) -> None:
         client = client_capabilities(descriptor)
         del new_id
-        self._speaker = Speaker(client)
-        self.outgoing = self._speaker.outgoing
+        super().__init__(descriptor.supervision.limits.line_bytes)
+        self._writer = McpWriter(client, self.outgoing)
         self._descriptor = descriptor
         self._is_strict = descriptor.transport.stdout is StdoutPolicy.STRICT
-        self._splitter = LineSplitter(descriptor.supervision.limits.line_bytes)
-        self._listening = Listening(self._speaker)
-        self._introduction = Introduction(
-            descriptor, self._speaker, memory, client, self._listening
-        )
-        self._calls = Calls(self._speaker)
-        self._inquiries: set[RpcId] = set()
-        """The ids of the server's requests that wait for an answer."""
+        self._subscriptions = Subscriptions(self._writer)
+        self._start = ServerStart(descriptor, self._writer, memory, client, self._subscriptions)
+        self._calls = Calls(self._writer)
         self._oddities: set[str] = set()
         """The warnings given so far; each is given once per process."""
         self._pieces = bytearray()
@@ -134,48 +128,47 @@ class McpConnection(LineConnection):
 
     @property
     def waits(self) -> tuple[Wait, ...]:
-        waits, left = self._introduction.waits, self._introduction.left
+        waits, left = self._start.waits, self._start.left
         return (*waits, *left) if left else waits
 
     # What the host wants.
 
     def start(self) -> Events:
-        received: list[Received] = []
-        self._introduction.begin(received)
-        return received
+        self._start.begin()
+        return NOTHING
 
     def ask(self, request: Request) -> Events:
         """Queue a request; a `describe`, and what MCP does not allow, is answered at once."""
-        if request.request_id in self._calls or request.request_id in self._listening:
+        if request.request_id in self._calls or request.request_id in self._subscriptions:
             raise LocalError(f"request {request.request_id} is open already")
-        catalogue = self._introduction.catalogue
+        catalogue = self._start.catalogue
         method, params = CALL, {"name": request.op, "arguments": request.args}
         if request.operation is Operation.DESCRIBE:
             if catalogue is None:
                 raise LocalError("nothing is known of the server yet")
             if request.op == LOOK_AGAIN:
                 looked: list[Received] = []
-                self._introduction.look_again(request, looked)
+                self._start.look_again(request, looked)
                 return looked
             description = Success(catalogue.description(self._descriptor))
             return [Answered(request.request_id, description)]
         if request.operation is Operation.HEALTH:
             # 2026-07-28 has no ping.
-            method, params = (DISCOVER if self._speaker.is_modern else PING), {}
+            method, params = (DISCOVER if self._writer.is_modern else PING), {}
         elif catalogue is not None and (op := catalogue.op_of_server(request.op)) is not None:
             if not ACCEPTED[request.op](request.args):
                 words = f"the args of {request.op} are not what MCP has it take, or too many"
                 return [Answered(request.request_id, Failure.because(Reason.INVALID_ARGS, words))]
             method, params = op.method, request.args
-            if request.op in (SUBSCRIBE, UNSUBSCRIBE) and self._speaker.is_modern:
+            if request.op in (SUBSCRIBE, UNSUBSCRIBE) and self._writer.is_modern:
                 received: list[Received] = []
-                self._listening.ask(request, received)
+                self._subscriptions.ask(request, received)
                 return received
         self._calls.ask(request, method, params)
         return NOTHING
 
     def cancel(self, request_id: str, written: Written) -> Events:
-        self._listening.forget(request_id)
+        self._subscriptions.forget(request_id)
         self._calls.cancel(request_id, written)
         return NOTHING
 
@@ -184,43 +177,35 @@ class McpConnection(LineConnection):
         if chunk is not None and not chunk.is_last:
             return NOTHING
         received: list[Received] = []
-        if self._speaker.is_modern:
+        if self._writer.is_modern:
             self._calls.answer(asked, outcome, received)
         else:
             rpc_id: RpcId = msgspec.json.decode(asked.call.call_id)
-            self._inquiries.discard(rpc_id)
-            self._speaker.answer(rpc_id, client_result(asked.call, outcome))
+            self._writer.answer(rpc_id, client_result(asked.call, outcome))
         return received
 
     # What the process does.
 
-    def receive_eof(self) -> Events:
-        """Accept a last line without a newline if it is a whole object (docs/protocol.md)."""
-        line = self._splitter.finish()
-        received: list[Received] = []
-        found = read_object(line) if isinstance(line, bytes) else None
-        if isinstance(line, bytes) and isinstance(found, Fault) and reread(line, found) is None:
-            fault = truncated_fault(line)
-            only = self._calls.only
-            # Not an answer yet: how the process ended may say more (policy.verdict).
-            received.append(Quarantined(fault) if only is None else Violated(only, fault))
-        elif isinstance(line, bytes):
-            self._receive_line(line, received)
-        elif line is not None:
-            self._reject(overlong_fault(line), received)
-        return received
+    def _is_whole(self, line: bytes) -> bool:
+        found = read_object(line)
+        return not isinstance(found, Fault) or reread(line, found) is not None
+
+    def _reject_cut_off(self, fault: Fault, received: list[Received]) -> None:
+        only = self._calls.only
+        # Not an answer yet: how the process ended may say more (policy.verdict).
+        received.append(Quarantined(fault) if only is None else Violated(only, fault))
 
     def process_exited(self, code: int | None) -> Events:
         del code
-        self._inquiries.clear()
+        self._writer.inquiries.clear()
         left: list[Received] = [Unanswered(one) for one in self._calls.take_all()]
-        left += self._listening.exited()
-        again = self._introduction.exited()
+        left += self._subscriptions.exited()
+        again = self._start.exited()
         return left if again is None else [*left, again]
 
     def time_passed(self, wait: Wait) -> Events:
         received: list[Received] = []
-        self._introduction.time_passed(wait, received)
+        self._start.time_passed(wait, received)
         return received
 
     def sent(self, line: bytes) -> Events:
@@ -233,11 +218,11 @@ class McpConnection(LineConnection):
         if method == "notifications/cancelled":
             self._calls.sent_cancel(meant_id(params.get("requestId")))
         elif method is None and isinstance(rpc_id, str | int):
-            self._inquiries.discard(rpc_id)
+            self._writer.inquiries.discard(rpc_id)
         if not isinstance(rpc_id, str | int) or not isinstance(method, str):
             return NOTHING
         if isinstance(rpc_id, int):
-            self._speaker.last_id = max(self._speaker.last_id, rpc_id)
+            self._writer.count_from(rpc_id)
         else:
             # A transcript of before: ids are words, and were not counted.
             self._calls.gave_up = True
@@ -245,9 +230,9 @@ class McpConnection(LineConnection):
         meta = meta if isinstance(meta, dict) else {}
         request_id = meta.get(REQUEST_ID, meta.get("progressToken"))
         if method == LISTEN:
-            self._listening.sent(rpc_id)
+            self._subscriptions.sent(rpc_id)
         elif not isinstance(request_id, str):
-            self._introduction.sent(rpc_id, method)
+            self._start.sent(rpc_id, method)
         elif request_id in self._calls:
             self._calls.sent_again(request_id, rpc_id)
         else:
@@ -285,11 +270,11 @@ class McpConnection(LineConnection):
             self._warn_once(["its id is a string"], answer, received)
         if (call := self._calls.of(rpc_id)) is not None:
             self._calls.answered(call, answer.outcome, len(line), received)
-            self._introduction.served()
-        elif rpc_id is not None and self._introduction.takes(rpc_id):
-            self._introduction.answered(rpc_id, answer.outcome, received)
-        elif rpc_id is not None and self._listening.takes(rpc_id):
-            self._listening.answered(rpc_id, answer.outcome, received)
+            self._start.served()
+        elif rpc_id is not None and self._start.takes(rpc_id):
+            self._start.answered(rpc_id, answer.outcome, received)
+        elif rpc_id is not None and self._subscriptions.takes(rpc_id):
+            self._subscriptions.answered(rpc_id, answer.outcome, received)
         else:
             self._misnamed(answer, line, received)
 
@@ -307,19 +292,19 @@ class McpConnection(LineConnection):
                 uri = params.get("uri")
                 if not isinstance(uri, str):
                     return False
-                if self._speaker.is_modern and not self._listening.is_of(params):
+                if self._writer.is_modern and not self._subscriptions.is_of(params):
                     return False
                 received.append(ResourceUpdated(uri))
             case "notifications/subscriptions/acknowledged":
-                return self._listening.acknowledged(params, received)
+                return self._subscriptions.acknowledged(params, received)
             case _ if method in CHANGED:
-                return self._introduction.changed(method, params)
+                return self._start.changed(method, params)
             case _:
                 return self._pass_on(Notified(method, params, size_bytes), received)
         return True
 
     def _pass_on(self, told: Notified, received: list[Received]) -> bool:
-        catalogue = self._introduction.catalogue
+        catalogue = self._start.catalogue
         if catalogue is None or not catalogue.extras or told.method in NOT_PASSED_ON:
             return True
         if told.size_bytes > NOTIFIED_BYTES or is_deeper(told.params, DEPTH):
@@ -332,7 +317,7 @@ class McpConnection(LineConnection):
 
     @property
     def _waiting(self) -> list[RpcId]:
-        return [*self._introduction.waiting, *self._calls.waiting]
+        return [*self._start.waiting, *self._calls.waiting]
 
     def _only_id(self) -> RpcId | None:
         waiting = self._waiting
@@ -340,7 +325,7 @@ class McpConnection(LineConnection):
 
     def _is_open(self, rpc_id: RpcId | None) -> bool:
         return self._calls.of(rpc_id) is not None or any(
-            one.takes(rpc_id) for one in (self._introduction, self._listening)
+            one.takes(rpc_id) for one in (self._start, self._subscriptions)
         )
 
     def _receive_log(self, params: dict[str, Any], received: list[Received]) -> None:
@@ -356,22 +341,22 @@ class McpConnection(LineConnection):
 
     def _receive_call(self, called: RpcCall, line: bytes, received: list[Received]) -> None:
         rpc_id = called.rpc_id
-        if rpc_id in self._inquiries or self._speaker.is_modern:
+        if rpc_id in self._writer.inquiries or self._writer.is_modern:
             # Answered twice, the first one could be taken for the answer to the second. A server of
             # the newer era must not ask, and its client must not answer (2026-07-28, stdio).
             received.append(Stray(excerpt(line)))
             return
         if called.method == PING:
-            self._speaker.answer(rpc_id, Success({}))
+            self._writer.answer(rpc_id, Success({}))
             return
         call = host_call(encode(rpc_id).decode(), called.method, called.params)
-        if len(self._inquiries) >= OPEN_INQUIRIES:
+        if len(self._writer.inquiries) >= OPEN_INQUIRIES:
             words = f"{OPEN_INQUIRIES} requests wait for an answer already"
             call = Failure.because(Reason.LIMIT_REACHED, words)
         if isinstance(call, Failure):
-            self._speaker.answer(rpc_id, call)
+            self._writer.answer(rpc_id, call)
         else:
-            self._inquiries.add(rpc_id)
+            self._writer.add_inquiry(rpc_id)
             received.append(HostCalled(self._calls.only, call, len(line)))
 
     def _misnamed(self, answer: RpcAnswer, line: bytes, received: list[Received]) -> None:
@@ -381,7 +366,7 @@ class McpConnection(LineConnection):
         that waits, unless the server may still answer a request that was given up.
         """
         waiting, rpc_id = self._waiting, meant_id(answer.rpc_id)
-        was_asked = isinstance(rpc_id, int) and 0 < rpc_id <= self._speaker.last_id
+        was_asked = self._writer.was_given(rpc_id)
         if not waiting or (was_asked and self._calls.gave_up):
             received.append(Stray(excerpt(line)))
             return
@@ -390,18 +375,18 @@ class McpConnection(LineConnection):
         open_ = f"request has id {ids}" if len(waiting) == 1 else f"open requests have ids {ids}"
         clause = f"answered {shown}; the {open_}"
         fault = Fault(Reason.INVALID_EVENT, f"the server {clause}", excerpt(line))
-        introduction, outcome = self._introduction, answer.outcome
+        start, outcome = self._start, answer.outcome
         greets = isinstance(outcome, dict) and (not was_asked or "protocolVersion" in outcome)
-        may_be_of_listening = self._listening.is_open and not (
+        may_be_of_listening = self._subscriptions.is_open and not (
             isinstance(outcome, dict) and "content" in outcome
         )
-        if introduction.is_greeting and greets:
-            introduction.fail_start(clause, received)
+        if start.is_negotiating and greets:
+            start.fail(clause, received)
         elif len(waiting) > 1 or was_asked or self._calls.gave_up or may_be_of_listening:
             received.append(Stray(fault.excerpt, shown, fault.message))
-        elif introduction.takes(waiting[0]):
-            told = outcome if introduction.is_greeting else fault
-            introduction.answered(waiting[0], told, received)
+        elif start.takes(waiting[0]):
+            told = outcome if start.is_negotiating else fault
+            start.answered(waiting[0], told, received)
         else:
             self._receive_mistake(RpcMistake(fault, waiting[0]), received)
 
@@ -424,7 +409,7 @@ class McpConnection(LineConnection):
             words = f"the line is a batch of more than {BATCH} messages; send them in several lines"
             self._reject(replace(fault, message=words), received)
         else:
-            agreed = self._speaker.agreed
+            agreed = self._writer.agreed
             has_batches = agreed is not None and agreed.revision == BATCHES
             odd = [] if has_batches or SEVERAL in repairs else ["it is part of a batch"]
             for one in value:
@@ -459,8 +444,8 @@ class McpConnection(LineConnection):
     def _receive_unreadable(self, line: bytes, fault: Fault, received: list[Received]) -> None:
         if not is_header(line):
             self._receive_mistake(RpcMistake(fault, shown_id(line)), received)
-        elif not self._introduction.is_ready:
-            self._introduction.fail_start(FRAMED, received)
+        elif not self._start.is_ready:
+            self._start.fail(FRAMED, received)
         else:
             fault = replace(fault, message=f"the server {FRAMED}")
             self._receive_mistake(RpcMistake(fault, self._only_id()), received)
@@ -498,10 +483,10 @@ class McpConnection(LineConnection):
         call, only = self._calls.of(rpc_id), self._calls.only
         if call is not None:
             self._calls.fail(call.request.request_id, fault, received)
-        elif rpc_id is not None and self._introduction.takes(rpc_id):
-            self._introduction.answered(rpc_id, fault, received)
-        elif rpc_id is not None and self._listening.takes(rpc_id):
-            self._listening.answered(rpc_id, RpcError(0, fault.message), received)
+        elif rpc_id is not None and self._start.takes(rpc_id):
+            self._start.answered(rpc_id, fault, received)
+        elif rpc_id is not None and self._subscriptions.takes(rpc_id):
+            self._subscriptions.answered(rpc_id, RpcError(0, fault.message), received)
         elif self._is_strict:
             received.append(Quarantined(fault))
             for request_id in self._calls.all:

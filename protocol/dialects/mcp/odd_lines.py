@@ -20,14 +20,6 @@ from typing import Any
 import msgspec
 
 from protocol.connection import Notice
-from protocol.dialects.mcp.rpc import (
-    INTERNAL_ERROR,
-    RpcAnswer,
-    RpcId,
-    RpcMessage,
-    meant_id,
-    message_of,
-)
 from protocol.dialects.mcp.vocabulary import BATCH
 from protocol.errors import Reason
 from protocol.json_line import (
@@ -37,6 +29,14 @@ from protocol.json_line import (
     is_utf8,
     is_utf16,
     without_lone_surrogates,
+)
+from protocol.jsonrpc import (
+    INTERNAL_ERROR,
+    RpcAnswer,
+    RpcId,
+    RpcMessage,
+    meant_id,
+    message_of,
 )
 from protocol.problem import literal
 

@@ -24,25 +24,25 @@ from collections.abc import Mapping
 from typing import Any
 
 from protocol.amcp_errors import ErrorCode
-from protocol.dialects.mcp.rpc import (
+from protocol.dialects.mcp.vocabulary import INITIALIZE, LEGACY, MODERN
+from protocol.jsonrpc import (
     RpcCall,
     RpcError,
     RpcId,
     RpcMessage,
     RpcMistake,
     RpcNotification,
+    answer_line,
+    mistake,
     read_message,
 )
-from protocol.dialects.mcp.vocabulary import INITIALIZE, LEGACY, MODERN
 from protocol.mcp_server.client import (
     SESSION,
     VERSION,
-    answer_line,
     client_of,
     header_problem,
     is_array,
     is_modern,
-    mistake,
     split_batch,
 )
 from protocol.mcp_server.request import TOLD

@@ -32,7 +32,7 @@ from protocol.connection import (
     Stray,
     Warned,
 )
-from protocol.dialects.module import FIRST_RETRY_S, LAST_RETRY_S
+from protocol.dialects.module_start import FIRST_RETRY_S, LAST_RETRY_S
 from protocol.errors import Code, Failure, Origin, Outcome, Reason, Success
 from protocol.events import CallEvent
 from protocol.replies import Operation

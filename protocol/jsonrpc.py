@@ -1,40 +1,30 @@
-"""The lines of JSON-RPC 2.0, as MCP uses them: read strictly, and written.
+"""JSON-RPC 2.0 in lines: messages read strictly, written, and counted both ways.
 
 An id is a string or a whole number, and `1` is not `"1"`. A null for an optional field is an absent
-one. An answer with an error and no id answers a request that could not be read. `odd_lines` reads
-lines of servers that are not quite messages.
+one. An answer with an error and no id answers a request that could not be read.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from protocol.errors import Failure, Outcome, Reason, Success
-from protocol.frames import encode_line
+from protocol.errors import Failure, Outcome, Reason
+from protocol.frames import encode, one_line
+from protocol.framing import Outgoing
 from protocol.host_call import UNENCODABLE
 from protocol.json_line import Fault, excerpt, read_object
-from protocol.problem import kind, quoted
+from protocol.problem import kind
 
 RpcId = str | int
 
-_WHOLE = re.compile(r"[1-9][0-9]{0,17}")
-
-
-def meant_id(named: object) -> RpcId | None:
-    """Return our id that a server means: it may write `"3"` or `3.0` for 3."""
-    if isinstance(named, str):
-        return int(named) if _WHOLE.fullmatch(named) else named
-    if isinstance(named, float) and named.is_integer():
-        return int(named)
-    return named if type(named) is int else None
-
-
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
-INVALID_REQUEST = -32600
 INTERNAL_ERROR = -32603
 
 
@@ -72,6 +62,18 @@ class RpcMistake(msgspec.Struct, frozen=True):
 
 
 RpcMessage = RpcAnswer | RpcCall | RpcNotification | RpcMistake
+
+
+_WHOLE = re.compile(r"[1-9][0-9]{0,17}")
+
+
+def meant_id(named: object) -> RpcId | None:
+    """Return our id that a server means: it may write `"3"` or `3.0` for 3."""
+    if isinstance(named, str):
+        return int(named) if _WHOLE.fullmatch(named) else named
+    if isinstance(named, float) and named.is_integer():
+        return int(named)
+    return named if type(named) is int else None
 
 
 def read_message(line: bytes) -> RpcMessage:
@@ -136,32 +138,39 @@ def _problem_of_request(document: dict[str, Any], rpc_id: RpcId | None) -> str |
     return None
 
 
-def refused(method: str, outcome: RpcError | Fault) -> str:
-    """Say as a clause that a question was refused."""
-    if isinstance(outcome, Fault):
-        return f"gave no answer to {method} that can be taken: {outcome.message}"
-    return f"answered {method} with the error {outcome.code}: {quoted(outcome.message)}"
+def message_line(document: Mapping[str, Any]) -> bytes:
+    r"""Encode a message, without its `\n`."""
+    return one_line(encode({"jsonrpc": "2.0", **document}))
 
 
-def request_line(rpc_id: int, method: str, params: dict[str, Any]) -> bytes:
-    return encode_line({"jsonrpc": "2.0", "id": rpc_id, "method": method, "params": params})
+def answer_line(rpc_id: RpcId | None, outcome: Mapping[str, Any] | RpcError) -> bytes:
+    """Encode the answer to a request; an unencodable result becomes an error.
 
-
-def answer_line(rpc_id: RpcId, outcome: Outcome) -> bytes:
-    """Encode the answer to a request of the server; an unencodable result becomes an error."""
-    answer: dict[str, Any] = {"jsonrpc": "2.0", "id": rpc_id}
+    An error that answers no request has no id: JSON-RPC has null there, but MCP does not allow
+    that.
+    """
+    to: dict[str, Any] = {} if rpc_id is None else {"id": rpc_id}
     try:
-        if isinstance(outcome, Success):
-            return encode_line({**answer, "result": outcome.result})
-        return encode_line({**answer, "error": _error(outcome)})
+        if isinstance(outcome, RpcError):
+            return message_line({**to, "error": error_document(outcome)})
+        return message_line({**to, "result": outcome})
     except UNENCODABLE as error:
         words = f"the answer cannot be passed on: {type(error).__name__}"
-    return encode_line({**answer, "error": {"code": INTERNAL_ERROR, "message": words}})
+        return message_line({**to, "error": {"code": INTERNAL_ERROR, "message": words}})
 
 
-def _error(failure: Failure) -> dict[str, Any]:
-    code = _CODES.get(str(failure.details.get("reason")), INTERNAL_ERROR)
-    return {"code": code, "message": failure.message, "data": {"code": failure.code}}
+def error_document(error: RpcError) -> dict[str, Any]:
+    document: dict[str, Any] = {"code": error.code, "message": error.message}
+    return document if error.data is None else {**document, "data": error.data}
+
+
+_UNREADABLE = (Reason.MALFORMED_JSON, Reason.INVALID_UTF8, Reason.LINE_TOO_LONG)
+
+
+def mistake(found: RpcMistake) -> RpcError:
+    fault = found.fault
+    code = PARSE_ERROR if fault.reason in _UNREADABLE else INVALID_REQUEST
+    return RpcError(code, fault.message, {"excerpt": fault.excerpt})
 
 
 _CODES: dict[str, int] = {
@@ -170,3 +179,53 @@ _CODES: dict[str, int] = {
     Reason.MALFORMED_REQUEST: INVALID_REQUEST,
 }
 """JSON-RPC's own codes, by the reasons that mean the same."""
+
+
+def rpc_outcome(outcome: Outcome) -> Any:
+    """Return the result or the `RpcError` that says the same."""
+    if not isinstance(outcome, Failure):
+        return outcome.result
+    code = _CODES.get(str(outcome.details.get("reason")), INTERNAL_ERROR)
+    return RpcError(code, outcome.message, {"code": outcome.code})
+
+
+class RpcRequests:
+    """The requests of one side and of its peer: the ids given, and those that wait for an answer.
+
+    Ids are numbers, counted from 1: many peers read them into an integer, and those that cannot
+    read an id answer 0.
+    """
+
+    def __init__(self, outgoing: Outgoing) -> None:
+        self._outgoing = outgoing
+        self.last_id = 0
+        self.inquiries: set[RpcId] = set()
+        """The ids of the peer's requests that wait for an answer."""
+
+    def ask(self, method: str, params: dict[str, Any], request_id: str = "") -> int:
+        """Write a request; returns its id. Raises one of `UNENCODABLE`, and then writes nothing."""
+        rpc_id = self.last_id + 1
+        self._write({"id": rpc_id, "method": method, "params": params}, request_id)
+        self.last_id = rpc_id
+        return rpc_id
+
+    def notify(self, method: str, params: dict[str, Any]) -> None:
+        self._write({"method": method, "params": params})
+
+    def answer(self, rpc_id: RpcId, outcome: Outcome) -> None:
+        self.inquiries.discard(rpc_id)
+        self._outgoing.add(answer_line(rpc_id, rpc_outcome(outcome)) + b"\n")
+
+    def add_inquiry(self, rpc_id: RpcId) -> None:
+        """Note a request of the peer, until it is answered."""
+        self.inquiries.add(rpc_id)
+
+    def count_from(self, rpc_id: int) -> None:
+        """Give no id that is not above this one."""
+        self.last_id = max(self.last_id, rpc_id)
+
+    def was_given(self, rpc_id: object) -> bool:
+        return isinstance(rpc_id, int) and 0 < rpc_id <= self.last_id
+
+    def _write(self, document: dict[str, Any], request_id: str = "") -> None:
+        self._outgoing.add(message_line(document) + b"\n", request_id)

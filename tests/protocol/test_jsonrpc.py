@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from protocol.dialects.mcp.rpc import answer_line
 from protocol.errors import Failure, Reason, Success
+from protocol.jsonrpc import answer_line, rpc_outcome
 
 
 def answered(outcome: Success | Failure) -> dict[str, Any]:
-    answer: dict[str, Any] = json.loads(answer_line("s1", outcome))
+    answer: dict[str, Any] = json.loads(answer_line("s1", rpc_outcome(outcome)))
     assert (answer.pop("jsonrpc"), answer.pop("id")) == ("2.0", "s1")
     return answer
 

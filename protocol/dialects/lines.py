@@ -1,0 +1,91 @@
+"""The base of dialects whose process prints lines.
+
+receive_data -> each whole line to `_receive_line`, one too long to be held to `_reject`
+receive_eof  -> a last line without a newline: to `_receive_line` if it is a whole object
+                (docs/protocol.md), else to `_reject_cut_off`
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from protocol.assets import asset_refusal
+from protocol.connection import Connection, EventReceived, Events, Received, Warned
+from protocol.events import Asset, ErrorEvent, Progress
+from protocol.framing import LineSplitter, Outgoing
+from protocol.json_line import Fault, excerpt, overlong_fault, read_object, truncated_fault
+from protocol.replies import Operation
+from protocol.weight import LONG_BYTES, collector_paused
+
+DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class OpenRequest(msgspec.Struct, gc=False):
+    request_id: str
+    operation: Operation
+    last_error: ErrorEvent | None = None
+    assets: set[str] | None = None
+    """The ids of its assets so far."""
+
+    def take(self, event: Progress, told: bytes | None) -> EventReceived | Warned:
+        """Take an event that does not end the request; `told` is the line to pass on."""
+        if isinstance(event, ErrorEvent):
+            self.last_error = event  # 4.5: it does not terminate the invocation by itself.
+        elif isinstance(event, Asset):
+            self.assets = self.assets or set()
+            notice = asset_refusal(event, self.assets)
+            if notice is not None:
+                return Warned(self.request_id, notice)
+        return EventReceived(self.request_id, event, told)
+
+
+class LineConnection(Connection):
+    def __init__(self, line_bytes: int) -> None:
+        """Accept lines of up to `line_bytes`."""
+        self.outgoing = Outgoing()
+        self._splitter = LineSplitter(line_bytes)
+
+    @property
+    def unfinished_line(self) -> str | None:
+        return excerpt(self._splitter.pending) if self._splitter.pending else None
+
+    def receive_data(self, data: bytes) -> Events:
+        if self._splitter.pending_bytes + len(data) > LONG_BYTES:
+            with collector_paused():
+                return self._receive_data(data)
+        return self._receive_data(data)
+
+    def _receive_data(self, data: bytes) -> Events:
+        received: list[Received] = []
+        for line in self._splitter.feed(data):
+            if isinstance(line, bytes):
+                self._receive_line(line, received)
+            else:
+                self._reject(overlong_fault(line), received)
+        return received
+
+    def receive_eof(self) -> Events:
+        received: list[Received] = []
+        line = self._splitter.finish()
+        if isinstance(line, bytes):
+            if self._is_whole(line):
+                self._receive_line(line, received)
+            else:
+                self._reject_cut_off(truncated_fault(line), received)
+        elif line is not None:
+            self._reject(overlong_fault(line), received)
+        return received
+
+    def _is_whole(self, line: bytes) -> bool:
+        return not isinstance(read_object(line), Fault)
+
+    def _receive_line(self, line: bytes, received: list[Received]) -> None:
+        raise NotImplementedError
+
+    def _reject(self, fault: Fault, received: list[Received]) -> None:
+        """Take a line that was too long to be held."""
+        raise NotImplementedError
+
+    def _reject_cut_off(self, fault: Fault, received: list[Received]) -> None:
+        """Take a last line that is not whole."""
+        raise NotImplementedError
