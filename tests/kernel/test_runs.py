@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from signal import SIGTERM
 from typing import Any
 
 import pytest
@@ -43,6 +45,14 @@ async def alone(world: Story, number: int = 1) -> None:
         await trio.lowlevel.checkpoint()
 
 
+async def is_deaf_to_term(world: Story) -> None:
+    """Wait until a process ignores SIGTERM: before that, one would end it."""
+    status = trio.Path(f"/proc/{(await world.status())['instances'][0]['pid']}/status")
+    ignored = 0
+    while not ignored & 1 << SIGTERM - 1:
+        ignored = int(re.findall(r"SigIgn:\s*(\w+)", await status.read_text())[0], 16)
+
+
 async def ends(world: Story) -> None:
     """Pass time, of which signals take none, until no process is left."""
     while (await world.status())["instances"]:
@@ -59,6 +69,7 @@ async def test_a_probe_that_is_not_answered_in_its_time_leaves_no_process(
         await world.is_in("ready")
         asker = begin(world.kernel, "m", probe)
         await alone(world)
+        await is_deaf_to_term(world)
         await world.passes(bound_s - 0.01)
         assert (await world.status())["in_flight"] == 1
         assert not asker.responses
