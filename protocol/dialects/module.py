@@ -175,7 +175,7 @@ class ModuleConnection(LineConnection):
         self._described: Any = None
         """The module's last answer to `describe` in its own words."""
         self._declines = False
-        """Whether it declined to describe itself."""
+        """Whether the module answered `describe` with an error."""
 
     # The start.
 
@@ -211,7 +211,7 @@ class ModuleConnection(LineConnection):
         self._handshake = None
         return [step]
 
-    # What the host wants.
+    # The host's requests.
 
     def ask(self, request: Request) -> Events:
         if request.request_id in self._open:
@@ -283,7 +283,7 @@ class ModuleConnection(LineConnection):
         self._open[request_id] = OpenRequest(request_id, request.operation)
         return [Asked(request)]
 
-    # What the process does.
+    # The output and the end of the process.
 
     def receive_eof(self) -> Events:
         return self._with_steps(super().receive_eof())

@@ -308,11 +308,11 @@ class Offer(msgspec.Struct, frozen=True):
     is_missing: bool = False
     """Whether a start failed, so that none is under way."""
     serves: bool | UnsetType = UNSET
-    """Whether it takes calls now; this and the next are there for who asks for the `detail`."""
+    """Whether the module takes calls now; only `offers` with `detail` has this and the next."""
     ops: list[str] | UnsetType = UNSET
     """The known ops that the caller may use, if not all."""
     enabled: bool | UnsetType = UNSET
-    """False of a disabled module, which offers nothing: who asks for the `detail` has its name."""
+    """False of a disabled module: it offers nothing, and only `offers` with `detail` names it."""
 
     def covers(self, op: str) -> bool:
         """Tell whether the caller may use an op."""

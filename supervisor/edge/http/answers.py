@@ -252,7 +252,7 @@ def prompt(done: DoneLine) -> Reply:
     return refusal_of(done.failure, status_of(done.failure) if code.status >= 500 else None)  # noqa: PLR2004
 
 
-# What routes show of results, and the names that AMCP has for it.
+# The parts of results that routes answer with, under the names of AMCP where it has some.
 
 
 def modules(status: Result) -> Result:

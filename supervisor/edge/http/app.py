@@ -360,7 +360,7 @@ def _revision(said: str) -> dict[str, int]:
     found = _TAG.fullmatch(said.strip())
     if found is None:
         words = 'If-Match takes the ETag of the state, such as "3"'
-        # What is a tag, but none of ours, is of another state.
+        # A tag that the daemon never gave names another revision of the state.
         status = 412 if _ANY_TAG.fullmatch(said.strip()) else 400
         raise Refusal(ErrorCode.VALIDATION_ERROR, words, status=status, field="If-Match")
     return {"if_revision": int(found[1])}

@@ -1,4 +1,4 @@
-"""Who asks, and from where: the client's connection, its token or cookie, and the page it is of.
+"""The client of a request: its connection, its token or cookie, the origin of its page.
 
     http.sock    whoever may open it is its user, as the kernel knows it: a module's process, too
     HOST:PORT    each request needs a token; a browser's is in a cookie of our own origin
@@ -52,9 +52,9 @@ class Peer(Holder):
         self.of_socket: Credentials | None = None
         """The user and process at the other side of a Unix socket; None over TCP."""
         self.login: Login | None = None
-        """That of the last request; each request may come with another token."""
+        """The login of the last request; each request may come with another token."""
         self.is_parting = False
-        """Whether it is closed after the open request."""
+        """Whether the connection is closed after the open request."""
         self.exchange: Exchange | None = None
         """Its request that is being answered."""
         self._daemon: Daemon | None = None
@@ -151,7 +151,7 @@ class Peer(Holder):
 
 
 class Door(msgspec.Struct, frozen=True):
-    """What is asked of requests that come to one address."""
+    """The hosts, origins and tokens that requests to one address need."""
 
     served: str | None = None
     """The host that requests may name beside those of loopback; None for any."""

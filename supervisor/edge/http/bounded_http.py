@@ -180,7 +180,7 @@ class BoundedHttp(HttpToolsProtocol):
         else:
             self._bound_by(self._bounds.head_s if self._is_in_head else self._bounds.body_s)
 
-    # What the parser finds.
+    # The events of the parser.
 
     def on_message_begin(self) -> None:
         if self._is_going_on:

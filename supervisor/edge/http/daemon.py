@@ -75,7 +75,7 @@ class RefusedError(Exception):
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """What a client shows: a token, or the user and process behind its Unix socket."""
+    """A client's token, or the user and process behind its Unix socket."""
 
     token: str | None = None
     uid: int | None = None
