@@ -47,11 +47,14 @@ def described(folder: Path, name: str = "m", **fields: Any) -> Descriptor:
     return descriptor(folder, command, name=name, **fields)
 
 
-async def offered(daemon: Kernel, who: Principal = ADA, **args: Any) -> dict[str, Any]:
-    """Return the offers by module."""
-    found = await own(daemon, who, "offers", **args)
+def by_module(found: Any) -> dict[str, Any]:
+    """Return the offers of an answer, which are encoded in it unless they took more than a turn."""
     offers = msgspec.json.decode(msgspec.json.encode(found["modules"]))
     return {one.pop("module"): one for one in offers}
+
+
+async def offered(daemon: Kernel, who: Principal = ADA, **args: Any) -> dict[str, Any]:
+    return by_module(await own(daemon, who, "offers", **args))
 
 
 async def test_each_module_but_a_hook_is_offered_with_what_it_says(tmp_path: Path) -> None:
@@ -149,8 +152,7 @@ async def test_modules_that_start_are_waited_for_ten_seconds(
         await world.passes(9.99)
         assert not asker.responses
         await world.passes(0.02)
-        [raw] = (await asker.document())["result"]["modules"]
-        offer = msgspec.json.decode(raw)
+        offer = by_module((await asker.document())["result"])["m"]
         assert (offer["problem"], offer["is_missing"]) == ("m is starting", False)
 
 

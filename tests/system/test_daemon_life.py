@@ -105,6 +105,8 @@ def test_a_lock_that_a_child_of_a_killed_daemon_still_holds_is_waited_for(folder
                 until(lambda: lock.name in open_in(process.pid), "the daemon's look at the lock")
                 fcntl.flock(lock, fcntl.LOCK_UN)
                 until(path.is_socket, "the daemon's socket")
+                with Client(path) as client:
+                    assert client.op("status").ok
             finally:
                 process.terminate()
         log.seek(0)
