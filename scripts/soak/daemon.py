@@ -28,8 +28,6 @@ WITHIN_S: Final = 60.0
 """For a start, an end, the end of its processes and any answer, on a machine with much to do."""
 OPEN_FILES: Final = 1024
 """What it may have open, and so few that a crowd gets to the end of them."""
-KEPT_READY: Final = 4
-"""Sockets and pidfds of the spawner and its next process, from the first lone call of a tool on."""
 NAMELESS: Final = ""
 """Stands for the id of a request that has none."""
 
@@ -101,9 +99,9 @@ class Daemon:
     async def compare_files(self) -> None:
         """Note the descriptors that it has without a module and a client, and did not begin with.
 
-        What it keeps ready is none of them; the others have a moment to be closed.
+        They have a moment to be closed.
         """
-        most, ends_at = self._files_at_start + KEPT_READY, time.monotonic() + WITHIN_S
+        most, ends_at = self._files_at_start, time.monotonic() + WITHIN_S
         while len(found := self._open_files()) > most and time.monotonic() < ends_at:  # noqa: ASYNC110
             await trio.sleep(0.05)
         self._report.files_left += found[most:]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 import subprocess
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 import trio
 
-from supervisor.runtime.containment import blanks, procfs
+from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.spawn_threads import SpawnThreads
 from tests import factories
 from tests.budget.conftest import assert_within
@@ -102,8 +101,6 @@ def rung(request: pytest.FixtureRequest) -> str:
 async def test_an_invocation_asks_the_kernel_no_more_than_it_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rung: str
 ) -> None:
-    # One after the other, none finds a blank; on a slow machine there is time to make one.
-    monkeypatch.setattr(blanks, "QUIET_S", math.inf)
     shell = shutil.which("sh")
     assert shell is not None
     tool = factories.descriptor(tmp_path, [shell, "-c", TOOL], transport={"protocol": "narratoria"})

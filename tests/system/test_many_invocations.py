@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from tests import bounds
-from tests.runtime.containment.conftest import why_not
 from tests.system.daemon import Daemon, shared
 from tests.system.descriptors import ECHO_SH, PATIENT, descriptor, misbehaving
 
@@ -35,33 +33,18 @@ def modules() -> list[dict[str, object]]:
     ]
 
 
-TOOLS = ("sh", "missing")
-"""Those that have a process for each call."""
+def traces(daemon: Daemon) -> tuple[int, list[int]]:
+    """Return what could be left over: open descriptors and processes."""
+    return daemon.open_files(), daemon.processes()
 
 
-def traces(daemon: Daemon, module: str) -> tuple[int, list[int]]:
-    """Return what could be left over: open descriptors and processes.
-
-    Behind the calls of a tool there is one more process, which waits for the next; it is no trace.
-    """
-
-    def at_rest() -> dict[str, Any] | None:
-        shown: dict[str, Any] = daemon.op("status")["daemon"]
-        waits = why_not("cgroup2") is None and module in TOOLS
-        return None if waits and shown["blank_pid"] is None else shown
-
-    shown = bounds.until(at_rest, "a blank behind the calls")
-    own = {shown["spawner_pid"], shown["blank_pid"]}
-    return daemon.open_files(), sorted(set(daemon.processes()) - own)
-
-
-def wait_nothing_over(daemon: Daemon, module: str, before: tuple[int, list[int]]) -> None:
+def wait_nothing_over(daemon: Daemon, before: tuple[int, list[int]]) -> None:
     """Wait until it has no more than before; for a moment its own threads may have a file open."""
-    found = traces(daemon, module)
+    found = traces(daemon)
     awaited = f"open files and processes: {before} again, and not {found}"
 
     def nothing_over() -> bool:
-        files, pids = traces(daemon, module)
+        files, pids = traces(daemon)
         return files <= before[0] and pids == before[1]
 
     bounds.until(nothing_over, awaited)
@@ -81,10 +64,10 @@ def invocations(daemon: Daemon, module: str) -> int:
 @pytest.mark.parametrize(("module", "number"), [("one", THOUSAND), ("nameless", 200), ("sh", 200)])
 def test_many_in_a_row_leave_nothing_over(daemon: Daemon, module: str, number: int) -> None:
     assert daemon.invoke(module, n=-1).ok
-    before, had = traces(daemon, module), invocations(daemon, module)
+    before, had = traces(daemon), invocations(daemon, module)
     for n in range(number):
         assert daemon.invoke(module, n=n).result == {"n": n}
-    wait_nothing_over(daemon, module, before)
+    wait_nothing_over(daemon, before)
     assert invocations(daemon, module) == had + number
 
 
@@ -93,11 +76,11 @@ def test_many_in_a_row_leave_nothing_over(daemon: Daemon, module: str, number: i
 )
 def test_many_at_once_leave_nothing_over(daemon: Daemon, module: str, number: int) -> None:
     assert daemon.invoke(module, n=-1).ok
-    before, had = traces(daemon, module), invocations(daemon, module)
+    before, had = traces(daemon), invocations(daemon, module)
     asked = {daemon.client.send_invoke(module, n=n): n for n in range(number)}
     for request_id, n in asked.items():
         assert daemon.client.answer(request_id).result == {"n": n}
-    wait_nothing_over(daemon, module, before)
+    wait_nothing_over(daemon, before)
     status = daemon.status(module)
     assert status["counters"]["invocations"] == had + number
     assert (status["in_flight"], status["queued"]) == (0, 0)
@@ -105,15 +88,15 @@ def test_many_at_once_leave_nothing_over(daemon: Daemon, module: str, number: in
 
 def test_many_failures_leave_nothing_over(daemon: Daemon) -> None:
     assert daemon.invoke("missing").verdict == "internal/exited"
-    before = traces(daemon, "missing")
+    before = traces(daemon)
     asked = [daemon.client.send_invoke("missing") for _ in range(200)]
     verdicts = {daemon.client.answer(request_id).verdict for request_id in asked}
     assert verdicts == {"internal/exited"}
-    wait_nothing_over(daemon, "missing", before)
+    wait_nothing_over(daemon, before)
 
 
 def test_a_hundred_clients_come_and_go_and_leave_nothing_over(daemon: Daemon) -> None:
-    before = traces(daemon, "one")
+    before = traces(daemon)
     for _ in range(100):
         with daemon.connect() as client:
             assert client.invoke("one", n=1).ok

@@ -2,8 +2,10 @@
 
     <the daemon's own cgroup>/stdiod.PID.START.UUID/NAME#GENERATION
 
-A lone call's process was born in its cgroup (`spawner`). Any other is moved in right after its
-spawn, so there is a window: what it forks before the move stays outside. Four things close it:
+A process per invocation without a memory limit has none, unless the configuration asks for this
+rung: the move would cost its call a millisecond, and it is held as on the rung below. Any other is
+moved in right after its spawn, so there is a window: what it forks before the move stays outside.
+Four things close it:
 
 1. after the move its children are moved too, and theirs, until no new one is outside;
 2. a process that was forked in the window *and* orphaned in it is adopted by the daemon, which is a
@@ -55,11 +57,12 @@ class Cgroup2Rung(Rung):
     name = "cgroup2"
     folder: str
 
-    def __init__(self, parent: str, daemon: str, adopted: Orphans) -> None:
+    def __init__(self, parent: str, daemon: str, adopted: Orphans, *, with_tools: bool) -> None:
         """Make the folder below `parent`; raises `OSError` with words if it would not do."""
         me = procfs.stat(os.getpid())
         assert me is not None  # noqa: S101 - this process is there
         self._below = SubreaperRung(adopted)
+        self._with_tools = with_tools
         self._orphans = adopted
         self.folder = f"{parent}/{PREFIX}{me.pid}.{me.start}.{daemon[:8]}"
         self._lock = -1
@@ -72,6 +75,10 @@ class Cgroup2Rung(Rung):
             self.close()
             raise
 
+    @property
+    def of_tools(self) -> Rung:
+        return self if self._with_tools else self._below
+
     def contain(self, instance: str, leader: Stat, brand: int) -> Cgroup:
         folder = self.new_folder(instance)
         try:
@@ -79,11 +86,12 @@ class Cgroup2Rung(Rung):
         except OSError:
             cgroup_folder.remove_tree(folder)
             raise
-        return self.hold(folder, instance, leader, brand)
+        outside = Subtree(instance, leader, brand, self._orphans)
+        return Cgroup(folder, outside, memory_counted=self._counts_memory)
 
-    def new_folder(self, name: str) -> str:
+    def new_folder(self, instance: str) -> str:
         """Make a cgroup; raises `OSError`."""
-        wanted = folder = f"{self.folder}/{_folder_name(name)}"
+        wanted = folder = f"{self.folder}/{_folder_name(instance)}"
         for number in itertools.count(2):
             try:
                 os.mkdir(folder)  # noqa: PTH102
@@ -96,11 +104,6 @@ class Cgroup2Rung(Rung):
             else:
                 break
         return folder
-
-    def hold(self, folder: str, instance: str, leader: Stat, brand: int) -> Cgroup:
-        """Take hold of a process that is in a cgroup of its own already."""
-        outside = Subtree(instance, leader, brand, self._orphans)
-        return Cgroup(folder, outside, memory_counted=self._counts_memory)
 
     def holds(self, orphan: Stat) -> bool:
         below = os.path.basename(self.folder)  # noqa: PTH119
@@ -134,6 +137,8 @@ def _folder_name(instance: str) -> str:
 
 
 class Cgroup(Containment):
+    folder: str
+
     def __init__(self, folder: str, outside: Subtree, *, memory_counted: bool) -> None:
         """`outside` finds what the cgroup does not hold."""
         super().__init__(outside.instance, outside.leader, outside.brand)
@@ -142,10 +147,6 @@ class Cgroup(Containment):
         self._tree = outside
         self._emptied = False
         self._breach: tuple[int, int] | None = None
-
-    def rename(self, instance: str) -> None:
-        """Note the instance that the process belongs to now; the folder keeps its name."""
-        self.instance = self._tree.instance = instance
 
     def signal(self, *numbers: signal.Signals) -> None:
         signal_each(self.find(), *numbers)

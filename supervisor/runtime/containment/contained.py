@@ -27,6 +27,8 @@ class Containment:
     wait (`cgroup2`). The rest does not wait.
     """
 
+    folder: str | None = None
+    """Its cgroup, if it has one."""
     counts_memory = False
     """Whether the kernel keeps the memory limit of the whole tree."""
 
@@ -83,6 +85,11 @@ class Rung:
     """What `status` calls it."""
     folder: str | None = None
     """The cgroup that everything is below, if there is one."""
+
+    @property
+    def of_tools(self) -> Rung:
+        """What contains a process per invocation that has no memory limit."""
+        return self
 
     def contain(self, instance: str, leader: Stat, brand: int) -> Containment:
         """Take hold of a process just spawned; raises `OSError` if it cannot be held so."""

@@ -22,8 +22,7 @@ import trio
 
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment import ground, hunt, procfs
-from supervisor.runtime.containment.blanks import Blank, Blanks
-from supervisor.runtime.containment.cgroup2 import Cgroup, Cgroup2Rung, Removals
+from supervisor.runtime.containment.cgroup2 import Cgroup2Rung, Removals
 from supervisor.runtime.containment.contained import Containment
 from supervisor.runtime.containment.file_limit import FileLimit
 from supervisor.runtime.containment.ground import Ground
@@ -96,11 +95,6 @@ class Custody:
         self._removals: Removals | None = None
         if isinstance(self._rung, Cgroup2Rung):
             self._removals = Removals(self.blocking)
-        self._blanks: Blanks | None = None
-        # Only where each unknown child is reaped (`_attend_children`): a spawner that
-        # dies in the midst of its work leaves one.
-        if whole_process and isinstance(self._rung, Cgroup2Rung):
-            self._blanks = Blanks(self, self._rung)
         self.ends = SharedTurn(THE_DAEMON)
         """The turns in which ended processes are seen to: all modules may end in one moment."""
         self.strays = Strays(
@@ -121,6 +115,11 @@ class Custody:
         return self._rung.name
 
     @property
+    def tool_containment(self) -> str:
+        """The rung of processes per invocation that have no memory limit."""
+        return self._rung.of_tools.name
+
+    @property
     def guardian_pid(self) -> int | None:
         return None if self._guardianship is None else self._guardianship.pid
 
@@ -128,14 +127,6 @@ class Custody:
     def guardian_problem(self) -> str | None:
         """Why there is no guardian, and what that means; None if there is one."""
         return None if self._guardianship is None else self._guardianship.problem
-
-    @property
-    def spawner_pid(self) -> int | None:
-        return None if self._blanks is None else self._blanks.spawner_pid
-
-    @property
-    def blank_pid(self) -> int | None:
-        return None if self._blanks is None else self._blanks.blank_pid
 
     @property
     def data_dir_problem(self) -> str | None:
@@ -166,15 +157,23 @@ class Custody:
         """Fork within this block, so that the child is born with the brand."""
         return self._orphans.brands.forking(brand)
 
-    def take(self, pid: int, instance: str, brand: int) -> Containment:
+    def take(self, pid: int, instance: str, brand: int, *, is_tool: bool = False) -> Containment:
         """Take hold of a process just spawned and not yet reaped, in whatever thread.
 
-        Raises `OSError` if it cannot be held as the rung promises; it still runs then.
+        `is_tool`: it is one per invocation, without a memory limit. Raises `OSError` if it cannot
+        be held as the rung promises; it still runs then.
         """
-        leader = self.take_helper(pid, brand)
+        leader = procfs.stat(pid)
+        if leader is None:
+            # Of a child that was not reaped, /proc always tells; unless it is not mounted.
+            raise OSError("/proc does not show the processes of this machine")
+        self.file_limit.give_back(pid)
+        self._orphans.brands.put(pid, brand)
+        self._orphans.spawned(leader)
         self._orphans.leads(Led(leader, instance, brand))
+        rung = self._rung.of_tools if is_tool else self._rung
         try:
-            containment = self._rung.contain(instance, leader, brand)
+            containment = rung.contain(instance, leader, brand)
         except OSError:
             self._orphans.reaped(leader)
             raise
@@ -265,47 +264,6 @@ class Custody:
     def reaped_own(self, process: Stat) -> None:
         self._orphans.reaped(process)
 
-    def take_born(self, pid: int, name: str, brand: int, folder: str) -> Cgroup:
-        """Take hold of a process that was born in a cgroup; raises `OSError`."""
-        assert isinstance(self._rung, Cgroup2Rung)  # noqa: S101 - it made the folder
-        leader = self.take_helper(pid, brand)  # it is no module's yet
-        return self._rung.hold(folder, name, leader, brand)
-
-    def employ(self, containment: Cgroup, instance: str) -> int:
-        """Make such a process lead an instance; returns since when (clock ticks since boot).
-
-        What began before that did not come of it, whenever the process itself began.
-        """
-        since = procfs.now_ticks()
-        containment.rename(instance)
-        leader = containment.leader._replace(start=since)
-        self._orphans.leads(Led(leader, instance, containment.brand))
-        return since
-
-    def take_helper(self, pid: int, brand: int) -> Stat:
-        """Note a process just spawned that leads no instance, or not yet; raises `OSError`."""
-        found = procfs.stat(pid)
-        if found is None:
-            # Of a child that was not reaped, /proc always tells; unless it is not mounted.
-            raise OSError("/proc does not show the processes of this machine")
-        self.file_limit.give_back(pid)
-        self._orphans.brands.put(pid, brand)
-        self._orphans.spawned(found)
-        return found
-
-    @contextlib.contextmanager
-    def blank(self) -> Iterator[Blank | None]:
-        """Give a blank, if there is one; if it is not used within the block, it goes on waiting."""
-        if self._blanks is None:
-            yield None
-            return
-        blank = self._blanks.take()
-        try:
-            yield blank
-        finally:
-            if blank is not None and not blank.spent:
-                self._blanks.give_back(blank)
-
     def end_untold(self, thread: int, late: Late) -> None:
         """Kill a child that a thread has just forked, and that waits for its program.
 
@@ -342,17 +300,15 @@ class Custody:
         by = None if tracer is None else tracer.words
         log.error("a child cannot be reaped", pid=pid, traced_by=by)
 
-    @property
-    def registers_each(self) -> bool:
-        """Whether an instance dies with the daemon only once it is registered."""
-        # What is in a cgroup dies with the folder that all are in; others are told of one by one.
-        return self._guardianship is not None and self._rung.folder is None
+    def announce(self, containment: Containment) -> None:
+        """Tell the guardian of it, before it is asked anything; for threads. `register` follows."""
+        if self._guardianship is not None and (leader := _registered(containment)) is not None:
+            self._guardianship.announce(leader)
 
     def register(self, containment: Containment) -> None:
-        """From now on it is killed should the daemon die; until then only its marks tell."""
-        if self._guardianship is not None and self.registers_each:
-            leader = containment.leader
-            self._guardianship.register(Leader(leader.pid, leader.start, containment.instance))
+        """From now on it is killed should the daemon die, whatever became of its marks."""
+        if self._guardianship is not None and (leader := _registered(containment)) is not None:
+            self._guardianship.register(leader)
 
     def about_to_reap(self, containment: Containment) -> None:
         """Forget the leader's number while it still is the leader's."""
@@ -367,7 +323,7 @@ class Custody:
     def release_on_loop(self, containment: Containment) -> None:
         """As `release`, on the event loop, which does not wait until its cgroup is removed."""
         self._orphans.reaped(containment.leader)
-        if self._removals is not None:
+        if self._removals is not None and containment.folder is not None:
             self._removals.add(containment)
 
     async def end_the_rest(
@@ -405,17 +361,12 @@ class Custody:
             with trio.open_signal_receiver(signal.SIGCHLD) as signals:
                 # A child that was passed over, in a spawn or by the kernel's list, or ended while
                 # no signals were received, is told of by no further one.
-                await self._look_at_children()
+                await self.strays.look()
                 if not self._orphans.put_off:
                     await anext(signals)
             # None for a while: each costs a turn of the loop, and the end of each tool sends one.
-            await self._look_at_children()
+            await self.strays.look()
             await trio.sleep(COLLECT_S)
-
-    async def _look_at_children(self) -> None:
-        if self._blanks is not None:
-            self._blanks.look()
-        await self.strays.look()
 
     @asynccontextmanager
     async def in_force(self) -> AsyncIterator[None]:
@@ -430,16 +381,12 @@ class Custody:
                 await keeper.looked.wait()
             if self._removals is not None:
                 nursery.start_soon(self._removals.run)
-            if self._blanks is not None:
-                nursery.start_soon(self._blanks.run)
             if self._whole_process:
                 nursery.start_soon(self._attend_children)
                 nursery.start_soon(self.strays.run)
             try:
                 yield
             finally:
-                if self._blanks is not None:
-                    await self._blanks.close()
                 if await ground.leaves_nobody(self._ground, self.blocking):
                     guardianship.close()
                 await guardianship.file.close()
@@ -471,3 +418,11 @@ async def holding(
                 yield custody
         finally:
             await ground.leave(taken, blocking)
+
+
+def _registered(containment: Containment) -> Leader | None:
+    # What is in a cgroup dies with the folder that all are in; others are told of one by one.
+    leader = containment.leader
+    if containment.folder is not None:
+        return None
+    return Leader(leader.pid, leader.start, containment.instance)

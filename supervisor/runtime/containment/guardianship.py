@@ -17,6 +17,7 @@ import errno
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -94,12 +95,20 @@ class LedgerFile:
             self._stale = True
         self._some.set()
 
+    def withdraw(self, line: bytes) -> bool:
+        """Drop a line that was appended, unless it has been written; returns whether it was."""
+        at = self._waiting.find(line)
+        if at >= 0:
+            del self._waiting[at : at + len(line)]
+        return at >= 0
+
     async def run(self) -> None:
         while True:
             await self._some.wait()
             await trio.sleep(GROUP_S)
             self._some = trio.Event()
-            await self._write()
+            if self._waiting or self._stale:
+                await self._write()
 
     async def renew(self) -> None:
         """Write the whole ledger anew, where it belongs by now; raises `OSError`."""
@@ -170,23 +179,43 @@ class Guardianship:
         self._behind = trio.Event()
         self._telling_anew = False
         """Whether the whole is being told: its head would make what comes meanwhile forgotten."""
+        self._announced: set[Leader] = set()
+        """Of whom this guardian was told, though the ledger has them not yet."""
+        self._using_pipe = threading.Lock()
+
+    def announce(self, leader: Leader) -> None:
+        """Tell the guardian of a leader at once; for threads, before `register`."""
+        with self._using_pipe:
+            if self._pipe >= 0 and not self._behind.is_set() and self._write(leader.line()):
+                self._announced.add(leader)
 
     def register(self, leader: Leader) -> None:
         self._ledger.leaders[leader.pid] = leader
-        self._tell(leader.line())
+        self.file.append(leader.line())
+        if leader in self._announced:
+            self._announced.discard(leader)
+        else:
+            self._tell(leader.line())
 
     def unregister(self, pid: int) -> None:
         """Tell that an instance is gone, before its pid is free for others."""
-        if self._ledger.leaders.pop(pid, None) is not None:
-            self._tell(f"-\t{pid}\n".encode())
+        leader = self._ledger.leaders.pop(pid, None)
+        if leader is not None:
+            gone = f"-\t{pid}\n".encode()
+            if not self.file.withdraw(leader.line()):
+                self.file.append(gone)
+            self._tell(gone)
 
     def register_stray(self, stray: Adopted) -> None:
         self._ledger.strays[stray.pid] = stray
+        self.file.append(stray.line())
         self._tell(stray.line())
 
     def unregister_stray(self, pid: int) -> None:
         if self._ledger.strays.pop(pid, None) is not None:
-            self._tell(f"gone\t{pid}\n".encode())
+            gone = f"gone\t{pid}\n".encode()
+            self.file.append(gone)
+            self._tell(gone)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Keep a guardian until cancelled; started once there is one, or its start is held up.
@@ -226,6 +255,7 @@ class Guardianship:
         self.pid, self.problem = process.pid, None
         self._behind = trio.Event()
         self._telling_anew = False
+        self._announced.clear()
         # At once, and not by the task that catches up: the daemon may be killed before its turn.
         if not all(self._write(line) for line in self._ledger.lines()):
             self._behind.set()
@@ -274,13 +304,13 @@ class Guardianship:
             await self._behind.wait()
             self._behind = trio.Event()
             self._telling_anew = True
+            self._announced.clear()
             for line in self._ledger.lines():
                 while not self._write(line):
                     await trio.lowlevel.wait_writable(self._pipe)
             self._telling_anew = False
 
     def _tell(self, line: bytes) -> None:
-        self.file.append(line)
         if self._pipe < 0 or self._behind.is_set():
             return
         if self._telling_anew or not self._write(line):
@@ -303,8 +333,9 @@ class Guardianship:
                 os.write(self._pipe, b"bye\n")
 
     def _drop_pipe(self) -> None:
-        pipe, self._pipe = self._pipe, -1
-        os.close(pipe)
+        with self._using_pipe:
+            pipe, self._pipe = self._pipe, -1
+            os.close(pipe)
 
 
 def _missing(why: str) -> str:

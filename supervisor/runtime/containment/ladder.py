@@ -36,7 +36,8 @@ def choose(asked: str | None, daemon: str, orphans: Orphans) -> Chosen:
                 reasons.append(f"{name}: the configuration asks for {asked}")
             continue
         try:
-            return Chosen(_make(name, daemon, orphans), "; ".join(reasons) or None)
+            rung = _make(name, daemon, orphans, is_asked=asked is not None)
+            return Chosen(rung, "; ".join(reasons) or None)
         except OSError as error:
             reasons.append(f"{name}: {_words(error)}")
     raise ContainmentError(
@@ -55,10 +56,10 @@ def probe(asked: str | None) -> tuple[str, str | None]:
     return chosen.rung.name, chosen.why_not_higher
 
 
-def _make(name: str, daemon: str, orphans: Orphans) -> Rung:
+def _make(name: str, daemon: str, orphans: Orphans, *, is_asked: bool) -> Rung:
     match name:
         case "cgroup2":
-            return Cgroup2Rung(cgroup2.own_folder(), daemon, orphans)
+            return Cgroup2Rung(cgroup2.own_folder(), daemon, orphans, with_tools=is_asked)
         case "subreaper":
             return SubreaperRung(orphans)
         case _:

@@ -53,9 +53,8 @@ GONE_WITHIN_S = 2.0
 class Opening:
     """What a process finds on its stdin, perhaps before it first looks.
 
-    They are written once it is contained and limited and dies with the daemon; where that is so
-    before the event loop hears of it, by the thread that spawns it: the process works while the
-    loop gets ready to listen.
+    It is written by the thread that spawns, once the process is contained and limited and dies with
+    the daemon: the process works while the event loop gets ready to listen.
     """
 
     def __init__(self, data: bytes, *, closes_stdin: bool) -> None:
@@ -92,21 +91,16 @@ class Process:
 
     def __init__(
         self,
-        pid: int,
         pidfd: int,
         pipes: list[int],
         custody: Custody,
         containment: Containment,
         *,
-        since: int,
         unset_variables: Sequence[str],
         opening: Opening | None = None,
     ) -> None:
-        """Take over the descriptors: the pidfd, and our ends of stdin, stdout and stderr.
-
-        `since` is when it began to be what it is (clock ticks since boot).
-        """
-        self.pid = pid
+        """Take over the descriptors: the pidfd, and our ends of stdin, stdout and stderr."""
+        self.pid = containment.leader.pid
         self.opening = opening
         """What is written to it by `begin`."""
         self.containment = containment
@@ -116,7 +110,6 @@ class Process:
         self.unset_variables = unset_variables
         """The names in `pass_env` for which it got no value."""
         self._custody = custody
-        self._since = since
         self.stdout, self.stderr = pipes[1], pipes[2]
         self.stdin: int | None = pipes[0]
         """Our end; None once it is closed."""
@@ -156,25 +149,13 @@ class Process:
         return end_of_held(self.pid)
 
     def begin(self) -> None:
-        """Write the opening, unless it was; called before the event loop knows of the pipe."""
+        """Write the opening, then wait for a quick one to end; for the thread that spawns."""
         if self.opening is None or self.stdin is None:
             return
         if self.opening.write(self.stdin):
             os.close(self.stdin)
             self.stdin = None
-
-    def begin_in_thread(self) -> None:
-        """Begin in the thread that spawns; then wait for a quick one to end."""
-        self.begin()
-        if self.stdin is None:
             has_ended(self._pidfd, QUICK_S)
-
-    async def begin_on_loop(self) -> None:
-        """As `begin_in_thread`, on the event loop; not cancelled."""
-        self.begin()
-        if self.stdin is None:
-            with trio.move_on_after(QUICK_S, shield=True):
-                await self.wait_exited()
 
     def close_stdin(self) -> None:
         if self.stdin is not None:
@@ -250,7 +231,9 @@ class Process:
     def _release(self) -> None:
         self._let_go = True
         self._custody.release_on_loop(self.containment)
-        self.possible_survivors = self._custody.strays.possible_survivors(self._since)
+        self.possible_survivors = self._custody.strays.possible_survivors(
+            self.containment.leader.start
+        )
         self.close_stdin()
         for descriptor in (self.stdout, self.stderr, self._pidfd):
             trio.lowlevel.notify_closing(descriptor)

@@ -6,10 +6,8 @@ What holds it is a `Process`; none runs that is not held. It is spawned in a thr
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
-import signal
 import subprocess
 from collections.abc import Mapping
 from functools import partial
@@ -18,11 +16,9 @@ from typing import NamedTuple
 
 import trio
 
-from protocol.descriptor.model import Descriptor, Limits
-from supervisor.runtime.containment.blanks import Blank
+from protocol.descriptor.model import Descriptor, Lifecycle
 from supervisor.runtime.containment.contained import Containment
 from supervisor.runtime.containment.custody import Custody
-from supervisor.runtime.containment.reaping import why_held
 from supervisor.runtime.containment.spawn_threads import Late, SpawnTooSlowError
 from supervisor.runtime.files.program_files import module_folder
 from supervisor.runtime.process.environment import (
@@ -31,7 +27,7 @@ from supervisor.runtime.process.environment import (
     unset_variables,
 )
 from supervisor.runtime.process.limits import LimitError, apply
-from supervisor.runtime.process.pipes import Pipes, close_all
+from supervisor.runtime.process.pipes import Pipes
 from supervisor.runtime.process.process import Opening, Process
 from supervisor.runtime.process.program import (
     SpawnError,
@@ -82,35 +78,25 @@ async def spawn(
     wanted = Wanted(
         descriptor, host, instance, custody, opening, late, one_output, variables, inherited
     )
-    if opening is None or one_output or inherited:  # no call waits for its answer
-        return await _spawn_in_thread(wanted, None)
-    with custody.blank() as blank:
-        return await _spawn_in_thread(wanted, blank)
-
-
-async def _spawn_in_thread(wanted: Wanted, blank: Blank | None) -> Process:
-    custody = wanted.custody
     for pause_s in (*BUSY_RETRIES_S, None):
         try:
             # Not cancelled: a process without a holder would be a leak.
             process = await custody.spawn_threads.run(
-                f"spawning {wanted.instance}",
-                partial(_spawn, blank),
+                f"spawning {instance}",
+                _spawn,
                 look=partial(_look, wanted),
-                late=partial(_give_up, wanted, blank),
+                late=partial(custody.end_untold, late=late),
             )
         except SpawnTooSlowError as error:
             raise SpawnError(str(error), errno.ETIMEDOUT) from None
         except OSError as error:  # there is no thread for it
-            raise SpawnError(explain(error, wanted.instance), error.errno) from None
+            raise SpawnError(explain(error, instance), error.errno) from None
         except SpawnError as error:
             if error.code != errno.ETXTBSY or pause_s is None:
                 raise
             await trio.sleep(pause_s)
         else:
             custody.register(process.containment)
-            if custody.registers_each:
-                await process.begin_on_loop()
             return process
     raise AssertionError  # the last pause is None, so the loop returned or raised
 
@@ -127,24 +113,9 @@ def _look(wanted: Wanted) -> tuple[Wanted, dict[str, str], str]:
     return wanted._replace(descriptor=descriptor), environment, program
 
 
-def _give_up(wanted: Wanted, blank: Blank | None, thread: int) -> None:
-    """End the child that waits for its program, so that the thread goes on."""
-    wanted.custody.end_untold(thread, wanted.late)
-    if blank is not None and blank.spent:
-        wanted.late.held_by = why_held(blank.pid)
-        with contextlib.suppress(OSError):
-            signal.pidfd_send_signal(blank.pidfd, signal.SIGKILL)
-
-
-def _spawn(
-    blank: Blank | None, wanted: Wanted, environment: dict[str, str], program: str
-) -> Process:
+def _spawn(wanted: Wanted, environment: dict[str, str], program: str) -> Process:
     descriptor, _, instance, custody, opening, late, one_output, _, inherited = wanted
     folder = module_folder(descriptor)
-    if blank is not None and not blank.spent:
-        filled = _fill(blank, wanted, program, environment)
-        if filled is not None:
-            return filled
     with Pipes(custody.file_limit.for_spawns) as pipes, custody.spawning() as brand:
         try:
             stdin, stdout, stderr = pipes.open()
@@ -165,35 +136,21 @@ def _spawn(
             step = "chdir" if error.filename == folder else "exec"
             raise _refused(descriptor, program, step, error) from None
         except ValueError as error:
-            raise _unspeakable(error) from None
+            # There is a NUL, or half a surrogate pair: arguments may come from a request.
+            words = f"its command or environment cannot be handed to a program: {error}"
+            raise SpawnError(words) from None
         # It is reaped by its pidfd. Without this, Popen would try, too, when it is collected.
         popen.returncode = 0
         if late.is_set():
             custody.abandon(popen.pid)
             raise SpawnError(str(SpawnTooSlowError(late.held_by)), errno.ETIMEDOUT)
-        limits = descriptor.supervision.limits
-        pidfd, containment = _take(popen.pid, program, instance, custody, limits, brand=brand)
+        pidfd, containment = _take(popen.pid, program, instance, custody, descriptor, brand=brand)
         ours = pipes.keep()
     unset = unset_variables(descriptor.transport, environment)
-    since = containment.leader.start
-    process = Process(
-        popen.pid,
-        pidfd,
-        ours,
-        custody,
-        containment,
-        since=since,
-        unset_variables=unset,
-        opening=opening,
-    )
-    if not custody.registers_each:
-        process.begin_in_thread()
+    process = Process(pidfd, ours, custody, containment, unset_variables=unset, opening=opening)
+    custody.announce(containment)
+    process.begin()
     return process
-
-
-def _unspeakable(error: ValueError) -> SpawnError:
-    """There is a NUL, or half a surrogate pair: arguments may come from a request."""
-    return SpawnError(f"its command or environment cannot be handed to a program: {error}")
 
 
 def _refused(descriptor: Descriptor, program: str, step: str, error: OSError) -> SpawnError:
@@ -204,68 +161,21 @@ def _refused(descriptor: Descriptor, program: str, step: str, error: OSError) ->
     return SpawnError(explain(error, program), error.errno)
 
 
-def _fill(
-    blank: Blank, wanted: Wanted, program: str, environment: Mapping[str, str]
-) -> Process | None:
-    """Let a blank become the program; None if the blank is gone, of which nothing is left then."""
-    descriptor, _, instance, custody, opening, late, *_ = wanted
-    blank.spent = True
-    containment, folder = blank.containment, module_folder(descriptor)
-    with contextlib.ExitStack() as undone, Pipes(custody.file_limit.for_spawns) as pipes:
-        undone.callback(blank.undo, custody)
-        try:
-            streams = pipes.open()
-        except OSError as error:
-            raise SpawnError(explain(error, program), error.errno) from None
-        try:
-            command = descriptor.transport.command
-            complaint = blank.become(program, command, environment, folder, streams)
-        except OSError:
-            return None
-        except ValueError as error:
-            raise _unspeakable(error) from None
-        # While it does.
-        since = custody.employ(containment, instance)
-        ours = pipes.keep()
-        undone.callback(close_all, ours)
-        refusal = blank.refusal(complaint)
-        if late.is_set():
-            raise SpawnError(str(SpawnTooSlowError(late.held_by)), errno.ETIMEDOUT)
-        if refusal is not None:
-            refused = OSError(refusal.code, os.strerror(refusal.code))
-            raise _refused(descriptor, program, refusal.step, refused)
-        try:
-            apply(descriptor.supervision.limits, containment)
-        except LimitError as error:
-            raise SpawnError(str(error)) from None
-        undone.pop_all()
-    unset = unset_variables(descriptor.transport, environment)
-    process = Process(
-        blank.pid,
-        blank.pidfd,
-        ours,
-        custody,
-        containment,
-        since=since,
-        unset_variables=unset,
-        opening=opening,
-    )
-    process.begin_in_thread()
-    return process
-
-
 def _take(
     pid: int,
     program: str,
     instance: str,
     custody: Custody,
-    limits: Limits,
+    descriptor: Descriptor,
     *,
     brand: int,
 ) -> tuple[int, Containment]:
     """Contain and limit a process just spawned, or kill it: none may run that is not held."""
+    limits = descriptor.supervision.limits
+    per_call = descriptor.transport.lifecycle is Lifecycle.PER_INVOCATION
     try:
-        containment = custody.take(pid, instance, brand)
+        is_tool = per_call and limits.memory_bytes is None
+        containment = custody.take(pid, instance, brand, is_tool=is_tool)
     except OSError as error:
         custody.abandon(pid)
         words = f"its processes cannot be contained ({custody.containment}): {error}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 import threading
@@ -16,7 +15,7 @@ import trio
 from protocol.errors import Success
 from supervisor.kernel.kernel import Kernel
 from supervisor.policy.lifecycle import State
-from supervisor.runtime.containment import blanks, cgroup_folder
+from supervisor.runtime.containment import cgroup_folder
 from supervisor.runtime.containment.cgroup2 import Cgroup2Rung, own_folder
 from supervisor.runtime.containment.orphans import Orphans
 from supervisor.runtime.files.sources import scan
@@ -57,8 +56,6 @@ async def test_a_kernel_that_holds_up_what_is_done_to_cgroups_holds_up_nobody(
         is_on_loop(f"{file} of {path}")
         write(path, file, text)
 
-    monkeypatch.setattr(blanks, "QUIET_S", math.inf)  # each call has a cgroup of its own name
-
     modules = tmp_path / "modules"
     describe(modules, lifelines, "double", name="stubborn")
     command = [sys.executable, "-I", "-S", "-c", TOOL]
@@ -88,7 +85,8 @@ async def test_a_kernel_that_holds_up_what_is_done_to_cgroups_holds_up_nobody(
 
 
 def test_one_that_has_the_name_of_one_that_is_not_removed_yet_gets_a_folder_of_its_own() -> None:
-    rung = Cgroup2Rung(own_folder(), "test-of-names", Orphans("d", whole_process=False))
+    orphans = Orphans("d", whole_process=False)
+    rung = Cgroup2Rung(own_folder(), "test-of-names", orphans, with_tools=True)
     try:
         made = [rung.new_folder("m#1") for _ in range(3)]
         assert [one.rpartition("/")[2] for one in made] == ["m#1", "m#1~2", "m#1~3"]

@@ -82,16 +82,14 @@ async def spawned(folder: Path, code: str, opening: Opening) -> tuple[Process, D
     return await spawn(made, os.environ, "m#1", Custody.bare(), opening), made
 
 
-@pytest.mark.parametrize("registers_each", [False, True])
-async def test_one_that_would_outlive_the_daemon_is_asked_nothing_yet(
-    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, registers_each: bool
+async def test_one_that_the_guardian_does_not_know_yet_is_asked_nothing(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opening = Opening(b"request\n", closes_stdin=True)
-    at_registration: list[bytes] = []
-    monkeypatch.setattr(Custody, "registers_each", registers_each)
-    monkeypatch.setattr(Custody, "register", lambda *_: at_registration.append(opening.written))
+    told: list[bytes] = []
+    monkeypatch.setattr(Custody, "announce", lambda *_: told.append(opening.written))
     process, made = await spawned(tmp_path, "cat >/dev/null", opening)
-    assert at_registration == [b"" if registers_each else b"request\n"]
+    assert told == [b""]
     assert opening.written == b"request\n"
     assert (await incarnation_of(host, process, made, Ear()).run()).exit_code == 0
 
@@ -130,11 +128,9 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("patient")
-@pytest.mark.parametrize("registers_each", [False, True])
 async def test_a_quick_tool_has_one_task_and_all_it_said_counts(
-    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, registers_each: bool
+    running: Running, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(Custody, "registers_each", registers_each)
     done = '{"version":"0","type":"done","ok":false,"summary":"Not.","error":{"code":"x"}}'
     module = await running.ready(script(tmp_path, f"echo noise >&2; echo '{done}'; exit 3"))
     one, heard = call()

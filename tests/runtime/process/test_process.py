@@ -142,7 +142,7 @@ async def test_a_child_that_a_tracer_holds_keeps_no_thread_for_spawns(
 ) -> None:
     custody, tracers = Custody.bare(), list[Tracer]()
 
-    def hold(pid: int, instance: str, brand: int) -> NoReturn:
+    def hold(pid: int, *_: object, **__: object) -> NoReturn:
         tracers.append(Tracer(pid))
         raise OSError("not with a tracer about")
 
