@@ -1,6 +1,6 @@
 // TypeScript types of stdiod: what HTTP takes and answers (`paths`), and what stands in files.
 // Made by `make typescript` (scripts/generate_types.py) with openapi-typescript@7.13.0; do not edit.
-// The document it was made of: sha256 8d37c335bc79c7ed18138eb3e0f75e909d3f2f870814be4d621bd835fb565f9e
+// The document it was made of: sha256 c435afe0c1ab46761162dd988dca93282a1ee6499eae71bdc71ec82b19495437
 
 export interface paths {
     "/": {
@@ -1977,7 +1977,7 @@ export interface components {
              */
             log_format?: "console" | "json";
             /**
-             * @description "auto": the highest rung there is; or one of "cgroup2", "subreaper", "process_group", without which the daemon does not start
+             * @description "auto": the highest rung there is, and for tools without a memory limit at most subreaper; or one of "cgroup2", "subreaper", "process_group", without which the daemon does not start
              * @enum {string}
              */
             containment?: "auto" | "cgroup2" | "subreaper" | "process_group";

@@ -16,7 +16,14 @@ from tests.kernel.service_peer import peer
 from tests.kernel.virtual import Clock, story
 from tests.principals import ADA
 
-OF_THE_MACHINE = ("containment", "guardian_pid", "rss_bytes", "open_files", "why_not_higher")
+OF_THE_MACHINE = (
+    "containment",
+    "tool_containment",
+    "guardian_pid",
+    "rss_bytes",
+    "open_files",
+    "why_not_higher",
+)
 
 
 async def test_a_daemon_without_modules_has_done_nothing(tmp_path: Path, mock_clock: Clock) -> None:
