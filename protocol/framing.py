@@ -40,7 +40,8 @@ class Overlong(msgspec.Struct, frozen=True):
 
     limit: int
     excerpt: bytes
-    of_values: bool = False
+    values: str = ""
+    """What the limit counts, if that is not bytes."""
 
 
 Line = bytes | Overlong
@@ -127,8 +128,8 @@ class LineSplitter:
                 del self._partial[: marks.end()]
             if BOM.startswith(self._partial):
                 return  # perhaps the beginning of one, which does not count
-        if len(self._partial) > LONG_BYTES and self._has_too_many(before):
-            lines.append(Overlong(self._most_values, self._shown_of(self._partial), of_values=True))
+        if len(self._partial) > LONG_BYTES and (values := self._too_many(before)):
+            lines.append(Overlong(self._most_values, self._shown_of(self._partial), values))
             self._discard()
             return
         excess = len(self._partial) - self._limit
@@ -137,17 +138,19 @@ class LineSplitter:
             lines.append(Overlong(self._limit, self._shown_of(self._partial)))
             self._discard()
 
-    def _has_too_many(self, before: int) -> bool:
-        """Count the new bytes of a line that has become long, as far as it is within the limit.
+    def _too_many(self, before: int) -> str:
+        """Return what a line that has become long has too many of, or nothing.
 
-        By pieces, so that no cut of the stream makes a long line be counted at once.
+        Its new bytes are counted, as far as it is within the limit: by pieces, so that no cut of
+        the stream makes a long line be counted at once.
         """
         if self._most_values == UNCOUNTED:
-            return False
+            return ""
         if self._count is None:
             self._count, before = ValueCount(), 0
         with memoryview(self._partial) as held:
-            return self._count.feed(held[before : self._limit]) > self._most_values
+            values = self._count.feed(held[before : self._limit])
+        return self._count.name if values > self._most_values else ""
 
     def _discard(self) -> None:
         # A new object and not `clear()`: a line of many megabytes gives its memory back.

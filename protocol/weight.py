@@ -1,10 +1,12 @@
-"""Count the values of a JSON line while it comes, without building any of them.
+"""Count what a JSON line costs to build while it comes, without building any of it.
 
 Building a value takes some 0.1 us and 100 bytes, and further work on it as much again: a line of a
 million values holds up all other modules for a quarter of a second, though it may be no longer than
 a string that takes no time. So a long line is refused as soon as it has too many. Counted
 is each comma, each `[` and each `{` outside of strings: an object or an array that holds something
-counts twice.
+counts twice. Integers and floats of many digits take time by the digit (4 MB of integers of 4300
+digits: 140 ms), and strings by the escape; so ten digits of a long number count as a value, and so
+do 32 escapes.
 """
 
 from __future__ import annotations
@@ -24,16 +26,41 @@ LONG_BYTES = 1 << 18
 
 _WINDOW_BYTES = 1 << 16
 
+ESCAPES = 32
+"""So many count as a value."""
+
+_AS_ZEROS = bytes.maketrans(b"123456789", b"000000000")
+_LONG = b"0" * 20
+"""As many digits take time beyond that of a value: integers of up to 19 are read at once."""
+
+VALUES_OF_LONG = 2
+
 
 class ValueCount:
     """Counts the values of one line, fed in pieces."""
 
     def __init__(self) -> None:
-        self.values = 0
+        self._plain = 0
+        self._slow = 0
+        """For digits and escapes."""
+        self._digits = b""
+        """Those at the end of the last piece."""
+        self._backslashes = 0
         self._inside = 0
         """Whether the next byte is within a string, as 0 or 1."""
         self._escapes = False
         """Whether the last piece ended in a backslash that escapes the next character."""
+
+    @property
+    def values(self) -> int:
+        return self._plain + self._slow
+
+    @property
+    def name(self) -> str:
+        """What was counted, in words."""
+        if self._slow <= self._plain:
+            return "values"
+        return "values (ten digits of a long number count as one, and so do 32 escapes)"
 
     def feed(self, piece: bytes | memoryview) -> int:
         """Count a piece, in time linear in its length; returns the count so far.
@@ -45,6 +72,8 @@ class ValueCount:
         return self.values
 
     def _feed(self, piece: bytes) -> None:
+        values, self._backslashes = divmod(self._backslashes + piece.count(b"\\"), ESCAPES)
+        self._slow += values
         if self._escapes:
             piece = piece[1:]
             self._escapes = False
@@ -56,7 +85,10 @@ class ValueCount:
         pieces = piece.split(b'"')
         outside = b"".join(pieces[self._inside :: 2])
         self._inside = (self._inside + len(pieces) - 1) % 2
-        self.values += outside.count(b",") + outside.count(b"[") + outside.count(b"{")
+        self._plain += outside.count(b",") + outside.count(b"[") + outside.count(b"{")
+        digits = self._digits + outside.translate(_AS_ZEROS)
+        self._slow += VALUES_OF_LONG * digits.count(_LONG)
+        self._digits = b"0" * ((len(digits) - len(digits.rstrip(b"0"))) % len(_LONG))
 
 
 @contextmanager

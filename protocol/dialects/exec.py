@@ -339,8 +339,9 @@ class ExecConnection(Connection):
     def _json(self, received: list[Received]) -> Outcome:
         printed = bytes(self._held)
         by_line = self._op.stdout is ExecOutput.JSONL
-        if ValueCount().feed(printed) + by_line * printed.count(b"\n") > MOST_VALUES:
-            return self._too_much(f"{MOST_VALUES} values").failure()
+        count = ValueCount()
+        if count.feed(printed) + by_line * printed.count(b"\n") > MOST_VALUES:
+            return self._too_much(f"{MOST_VALUES} {count.name}").failure()
         if not printed.strip() and not by_line:
             return self._unreadable("printed nothing, must be one JSON value", b"")
         if not is_utf8(printed):

@@ -126,7 +126,7 @@ def test_a_line_of_too_many_bytes_or_values_is_told_apart_with_its_bound_and_beg
         "x" * EXCERPT_BYTES,
     )
     assert overlong_fault(dropped, "").message == "a line is longer than 1024 bytes and was dropped"
-    assert overlong_fault(Overlong(9, b"[[", of_values=True)) == Fault(
+    assert overlong_fault(Overlong(9, b"[[", "values")) == Fault(
         Reason.LINE_TOO_LONG,
         "a line holds more than 9 values and was dropped; send it in several lines",
         "[[",

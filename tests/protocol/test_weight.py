@@ -16,6 +16,7 @@ from protocol.connection import Answered, Events, Request, Violated
 from protocol.dialects.registry import DIALECTS
 from protocol.errors import Failure, Reason, Success
 from protocol.framing import EXCERPT_BYTES, LineSplitter, Overlong
+from protocol.json_line import MOST_HALVES, without_lone_surrogates
 from protocol.replies import Operation
 from protocol.weight import LONG_BYTES, MOST_VALUES
 from tests.protocol.wire import (
@@ -64,7 +65,8 @@ def reply(dialect: str, line: bytes) -> tuple[Events, int]:
 
 def plain_count(line: bytes) -> int:
     outside = re.sub(rb'"(?:[^"\\]|\\.)*"', b"", line)
-    return sum(map(outside.count, (b",", b"[", b"{")))
+    slow = 2 * len(re.findall(rb"\d{20}", outside)) + line.count(b"\\") // 32
+    return sum(map(outside.count, (b",", b"[", b"{"))) + slow
 
 
 @pytest.mark.fault(29)
@@ -83,7 +85,7 @@ def test_too_many_values_are_refused_in_the_same_way_however_the_line_is_cut(
     splitter = LineSplitter(limit)
     pieces = [line[at : at + cut] for at in range(0, len(line), cut)]
     assert [one for piece in pieces for one in splitter.feed(piece)] == whole
-    assert whole == [Overlong(MOST_VALUES, line[:EXCERPT_BYTES], of_values=True)]
+    assert whole == [Overlong(MOST_VALUES, line[:EXCERPT_BYTES], "values")]
     assert splitter.feed(b"next\n") == [b"next"]
 
 
@@ -153,3 +155,45 @@ def test_the_collector_does_not_look_while_a_long_line_is_decoded(dialect: str) 
         gc.callbacks.remove(count)
     assert len(received) == 1
     assert gc.isenabled()
+
+
+SLOW = {
+    "integers of 4300 digits": array(b"7" * 4300, 3 << 20),
+    "floats of 700 digits": array(b"1." + b"7" * 700 + b"e-300", 3 << 20),
+    "integers of 40 digits": array(b"7" * 40, 3 << 20),
+    "escapes": b'"' + b"\\n" * (5 << 20) + b'"',
+    "halves of characters": b'"' + b"\\ud800" * (5 << 20) + b'"',
+}
+
+
+@pytest.mark.fault(39)
+@pytest.mark.parametrize("value", SLOW.values(), ids=SLOW)
+@pytest.mark.parametrize("dialect", ANSWERS_IN_A_LINE)
+def test_what_is_short_to_write_and_slow_to_build_is_not_built(dialect: str, value: bytes) -> None:
+    connection = connected(dialect, descriptor(line_bytes=64 << 20, stdout="strict"))
+    connection.ask(Request("r1", Operation.INVOKE, "run"))
+    [refused] = connection.receive_data(answer(dialect, value))
+    assert isinstance(refused, Answered | Violated)
+    assert refused.fault is not None
+    assert refused.fault.reason is Reason.LINE_TOO_LONG
+    words = "values (ten digits of a long number count as one, and so do 32 escapes)"
+    assert f"more than {MOST_VALUES} {words}" in refused.fault.message
+
+
+@pytest.mark.parametrize(
+    "item", [b"1790000000123", b"0.12345678901234567", b"18446744073709551615"]
+)
+def test_numbers_of_up_to_twenty_digits_are_no_slow_ones(item: bytes) -> None:
+    whole = array(item[:19], LINE_BYTES)
+    assert LineSplitter(LINE_BYTES).feed(whole + b"\n") == [whole]
+
+
+@pytest.mark.fault(39)
+def test_a_line_of_many_halves_of_characters_is_not_mended() -> None:
+    def line(count: int) -> bytes:
+        return b'{"a":"' + b"\\ud800" * count + b'"}'
+
+    assert without_lone_surrogates(line(MOST_HALVES)) == line(MOST_HALVES).replace(
+        b"\\ud800", b"\\ufffd"
+    )
+    assert without_lone_surrogates(line(MOST_HALVES + 1)) is None

@@ -250,6 +250,7 @@ class Unpacking:
         self.events: list[Received] = []
         self._request_id = request_id
         self._count = 0
+        self._is_full = False
         self._assets: dict[str, str] = {}
         """Asset ids by the base64 that they replace."""
 
@@ -310,6 +311,10 @@ class Unpacking:
         return [{**said, "content": self._block(one)} for one in as_list(said.get("content"))]
 
     def _block(self, block: Any) -> Any:
+        if type(block) is dict:
+            is_text = block.get("type") == "text"
+            if (is_text or self._is_full) and _is_plain(block) and "resource" not in block:
+                return block  # an answer may have thousands of them
         block = _present(block)
         match block:
             case str(text):
@@ -321,6 +326,8 @@ class Unpacking:
         return block
 
     def _resource(self, resource: Any) -> Any:
+        if self._is_full and _is_plain(resource):
+            return resource
         resource = _present(resource)
         if isinstance(resource, dict) and isinstance(resource.get("blob"), str):
             return self._unpacked(resource, "blob", resource["blob"], "file")
@@ -328,15 +335,20 @@ class Unpacking:
 
     def _unpacked(self, holder: dict[str, Any], field: str, data: str, sort: str) -> dict[str, Any]:
         holder = {key: value for key, value in holder.items() if key != "assetId"}
+        if self._count == FILES and not self._is_full:
+            self._is_full = True
+            self._warn(f"an answer has {FILES} files at most; the others stay in it as they came")
+        if self._is_full:
+            return holder
         self._count += 1
         named = f"{sort}-{self._count}"
         of_url = _DATA_URL.match(data)
         said = "" if of_url is None else of_url[1]
         plain = plain_base64(data if of_url is None else unquote(data[of_url.end() :]))
-        if plain is None or self._count > FILES:
-            words = "its data is not base64" if plain is None else f"an answer has {FILES} at most"
-            notice = f"asset {named!r}: {words}; it stays in the answer as it came"
-            self.events.append(Warned(self._request_id, Notice("asset_not_copied", notice)))
+        if plain is None:
+            self._warn(
+                f"asset {named!r}: its data is not base64; it stays in the answer as it came"
+            )
             return holder
         self._assets[data] = self._assets[plain] = named
         media_type = holder.get("mimeType")
@@ -358,6 +370,14 @@ class Unpacking:
             "assetId" if key == field else key: named if key == field else value
             for key, value in holder.items()
         }
+
+    def _warn(self, words: str) -> None:
+        self.events.append(Warned(self._request_id, Notice("asset_not_copied", words)))
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether nothing in a block, or in a resource, has to be left out."""
+    return type(value) is dict and None not in value.values() and "assetId" not in value
 
 
 _DATA_URL = re.compile(r"\s*data:([^,]{0,1024}?);base64,", re.IGNORECASE)

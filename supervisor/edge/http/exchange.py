@@ -168,7 +168,7 @@ class Exchange:
             if more or len(body) > LONG_BYTES:
                 values.feed(piece)
             if len(body) > LONG_BYTES and values.values > MOST_VALUES:
-                words = f"the body holds more than {MOST_VALUES} values"
+                words = f"the body holds more than {MOST_VALUES} {values.name}"
                 raise Refusal(ErrorCode.BAD_REQUEST, words, status=413)
         self.is_whole, self.body_bytes = True, len(body)
         return bytes(body)
