@@ -29,3 +29,18 @@ async def test_a_request_of_too_many_values_is_refused_unread(shared: Running) -
         assert "holds more than 131072 values" in refused["error"]["message"]
         await client.send(request("b", "m", op="echo", args={"n": [12345] * (1 << 16)}))
         assert (await client.done())["ok"]
+
+
+@pytest.mark.fault(39)
+async def test_a_request_that_is_slow_to_build_is_refused_unread(shared: Running) -> None:
+    async with shared.lines() as client:
+        head = (
+            b'{"requestId":"a","tool":"m","operation":"invoke","input":{"op":"echo","args":{"n":['
+        )
+        await client.send(head + b",".join([b"7" * 4300] * 400) + b"]}}}\n")
+        refused = await client.done()
+        assert error(refused) == ("bad_request", "malformed_request")
+        words = "holds more than 131072 values (ten digits of a long number count as one"
+        assert words in refused["error"]["message"]
+        await client.send(request("b", "m", op="echo", args={"n": 10**4299}))
+        assert (await client.done())["ok"]

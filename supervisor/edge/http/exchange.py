@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
 from protocol.amcp_errors import ErrorCode
-from protocol.weight import LONG_BYTES, MOST_VALUES, ValueCount
+from protocol.weight import LONG_BYTES, ValueCount
 from supervisor.edge.http.messages import (
     ALWAYS,
     BODY_BYTES,
@@ -33,6 +33,7 @@ from supervisor.edge.http.messages import (
     read_headers,
     read_query,
     read_segment,
+    refuse_many,
     too_large,
 )
 
@@ -167,9 +168,8 @@ class Exchange:
                 raise too_large(most)
             if more or len(body) > LONG_BYTES:
                 values.feed(piece)
-            if len(body) > LONG_BYTES and values.values > MOST_VALUES:
-                words = f"the body holds more than {MOST_VALUES} {values.name}"
-                raise Refusal(ErrorCode.BAD_REQUEST, words, status=413)
+            if len(body) > LONG_BYTES:
+                refuse_many(values)
         self.is_whole, self.body_bytes = True, len(body)
         return bytes(body)
 

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, unquote
 from protocol.amcp_errors import AmcpError, ErrorCode
 from protocol.frames import DEPTH, encode
 from protocol.json_line import Fault, read_object
-from protocol.weight import LONG_BYTES, collector_paused, is_deeper
+from protocol.weight import LONG_BYTES, MOST_VALUES, ValueCount, collector_paused, is_deeper
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -95,6 +95,13 @@ class Reply(NamedTuple):
 def too_large(most: int = BODY_BYTES) -> Refusal:
     words = f"the body is longer than the {most} bytes that it may have"
     return Refusal(ErrorCode.BAD_REQUEST, words, status=413)
+
+
+def refuse_many(count: ValueCount, noun: str = "body") -> None:
+    """Raise `Refusal` for what holds more than is built: others would wait for it."""
+    if count.values > MOST_VALUES:
+        words = f"the {noun} holds more than {MOST_VALUES} {count.name}"
+        raise Refusal(ErrorCode.BAD_REQUEST, words, status=413)
 
 
 def read_json(data: bytes, noun: str = "body") -> dict[str, Any]:

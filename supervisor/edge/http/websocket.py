@@ -27,6 +27,7 @@ from protocol.client import Answer, ConnectionEndedError, RequestEvent, StreamEv
 from protocol.frames import encode
 from protocol.host_call import UNENCODABLE
 from protocol.problem import did_you_mean, named
+from protocol.weight import LONG_BYTES, ValueCount
 from supervisor.edge.bindings.asynchronous import RequestStream
 from supervisor.edge.http.answers import DoneLine, refusal_of
 from supervisor.edge.http.daemon import DAEMON, GREETING_S, DaemonAwayError, Login
@@ -36,6 +37,7 @@ from supervisor.edge.http.messages import (
     Refusal,
     Send,
     read_json,
+    refuse_many,
 )
 from supervisor.edge.http.sse import (
     EVENT_TYPES,
@@ -292,6 +294,10 @@ class WebSocket:
     async def _serve(self, data: bytes) -> None:
         message_id = None
         try:
+            if len(data) > LONG_BYTES:
+                count = ValueCount()
+                count.feed(data)
+                refuse_many(count, "message")
             message = read_json(data, "message")
             message_id = _id_of(message)
             if message_id in self._open:  # with its id, the refusal would be taken for its answer

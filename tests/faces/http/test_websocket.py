@@ -332,6 +332,19 @@ async def test_what_is_no_text_ends_the_connection_with_the_code_for_it(
         await of_a_session.gateway_parts(files)  # its connection to the daemon is closed
 
 
+@pytest.mark.fault(39)
+async def test_a_message_that_is_slow_to_build_is_refused_unread(of_a_session: Running) -> None:
+    async with of_a_session.unix() as client:
+        socket = await upgraded(client)
+        many = "[]," * (1 << 18) + "0"
+        await socket.say('{"type":"request","payload":{"action":"ping","n":[' + many + "]}}")
+        while (told := await socket.frame())["type"] != "error":
+            pass
+        assert told["payload"]["error"] == "the message holds more than 131072 values"
+        await socket.ask("1", "ping")
+        assert (await socket.frames("1", until="pong"))[-1]["payload"] == {"action": "pong"}
+
+
 async def test_what_a_client_that_vanishes_had_open_is_cancelled() -> None:
     async with (
         running(agent(), http=SOCK) as face,
