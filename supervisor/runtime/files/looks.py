@@ -49,7 +49,7 @@ class Unanswered(Enum):
 UNANSWERED: Final = Unanswered.UNANSWERED
 
 
-Look = tuple[str, Callable[[], T]]
+_Look = tuple[str, Callable[[], T]]
 """Words for what it does, and the look itself."""
 
 
@@ -60,7 +60,7 @@ class Looks:
         self._naming = nullcontext if blocking is None else blocking.naming
         self._at_work: set[str] = set()
 
-    def each(self, looks: Iterable[Look[T]]) -> list[T | Unanswered]:
+    def each(self, looks: Iterable[_Look[T]]) -> list[T | Unanswered]:
         """Return what comes of looks, in their order; raises what the first one raises that does.
 
         One may take `PATIENCE_S`.
@@ -82,7 +82,7 @@ class Looks:
             raise NoAnswerError(path)
         return seen
 
-    def _in_a_thread(self, looks: Sequence[Look[T]], patience_s: float) -> list[T | Unanswered]:
+    def _in_a_thread(self, looks: Sequence[_Look[T]], patience_s: float) -> list[T | Unanswered]:
         """Return what comes of looks up to the first one that takes too long, and of that one."""
         seen: list[T | Unanswered] = []
         errors: list[Exception] = []
