@@ -158,13 +158,10 @@ def fields(kind: type[msgspec.Struct] = Descriptor, within: str = "") -> Iterato
     """
     types = get_type_hints(kind)
     for field in msgspec.structs.fields(kind):
+        of = types[field.name]
         # An optional object, such as `hook`, is described by its members too.
-        members = [
-            one
-            for one in (types[field.name], *get_args(types[field.name]))
-            if isinstance(one, type) and issubclass(one, msgspec.Struct)
-        ]
-        path, is_map = f"{within}{field.name}", get_origin(types[field.name]) is dict
+        members = [one for one in (of, *get_args(of)) if hasattr(one, "__struct_fields__")]
+        path, is_map = f"{within}{field.name}", get_origin(of) is dict
         if (is_map or not members) and (within or field.name not in WHENCE):
             made_anew = field.default_factory is not msgspec.NODEFAULT
             yield path, field.default_factory() if made_anew else field.default
