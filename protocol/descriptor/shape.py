@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from enum import StrEnum
-from typing import Any, get_type_hints
-
-import msgspec
 
 from protocol.assets import is_media_type
 from protocol.descriptor.model import (
@@ -16,11 +11,12 @@ from protocol.descriptor.model import (
     ExecOp,
     ExecTransport,
     Hook,
+    McpTransport,
     Supervision,
     Transport,
 )
 from protocol.dialects.registry import DIALECTS
-from protocol.shape import Choice, Fields, Map, Rule, Scalar, text
+from protocol.shape import Choice, Map, Scalar, object_of, text
 
 URL = re.compile(
     r"^https?://(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+)(:[0-9]{1,5})?"
@@ -29,43 +25,17 @@ URL = re.compile(
 """Where a service is: without a user, a password and a query, so that it can be shown."""
 
 
-def _fields(
-    kind: type[msgspec.Struct],
-    *,
-    required: tuple[str, ...] = (),
-    closed: bool = True,
-    elsewhere: Mapping[str, str] = {},
-    **rules: Rule,
-) -> Fields:
-    """Return the rule of an object; `rules` are those of fields that the model cannot name."""
-    hints = get_type_hints(kind, include_extras=True)
-    fields = {
-        name: rules[name] if name in rules else _rule(hint)
-        for name, hint in hints.items()
-        if name not in WHENCE
-    }
-    return Fields(fields, required=required, closed=closed, elsewhere=elsewhere)
-
-
-def _rule(hint: Any) -> Rule:
-    """Return the rule that a type is annotated with, or else that of the type."""
-    for one in getattr(hint, "__metadata__", ()):
-        if isinstance(one, Rule):
-            return one
-    if hint is bool:
-        return Scalar("true or false", (bool,))
-    return Choice(tuple(hint)) if issubclass(hint, StrEnum) else _fields(hint)
-
-
-_EXEC_OP = _fields(
+_EXEC_OP = object_of(
     ExecOp,
+    closed=True,
     media_type=Scalar("a MIME type such as 'image/png'", (str,), is_media_type, {"type": "string"}),
     elsewhere=dict.fromkeys(
         ("timeout", "timeout_s", "timeouts"), "/supervision/timeouts/invoke_s, for all ops"
     ),
 )
-_EXEC = _fields(
+_EXEC = object_of(
     ExecTransport,
+    closed=True,
     ops=Map(
         'an object of ops such as {"count":{"args":["-w"],"stdin":"{text}"}}',
         text("the name of an op, not empty"),
@@ -73,16 +43,15 @@ _EXEC = _fields(
     ),
     required=("ops",),
 )
-TRANSPORT = _fields(
-    Transport, protocol=Choice(tuple(DIALECTS)), exec=_EXEC, required=("type",), closed=False
+TRANSPORT = object_of(
+    Transport,
+    required=("type",),
+    protocol=Choice(tuple(DIALECTS)),
+    exec=_EXEC,
+    mcp=object_of(McpTransport, closed=True),
 )
-SUPERVISION = _fields(Supervision)
-HOOK = _fields(Hook)
-DESCRIPTOR = _fields(
-    Descriptor,
-    transport=TRANSPORT,
-    hook=HOOK,
-    supervision=SUPERVISION,
-    required=("name", "kind", "transport"),
-    closed=False,
+SUPERVISION = object_of(Supervision, closed=True)
+HOOK = object_of(Hook, closed=True)
+DESCRIPTOR = object_of(
+    Descriptor, without=WHENCE, transport=TRANSPORT, hook=HOOK, supervision=SUPERVISION
 )
