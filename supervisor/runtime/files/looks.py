@@ -86,24 +86,25 @@ class Looks:
         """Return what comes of looks up to the first one that takes too long, and of that one."""
         seen: list[T | Unanswered] = []
         errors: list[Exception] = []
-        over, left = threading.Event(), threading.Event()
+        over, left, turn = threading.Event(), threading.Event(), threading.Lock()
 
         def run() -> None:
             for doing, look in looks:
-                if left.is_set():
-                    return
-                if doing in self._at_work:
-                    seen.append(UNANSWERED)
-                    continue
-                self._at_work.add(doing)
-                try:
-                    with self._naming(doing):
-                        seen.append(look())
-                except Exception as error:  # noqa: BLE001 - the waiting thread raises it
-                    errors.append(error)
-                    break
-                finally:
-                    self._at_work.discard(doing)
+                one: T | Unanswered = UNANSWERED
+                if doing not in self._at_work:
+                    self._at_work.add(doing)
+                    try:
+                        with self._naming(doing):
+                            one = look()
+                    except Exception as error:  # noqa: BLE001 - the waiting thread raises it
+                        errors.append(error)
+                        break
+                    finally:
+                        self._at_work.discard(doing)
+                with turn:  # Either it is left, or it goes on.
+                    if left.is_set():
+                        return
+                    seen.append(one)
             over.set()
 
         if begun_thread(run, f"looks-{len(self._at_work)}") is None:
@@ -112,10 +113,11 @@ class Looks:
             run()
         count = 0
         while not over.wait(patience_s):
-            if len(seen) == count:
-                left.set()
-                return [*seen[:count], UNANSWERED]
-            count = len(seen)
+            with turn:
+                if len(seen) == count:
+                    left.set()
+                    return [*seen, UNANSWERED]
+                count = len(seen)
         if errors:
             raise errors[0]
         return seen
