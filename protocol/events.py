@@ -9,7 +9,7 @@ values that they are better left bytes (`json_line.is_dense`). Only when that re
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, final
+from typing import Annotated, Any, Final, Literal, final
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -17,7 +17,7 @@ from msgspec import UNSET, UnsetType
 from protocol.errors import Reason
 from protocol.json_line import Fault, excerpt
 from protocol.problem import Problem, did_you_mean, kind
-from protocol.shape import ANY_TEXT, Choice, Fields, Rule, Scalar, text
+from protocol.shape import object_of, text
 
 VERSION = "0"
 
@@ -49,7 +49,9 @@ class _Envelope(
     """Spec 001 section 3; unknown fields (section 8) are left to `host_events`."""
 
     version: Literal["0"]
-    request_id: str | UnsetType = msgspec.field(default=UNSET, name="requestId")
+    request_id: Annotated[str | UnsetType, text("a string, that of the request", empty=True)] = (
+        msgspec.field(default=UNSET, name="requestId")
+    )
     timestamp: str | UnsetType = UNSET
 
 
@@ -202,40 +204,7 @@ def read_event(line: bytes, document: dict[str, Any]) -> Event | Fault:
     return event
 
 
-# The fields of each type again, for words about a wrong one.
-
-_ANY_OBJECT = Fields({})
-_OF_ENVELOPE: dict[str, Rule] = {
-    "requestId": text("a string, that of the request", empty=True),
-    "timestamp": ANY_TEXT,
-}
-
-
-def _event(*optional: str, **fields: Rule) -> Fields:
-    required = tuple(name for name in fields if name not in optional)
-    return Fields({**fields, **_OF_ENVELOPE}, required=required)
-
-
-_FIELDS = {
-    "log": _event(
-        "fields",
-        level=Choice(("debug", "info", "warn", "error")),
-        message=ANY_TEXT,
-        fields=_ANY_OBJECT,
-    ),
-    "state_patch": _event(patch=_ANY_OBJECT),
-    "asset": _event(
-        "metadata",
-        assetId=ANY_TEXT,
-        kind=ANY_TEXT,
-        mediaType=ANY_TEXT,
-        path=ANY_TEXT,
-        metadata=_ANY_OBJECT,
-    ),
-    "ui_event": _event("payload", event=ANY_TEXT, payload=_ANY_OBJECT),
-    "error": _event("details", errorCode=ANY_TEXT, errorMessage=ANY_TEXT, details=_ANY_OBJECT),
-    "done": _event("summary", ok=Scalar("true or false", (bool,)), summary=ANY_TEXT),
-}
+_FIELDS = {name: object_of(event, without=("version",)) for name, event in BY_TYPE.items()}
 
 
 def _wrong_field(type_: str, fields: dict[str, Any]) -> str | None:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from enum import StrEnum
 from itertools import islice
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from protocol.descriptor.model import Gate
 from protocol.problem import Problem, kind, nearest, step
-from protocol.shape import ANY, Array, Choice, Fields, Map, Scalar, seconds, text
+from protocol.shape import ANY, Array, Fields, Map, object_of, seconds, text
 
 UNKNOWN_LOOKED_AT = 16
 """How many unknown fields are compared with the known ones: each takes a fraction of a ms."""
@@ -49,6 +49,19 @@ class MessageLevel(StrEnum):
     ERROR = "error"
 
 
+class _Options(Array):
+    def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
+        if value is not None:
+            super().__call__(value, at, found)
+
+
+_OPTIONS = _Options(
+    'an array of strings such as ["allow","deny"], or null',
+    text("a string that is not empty"),
+    least=1,
+)
+
+
 class HookResult(msgspec.Struct, frozen=True, kw_only=True):
     """The answer of a hook; a field that does not belong to the action has no effect.
 
@@ -64,8 +77,8 @@ class HookResult(msgspec.Struct, frozen=True, kw_only=True):
     ephemeral: bool = False
     append_to_last_tool_result: bool = False
     approval_prompt: str | None = None
-    approval_options: tuple[str, ...] | None = None
-    approval_timeout: float = 300.0
+    approval_options: Annotated[tuple[str, ...] | None, _OPTIONS] = None
+    approval_timeout: Annotated[float, seconds("300")] = 300.0
     approval_default: ApprovalDefault = ApprovalDefault.DENY
     suppress_output: bool = False
     user_message: str | None = None
@@ -79,38 +92,7 @@ class Invalid(msgspec.Struct, frozen=True):
     problem: str
 
 
-_TEXT = Scalar("a string, or null", (str, type(None)))
-_FLAG = Scalar("true or false", (bool,))
-_OPTION = text("a string that is not empty")
-
-
-class _Options(Array):
-    def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
-        if value is not None:
-            super().__call__(value, at, found)
-
-
-RESULT = Fields(
-    {
-        "action": Choice(tuple(Action)),
-        "data": ANY,
-        "reason": _TEXT,
-        "context_injection": _TEXT,
-        "context_injection_role": Choice(tuple(Role)),
-        "ephemeral": _FLAG,
-        "append_to_last_tool_result": _FLAG,
-        "approval_prompt": _TEXT,
-        "approval_options": _Options(
-            'an array of strings such as ["allow","deny"], or null', _OPTION, least=1
-        ),
-        "approval_timeout": seconds("300"),
-        "approval_default": Choice(tuple(ApprovalDefault)),
-        "suppress_output": _FLAG,
-        "user_message": _TEXT,
-        "user_message_level": Choice(tuple(MessageLevel)),
-        "user_message_source": _TEXT,
-    }
-)
+RESULT = object_of(HookResult)
 ERROR = Fields(
     {
         "code": text("a string that is not empty"),

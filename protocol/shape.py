@@ -7,8 +7,12 @@ all faults. JSON Schema's meaning of types is kept: `true` is no number, `5.0` i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
+from enum import StrEnum
+from types import UnionType
+from typing import Any, Literal, get_args, get_origin
+
+import msgspec
 
 from protocol.problem import Problem, described, did_you_mean, kind, quoted, step
 
@@ -239,3 +243,47 @@ def seconds(such_as: str, *, or_null: bool = False) -> Scalar:
 
 ANY = Scalar("any JSON value", (str, bool, int, float, list, dict, type(None)))
 ANY_TEXT = text("a string", empty=True)
+_TEXT_OR_NULL = Scalar("a string, or null", (str, type(None)))
+_FLAG = Scalar("true or false", (bool,))
+
+
+def object_of(
+    kind: type[msgspec.Struct],
+    *,
+    closed: bool = False,
+    required: tuple[str, ...] | None = None,
+    without: Collection[str] = (),
+    elsewhere: Mapping[str, str] = {},
+    **rules: Rule,
+) -> Fields:
+    """Return the rule of an object that becomes a struct, `without` fields that it gets elsewhere.
+
+    A field's rule is among `rules`, or it is annotated with it, or it is that of its type.
+    `required` are the fields without a default, unless it is given.
+    """
+    known = [one for one in msgspec.structs.fields(kind) if one.name not in without]
+    if required is None:
+        required = tuple(one.encode_name for one in known if one.required)
+    fields = {
+        one.encode_name: rules.get(one.name) or _rule_of(one.type, closed=closed) for one in known
+    }
+    return Fields(fields, required=required, closed=closed, elsewhere=elsewhere)
+
+
+def _rule_of(hint: Any, *, closed: bool) -> Rule:
+    for one in getattr(hint, "__metadata__", ()):
+        if isinstance(one, Rule):
+            return one
+    if isinstance(hint, UnionType):
+        hints = set(get_args(hint)) - {msgspec.Raw, msgspec.UnsetType}
+        if hints == {str, type(None)}:
+            return _TEXT_OR_NULL
+        (hint,) = hints
+    of_types = {Any: ANY, bool: _FLAG, str: ANY_TEXT}
+    if hint in of_types:
+        return of_types[hint]
+    if get_origin(hint) is dict:
+        return Fields({})
+    if get_origin(hint) is Literal:
+        return Choice(get_args(hint))
+    return Choice(tuple(hint)) if issubclass(hint, StrEnum) else object_of(hint, closed=closed)

@@ -1,9 +1,9 @@
 """Write the JSON Schemas of the files that people write, from the code and the manual.
 
-The rules of a descriptor are those of `protocol.descriptor.shape`, its defaults those of the model
-beside it; the shapes of the configuration and of the policy are those of the code that reads them.
-Each description is the field's row in docs/descriptor.md or docs/operating.md (of a view, in
-docs/mcp-clients.md). A test compares the files with them.
+The rules and defaults of a descriptor are those of `protocol.descriptor.model`; the shapes of the
+configuration and of the policy are those of the code that reads them. Each description is the
+field's row in docs/descriptor.md or docs/operating.md (of a view, in docs/mcp-clients.md). A test
+compares the files with them.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from protocol.descriptor.model import WHENCE, Descriptor, Timeouts
-from protocol.descriptor.shape import DESCRIPTOR, NUL, URL
+from protocol.descriptor.model import NUL, WHENCE, Descriptor, Timeouts
+from protocol.descriptor.shape import DESCRIPTOR, URL
 from protocol.dialects.registry import DIALECTS
 from protocol.merge_patch import merge_into
 from protocol.shape import text
@@ -156,14 +156,12 @@ def fields(kind: type[msgspec.Struct] = Descriptor, within: str = "") -> Iterato
 
     In a path `*` stands for the keys of a map.
     """
+    types = get_type_hints(kind)
     for field in msgspec.structs.fields(kind):
+        of = types[field.name]
         # An optional object, such as `hook`, is described by its members too.
-        members = [
-            one
-            for one in (field.type, *get_args(field.type))
-            if isinstance(one, type) and issubclass(one, msgspec.Struct)
-        ]
-        path, is_map = f"{within}{field.name}", get_origin(field.type) is dict
+        members = [one for one in (of, *get_args(of)) if hasattr(one, "__struct_fields__")]
+        path, is_map = f"{within}{field.name}", get_origin(of) is dict
         if (is_map or not members) and (within or field.name not in WHENCE):
             made_anew = field.default_factory is not msgspec.NODEFAULT
             yield path, field.default_factory() if made_anew else field.default

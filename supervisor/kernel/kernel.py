@@ -65,10 +65,9 @@ from supervisor.runtime.containment.custody import holding
 from supervisor.runtime.containment.file_limit import FileLimit
 from supervisor.runtime.containment.reaping import tracer_of
 from supervisor.runtime.containment.survivors import DataInUseError
-from supervisor.runtime.files.directory import shown
+from supervisor.runtime.files.directory import UnreadableSourceError, shown
 from supervisor.runtime.files.log_files import LogFiles
-from supervisor.runtime.files.source import LentDescriptors, Source, UnreadableSourceError
-from supervisor.runtime.files.sources import Sources
+from supervisor.runtime.files.sources import LentDescriptors, Source, Sources
 from supervisor.runtime.held_bytes import FREE_BYTES, HeldBounds
 from supervisor.runtime.stalls import Stalls
 from supervisor.runtime.supervision.call import Congestion

@@ -24,12 +24,11 @@ from supervisor.policy.findings import Found, Quarantined
 from supervisor.policy.hook_findings import hook_findings
 from supervisor.policy.policy_file import PolicyError, PolicyFile
 from supervisor.policy.reload_plan import Plan, Running, plan, runnable
-from supervisor.runtime.files.looks import Looks, Unanswered
-from supervisor.runtime.files.source import Source
-from supervisor.runtime.files.sources import Sources
+from supervisor.runtime.files.looks import Looks
+from supervisor.runtime.files.sources import Source, Sources
 from supervisor.runtime.files.watch import Watch, WatchState
-from supervisor.runtime.files.watched_paths import Interests
-from supervisor.runtime.process.preflight import Obstacle, first_obstacle
+from supervisor.runtime.files.watched_paths import Interests, on_the_way
+from supervisor.runtime.process.preflight import first_obstacle
 from supervisor.runtime.supervision.fleet import Fleet
 from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.succession import Succession
@@ -72,7 +71,7 @@ class Reloads:
         self.last: LastReload | None = None
         self.sources = sources
         self._blocking = host.custody.blocking
-        self.watch = Watch(sources, self.descriptors, watched, self._blocking)
+        self.watch = Watch(sources, watched, self._blocking)
         self._host = host
         self._fleet = fleet
         self._operator = operator
@@ -93,11 +92,11 @@ class Reloads:
             began = trio.current_time()
             policy = await self._look_at_policy()
             found = await self._plan(again=again)
-            # Not cancelled from here on: all of it is done, however long that takes, and counted.
-            self._operator.take(policy)
             same = found.empty and not found.moved
             if if_needed and same and found.quarantined == self._quarantined:
                 return found
+            # Not cancelled from here on: all of it is done, however long that takes, and counted.
+            self._operator.take(policy)
             self._programs, self._quarantined = found.programs, found.quarantined
             await self._fleet.apply(found)
             self.count += 1
@@ -206,45 +205,37 @@ class Reloads:
         # If it is cancelled, the next one waits until it is done.
         doing = "reading the descriptors and their programs"
         found = await self._blocking.run(doing, read_and_compare)
-        obstacles, interests = await self._obstacles(found)
+        obstacles = await self._obstacles(found)
         hopeless = {name for name, one in self._fleet.modules.items() if one.succession.hopeless}
-        words = {name: one.words for name, one in obstacles.items()}
+        words = {name: one for name, (one, _) in obstacles.items()}
         found = runnable(found, words, current, hopeless)
-        self.sources.interests.add(interests)
+        self.sources.interests.update(*(interests for _, interests in obstacles.values()))
         self.watch.follow_anew()
         self._refuse_at_the_end()
         return found
 
-    async def _obstacles(self, found: Plan) -> tuple[Mapping[str, Obstacle], Interests]:
-        """Return the obstacles of new and changed modules, as far as the disk answers.
+    async def _obstacles(self, found: Plan) -> dict[str, tuple[str, Interests]]:
+        """Return what keeps programs of new and changed modules from running, by module name.
 
-        Once it does, they are looked at again: the files that matter for that are returned, too.
+        That is as far as the disk answers; with the words comes what to watch until they can run.
         """
         used = [*found.added, *(one.descriptor for one in found.changed)]
-        descriptors = [one for one in used if one.enabled]
-        looks = [
-            (f"looking whether {one.name} can be run", partial(self._obstacle, one))
-            for one in descriptors
-        ]
-        obstacles: dict[str, Obstacle] = {}
-        interests = Interests()
-        if looks:
-            do = partial(self._looks.each, looks)
-            seen = await self._blocking.run("looking whether programs can be run", do)
-            for descriptor, one in zip(descriptors, seen, strict=True):
-                if one is not None and not isinstance(one, Unanswered):
-                    obstacles[descriptor.name], way = one
-                    interests.add(way)
-        return obstacles, interests
+        looks = {
+            one.name: (f"looking whether {one.name} can be run", partial(self._obstacle, one))
+            for one in used
+            if one.enabled
+        }
+        if not looks:
+            return {}
+        do = partial(self._looks.each, looks.values())
+        seen = await self._blocking.run("looking whether programs can be run", do)
+        return {name: one for name, one in zip(looks, seen, strict=True) if isinstance(one, tuple)}
 
-    def _obstacle(self, descriptor: Descriptor) -> tuple[Obstacle, Interests] | None:
+    def _obstacle(self, descriptor: Descriptor) -> tuple[str, Interests] | None:
         seen = first_obstacle(descriptor, self._host.environment)
         if seen is None:
             return None
-        way = Interests()
-        if seen.path is not None:
-            way.add_path(seen.path, content=True)
-        return seen, way
+        return seen.words, set() if seen.path is None else set(on_the_way(seen.path))
 
     def _refuse_at_the_end(self) -> None:
         if self._host.shutting_down:

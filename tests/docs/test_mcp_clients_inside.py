@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from supervisor.cli import quick_mcp
+from supervisor.cli.mcp_servers_file import servers_of
 from supervisor.cli.verbs.mcp import mcp
-from supervisor.policy.mcp_servers_file import servers_of
 from tests.docs.markdown import Block
 from tests.docs.test_mcp_clients import ENTRIES
 

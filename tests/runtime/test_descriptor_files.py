@@ -11,33 +11,29 @@ from protocol.descriptor.loading import DescriptorError
 from supervisor.runtime.files import directory, file_digest
 from supervisor.runtime.files.directory import read_bytes
 from supervisor.runtime.files.sources import Sources
-from supervisor.runtime.files.watched_paths import Interests, steps
+from supervisor.runtime.files.watched_paths import Interest, on_the_way
 from tests.runtime.watching import document
 
 
-def test_a_path_is_walked_as_the_kernel_does(tmp_path: Path) -> None:
+def test_a_file_is_watched_where_its_path_says_and_where_it_is(tmp_path: Path) -> None:
     root = tmp_path.resolve()
     (root / "real").mkdir()
-    (root / "link").symlink_to("real")
+    (root / "real" / "file").touch()
+    (root / "link").symlink_to("real/file")
     (root / "loop").symlink_to("loop")
-    walked = list(steps(f"{root}/link/../real/missing/file"))
-    assert walked[-4:] == [
-        (str(root), "link"),
-        (str(root), "real"),
-        (str(root), "real"),
-        (f"{root}/real", "missing"),
-    ]
-    assert len(list(steps(f"{root}/loop/x"))) < 100
+    assert set(on_the_way(f"{root}/link")) == {
+        Interest(str(root), "link"),
+        Interest(f"{root}/real", "file"),
+    }
+    assert Interest(str(root), "loop", content=False) in set(on_the_way(f"{root}/loop/x"))
 
 
-def test_interests_of_a_directory_are_one(tmp_path: Path) -> None:
-    interests = Interests()
-    interests.add_folder(str(tmp_path))
-    interests.add_file(str(tmp_path), "x")
-    interest = interests.by_directory[str(tmp_path)]
-    assert interest.descriptors
-    assert interest.content
-    assert interest.names == {"x"}
+def test_of_folders_that_are_missing_the_first_one_is_watched(tmp_path: Path) -> None:
+    root = tmp_path.resolve()
+    way = {Interest(str(root), "some", content=False)}
+    assert set(on_the_way(f"{root}/some/deep/file")) == way
+    (root / "some").mkdir()
+    assert set(on_the_way(f"{root}/some/file")) == {Interest(f"{root}/some", "file")}
 
 
 class Counted:

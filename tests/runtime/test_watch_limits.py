@@ -44,6 +44,20 @@ async def test_without_watches_the_files_are_polled_and_that_is_said(
         await wait_for(watched, "b")
 
 
+async def test_what_changes_far_up_is_found_by_the_next_reading_of_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch_module, "RESCAN_S", 0.01)
+    folder = tmp_path / "1" / "2" / "modules"
+    folder.mkdir(parents=True)
+    (folder / "a.json").write_text(document("a"))
+    async with watching(folder) as watched:
+        (tmp_path / "1").rename(tmp_path / "0")
+        await watched.until(lambda one: bool(one.bad))
+        (tmp_path / "0").rename(tmp_path / "1")
+        await wait_for(watched, "a")
+
+
 async def test_a_wait_that_is_cancelled_has_taken_no_event(tmp_path: Path) -> None:
     queue = Inotify()
     queue.add(str(tmp_path), Mask.CREATE)

@@ -11,7 +11,6 @@ from typing import Any
 
 import trio
 
-from protocol.descriptor.model import Descriptor
 from supervisor.policy.findings import Reading, version_of
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.files.inotify import Inotify
@@ -46,11 +45,10 @@ class Watched:
     def names(self) -> list[str]:
         return [one.name for one in self.reading.descriptors]
 
-    def current(self) -> Mapping[str, Descriptor]:
-        return {one.name: one for one in self.reading.descriptors}
-
     async def reload(self, *, if_needed: bool) -> None:
-        reading = await trio.to_thread.run_sync(self.files.read, self.current())
+        reading = await trio.to_thread.run_sync(
+            self.files.read, {one.name: one for one in self.reading.descriptors}
+        )
         if not if_needed or reading != self.reading:
             self._send.send_nowait(reading)
         self.reading = reading
@@ -71,7 +69,7 @@ async def watching(
     *directories: Path, open_queue: Callable[[], Inotify] = Inotify
 ) -> AsyncIterator[Watched]:
     watched = Watched(*directories)
-    watch = Watch(watched.files, watched.current, watched.state, BlockingWork(), open_queue)
+    watch = Watch(watched.files, watched.state, BlockingWork(), open_queue)
     async with trio.open_nursery() as nursery:
         await nursery.start(watch.run, watched.reload)
         yield watched

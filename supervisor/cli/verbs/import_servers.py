@@ -21,7 +21,7 @@ from supervisor.cli.results import print_json
 from supervisor.cli.terminal import one_line
 
 if TYPE_CHECKING:
-    from supervisor.policy.mcp_servers_file import Imported
+    from supervisor.cli.mcp_servers_file import Imported
 
 PROJECT_FOLDERS = (
     *(".vscode", ".cursor", ".roo", ".zed", ".gemini", ".junie", ".kiro", ".amazonq", ".warp"),
@@ -51,7 +51,7 @@ def import_(*, file: Path, into: Path, force: bool, dry_run: bool, as_json: bool
     whose servers stand under mcpServers. What looks like a secret goes to a file NAME.env beside
     the descriptor. Exits with 1 if a server that is not disabled could not start.
     """
-    from supervisor.policy.mcp_servers_file import Surroundings, imported, servers_of
+    from supervisor.cli.mcp_servers_file import Surroundings, imported, servers_of
 
     places = servers_of(_document(file))
     if not any(place.by_name for place in places):

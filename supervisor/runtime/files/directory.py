@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,9 @@ from protocol.descriptor.loading import DescriptorError, parse_descriptor
 from protocol.descriptor.model import Descriptor
 from protocol.problem import Problem, nearest
 from supervisor.policy.findings import Quarantined, Reading
-from supervisor.runtime.files.file_digest import Signature, signature, signature_or_none
+from supervisor.runtime.files.file_digest import Signature, signature
 from supervisor.runtime.files.looks import Looks, Unanswered
-from supervisor.runtime.files.source import UnansweredSourceError, UnreadableSourceError
-from supervisor.runtime.files.watched_paths import Interests
+from supervisor.runtime.files.watched_paths import DESCRIPTORS, Interest, Interests, on_the_way
 from supervisor.runtime.files.whole_file import UnreadableError, read_whole
 
 DESCRIPTOR_BYTES = 4 << 20
@@ -37,6 +36,18 @@ _OF_OTHERS = re.compile(
 """Names of other tools' files, which may have comments, and say nothing of a module if broken."""
 
 NO_ANSWER = "does not answer: a dead mount, maybe; it is read as soon as it does"
+
+
+class UnreadableSourceError(Exception):
+    """A source cannot be read; `what` says so as a clause without its name."""
+
+    def __init__(self, words: str, what: str) -> None:
+        super().__init__(words)
+        self.what = what
+
+
+class UnansweredSourceError(UnreadableSourceError):
+    """A source does not answer; it is read again in a while."""
 
 
 class MissingDirectoryError(UnreadableSourceError):
@@ -149,7 +160,7 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 class DescriptorFiles:
-    """The descriptor files of a directory (source.Source), read any number of times.
+    """The descriptor files of a directory (`sources.Source`), read any number of times.
 
     A file whose signature has not changed is not opened, one whose bytes have not changed is not
     parsed.
@@ -167,25 +178,25 @@ class DescriptorFiles:
 
         An entry that does not answer is bad, and says nothing about its module.
         """
-        entries = self._looks.one(f"reading the directory {self.owner}", self._list)
-        if isinstance(entries, Unanswered):
+        (listed,) = self._looks.each([(f"reading the directory {self.owner}", self._list)])
+        if isinstance(listed, Unanswered):
             words = " does not answer"  # a dead mount, for one
             raise UnansweredSourceError(f"{self.owner}{words}", f"the directory{words}")
-        found, below = entries
-        interests.add(below)
-        if isinstance(found, MissingDirectoryError):
-            raise found
-        looks = [(f"reading {shown(entry.path)}", partial(self._look_at, entry)) for entry in found]
+        entries, around = listed
+        interests |= around
+        if isinstance(entries, MissingDirectoryError):
+            raise entries
+        looks = [(f"reading {shown(one.path)}", partial(self._look_at, one)) for one in entries]
         seen = self._looks.each(looks)
         known: dict[str, _Known] = {}
-        for entry, one in zip(found, seen, strict=True):
+        for entry, one in zip(entries, seen, strict=True):
             if isinstance(one, Unanswered):
                 path = self._descriptor_of(entry)
                 known[path] = _Known(None, "", Quarantined(shown(path), NO_ANSWER))
             else:
-                read, way = one
-                interests.add(way)
+                read, inside = one
                 known.update(read)
+                interests |= inside
         self._known = known
         reads = [one.read for one in known.values()]
         return Reading(
@@ -197,45 +208,35 @@ class DescriptorFiles:
 
     def _list(self) -> tuple[list[os.DirEntry[str]] | MissingDirectoryError, Interests]:
         """Return what the directory holds, or why that is not known, and what to watch."""
-        interests = Interests()
-        interests.add_folder(str(self.directory))
+        directory = str(self.directory)
+        around = {Interest(directory, DESCRIPTORS), *on_the_way(directory, content=False)}
         try:
-            return list_entries(self.directory), interests
+            return list_entries(self.directory), around
         except MissingDirectoryError as error:  # it may come back
-            return error, interests
+            return error, around
 
     def _look_at(self, entry: os.DirEntry[str]) -> tuple[dict[str, _Known], Interests]:
         """Read the descriptor that an entry is or holds, if it does; and say what to watch."""
-        read: dict[str, _Known] = {}
-        interests = Interests()
+        interests: Interests = set()
+        is_folder = _is_folder(entry)
         if entry.is_symlink():
-            interests.add_path(entry.path, content=not _is_folder(entry))
-        if _is_folder(entry):
-            interests.add_file(entry.path, "module.json")
+            interests.update(on_the_way(entry.path, content=not is_folder))
+        if is_folder:
+            interests.add(Interest(entry.path, "module.json"))
         path = descriptor_path(entry)
-        if path is not None:
-            if path.name == "module.json" and path.is_symlink():
-                interests.add_path(str(path), content=True)
-            known = self._look(path)
-            if str(path) in self._used or is_meant(path):
-                read[str(path)] = known
-        return read, interests
+        if path is None:
+            return {}, interests
+        if is_folder and path.is_symlink():
+            interests.update(on_the_way(str(path)))
+        known = self._look(path)
+        is_one = str(path) in self._used or is_meant(path)
+        return {str(path): known} if is_one else {}, interests
 
     def _descriptor_of(self, entry: os.DirEntry[str]) -> str:
         """Return the path of the descriptor that an entry is or holds, without looking there."""
         inside = os.path.join(entry.path, "module.json")  # noqa: PTH118
         is_file = entry.path in self._known or entry.name.endswith(".json")
         return entry.path if is_file and inside not in self._known else inside
-
-    def signatures(self) -> Mapping[str, Signature | None]:
-        try:
-            files = find_files(self.directory)
-        except MissingDirectoryError:
-            return {}
-        return {
-            str(self.directory): None,
-            **{str(path): signature_or_none(str(path)) for path in files},
-        }
 
     def _look(self, path: Path) -> _Known:
         if not _is_utf8(str(path)):

@@ -7,14 +7,11 @@ that thread, and another one goes on with the next look. Until it answers nobody
 from __future__ import annotations
 
 import threading
-import time
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from enum import Enum
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from protocol.problem import printable
 from supervisor.runtime.begun_thread import begun_thread
@@ -52,39 +49,27 @@ class Unanswered(Enum):
 UNANSWERED: Final = Unanswered.UNANSWERED
 
 
+_Look = tuple[str, Callable[[], T]]
+"""Words for what it does, and the look itself."""
+
+
 class Looks:
     """The looks of some sources; they may come from several threads."""
 
     def __init__(self, blocking: BlockingWork | None = None) -> None:
         self._naming = nullcontext if blocking is None else blocking.naming
-        self._left: set[str] = set()
-        """The looks that were left and have not answered yet."""
+        self._at_work: set[str] = set()
 
-    def each(
-        self, looks: Iterable[tuple[str, Callable[[], T]]], patience_s: float | None = None
-    ) -> list[T | Unanswered]:
-        """Return what comes of looks, in their order, each with words for what it does.
+    def each(self, looks: Iterable[_Look[T]]) -> list[T | Unanswered]:
+        """Return what comes of looks, in their order; raises what the first one raises that does.
 
-        One may take `PATIENCE_S` if not said. Raises what the first one raises that does.
+        One may take `PATIENCE_S`.
         """
-        row = _Row(looks)
-        patience_s = PATIENCE_S if patience_s is None else patience_s
-        while not row.over:
-            name = f"looks-{len(self._left)}"
-            if begun_thread(partial(self._run, row), name) is None:
-                # In this one, however long that takes: it is never the event loop's. Callers are
-                # in a thread of `BlockingWork`, or look before the loop begins.
-                self._run(row)
-            while not row.wait(patience_s):
-                if self._leave(row, patience_s):
-                    patience_s = max(patience_s / 2, LEAST_PATIENCE_S)
-                    break
-        if row.error is not None:
-            raise row.error
-        return row.seen
-
-    def one(self, doing: str, look: Callable[[], T]) -> T | Unanswered:
-        (seen,) = self.each([(doing, look)])
+        looks, patience_s = tuple(looks), PATIENCE_S
+        seen: list[T | Unanswered] = []
+        while len(seen) < len(looks):
+            seen += self._in_a_thread(looks[len(seen) :], patience_s)
+            patience_s = max(patience_s / 2, LEAST_PATIENCE_S)
         return seen
 
     def at(self, path: Path, look: Callable[[], T]) -> T:
@@ -92,71 +77,47 @@ class Looks:
 
         Raises `NoAnswerError`, and what the look raises.
         """
-        (seen,) = self.each([(f"looking at {path}", look)], NEEDED_PATIENCE_S)
+        (seen,) = self._in_a_thread([(f"looking at {path}", look)], NEEDED_PATIENCE_S)
         if isinstance(seen, Unanswered):
             raise NoAnswerError(path)
         return seen
 
-    def _leave(self, row: _Row[T], patience_s: float) -> bool:
-        """Go on without the look at work, if it has taken too long."""
-        with row.changed:
-            too_long = not row.over and time.monotonic() - row.since > patience_s
-            if too_long:
-                self._left.add(row.doing)
-                row.turn += 1
-            return too_long
+    def _in_a_thread(self, looks: Sequence[_Look[T]], patience_s: float) -> list[T | Unanswered]:
+        """Return what comes of looks up to the first one that takes too long, and of that one."""
+        seen: list[T | Unanswered] = []
+        errors: list[Exception] = []
+        over, left, turn = threading.Event(), threading.Event(), threading.Lock()
 
-    def _run(self, row: _Row[T]) -> None:
-        turn = row.turn
-        while (taken := row.take(self._left)) is not None:
-            index, doing, look = taken
-            error: Exception | None = None
-            with self._naming(doing):
-                try:
-                    seen: T | Unanswered = look()
-                except Exception as raised:  # noqa: BLE001 - whoever waits raises it
-                    seen, error = UNANSWERED, raised
-            with row.changed:
-                if row.turn != turn:  # it was left
-                    self._left.discard(doing)
-                    return
-                row.seen[index] = seen
-                if error is not None:
-                    row.end(error)
+        def run() -> None:
+            for doing, look in looks:
+                one: T | Unanswered = UNANSWERED
+                if doing not in self._at_work:
+                    self._at_work.add(doing)
+                    try:
+                        with self._naming(doing):
+                            one = look()
+                    except Exception as error:  # noqa: BLE001 - the waiting thread raises it
+                        errors.append(error)
+                        break
+                    finally:
+                        self._at_work.discard(doing)
+                with turn:  # Either it is left, or it goes on.
+                    if left.is_set():
+                        return
+                    seen.append(one)
+            over.set()
 
-
-class _Row(Generic[T]):
-    """Looks that are done one after the other, by one thread at a time."""
-
-    def __init__(self, looks: Iterable[tuple[str, Callable[[], T]]]) -> None:
-        self._ahead = deque((index, *one) for index, one in enumerate(looks))
-        self.seen: list[T | Unanswered] = [UNANSWERED] * len(self._ahead)
-        self.error: Exception | None = None
-        self.over = not self._ahead
-        self.changed = threading.Condition()
-        self.turn = 0
-        """The number of the thread at work: one that is left is followed by another."""
-        self.doing = ""
-        self.since = time.monotonic()
-
-    def take(self, left: set[str]) -> tuple[int, str, Callable[[], T]] | None:
-        """Return the next look that is not among those that were left; None after the last."""
-        with self.changed:
-            while self._ahead:
-                index, doing, look = self._ahead.popleft()
-                if doing not in left:
-                    self.doing, self.since = doing, time.monotonic()
-                    return index, doing, look
-            self.end(None)
-            return None
-
-    def end(self, error: Exception | None) -> None:
-        """Wake the waiting thread; within the lock."""
-        self.error, self.over = self.error or error, True
-        self._ahead.clear()
-        self.changed.notify()
-
-    def wait(self, patience_s: float) -> bool:
-        """Wait so long for the last look; returns whether that is over."""
-        with self.changed:
-            return self.changed.wait_for(lambda: self.over, patience_s)
+        if begun_thread(run, f"looks-{len(self._at_work)}") is None:
+            # In this one, however long that takes: it is never the event loop's. Callers are in a
+            # thread of `BlockingWork`, or look before the loop begins.
+            run()
+        count = 0
+        while not over.wait(patience_s):
+            with turn:
+                if len(seen) == count:
+                    left.set()
+                    return [*seen, UNANSWERED]
+                count = len(seen)
+        if errors:
+            raise errors[0]
+        return seen

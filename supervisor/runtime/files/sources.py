@@ -1,13 +1,19 @@
-"""All sources of modules together: read as one, and watched as one."""
+"""Where modules come from: directories, and whoever lends some while he is there.
+
+A source has an owner, and its modules go with him. All sources are read as one and watched as one,
+whenever there is a reload, and compared with what runs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
+from protocol.descriptor.loading import DescriptorError, parse_descriptor
 from protocol.descriptor.model import Descriptor
 from supervisor.policy.findings import (
     Found,
@@ -19,27 +25,98 @@ from supervisor.policy.findings import (
     version_of,
 )
 from supervisor.runtime.blocking import BlockingWork
-from supervisor.runtime.files.directory import DescriptorFiles
-from supervisor.runtime.files.file_digest import FileDigests, Signature, signature_or_none
+from supervisor.runtime.files.directory import (
+    DescriptorFiles,
+    UnansweredSourceError,
+    UnreadableSourceError,
+)
+from supervisor.runtime.files.file_digest import FileDigests
 from supervisor.runtime.files.looks import Looks, Unanswered
 from supervisor.runtime.files.program_files import program_files
-from supervisor.runtime.files.source import Source, UnansweredSourceError, UnreadableSourceError
-from supervisor.runtime.files.watched_paths import Interests
+from supervisor.runtime.files.watched_paths import Interests, on_the_way
+
+
+class Source(Protocol):
+    """Descriptors that have an owner. It is used from threads, but read by one at a time."""
+
+    @property
+    def owner(self) -> str:
+        """Whose they are, in words that no other source of the daemon has; shown to people."""
+
+    def read(self, interests: Interests) -> Reading:
+        """Read what there is now; add to `interests` the files that decide over it, if any.
+
+        Each descriptor names the owner. Raises `UnreadableSourceError`: what was last read stays in
+        use then.
+        """
+
+
+class LentDescriptors:
+    """Descriptors that an owner holds in memory and lends; each is shown as `OWNER/LABEL`."""
+
+    def __init__(self, owner: str, folder: Path, documents: Mapping[str, bytes]) -> None:
+        """Lend JSON documents, by labels under which they are known from one reading to the next.
+
+        Relative paths in them start from `folder`. The owner's name has no slash in it, and so is
+        never the path of a directory.
+        """
+        _check_printable(owner)
+        if "/" in owner:
+            raise ValueError(f"the owner {owner!r} has a slash in it")
+        self.owner = owner
+        self._folder = str(folder.absolute())
+        self._documents: Mapping[str, bytes] = {}
+        self._reading: tuple[Mapping[str, bytes], Reading] = (self._documents, Reading())
+        self.put(documents)
+
+    def put(self, documents: Mapping[str, bytes]) -> None:
+        """Lend these and no others, from the next reading on."""
+        for label in documents:
+            _check_printable(label)
+        self._documents = dict(documents)
+
+    def read(self, interests: Interests) -> Reading:  # noqa: ARG002 - there is nothing to watch
+        parsed, reading = self._reading
+        documents = self._documents  # which may be others, the next moment
+        if documents is not parsed:
+            reading = self._parsed(documents)
+            self._reading = documents, reading
+        return reading
+
+    def _parsed(self, documents: Mapping[str, bytes]) -> Reading:
+        good: list[Descriptor] = []
+        bad: list[Quarantined] = []
+        names: set[str] = set()
+        for label, data in documents.items():
+            place = f"{self.owner}/{label}"
+            try:
+                good.append(parse_descriptor(data, place, owner=self.owner, folder=self._folder))
+            except DescriptorError as error:
+                bad.append(Quarantined(place, error.reason))
+                if error.name is not None:
+                    names.add(error.name)
+        return Reading(tuple(good), tuple(bad), frozenset(names))
+
+
+def _check_printable(words: str) -> None:
+    if not words or not words.isprintable():
+        raise ValueError(f"{words!r} cannot be shown to people")
 
 
 class Sources:
     """The sources of a daemon, in the order in which they came.
 
-    They are read in threads, by one at a time; meanwhile one may come or go, and signatures may be
-    looked at.
+    They are read in threads, by one at a time; meanwhile one may come or go.
     """
 
     def __init__(self, sources: Iterable[Source] = (), looks: Looks | None = None) -> None:
         self._sources = tuple(sources)
         self._looks = looks or Looks()
         self._programs = FileDigests()
-        self._interests = Interests()
-        self._unanswered = False
+        self.interests = Interests()
+        """What to watch, as of the last reading; made anew by each."""
+        self.unanswered = False
+        """Whether something did not answer to the last reading."""
 
     @classmethod
     def of_directories(
@@ -56,15 +133,6 @@ class Sources:
 
     def remove(self, source: Source) -> None:
         self._sources = tuple(one for one in self._sources if one is not source)
-
-    @property
-    def interests(self) -> Interests:
-        """What to watch, as of the last reading; made anew by each."""
-        return self._interests
-
-    @property
-    def unanswered(self) -> bool:
-        return self._unanswered
 
     def read_first(self) -> Reading:
         """Read all; raises `UnreadableSourceError`, but for a source that only does not answer."""
@@ -88,21 +156,6 @@ class Sources:
         readings = [_read(one, interests) for one in self._sources]
         return self._together(readings, current.values(), interests)
 
-    def signatures(self, current: Mapping[str, Descriptor]) -> dict[str, Signature | None]:
-        """Return what a change would show in, where no watch tells of it."""
-        looks: list[tuple[str, Callable[[], Mapping[str, Signature | None]]]] = []
-        looks += [(f"comparing {one.owner}", one.signatures) for one in self._sources]
-        looks += [
-            (f"comparing the program of {one.source}", partial(_program_signatures, one))
-            for one in current.values()
-            if one.supervision.watch
-        ]
-        found: dict[str, Signature | None] = {}
-        for seen in self._looks.each(looks):
-            if not isinstance(seen, Unanswered):
-                found.update(seen)
-        return found
-
     def _together(
         self, readings: Iterable[Reading], current: Iterable[Descriptor], interests: Interests
     ) -> Reading:
@@ -120,9 +173,9 @@ class Sources:
                 unanswered = True
             else:
                 programs[version_of(descriptor)], way = seen
-                interests.add(way)
+                interests |= way
         self._programs.keep_only({path for digests in programs.values() for path in digests})
-        self._interests, self._unanswered = interests, unanswered
+        self.interests, self.unanswered = interests, unanswered
         return msgspec.structs.replace(reading, programs=programs, unanswered=unanswered)
 
     def _look_at_program(self, descriptor: Descriptor) -> tuple[dict[str, str], Interests]:
@@ -130,15 +183,11 @@ class Sources:
         digests: dict[str, str] = {}
         interests = Interests()
         for path in program_files(descriptor):
-            interests.add_path(path, content=True)
+            interests.update(on_the_way(path))
             digest = self._programs.digest(path)
             if digest is not None:
                 digests[path] = digest
         return digests, interests
-
-
-def _program_signatures(descriptor: Descriptor) -> Mapping[str, Signature | None]:
-    return {path: signature_or_none(path) for path in program_files(descriptor)}
 
 
 def scan(directories: Iterable[Path]) -> Found:

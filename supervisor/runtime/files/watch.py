@@ -7,17 +7,18 @@ A reload for another reason tells of itself (`follow_anew`): other directories m
 
 A watch that is set after the files were read may have missed a change between the two; so whenever
 a directory is newly watched, the files are read once more. Where the kernel gives no watch (its
-limit is reached, say), the files' signatures are compared at an interval, and `status` tells.
+limit is reached, say), they are read at an interval, and `status` tells.
 """
 
 from __future__ import annotations
 
 import errno
-import math
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Protocol
+from itertools import groupby
+from operator import attrgetter
+from typing import Protocol
 
 import msgspec
 import structlog
@@ -26,7 +27,7 @@ import trio
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.files.inotify import Event, Inotify, Mask
 from supervisor.runtime.files.sources import Sources
-from supervisor.runtime.files.watched_paths import Interest, Interests
+from supervisor.runtime.files.watched_paths import DESCRIPTORS, Interests
 
 QUIET_S = 0.1
 """A change is over when nothing has happened for so long: many files are one change."""
@@ -34,8 +35,11 @@ QUIET_S = 0.1
 RESTLESS_S = 1.0
 """Under steady change, the files are read this often nevertheless."""
 
+RESCAN_S = 60.0
+"""How often they are read whatever happens: a link or a folder far up may lead elsewhere now."""
+
 POLL_S = 2.0
-"""How often signatures are compared where there are no watches."""
+"""How often they are read where there are no watches."""
 
 UNANSWERED_S = 5.0
 """How often the files are read again where something did not answer."""
@@ -77,14 +81,12 @@ class Watch:
     def __init__(
         self,
         files: Sources,
-        current: Callable[[], Mapping[str, Any]],
         state: WatchState,
         blocking: BlockingWork,
         open_queue: OpenQueue = Inotify,
     ) -> None:
-        """`state` is kept up to date; `current` gives the descriptors in use, by name."""
+        """`state` is kept up to date."""
         self._files = files
-        self._current = current
         self._state = state
         self._blocking = blocking
         self._open_queue = open_queue
@@ -121,7 +123,8 @@ class Watch:
             while True:
                 self._state.mode, self._state.directories = "inotify", watches.count
                 changed = False
-                with trio.move_on_after(self._patience_s()) as overdue:
+                patience_s = UNANSWERED_S if self._files.unanswered else RESCAN_S
+                with trio.move_on_after(patience_s) as overdue:
                     changed = not new and await self._wait_changed(watches)
                 if new or changed:
                     happened = await _until_quiet(watches) or changed
@@ -131,9 +134,6 @@ class Watch:
                 new = await self._follow(watches)
         finally:
             watches.close()
-
-    def _patience_s(self) -> float:
-        return UNANSWERED_S if self._files.unanswered else math.inf
 
     async def _follow(self, watches: Watches) -> bool:
         self._stale = False
@@ -150,24 +150,16 @@ class Watch:
         return False
 
     async def _run_polling(self, reload: Reload) -> None:
-        seen = await self._signatures()
         await reload(if_needed=True)
         self._say_started()
         while True:
             await trio.sleep(POLL_S)
-            now = await self._signatures()
-            if now != seen or self._files.unanswered:
-                await reload(if_needed=now == seen)
-                seen = now
+            await reload(if_needed=True)
 
     def _say_started(self) -> None:
         if self._task_status is not None:
             self._task_status.started()
             self._task_status = None
-
-    async def _signatures(self) -> Mapping[str, Any]:
-        look = partial(self._files.signatures, self._current())
-        return await self._blocking.run("comparing descriptors and programs", look)
 
 
 class Watches:
@@ -175,31 +167,35 @@ class Watches:
 
     def __init__(self, queue: Inotify) -> None:
         self._queue = queue
-        self._interests: dict[int, list[tuple[str, Interest]]] = {}
+        self._names: dict[int, dict[str, str]] = {}
+        """Of each watch: the names that matter, and the directory as its path is written."""
 
     @property
     def count(self) -> int:
-        return len(self._interests)
+        return len(self._names)
 
     def follow(self, interests: Interests) -> bool:
-        """Watch these directories and no others; returns whether there is a new one among them.
+        """Watch these entries and no others; returns whether there is a new directory among them.
 
         Raises `NoWatchError` if the kernel gives no more.
         """
-        following: dict[int, list[tuple[str, Interest]]] = {}
-        for directory, interest in interests.by_directory.items():
+        following: dict[int, dict[str, str]] = {}
+        for directory, entries in groupby(sorted(interests), key=attrgetter("directory")):
+            content = {one.name: one.content for one in entries}
             try:
                 # Each time: another directory may have taken the place of the one that is watched.
-                watch = self._queue.add(directory, _CONTENT if interest.content else _STRUCTURE)
+                watch = self._queue.add(
+                    directory, _CONTENT if any(content.values()) else _STRUCTURE
+                )
             except OSError as error:
                 if error.errno not in _NOT_THERE:
                     raise NoWatchError(error) from error
             else:
-                following.setdefault(watch, []).append((directory, interest))
-        new = following.keys() - self._interests.keys()
-        for watch in self._interests.keys() - following.keys():
+                following.setdefault(watch, {}).update(dict.fromkeys(content, directory))
+        new = following.keys() - self._names.keys()
+        for watch in self._names.keys() - following.keys():
             self._queue.remove(watch)
-        self._interests = following
+        self._names = following
         return bool(new)
 
     async def wait_changed(self) -> None:
@@ -215,14 +211,12 @@ class Watches:
     def _matters(self, event: Event) -> bool:
         if event.mask & Mask.Q_OVERFLOW:
             return True
-        places = self._interests.get(event.watch)
-        if places is None:
+        names = self._names.get(event.watch)
+        if names is None:
             return False  # not watched any more
         if event.mask & Mask.IGNORED:
-            del self._interests[event.watch]  # its number may be given to another one
-        if event.mask & _SELF:
-            return True
-        return any(_concerns(event, directory, interest) for directory, interest in places)
+            del self._names[event.watch]  # its number may be given to another one
+        return bool(event.mask & _SELF) or event.name in names or _is_of_descriptors(event, names)
 
 
 def _opened(open_queue: OpenQueue) -> Inotify:
@@ -232,10 +226,9 @@ def _opened(open_queue: OpenQueue) -> Inotify:
         raise NoWatchError(error) from error
 
 
-def _concerns(event: Event, directory: str, interest: Interest) -> bool:
-    if event.name in interest.names:
-        return True
-    if not interest.descriptors or event.name.startswith("."):
+def _is_of_descriptors(event: Event, names: Mapping[str, str]) -> bool:
+    directory = names.get(DESCRIPTORS)
+    if directory is None or event.name.startswith("."):
         return False
     if event.name.endswith(".json") or event.mask & Mask.ISDIR:
         return True

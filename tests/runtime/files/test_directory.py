@@ -17,7 +17,6 @@ from supervisor.runtime.files.directory import (
     read_descriptor,
 )
 from supervisor.runtime.files.sources import Sources, scan
-from supervisor.runtime.files.watched_paths import Interests
 from tests.factories import descriptor, document
 
 
@@ -268,9 +267,9 @@ def test_a_descriptor_that_is_in_use_is_not_passed_over_once_it_is_none(
 ) -> None:
     path = put(tmp_path / name, name="m")
     files = DescriptorFiles(tmp_path)
-    assert [one.name for one in files.read(Interests()).descriptors] == ["m"]
+    assert [one.name for one in files.read(set()).descriptors] == ["m"]
     path.write_text('{"version": "1"}')
     for _ in range(2):
-        assert [one.descriptor for one in files.read(Interests()).bad] == [str(path)]
+        assert [one.descriptor for one in files.read(set()).bad] == [str(path)]
     path.unlink()
-    assert files.read(Interests()).bad == ()
+    assert files.read(set()).bad == ()

@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 
 from supervisor.policy.findings import Quarantined, Reading
-from supervisor.runtime.files import source as source_module
 from supervisor.runtime.files.directory import DescriptorFiles, MissingDirectoryError
-from supervisor.runtime.files.source import LentDescriptors
-from supervisor.runtime.files.sources import Sources
-from supervisor.runtime.files.watched_paths import Interests
+from supervisor.runtime.files.sources import LentDescriptors, Sources
+from supervisor.runtime.files.watched_paths import Interest
 from tests.runtime.watching import document
 
 
@@ -88,33 +86,29 @@ def test_the_first_reading_is_of_all_sources_and_a_later_one_of_those_that_can_b
     assert places(reading) == [("a", "the editor/one")]
     reason = "the directory is gone. What was last read stays in use."
     assert reading.bad == (Quarantined(str(tmp_path / "gone"), reason),)
-    assert str(tmp_path) in sources.interests.by_directory  # it may come back
+    assert Interest(str(tmp_path), "gone", content=False) in sources.interests  # it may come back
 
 
 def test_a_bad_document_that_is_lent_says_what_a_bad_file_says(tmp_path: Path) -> None:
     document = json.dumps({"name": "a", "kind": "toll"})
     (tmp_path / "a.json").write_text(document)
-    directory = DescriptorFiles(tmp_path).read(Interests())
+    directory = DescriptorFiles(tmp_path).read(set())
     source = LentDescriptors("the editor", tmp_path, {"a": document.encode(), "b": b"{"})
-    reading = source.read(Interests())
+    reading = source.read(set())
     assert reading.bad[0].reason == directory.bad[0].reason
     assert [one.descriptor for one in reading.bad] == ["the editor/a", "the editor/b"]
     assert reading.bad_names == directory.bad_names == {"a"}
 
 
-def test_what_is_lent_is_parsed_once_and_watches_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_lent_is_parsed_once_and_watches_nothing(tmp_path: Path) -> None:
     source = lent("the editor", tmp_path, one="a")
-    interests = Interests()
-    first = source.read(interests)
-    with monkeypatch.context() as patched:
-        patched.delattr(source_module, "parse_descriptor")
-        assert source.read(interests) is first
+    sources = Sources([source])
+    (first,) = sources.read({}).descriptors
+    (again,) = sources.read({}).descriptors
+    assert again is first
     source.put({"one": document("b").encode()})
-    assert places(source.read(interests)) == [("b", "the editor/one")]
-    assert interests.by_directory == {}
-    assert Sources([source]).signatures({}) == {}
+    assert places(sources.read({})) == [("b", "the editor/one")]
+    assert sources.interests == set()
 
 
 def test_an_owner_is_never_taken_for_a_directory_and_can_be_shown(tmp_path: Path) -> None:

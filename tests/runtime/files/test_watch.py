@@ -5,6 +5,7 @@ A change counts as noticed when `reload` is called; nothing here waits for a tim
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -64,8 +65,8 @@ async def test_a_new_folder_and_its_module_json_are_noticed(tmp_path: Path) -> N
         await wait_for(watched)
 
 
-async def test_the_target_of_a_link_is_watched_through_every_step(tmp_path: Path) -> None:
-    # As Kubernetes mounts a ConfigMap: a.json -> ..data/a.json, ..data -> ..1.
+async def test_the_target_of_a_link_is_watched(tmp_path: Path) -> None:
+    # As Kubernetes mounts a ConfigMap, a.json -> ..data/a.json and ..data -> ..1, and exchanges it.
     folder = tmp_path / "modules"
     for version in ("1", "2"):
         (folder / f"..{version}").mkdir(parents=True)
@@ -76,6 +77,7 @@ async def test_the_target_of_a_link_is_watched_through_every_step(tmp_path: Path
         assert watched.names == ["v1"]
         (folder / "..new").symlink_to("..2")
         (folder / "..new").rename(folder / "..data")
+        shutil.rmtree(folder / "..1")
         await wait_for(watched, "v2")
         (folder / "..2" / "a.json").write_text(document("v3"))
         await wait_for(watched, "v3")
@@ -120,17 +122,6 @@ async def test_a_directory_that_is_deleted_is_missed_and_seen_again(tmp_path: Pa
         (folder / "a.json").write_text(document("a"))
         await wait_for(watched, "a")
         assert watched.reading.bad == ()
-
-
-async def test_a_directory_whose_parent_is_renamed_is_missed(tmp_path: Path) -> None:
-    folder = tmp_path / "1" / "2" / "modules"
-    folder.mkdir(parents=True)
-    (folder / "a.json").write_text(document("a"))
-    async with watching(folder) as watched:
-        (tmp_path / "1").rename(tmp_path / "0")
-        await watched.until(lambda one: bool(one.bad))
-        (tmp_path / "0").rename(tmp_path / "1")
-        await wait_for(watched, "a")
 
 
 async def test_a_watched_program_is_one_more_file(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.policy.mcp_servers_file import Servers, Surroundings, imported, servers_of
+from supervisor.cli.mcp_servers_file import Servers, Surroundings, imported, servers_of
 
 AROUND = Surroundings(PurePosixPath("/code"), PurePosixPath("/home/ada"), lambda _: False)
 FETCHED = (

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from protocol.descriptor.loading import FETCH_S, parse_descriptor
-from supervisor.policy.mcp_servers_file import Imported, Surroundings, imported, servers_of
+from supervisor.cli.mcp_servers_file import Imported, Surroundings, imported, servers_of
 
 PROJECT, HOME = PurePosixPath("/code/project"), PurePosixPath("/home/ada")
 AROUND = Surroundings(PROJECT, HOME, lambda path: path == "/code/project/my srv")
