@@ -78,7 +78,7 @@ class Examination:
         """Start a process; False, and a finding, if it cannot be started."""
         self._place.progress(f"{self.descriptor.name}: starts")
         try:
-            await trial.spawn(single_use=single_use)
+            await trial.begin(single_use=single_use)
         except SpawnError as error:
             self.find("starts", Status.FAILS, f"it could not be started: {error}")
             return False
@@ -89,8 +89,10 @@ class Examination:
         """Run the `prepare` command, if there is one; False, and a finding, if it fails."""
         if not self.descriptor.transport.prepare:
             return True
-        environment, custody, log_files, *_ = self._place
-        wrong = await prepare_once(self.descriptor, environment, custody, log_files)
+        place = self._place
+        wrong = await prepare_once(
+            self.descriptor, place.environment, place.custody, place.log_files
+        )
         if wrong is not None:
             printed = tuple(f"! {excerpt(one.encode())}" for one in wrong.printed)
             self.find("prepare", Status.FAILS, wrong.words, exchanged=printed)

@@ -44,7 +44,7 @@ async def examine(exam: Examination) -> None:
     trial = await _started(exam)
     if trial is None or trial.ready is None:
         return
-    description = trial.ready
+    description = trial.ready.description
     if exam.descriptor.transport.protocol == "module":
         _judge_introduction(exam, trial, description)
     else:
@@ -90,7 +90,7 @@ async def _started(exam: Examination) -> Trial | None:
     if trial is None:
         return None
     if trial.ready is not None:
-        contradiction = misfit_of(trial.ready, exam.descriptor)
+        contradiction = misfit_of(trial.ready.description, exam.descriptor)
         if contradiction is None:
             exam.has_started = True
             exam.find("starts", Status.HOLDS)

@@ -165,6 +165,11 @@ EVIDENCE = frozenset(
 """Keys of `details` about that run of the process, which are not compared."""
 
 
+def is_of_host(outcome: dict[str, Any]) -> bool:
+    """Tell whether an outcome is the host's own decision."""
+    return reason_of(outcome) in BY_HOST
+
+
 def reason_of(outcome: dict[str, Any]) -> str | None:
     error = outcome.get("error")
     details = error.get("details") if isinstance(error, dict) else None

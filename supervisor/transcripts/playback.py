@@ -1,49 +1,38 @@
-"""Run a module and write the host's lines of a transcript to it, in step; keep its output.
+"""Run a module and ask it again what a transcript says that it was asked; keep its output.
 
-The next recorded request is written when as many requests have been answered as had been then, and
-any other line once the module has printed as many lines. The dialect tells requests and answers
-(`sent`). The process is held, pumped and stopped by an `Incarnation` like any other; `Script`
-stands where a dialect would.
+The next recorded request is made when as many requests have been answered as had been then. A
+cancel, and the answer to a call of the module, wait besides until the module has printed as many
+lines. The start of a process is its dialect's, as always.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
 
 import msgspec
 import trio
 
-from protocol.connection import (
-    NOTHING,
-    Alive,
-    Answered,
-    Asked,
-    Connection,
-    Events,
-)
+from protocol.connection import HostCalled, LocalError, Ready, Received
 from protocol.descriptor.model import Descriptor, Lifecycle
-from protocol.dialects.registry import DIALECTS
-from protocol.framing import UNCOUNTED, Line, LineSplitter, Outgoing
-from protocol.transcript import Entry, EntrySource, Happened
+from protocol.framing import UNCOUNTED, Line, LineSplitter
+from protocol.transcript import Entry, EntrySource, Happened, outcome_of
 from supervisor.policy.verdict import Exit
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.files.log_files import LogFiles
-from supervisor.runtime.files.module_log import ModuleLog
-from supervisor.runtime.process.dialogue import Dialogue, Receiver
-from supervisor.runtime.process.incarnation import Incarnation, StopStep
-from supervisor.runtime.supervision.containers import Containers
 from supervisor.runtime.supervision.deadlines import Deadlines
-from supervisor.runtime.taps import Taps
-
-Connect = Callable[[], Connection]
-
-
-class Cue(msgspec.Struct, frozen=True):
-    """A recorded line of the host, and how much the module had said before it."""
-
-    data: bytes
-    answers: int
-    lines: int
+from supervisor.runtime.supervision.lone_process import LoneProcess, Surroundings
+from supervisor.runtime.taps import Tap
+from supervisor.transcripts.compare import is_of_host
+from supervisor.transcripts.old_form import with_requests
+from supervisor.transcripts.replay import (
+    OwnIds,
+    ReplayedProcess,
+    UnplayableError,
+    remembered,
+    started_with,
+)
 
 
 class Played(msgspec.Struct, frozen=True):
@@ -52,90 +41,9 @@ class Played(msgspec.Struct, frozen=True):
     lines: tuple[Line, ...]
     exit: Exit
     unsent: int
-    """How many recorded lines were never written, since the output they waited for did not come."""
+    """How much of what the host said was never said: the output it waited for did not come."""
     overdue: bool
     """Whether the time ran out before the module had said all that was recorded."""
-
-
-class Script(Connection):
-    """The host's part in a recording; no request is the host's own."""
-
-    def __init__(
-        self, entries: Sequence[Entry], connect: Connect, *, closes_stdin: bool, line_bytes: int
-    ) -> None:
-        """Play the host's part in the entries of one process; `connect` makes their dialect."""
-        self.closes_stdin = closes_stdin
-        self.outgoing = Outgoing()
-        self.lines: list[Line] = []
-        self._splitter = LineSplitter(line_bytes, UNCOUNTED)
-        self._understood = connect()
-        self._answers = 0
-        self._cues, self._answers_due, self._lines_due = _cues(entries, connect())
-        self.has_a_part = bool(self._cues)
-        """Whether the host said anything."""
-
-    @property
-    def unsent(self) -> int:
-        return len(self._cues)
-
-    @property
-    def complete(self) -> bool:
-        """Whether both sides have said everything, as far as the input was open."""
-        return (
-            not self._cues
-            and self._answers >= self._answers_due
-            and len(self.lines) >= self._lines_due
-        )
-
-    def start(self) -> Events:
-        return self._say()
-
-    def receive_data(self, data: bytes) -> Events:
-        lines = self._splitter.feed(data)
-        self.lines += lines
-        self._answers += _answers(self._understood.receive_data(data))
-        return [Alive(), *self._say()] if lines else NOTHING
-
-    def receive_eof(self) -> Events:
-        line = self._splitter.finish()
-        if line is not None:
-            self.lines.append(line)
-        self._answers += _answers(self._understood.receive_eof())
-        return NOTHING
-
-    def _say(self) -> Events:
-        while self._cues and self._is_due(self._cues[0]):
-            data = self._cues.pop(0).data
-            self._understood.sent(data)
-            self.outgoing.add(data)
-        return NOTHING
-
-    def _is_due(self, cue: Cue) -> bool:
-        return self._answers >= cue.answers and len(self.lines) >= cue.lines
-
-
-class _Player(Receiver):
-    """Ends the process when all is said. What it did not read shows in what it says."""
-
-    incarnation: Incarnation
-    """The process; set before it runs."""
-
-    def __init__(self, script: Script, *, stops: bool) -> None:
-        self._script = script
-        self._stops = stops
-
-    def receive(self, events: Events) -> None:
-        del events
-        self.look()
-
-    def look(self) -> None:
-        """End the process if all is said."""
-        nothing_to_say = self._script.closes_stdin and not self._script.has_a_part
-        if nothing_to_say or (self._stops and self._script.complete):
-            self.incarnation.stop()
-
-    def stdout_closed(self) -> None:
-        self.incarnation.stop()
 
 
 async def play(
@@ -151,22 +59,9 @@ async def play(
 
     If it has not said all that was recorded after `timeout_s`, it is stopped.
     """
-    instance = f"{descriptor.name}#1"
-    transport = descriptor.transport
-    lifecycle, connect = transport.lifecycle, DIALECTS[transport.protocol].connect
-    script = Script(
-        entries,
-        lambda: connect(descriptor, lambda: "", {}),
-        closes_stdin=lifecycle is Lifecycle.PER_INVOCATION,
-        line_bytes=descriptor.supervision.limits.line_bytes,
-    )
-    player = _Player(script, stops=not _ended_by_itself(entries))
-    process = await Containers(custody, environment, log_files).spawn(descriptor, instance)
-    dialogue = Dialogue(instance, script, player, Deadlines(), Taps())
-    log = ModuleLog(descriptor.name, log_files, lambda: 0.0)
-    incarnation = Incarnation(process, dialogue, log, descriptor.supervision.timeouts)
-    player.incarnation = incarnation
-    ended: Exit | None = None
+    around = Surroundings(environment, custody, log_files, Deadlines())
+    player = _Player(with_requests(entries, descriptor), descriptor, around)
+    await player.begin()
     overdue = False
     async with trio.open_nursery() as nursery:
 
@@ -174,44 +69,139 @@ async def play(
             nonlocal overdue
             await trio.sleep(timeout_s)
             overdue = True
-            incarnation.stop(StopStep.END_OF_INPUT)
+            player.stop()
 
         nursery.start_soon(bound)
-        player.look()
-        ended = await incarnation.run()
+        ended = await player.run()
         nursery.cancel_scope.cancel()
-    assert ended is not None  # noqa: S101 - the nursery is left by its end or an exception
-    await incarnation.remove_container(ended)
-    return Played(tuple(script.lines), ended, script.unsent, overdue)
+    return Played(player.output.finished(), ended, player.unsent, overdue)
 
 
-def _ended_by_itself(entries: Sequence[Entry]) -> bool:
-    return any(one.event is Happened.EXITED and not one.stopped_by_host for one in entries)
+class _Cue(NamedTuple):
+    """What the host did, and how much the module had said before it."""
+
+    entry: Entry
+    answers: int
+    lines: int
 
 
-def _cues(entries: Sequence[Entry], understood: Connection) -> tuple[list[Cue], int, int]:
-    """Return the host's lines, and how many answers and lines came while it could write.
+class _Output(Tap):
+    """The lines of a process."""
 
-    A process per invocation sees its input end at once; then nothing is due, it ends by itself. In
-    a recording that began in the middle, answers to unrecorded requests do not count.
-    """
-    cues: list[Cue] = []
-    answers = lines = 0
-    for entry in entries:
-        if entry.event is Happened.STDIN_CLOSED and cues:
-            break
-        if not entry.is_line:
-            continue
-        content = entry.content()
-        data = content + b"\n" if entry.newline else content
-        if entry.source is EntrySource.MODULE and content.strip():
-            lines += 1
-            answers += _answers(understood.receive_data(data))
-        elif entry.source is EntrySource.HOST:
-            asks = any(isinstance(one, Asked) for one in understood.sent(content))
-            cues.append(Cue(data, answers, 0 if asks else lines))
-    return cues, answers, lines
+    def __init__(self, line_bytes: int, heard: Callable[[], None]) -> None:
+        self.lines: list[Line] = []
+        self._heard = heard
+        self._splitter = LineSplitter(line_bytes, UNCOUNTED)
+
+    def said(self, instance: str, source: EntrySource, data: bytes) -> None:
+        del instance
+        if source is EntrySource.MODULE:
+            self.lines += self._splitter.feed(data)
+            self._heard()  # not each line leads to an event
+
+    def finished(self) -> tuple[Line, ...]:
+        last = self._splitter.finish()
+        return (*self.lines, *([] if last is None else [last]))
 
 
-def _answers(events: Events) -> int:
-    return sum(isinstance(one, Answered) for one in events)
+class _Player(LoneProcess):
+    def __init__(
+        self, entries: list[Entry], descriptor: Descriptor, surroundings: Surroundings
+    ) -> None:
+        self.output = _Output(descriptor.supervision.limits.line_bytes, self.looked_at)
+        memory = remembered(entries)
+        super().__init__(descriptor, surroundings, OwnIds(entries), memory, self.output)
+        self._is_single = descriptor.transport.lifecycle is Lifecycle.PER_INVOCATION
+        self._has_start = self._is_single or started_with(entries)
+        self._ends_by_itself = any(
+            one.event is Happened.EXITED and not one.stopped_by_host for one in entries
+        )
+        self._calls: list[HostCalled] = []
+        self._read(entries, descriptor)
+
+    def _read(self, entries: list[Entry], descriptor: Descriptor) -> None:
+        """Note what the host did, and how much the module said while it could be asked.
+
+        A process per invocation sees its input end at once; then nothing is due, it ends by itself.
+        In a recording that began in the middle, answers to unrecorded requests do not count.
+        """
+        self._cues: list[_Cue] = []
+        self._lines_due = 0
+        replayed = ReplayedProcess("", entries, descriptor, {})
+        for entry in entries:
+            if entry.event is Happened.STDIN_CLOSED and self._cues:
+                break
+            is_decision = entry.outcome is not None and is_of_host(entry.outcome)
+            if entry.is_request or entry.is_answer or is_decision:
+                self._cues.append(_Cue(entry, replayed.answers, self._lines_due))
+            elif entry.source is EntrySource.MODULE and entry.content().strip():
+                self._lines_due += 1
+            with suppress(UnplayableError):
+                replayed.play(entry)
+        self._answers_due = replayed.answers
+
+    @property
+    def unsent(self) -> int:
+        """How much of what the host said was not said yet."""
+        asked = [one for one in self._cues if one.entry.is_request]
+        return len(self._cues) - sum(one.entry.request_id in self.asked for one in asked)
+
+    async def begin(self) -> None:
+        """Start the process; raises `SpawnError`."""
+        if self._is_single:
+            self._go_on()
+        await self.spawn(single_use=self._is_single)
+
+    def take(self, item: Received) -> None:
+        if isinstance(item, HostCalled):
+            self._calls.append(item)
+        elif isinstance(item, Ready) and not self._has_start:
+            # The recording began later: what the start led to is not in it.
+            self.output.lines.clear()
+            self.answered.clear()
+
+    def looked_at(self) -> None:
+        if self.exit is not None:
+            return
+        if self.ready is not None or self._is_single:
+            self._go_on()
+        is_over = (
+            not self._cues
+            and len(self.answered) >= self._answers_due
+            and len(self.output.lines) >= self._lines_due
+        )
+        if self.start_failed is not None or (is_over and not self._ends_by_itself):
+            self.stop()
+
+    def stdout_closed(self) -> None:
+        self.stop()
+
+    def _go_on(self) -> None:
+        while self._cues and self._is_due(self._cues[0]):
+            entry = self._cues.pop(0).entry
+            if entry.is_answer:
+                called = self._called(entry)
+                self.dialogue.answer(called, outcome_of(entry.outcome or {}))
+            elif entry.outcome is not None:
+                self.dialogue.cancel(entry.request_id or "")
+            elif entry.request_id not in self.asked:
+                with suppress(LocalError):
+                    self.ask(entry.request)
+
+    def _is_due(self, cue: _Cue) -> bool:
+        entry = cue.entry
+        lines = 0 if entry.is_request else cue.lines
+        if entry.is_answer and not self._calls_of(entry):
+            return False
+        return len(self.answered) >= cue.answers and len(self.output.lines) >= lines
+
+    def _calls_of(self, entry: Entry) -> list[HostCalled]:
+        return [one for one in self._calls if one.request_id == entry.request_id]
+
+    def _called(self, entry: Entry) -> HostCalled:
+        """Return the call that a recorded answer is for; a module may make up other ids."""
+        of_request = self._calls_of(entry)
+        named = [one for one in of_request if one.call.call_id == entry.call_id]
+        called = (named or of_request)[0]
+        self._calls.remove(called)
+        return called
