@@ -350,6 +350,8 @@ def _event_faults(entry: Entry, event: Happened) -> Iterator[str]:
         yield 'the event "exited" has "exit_code" or "signal", one of them'
     if event is Happened.MISSING and (entry.size is None or entry.lines is None):
         yield 'the event "missing" needs "bytes" and "lines"'
+    if entry.stream not in (None, *SPEAKERS):
+        yield f'the "stream" is "host", "module" or "stderr", not "{entry.stream}"'
     if event is Happened.ENDED and (entry.missing_bytes is None or entry.why is None):
         yield 'the event "ended" needs "missing_bytes" and "why"'
 

@@ -1,8 +1,8 @@
 """Run a module and ask it again what a transcript says that it was asked; keep its output.
 
-The next recorded request is made when as many requests have been answered as had been then. A
-cancel, and the answer to a call of the module, wait besides until the module has printed as many
-lines. The start of a process is its dialect's, as always.
+The next recorded request is made when as many requests have been answered as had been then; a
+cancel, and the answer to a call of the module, once the module has printed as many lines. The start
+of a process is its dialect's, as always.
 """
 
 from __future__ import annotations
@@ -189,11 +189,10 @@ class _Player(LoneProcess):
                     self.ask(entry.request)
 
     def _is_due(self, cue: _Cue) -> bool:
-        entry = cue.entry
-        lines = 0 if entry.is_request else cue.lines
-        if entry.is_answer and not self._calls_of(entry):
-            return False
-        return len(self.answered) >= cue.answers and len(self.output.lines) >= lines
+        if cue.entry.is_request:
+            return len(self.answered) >= cue.answers
+        has_called = not cue.entry.is_answer or bool(self._calls_of(cue.entry))
+        return has_called and len(self.output.lines) >= cue.lines
 
     def _calls_of(self, entry: Entry) -> list[HostCalled]:
         return [one for one in self._calls if one.request_id == entry.request_id]

@@ -109,6 +109,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({**ANSWER, "from": "module"}, 'from "host"'),
     ({**ANSWER, "outcome": {}}, '"ok"'),
     ({**MISSING, "stream": "guest"}, "stream"),
+    ({**MISSING, "stream": "recorder"}, '"stream" is "host"'),
     ({**OUTCOME, "outcome": {}}, '"ok"'),
     ({**OUTCOME, "outcome": {"ok": 1}}, '"ok"'),
     ({**OUTCOME, "from": "module"}, 'from "host"'),

@@ -39,7 +39,7 @@ def say(**said):
 def hear():
     return json.loads(sys.stdin.readline() or "null")
 hear(); say(status="ok")
-hear(); say(name="m", kind="tool", capabilities=[], features=["cancel", "host_calls"])
+hear(); say(name="m", kind="tool", capabilities=[], features=["cancel", "host_call"])
 """
 
 
