@@ -49,7 +49,7 @@ from supervisor.runtime.files.module_log import LogLine
 from supervisor.runtime.loop_clock import run_timed
 from supervisor.runtime.process.program import SpawnError
 from supervisor.runtime.supervision.prepare_once import prepare_once
-from supervisor.transcripts.compare import differences, heard, recorded_lines
+from supervisor.transcripts.compare import RPC_IDS, differences, heard, recorded_lines
 from supervisor.transcripts.playback import Played, play
 from supervisor.transcripts.recording import Recording, TranscriptFile, header_of
 
@@ -273,6 +273,7 @@ def _compare(
     ignored: Sequence[str],
 ) -> Compared:
     line_bytes = descriptor.supervision.limits.line_bytes
+    ignored = (*ignored, *RPC_IDS) if played.has_other_ids else ignored
     recorded = recorded_lines(entries, ignored, line_bytes)
     said = [heard(line, ignored) for line in played.lines]
     notes: list[str] = []

@@ -17,6 +17,13 @@ from protocol.transcript import KEPT_LINE_BYTES, Entry, EntrySource
 ALWAYS_IGNORED = ("/requestId", "/timestamp")
 """Members that differ from run to run by their nature."""
 
+RPC_IDS = (
+    "/id",
+    "/params/progressToken",
+    "/params/_meta/io.modelcontextprotocol~1subscriptionId",
+)
+"""The ids of JSON-RPC, where they were others."""
+
 SHOWN_SAME = 3
 """How many equal lines are shown around a difference."""
 

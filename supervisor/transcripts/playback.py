@@ -30,6 +30,7 @@ from supervisor.transcripts.replay import (
     OwnIds,
     ReplayedProcess,
     UnplayableError,
+    call_answered_by,
     remembered,
     started_with,
 )
@@ -44,6 +45,8 @@ class Played(msgspec.Struct, frozen=True):
     """How much of what the host said was never said: the output it waited for did not come."""
     overdue: bool
     """Whether the time ran out before the module had said all that was recorded."""
+    has_other_ids: bool
+    """Whether the ids of JSON-RPC were others when it was recorded."""
 
 
 async def play(
@@ -74,7 +77,8 @@ async def play(
         nursery.start_soon(bound)
         ended = await player.run()
         nursery.cancel_scope.cancel()
-    return Played(player.output.finished(), ended, player.unsent, overdue)
+    lines = player.output.finished()
+    return Played(lines, ended, player.unsent, overdue, player.has_other_ids)
 
 
 class _Cue(NamedTuple):
@@ -139,6 +143,7 @@ class _Player(LoneProcess):
             with suppress(UnplayableError):
                 replayed.play(entry)
         self._answers_due = replayed.answers
+        self.has_other_ids = replayed.has_other_ids
 
     @property
     def unsent(self) -> int:
@@ -179,8 +184,8 @@ class _Player(LoneProcess):
     def _go_on(self) -> None:
         while self._cues and self._is_due(self._cues[0]):
             entry = self._cues.pop(0).entry
-            if entry.is_answer:
-                called = self._called(entry)
+            if (called := call_answered_by(entry, self._calls)) and entry.is_answer:
+                self._calls.remove(called)
                 self.dialogue.answer(called, outcome_of(entry.outcome or {}))
             elif entry.outcome is not None:
                 self.dialogue.cancel(entry.request_id or "")
@@ -191,16 +196,6 @@ class _Player(LoneProcess):
     def _is_due(self, cue: _Cue) -> bool:
         if cue.entry.is_request:
             return len(self.answered) >= cue.answers
-        has_called = not cue.entry.is_answer or bool(self._calls_of(cue.entry))
-        return has_called and len(self.output.lines) >= cue.lines
-
-    def _calls_of(self, entry: Entry) -> list[HostCalled]:
-        return [one for one in self._calls if one.request_id == entry.request_id]
-
-    def _called(self, entry: Entry) -> HostCalled:
-        """Return the call that a recorded answer is for; a module may make up other ids."""
-        of_request = self._calls_of(entry)
-        named = [one for one in of_request if one.call.call_id == entry.call_id]
-        called = (named or of_request)[0]
-        self._calls.remove(called)
-        return called
+        if cue.entry.is_answer and call_answered_by(cue.entry, self._calls) is None:
+            return False
+        return len(self.output.lines) >= cue.lines

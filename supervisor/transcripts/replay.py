@@ -162,6 +162,16 @@ def remembered(entries: Sequence[Entry]) -> Memory:
     return {"era": str(Era.LEGACY)} if first_method(entries) == INITIALIZE else {}
 
 
+def call_answered_by(entry: Entry, calls: Sequence[HostCalled]) -> HostCalled | None:
+    """Return the open call that a recorded answer is for.
+
+    An older recording does not say of which request it was, and a module may make up other ids.
+    """
+    fitting = [one for one in calls if entry.request_id in (None, one.request_id)]
+    named = [one for one in fitting if one.call.call_id == entry.call_id]
+    return next(iter((*named, *fitting)), None)
+
+
 class ReplayedProcess:
     def __init__(
         self, instance: str, entries: list[Entry], descriptor: Descriptor, memory: Memory
@@ -189,11 +199,12 @@ class ReplayedProcess:
         self._exit = Exit()
         self._requests: dict[str, Request] = {}
         self._named = {one.request.request_id: one.request for one in entries if one.operation}
-        self._calls: dict[tuple[str | None, str], HostCalled] = {}
+        self._calls: list[HostCalled] = []
 
-    def asks(self, request_id: str | None) -> bool:
-        """Tell whether a request was asked, or answered, by now."""
-        return request_id in self._requests
+    @property
+    def has_other_ids(self) -> bool:
+        """Whether its lines had other ids of JSON-RPC than a connection gives."""
+        return self._rpc_ids is not None and self._rpc_ids.differ
 
     def what(self, request_id: str) -> str:
         """Return `MODULE.OP` of a request."""
@@ -252,8 +263,9 @@ class ReplayedProcess:
             raise UnplayableError(f"{self._instance}: {error}") from None
 
     def _answer(self, entry: Entry) -> None:
-        called = self._calls.pop((entry.request_id, entry.call_id or ""), None)
+        called = call_answered_by(entry, self._calls)
         if called is not None:
+            self._calls.remove(called)
             self._receive(self._connection.answer(called, outcome_of(entry.outcome or {})))
 
     def _write(self, entry: Entry) -> None:
@@ -320,7 +332,7 @@ class ReplayedProcess:
                 self._faults[item.request_id] = item.fault
                 self._step(f"{item.request_id}: fault {item.fault.reason}")
             case HostCalled():
-                self._calls[item.request_id, item.call.call_id] = item
+                self._calls.append(item)
                 self._step(f"{item.request_id or 'no request'}: host call {item.call.method}")
             case Unanswered():
                 self._unanswered(item)

@@ -52,6 +52,10 @@ class RpcIds:
         if self._recorded[question] and self._own[question]:
             self._ids[self._recorded[question].popleft()] = self._own[question].popleft()
 
+    @property
+    def differ(self) -> bool:
+        return any(recorded != own for recorded, own in self._ids.items())
+
     def translated(self, line: bytes) -> bytes | None:
         """Return a line of the server with the connection's ids.
 

@@ -177,7 +177,8 @@ async def test_of_a_process_in_the_middle_of_a_line_the_next_line_is_the_first()
 CALLER = """
 import json
 print('{"status":"ok"}', input()[:0], flush=True)
-print('{"name":"m","kind":"tool","capabilities":[],"features":["host_call"]}', input()[:0], flush=True)
+described = {"name": "m", "kind": "tool", "capabilities": [], "features": ["host_call"]}
+print(json.dumps(described), input()[:0], flush=True)
 asked = json.loads(input())["requestId"]
 call = {"call_id": "c1", "method": "log", "params": {}}
 print(json.dumps({"version": "0", "type": "host_call", "requestId": asked, "payload": call}),
