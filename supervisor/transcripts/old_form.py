@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from protocol.connection import Request
 from protocol.descriptor.model import Descriptor, InputForm, Lifecycle
@@ -18,11 +17,11 @@ from protocol.dialects.mcp.catalogue import CALL, OPS
 from protocol.dialects.mcp.vocabulary import DISCOVER
 from protocol.json_line import read_object
 from protocol.replies import Operation
-from protocol.transcript import Entry, EntrySource, Happened
-from protocol.transcript import asked as asked_entry
+from protocol.transcript import Entry, EntrySource, Happened, asked
 from supervisor.transcripts.compare import is_of_host
 from supervisor.transcripts.rpc_ids import request_id_of
 
+_INVOKE = Operation.INVOKE
 _OPS = {one.method: op for op, one in OPS.items()}
 
 
@@ -31,18 +30,16 @@ def with_requests(entries: Sequence[Entry], descriptor: Descriptor) -> list[Entr
     if any(one.is_request for one in entries):
         return list(entries)
     found = list(_read(entries, descriptor))
-    asked = {one.request_id for one in found if one.is_request}
-    unwritten = {
-        one.request_id: one
+    written = {one.request_id for one in found if one.is_request}
+    late = {
+        one.request_id: asked(one.at_s, one.instance or "", one.request)
         for one in entries
-        if one.operation and one.request_id not in asked and not is_of_host(one.outcome or {})
+        if one.operation and one.request_id not in written and not is_of_host(one.outcome or {})
     }
-    late = [asked_entry(one.at_s, one.instance or "", one.request) for one in unwritten.values()]
     if descriptor.transport.lifecycle is Lifecycle.PER_INVOCATION:
         # A tool may print before its input is written to it: its request is open from the start.
-        first = [*late, *(one for one in found if one.is_request)]
-        return [*first, *(one for one in found if not one.is_request)]
-    return list(_placed(found, {one.request_id: one for one in late}))
+        return [*late.values(), *sorted(found, key=lambda one: not one.is_request)]
+    return list(_placed(found, late))
 
 
 def _placed(entries: Iterable[Entry], late: dict[str | None, Entry]) -> Iterator[Entry]:
@@ -57,105 +54,82 @@ def _placed(entries: Iterable[Entry], late: dict[str | None, Entry]) -> Iterator
 
 
 def _read(entries: Iterable[Entry], descriptor: Descriptor) -> Iterator[Entry]:
-    reader = _RpcLines() if descriptor.transport.protocol == "mcp" else _Frames(descriptor)
+    """Put the requests in the host's lines, and its answers to the module, before the lines."""
+    rpc = _RpcLines() if descriptor.transport.protocol == "mcp" else None
+    seen: set[str | None] = set()
     for entry in entries:
         document = read_object(entry.content()) if entry.is_line and entry.newline else None
+        told: Iterable[Request | Entry] = ()
         if isinstance(document, dict) and entry.source is EntrySource.HOST:
-            for one in reader.told(document):
-                if isinstance(one, Request):
-                    yield asked_entry(entry.at_s, entry.instance or "", one)
-                else:
-                    yield replace(one, at_s=entry.at_s, instance=entry.instance)
-        elif isinstance(document, dict) and entry.source is EntrySource.MODULE:
-            reader.heard(document)
+            told = rpc.told(document) if rpc else _framed(document, descriptor)
+        elif isinstance(document, dict) and entry.source is EntrySource.MODULE and rpc:
+            rpc.heard(document)
+        for one in told:
+            if isinstance(one, Entry):
+                yield msgspec.structs.replace(one, at_s=entry.at_s, instance=entry.instance)
+            elif one.request_id not in seen:
+                seen.add(one.request_id)
+                yield asked(entry.at_s, entry.instance or "", one)
         yield entry
 
 
-Told = Iterator[Request | Entry]
-"""The requests in a line of the host, and its answers to calls of the module."""
-
-
-class _Frames:
-    """Reads the lines of the dialects `module` and `narratoria`."""
-
-    def __init__(self, descriptor: Descriptor) -> None:
-        transport = descriptor.transport
-        self._is_flat = transport.protocol == "narratoria" and transport.input is InputForm.FLAT
-        self._is_module = transport.protocol == "module"
-        self._seen: set[str] = set()
-
-    def heard(self, document: dict[str, Any]) -> None:
-        """Do nothing: a line of the host says all."""
-
-    def told(self, document: dict[str, Any]) -> Told:
-        request_id = document.get("requestId")
-        if document.get("type") == "host_result":
-            yield from _host_result(request_id, document.get("payload"))
-        elif isinstance(request_id, str) and request_id not in self._seen:
-            request = self._request(request_id, document)
-            if request is not None:
-                self._seen.add(request_id)
-                yield request
-
-    def _request(self, request_id: str, document: dict[str, Any]) -> Request | None:
-        if self._is_flat:
-            args = {name: one for name, one in document.items() if name != "requestId"}
-            return Request(request_id, Operation.INVOKE, "", args)
-        operation, given = document.get("operation"), _object(document.get("input"))
-        is_told = "tool" not in document or request_id.endswith(".sync")
-        if not isinstance(operation, str) or (self._is_module and is_told):
-            return None  # a cancel, a pause, or the connection's own
-        if not self._is_module:
-            return Request(request_id, Operation.INVOKE, operation, given)
-        if operation in (Operation.HEALTH, Operation.DESCRIBE):
-            return Request(request_id, Operation(operation))
-        if operation != Operation.INVOKE:
-            return Request(request_id, Operation.INVOKE, operation, given)
+def _framed(document: dict[str, Any], descriptor: Descriptor) -> Iterator[Request | Entry]:
+    """Read a line of the dialects `module` and `narratoria`."""
+    transport, request_id = descriptor.transport, document.get("requestId")
+    operation, given = document.get("operation"), _object(document.get("input"))
+    if document.get("type") == "host_result":
+        told = _object(document.get("payload"))
+        yield _answer(
+            request_id, str(told.pop("call_id", "")), {**told, "ok": bool(told.get("ok"))}
+        )
+    elif not isinstance(request_id, str):
+        return
+    elif transport.protocol == "narratoria" and transport.input is InputForm.FLAT:
+        yield Request(request_id, _INVOKE, "", {**document, "requestId": request_id})
+    elif transport.protocol == "narratoria":
+        yield Request(request_id, _INVOKE, str(operation), given)
+    elif not isinstance(operation, str) or "tool" not in document or request_id.endswith(".sync"):
+        return  # a cancel, a pause, or the connection's own
+    elif operation in (Operation.HEALTH, Operation.DESCRIBE):
+        yield Request(request_id, Operation(operation))
+    elif operation == _INVOKE:
         op, session = given.get("op"), given.get("session_id")
         session_id = session if isinstance(session, str) else None
         op = op if isinstance(op, str) else ""
-        return Request(request_id, Operation.INVOKE, op, _object(given.get("args")), session_id)
-
-
-def _host_result(request_id: Any, payload: Any) -> Iterator[Entry]:
-    told = _object(payload)
-    call_id = told.pop("call_id", None)
-    if isinstance(call_id, str):
-        outcome = {**told, "ok": bool(told.get("ok"))}
-        yield _answer(request_id if isinstance(request_id, str) else None, call_id, outcome)
+        yield Request(request_id, _INVOKE, op, _object(given.get("args")), session_id)
+    else:
+        yield Request(request_id, _INVOKE, operation, given)
 
 
 class _RpcLines:
     """Reads the lines of MCP."""
 
     def __init__(self) -> None:
-        self._asked: dict[Any, str] = {}
+        self._asked: dict[str, str] = {}
         """The requests by the ids of their lines."""
         self._rounds: dict[str, list[list[str]]] = {}
         """By request: the keys of the inputs that the server wanted, for each time."""
 
     def heard(self, document: dict[str, Any]) -> None:
         wanted = _object(document.get("result")).get("inputRequests")
-        request_id = self._asked.get(_key(document.get("id")))
+        request_id = self._asked.get(str(document.get("id")))
         if isinstance(wanted, dict) and request_id is not None:
             self._rounds.setdefault(request_id, []).append(list(wanted))
 
-    def told(self, document: dict[str, Any]) -> Told:
+    def told(self, document: dict[str, Any]) -> Iterator[Request | Entry]:
         method, params = document.get("method"), _object(document.get("params"))
-        if method is None and "id" in document:
-            yield _answer(None, msgspec.json.encode(document["id"]).decode(), _outcome(document))
         request_id = request_id_of(document)
+        if method is None and "id" in document:
+            outcome = {**document, "ok": "result" in document}
+            yield _answer(None, msgspec.json.encode(document["id"]).decode(), outcome)
         if not isinstance(method, str) or request_id is None:
             return
-        is_new = request_id not in self._asked.values()
-        self._asked[_key(document.get("id"))] = request_id
-        if is_new:
-            yield _rpc_request(request_id, method, params)
-            return
-        rounds = self._rounds.get(request_id, [])
+        self._asked[str(document.get("id"))] = request_id
+        yield _rpc_request(request_id, method, params)
+        *_, wanted = ([], *self._rounds.get(request_id, []))
         for key, response in _object(params.get("inputResponses")).items():
-            if rounds and key in rounds[-1]:
-                call_id = f"{len(rounds)}.{rounds[-1].index(key)}"
+            if key in wanted:
+                call_id = f"{len(self._rounds[request_id])}.{wanted.index(key)}"
                 yield _answer(request_id, call_id, {"ok": True, "result": response})
 
 
@@ -163,16 +137,11 @@ def _rpc_request(request_id: str, method: str, params: dict[str, Any]) -> Reques
     if method in ("ping", DISCOVER):
         return Request(request_id, Operation.HEALTH)
     if method == CALL:
-        op, args = str(params.get("name")), _object(params.get("arguments"))
-        return Request(request_id, Operation.INVOKE, op, args)
+        return Request(
+            request_id, _INVOKE, str(params.get("name")), _object(params.get("arguments"))
+        )
     args = {name: one for name, one in params.items() if name != "_meta"}
-    return Request(request_id, Operation.INVOKE, _OPS.get(method, method), args)
-
-
-def _outcome(document: dict[str, Any]) -> dict[str, Any]:
-    if "result" in document:
-        return {"ok": True, "result": document["result"]}
-    return {"ok": False, "error": document.get("error")}
+    return Request(request_id, _INVOKE, _OPS.get(method, method), args)
 
 
 def _answer(request_id: str | None, call_id: str, outcome: dict[str, Any]) -> Entry:
@@ -183,7 +152,3 @@ def _answer(request_id: str | None, call_id: str, outcome: dict[str, Any]) -> En
 
 def _object(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def _key(value: Any) -> str:
-    return str(value)

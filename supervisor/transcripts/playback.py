@@ -27,10 +27,10 @@ from supervisor.runtime.taps import Tap
 from supervisor.transcripts.compare import is_of_host
 from supervisor.transcripts.old_form import with_requests
 from supervisor.transcripts.replay import (
-    OwnIds,
     ReplayedProcess,
     UnplayableError,
     call_answered_by,
+    own_ids,
     remembered,
     started_with,
 )
@@ -114,7 +114,7 @@ class _Player(LoneProcess):
     ) -> None:
         self.output = _Output(descriptor.supervision.limits.line_bytes, self.looked_at)
         memory = remembered(entries)
-        super().__init__(descriptor, surroundings, OwnIds(entries), memory, self.output)
+        super().__init__(descriptor, surroundings, own_ids(entries), memory, self.output)
         self._is_single = descriptor.transport.lifecycle is Lifecycle.PER_INVOCATION
         self._has_start = self._is_single or started_with(entries)
         self._ends_by_itself = any(
@@ -133,16 +133,16 @@ class _Player(LoneProcess):
         self._lines_due = 0
         replayed = ReplayedProcess("", entries, descriptor, {})
         for entry in entries:
-            if entry.event is Happened.STDIN_CLOSED and self._cues:
+            if entry.event in (Happened.STDIN_CLOSED, Happened.EXITED) and self._cues:
                 break
             is_decision = entry.outcome is not None and is_of_host(entry.outcome)
             if entry.is_request or entry.is_answer or is_decision:
-                self._cues.append(_Cue(entry, replayed.answers, self._lines_due))
+                self._cues.append(_Cue(entry, len(replayed.outcomes), self._lines_due))
             elif entry.source is EntrySource.MODULE and entry.content().strip():
                 self._lines_due += 1
             with suppress(UnplayableError):
                 replayed.play(entry)
-        self._answers_due = replayed.answers
+        self._answers_due = len(replayed.outcomes)
         self.has_other_ids = replayed.has_other_ids
 
     @property

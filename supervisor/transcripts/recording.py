@@ -112,42 +112,23 @@ class Recording(Tap):
             self._exited.add(instance)
         elif event is Happened.EXITED:
             self._ended(instance)
-        entry = Entry(
-            at_s=self.elapsed_s, instance=instance, source=EntrySource.PROCESS, event=event, **facts
-        )
-        self._put(entry, ENTRY_BYTES)
+        self._note(instance, EntrySource.PROCESS, event=event, **facts)
 
     def asked(self, instance: str, request: Request) -> None:
         self._open[instance] += 1
-        self._put_encoded(asked(self.elapsed_s, instance, request))
+        self._put_entry(asked(self.elapsed_s, instance, request))
 
     def answered(self, instance: str, request: Request, outcome: Outcome) -> None:
         self._open[instance] -= 1
         if not self._open[instance] and instance in self._exited:
             self._ended(instance)
-        self._put_encoded(
-            Entry(
-                at_s=self.elapsed_s,
-                instance=instance,
-                source=EntrySource.HOST,
-                request_id=request.request_id,
-                operation=request.operation,
-                op=request.op or None,
-                outcome=outcome_document(outcome),
-            )
-        )
+        named = {"request_id": request.request_id, "operation": request.operation}
+        document = outcome_document(outcome)
+        self._note(instance, EntrySource.HOST, **named, op=request.op or None, outcome=document)
 
     def host_answered(self, instance: str, called: HostCalled, outcome: Outcome) -> None:
-        self._put_encoded(
-            Entry(
-                at_s=self.elapsed_s,
-                instance=instance,
-                source=EntrySource.HOST,
-                request_id=called.request_id,
-                call_id=called.call.call_id,
-                outcome=outcome_document(outcome),
-            )
-        )
+        named = {"request_id": called.request_id, "call_id": called.call.call_id}
+        self._note(instance, EntrySource.HOST, **named, outcome=outcome_document(outcome))
 
     def _ended(self, instance: str) -> None:
         self.saw_an_end = True
@@ -179,7 +160,10 @@ class Recording(Tap):
             why=why,
         )
 
-    def _put_encoded(self, entry: Entry) -> None:
+    def _note(self, instance: str, source: EntrySource, **facts: Any) -> None:
+        self._put_entry(Entry(at_s=self.elapsed_s, instance=instance, source=source, **facts))
+
+    def _put_entry(self, entry: Entry) -> None:
         self._put(entry, ENTRY_BYTES + len(msgspec.json.encode(entry)))
 
     def _put(self, heard: Entry | _Piece, size: int) -> None:

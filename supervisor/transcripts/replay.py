@@ -15,14 +15,13 @@ then, and takes the requests all the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import count, takewhile
-from typing import Any, assert_never
+from collections.abc import Callable, Sequence
+from itertools import chain, count, takewhile
+from typing import Any
 
 import msgspec
 
 from protocol.connection import (
-    Alive,
     Answered,
     Asked,
     Described,
@@ -32,8 +31,8 @@ from protocol.connection import (
     LocalError,
     Memory,
     ModuleLog,
+    NewId,
     Notified,
-    OfProcess,
     OutOfStep,
     Quarantined,
     Ready,
@@ -126,26 +125,20 @@ def replay_through_dialect(transcript: Transcript, descriptor: Descriptor) -> Re
     return Replayed(tuple(steps), tuple(differences), compared, by_host)
 
 
-class OwnIds:
-    """Gives a connection the ids of the requests that it made itself in the recording."""
-
-    def __init__(self, entries: Sequence[Entry]) -> None:
-        asked = [one for one in entries if one.is_request]
-        own = list(takewhile(lambda one: one.operation is not Operation.INVOKE, asked))
-        is_whole = bool(own) and (own[-1].operation is Operation.DESCRIBE or len(own) == len(asked))
-        self._left = [one.request_id for one in own] if is_whole else []
-        self._numbers = count(1)
-
-    def __bool__(self) -> bool:
-        return bool(self._left)
-
-    def __call__(self) -> str:
-        return (self._left and self._left.pop(0)) or f"replayed-{next(self._numbers)}"
+def own_ids(entries: Sequence[Entry]) -> NewId:
+    """Return what gives a connection the ids of the requests that it made itself then."""
+    asked = (one for one in entries if one.is_request)
+    own = takewhile(lambda one: one.operation is not Operation.INVOKE, asked)
+    ids = chain((one.request_id or "" for one in own), map("replayed-{}".format, count(1)))
+    return ids.__next__
 
 
 def started_with(entries: Sequence[Entry]) -> bool:
     """Tell whether the start of a process is among its entries."""
-    return bool(OwnIds(entries)) or first_method(entries) in (INITIALIZE, DISCOVER)
+    first = next((one.operation for one in entries if one.is_request), None)
+    asks = first in (Operation.HEALTH, Operation.DESCRIBE)
+    is_started = asks or first_method(entries) in (INITIALIZE, DISCOVER)
+    return is_started and any(one.event is Happened.SPAWNED for one in entries)
 
 
 def first_method(entries: Sequence[Entry]) -> str | None:
@@ -180,17 +173,14 @@ class ReplayedProcess:
         self.entries = entries
         self.steps: list[Step] = []
         self.outcomes: dict[str, Outcome] = {}
-        self.answers = 0
-        """How many requests the module has answered."""
         self._instance = instance
         self._descriptor = descriptor
         self._line_bytes = descriptor.supervision.limits.line_bytes
-        self._is_started = started_with(entries)
         self._rpc_ids = RpcIds() if descriptor.transport.protocol == "mcp" else None
         if "initialize_next" not in memory:
             memory.update(remembered(entries))
         dialect = DIALECTS[descriptor.transport.protocol]
-        self._connection = dialect.connect(descriptor, OwnIds(entries), memory)
+        self._connection = dialect.connect(descriptor, own_ids(entries), memory)
         self._waits: dict[Wait, float] = {}
         """Each with the time at which it is over."""
         self._per_invocation = descriptor.transport.lifecycle is Lifecycle.PER_INVOCATION
@@ -225,7 +215,9 @@ class ReplayedProcess:
                 self._write(entry)
             case EntrySource.MODULE:
                 self._hear(entry)
-            case EntrySource.PROCESS if entry.event is Happened.SPAWNED and self._is_started:
+            case EntrySource.PROCESS if entry.event is Happened.SPAWNED and started_with(
+                self.entries
+            ):
                 self._receive(self._connection.start())
             case EntrySource.PROCESS if entry.event is Happened.EOF:
                 self._receive(self._connection.receive_eof())
@@ -318,68 +310,25 @@ class ReplayedProcess:
 
     def _take(self, item: Received) -> None:
         match item:
-            case Asked():
-                self._requests.setdefault(item.request.request_id, item.request)
-            case EventReceived():
-                kind = type(item.event).__struct_config__.tag
-                self._step(f"{item.request_id}: event {kind}")
-            case Answered():
-                self._answered(item)
-            case Warned():
-                self._step(f"{item.request_id}: warning {item.notice.reason}")
-            case Violated():
-                self._said = msgspec.structs.replace(self._said, fault=item.fault)
-                self._faults[item.request_id] = item.fault
-                self._step(f"{item.request_id}: fault {item.fault.reason}")
+            case Asked(request=request):
+                self._requests[request.request_id] = request
+            case Answered() if self._per_invocation:
+                # Not the verdict yet: the exit is part of that.
+                self._said = Said(item.outcome, item.fault, self._said.error, item.codes)
+                self._step(f"{item.request_id}: answered")
+            case Answered(request_id=request_id, outcome=outcome, fault=fault):
+                self._settle(request_id, outcome if fault is None else fault.failure())
+            case Unanswered(request_id=request_id, error=error) if not self._per_invocation:
+                fault, what = self._faults.get(request_id), self.what(request_id)
+                self._settle(request_id, on_death(self._exit, fault, what, error))
+            case Violated(request_id=request_id, fault=fault):
+                self._said = msgspec.structs.replace(self._said, fault=fault)
+                self._faults[request_id] = fault
             case HostCalled():
                 self._calls.append(item)
-                self._step(f"{item.request_id or 'no request'}: host call {item.call.method}")
-            case Unanswered():
-                self._unanswered(item)
-            case _:
-                self._of_process(item)
-
-    def _of_process(self, item: OfProcess) -> None:
-        match item:
-            case Quarantined():
-                self._step(f"set aside: {item.fault.reason}: {item.fault.excerpt}")
-            case Stray():
-                self._step(f"dropped: {item.excerpt}")
-            case ModuleLog():
-                self._step(f"log of the module: {item.event.message}")
-            case Ready() if self.outcomes:
-                pass  # the outcomes of its questions say it
-            case Ready() | StartAgain() | OutOfStep():
-                self._step(f"the process {item.why}")
-            case StartFailed():
-                self._step(f"the process {item.message}")
-            case Described():
-                self._step("the module describes itself anew")
-            case ResourceUpdated():
-                self._step(f"a resource has changed: {item.uri}")
-            case Notified():
-                self._step(f"a notification of an extension: {item.method}")
-            case Alive():
-                pass
-            case _:
-                assert_never(item)
-
-    def _unanswered(self, item: Unanswered) -> None:
-        request_id = item.request_id
-        if not self._per_invocation:
-            fault = self._faults.get(request_id)
-            outcome = on_death(self._exit, fault, self.what(request_id), item.error)
-            self._settle(request_id, outcome)
-
-    def _answered(self, item: Answered) -> None:
-        self.answers += 1
-        outcome = item.outcome if item.fault is None else item.fault.failure()
-        if self._per_invocation:
-            # Not the verdict yet: the exit is part of that.
-            self._said = Said(outcome, item.fault, codes=item.codes)
-            self._step(f"{item.request_id}: answered")
-            return
-        self._settle(item.request_id, outcome)
+        # Of the start, the outcomes of its questions say enough.
+        if (words := _WORDS.get(type(item))) and not (isinstance(item, Ready) and self.outcomes):
+            self._step(words(item))
 
     def _settle(self, request_id: str, outcome: Outcome) -> None:
         self.outcomes.setdefault(request_id, outcome)
@@ -410,6 +359,25 @@ class ReplayedProcess:
                 )
             content = content.ljust(min(size, self._line_bytes + 2), b" ")
         return content
+
+
+_WORDS: dict[type[Received], Callable[[Any], str]] = {
+    EventReceived: lambda it: f"{it.request_id}: event {type(it.event).__struct_config__.tag}",
+    Warned: lambda it: f"{it.request_id}: warning {it.notice.reason}",
+    Violated: lambda it: f"{it.request_id}: fault {it.fault.reason}",
+    HostCalled: lambda it: f"{it.request_id or 'no request'}: host call {it.call.method}",
+    Quarantined: lambda it: f"set aside: {it.fault.reason}: {it.fault.excerpt}",
+    Stray: lambda it: f"dropped: {it.excerpt}",
+    ModuleLog: lambda it: f"log of the module: {it.event.message}",
+    Ready: lambda it: f"the process {it.why}",
+    StartAgain: lambda it: f"the process {it.why}",
+    OutOfStep: lambda it: f"the process {it.why}",
+    StartFailed: lambda it: f"the process {it.message}",
+    Described: lambda _: "the module describes itself anew",
+    ResourceUpdated: lambda it: f"a resource has changed: {it.uri}",
+    Notified: lambda it: f"a notification of an extension: {it.method}",
+}
+"""The step that an event is."""
 
 
 def _breach(entry: Entry) -> Breach | None:
