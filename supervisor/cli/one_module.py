@@ -48,6 +48,7 @@ from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.files.module_log import LogLine
 from supervisor.runtime.loop_clock import run_timed
 from supervisor.runtime.process.program import SpawnError
+from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.prepare_once import prepare_once
 from supervisor.transcripts.compare import RPC_IDS, differences, heard, recorded_lines
 from supervisor.transcripts.playback import Played, play
@@ -251,9 +252,8 @@ async def _replay(
             for instance, entries in transcript.instances().items():
                 if not any(one.event in _BEGINNINGS for one in entries):
                     continue  # it could not be started when it was recorded
-                played = await play(
-                    entries, descriptor, os.environ, custody, log_files, timeout_s=timeout_s
-                )
+                host = Host(os.environ, log_files, custody)
+                played = await play(entries, descriptor, host, timeout_s=timeout_s)
                 compared.append(_compare(instance, entries, played, descriptor, ignored))
     except SpawnError as error:
         raise NoError(f"{descriptor.name} could not be started: {error}") from None

@@ -89,10 +89,8 @@ class Examination:
         """Run the `prepare` command, if there is one; False, and a finding, if it fails."""
         if not self.descriptor.transport.prepare:
             return True
-        place = self._place
-        wrong = await prepare_once(
-            self.descriptor, place.environment, place.custody, place.log_files
-        )
+        host = self._place.host
+        wrong = await prepare_once(self.descriptor, host.environment, host.custody, host.log_files)
         if wrong is not None:
             printed = tuple(f"! {excerpt(one.encode())}" for one in wrong.printed)
             self.find("prepare", Status.FAILS, wrong.words, exchanged=printed)
@@ -102,7 +100,9 @@ class Examination:
 
     async def can_start(self) -> bool:
         """Tell whether the command can be run; False, and a finding, if it cannot."""
-        found = await trio.to_thread.run_sync(obstacle, self.descriptor, self._place.environment)
+        found = await trio.to_thread.run_sync(
+            obstacle, self.descriptor, self._place.host.environment
+        )
         if found is None:
             return True
         self.find("starts", Status.FAILS, f"{found.words}; {found.hint}")

@@ -42,7 +42,8 @@ from protocol.transcript import EntrySource
 from supervisor.policy.verdict import Said, last_words, telling_tail
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.process.dialogue import effort
-from supervisor.runtime.supervision.lone_process import LoneProcess, Surroundings
+from supervisor.runtime.supervision.host import Host
+from supervisor.runtime.supervision.lone_process import LoneProcess
 from supervisor.runtime.taps import Tap
 
 PATIENCE = 2
@@ -62,9 +63,10 @@ KEPT_BYTES = 4 << 20
 """Of the output since the host last wrote."""
 
 
-class Place(Surroundings, frozen=True):
+class Place(NamedTuple):
     """The setting of trials."""
 
+    host: Host
     host_call: Callable[[Descriptor, HostCalled], Outcome]
     progress: Callable[[str], None] = lambda _: None
     """Receives the name of each step."""
@@ -139,7 +141,7 @@ class Trial(LoneProcess, Watched):
     ) -> None:
         self._place = place
         self.exchange = Exchange()
-        super().__init__(descriptor, place, new_id, memory, self.exchange)
+        super().__init__(descriptor, place.host, new_id, memory, self.exchange)
         self.said = Said()
         """For a process per invocation."""
         self.noise: list[Notice] = []
@@ -254,7 +256,7 @@ class Trial(LoneProcess, Watched):
 
     # What it says.
 
-    def looked_at(self) -> None:
+    def heard(self) -> None:
         if not self.odd_lines and (self.noise or self.strays or self.twice):
             self.odd_lines = self.exchange.lines
         self._news.set()

@@ -1,4 +1,4 @@
-"""The requests of an older transcript, which has only lines and outcomes.
+"""What a transcript may lack: the requests, in an older one, and the ids of JSON-RPC from 1 on.
 
 A line of the host is read as its dialect wrote it. A request that stands in no line, as of a
 command, or one that was never written, is known by its outcome.
@@ -6,6 +6,7 @@ command, or one that was never written, is known by its outcome.
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -14,12 +15,13 @@ import msgspec
 from protocol.connection import Request
 from protocol.descriptor.model import Descriptor, InputForm, Lifecycle
 from protocol.dialects.mcp.catalogue import CALL, OPS
-from protocol.dialects.mcp.vocabulary import DISCOVER
-from protocol.json_line import read_object
+from protocol.dialects.mcp.vocabulary import DISCOVER, META
+from protocol.dialects.mcp.writer import REQUEST_ID
+from protocol.json_line import Fault, read_object
+from protocol.jsonrpc import meant_id
 from protocol.replies import Operation
 from protocol.transcript import Entry, EntrySource, Happened, asked
 from supervisor.transcripts.compare import is_of_host
-from supervisor.transcripts.rpc_ids import request_id_of
 
 _INVOKE = Operation.INVOKE
 _OPS = {one.method: op for op, one in OPS.items()}
@@ -142,6 +144,70 @@ def _rpc_request(request_id: str, method: str, params: dict[str, Any]) -> Reques
         )
     args = {name: one for name, one in params.items() if name != "_meta"}
     return Request(request_id, _INVOKE, _OPS.get(method, method), args)
+
+
+class RpcIds:
+    """The ids of a recorded conversation, and those of the connection that has it again.
+
+    A connection counts from 1; a recording that began in the middle has higher ids, an older one
+    words. Two lines of the host are the same question if they are of the same request, or of none
+    and the same method, in this order.
+    """
+
+    def __init__(self) -> None:
+        self._recorded: defaultdict[Any, deque[Any]] = defaultdict(deque)
+        self._own: defaultdict[Any, deque[Any]] = defaultdict(deque)
+        self._ids: dict[Any, Any] = {}
+        """The connection's ids by the recorded ones."""
+
+    @property
+    def differ(self) -> bool:
+        return any(recorded != own for recorded, own in self._ids.items())
+
+    def recorded(self, line: bytes) -> None:
+        self._note(line, self._recorded)
+
+    def written(self, lines: bytes) -> None:
+        for line in lines.splitlines():
+            self._note(line, self._own)
+
+    def _note(self, line: bytes, among: defaultdict[Any, deque[Any]]) -> None:
+        document = read_object(line)
+        if isinstance(document, Fault) or "id" not in document or "method" not in document:
+            return
+        question = request_id_of(document) or (document["method"],)
+        among[question].append(meant_id(document["id"]))
+        if self._recorded[question] and self._own[question]:
+            self._ids[self._recorded[question].popleft()] = self._own[question].popleft()
+
+    def translated(self, line: bytes) -> bytes | None:
+        """Return a line of the server with the connection's ids.
+
+        None if it answers a question that the connection has not asked.
+        """
+        document = read_object(line)
+        if isinstance(document, Fault):
+            return line
+        params = _object(document.get("params"))
+        meta = _object(params.get("_meta"))
+        named = [(params, "progressToken"), (meta, f"{META}subscriptionId")]
+        if "method" not in document:
+            named.append((document, "id"))
+            if any(meant_id(document.get("id")) in one for one in self._recorded.values()):
+                return None
+        changed = False
+        for holder, name in named:
+            rpc_id = meant_id(holder.get(name))
+            if rpc_id is not None and self._ids.get(rpc_id, rpc_id) != rpc_id:
+                holder[name], changed = self._ids[rpc_id], True
+        return msgspec.json.encode(document) if changed else line
+
+
+def request_id_of(document: dict[str, Any]) -> str | None:
+    """Return the host's id of the request that a line of the host is of, if of one."""
+    meta = _object(_object(document.get("params")).get("_meta"))
+    named = meta.get(REQUEST_ID, meta.get("progressToken"))
+    return named if isinstance(named, str) else None
 
 
 def _answer(request_id: str | None, call_id: str, outcome: dict[str, Any]) -> Entry:

@@ -63,8 +63,7 @@ from protocol.transcript import (
 )
 from supervisor.policy.verdict import Breach, Exit, Said, on_death, on_invocation
 from supervisor.transcripts.compare import is_of_host, reason_of, same
-from supervisor.transcripts.old_form import with_requests
-from supervisor.transcripts.rpc_ids import RpcIds
+from supervisor.transcripts.old_form import RpcIds, with_requests
 
 PLAYED_LINE_BYTES = 64 << 20
 """A transcript may come from anybody, and its descriptor ask for lines that fill all memory."""
@@ -156,10 +155,12 @@ def remembered(entries: Sequence[Entry]) -> Memory:
 
 
 def call_answered_by(entry: Entry, calls: Sequence[HostCalled]) -> HostCalled | None:
-    """Return the open call that a recorded answer is for.
+    """Return the open call that an entry answers, if it does.
 
     An older recording does not say of which request it was, and a module may make up other ids.
     """
+    if not entry.is_answer:
+        return None
     fitting = [one for one in calls if entry.request_id in (None, one.request_id)]
     named = [one for one in fitting if one.call.call_id == entry.call_id]
     return next(iter((*named, *fitting)), None)
@@ -190,11 +191,6 @@ class ReplayedProcess:
         self._requests: dict[str, Request] = {}
         self._named = {one.request.request_id: one.request for one in entries if one.operation}
         self._calls: list[HostCalled] = []
-
-    @property
-    def has_other_ids(self) -> bool:
-        """Whether its lines had other ids of JSON-RPC than a connection gives."""
-        return self._rpc_ids is not None and self._rpc_ids.differ
 
     def what(self, request_id: str) -> str:
         """Return `MODULE.OP` of a request."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from protocol.framing import Line
 from protocol.transcript import Entry, read_transcript
-from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.supervision.host import Host
 from supervisor.transcripts.playback import Played, play
 from tests.factories import PYTHON, descriptor, script
@@ -43,14 +42,18 @@ hear(); say(name="m", kind="tool", capabilities=[], features=["cancel", "host_ca
 """
 
 
+def text(line: Line) -> bytes:
+    assert isinstance(line, bytes)
+    return line
+
+
 def entries(*said: dict[str, Any]) -> list[Entry]:
     placed = [{"at_s": 0, "instance": "m#1", **one} for one in said]
     return list(read_transcript(lines(HEADER, *placed), "t").entries)
 
 
 async def played(host: Host, made: Any, *said: dict[str, Any]) -> Played:
-    around = (os.environ, Custody.bare(), host.log_files)
-    return await play(entries(*said), made, *around, timeout_s=60)
+    return await play(entries(*said), made, host, timeout_s=60)
 
 
 def module(folder: Path, body: str) -> Any:
@@ -61,7 +64,7 @@ async def test_a_tool_gets_its_input_and_the_end_of_it(host: Host, tmp_path: Pat
     made = script(tmp_path, "cat; echo end", supervision=PATIENT)
     heard = await played(host, made, ASK, CLOSED, DONE, EXITED)
     asked = {"requestId": "r1", "tool": "m", "operation": "go", "input": {}}
-    assert [json.loads(bytes(heard.lines[0])), *heard.lines[1:]] == [asked, b"end"]
+    assert [json.loads(text(heard.lines[0])), *heard.lines[1:]] == [asked, b"end"]
     assert (heard.exit.exit_code, heard.unsent, heard.overdue) == (0, 0, False)
 
 
@@ -111,7 +114,7 @@ say(version="0", type="host_call", requestId=asked, payload=call)
 say(ok=True, requestId=asked, result=hear()["payload"]["call_id"])
 """
     heard = await played(host, module(tmp_path, body), ASK, CALLED, ANSWER, REPLY, EXITED)
-    assert json.loads(bytes(heard.lines[-1]))["result"] == "other"
+    assert json.loads(text(heard.lines[-1]))["result"] == "other"
 
 
 async def test_a_request_is_given_up_once_the_module_has_said_as_much_as_then(

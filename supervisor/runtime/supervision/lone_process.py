@@ -1,14 +1,12 @@
 """One process of a module outside of a fleet, for those who look at what it does.
 
 It is contained, spoken with in its dialect, and stopped as one of a daemon. Nothing is made of its
-answers here but notes; a subclass takes what else it says.
+answers but notes; a subclass takes what else it says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-import msgspec
+from msgspec.structs import replace
 
 from protocol.connection import (
     Answered,
@@ -26,42 +24,27 @@ from protocol.descriptor.model import Descriptor
 from protocol.dialects.registry import DIALECTS
 from protocol.replies import Operation
 from supervisor.policy.verdict import Exit
-from supervisor.runtime.containment.custody import Custody
-from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.files.module_log import ModuleLog
 from supervisor.runtime.process.dialogue import Dialogue, Receiver
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
-from supervisor.runtime.supervision.containers import Containers
-from supervisor.runtime.supervision.deadlines import Deadlines
+from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.life import with_arguments
 from supervisor.runtime.taps import Tap, Taps
 
 
-class Surroundings(msgspec.Struct, frozen=True):
-    environment: Mapping[str, str]
-    custody: Custody
-    log_files: LogFiles
-    deadlines: Deadlines
-
-
 class LoneProcess(Receiver):
     def __init__(
-        self,
-        descriptor: Descriptor,
-        surroundings: Surroundings,
-        new_id: NewId,
-        memory: Memory,
-        tap: Tap,
+        self, descriptor: Descriptor, host: Host, new_id: NewId, memory: Memory, tap: Tap
     ) -> None:
         """Speak with a process that `spawn` starts; the `tap` hears all of it."""
         self._descriptor = descriptor
-        self._surroundings = surroundings
+        self._host = host
         taps = Taps()
         taps.attach(tap)
         connect = DIALECTS[descriptor.transport.protocol].connect
         self.connection = connect(descriptor, new_id, memory)
         instance = f"{descriptor.name}#1"
-        self.dialogue = Dialogue(instance, self.connection, self, surroundings.deadlines, taps)
+        self.dialogue = Dialogue(instance, self.connection, self, host.deadlines, taps)
         self.incarnation: Incarnation | None = None
         self.exit: Exit | None = None
         self.ready: Ready | None = None
@@ -77,18 +60,17 @@ class LoneProcess(Receiver):
         One of `single_use` was asked before. It has `patience` times its `stop_s`.
         """
         opening = self.dialogue.opening() if single_use else None
-        descriptor = with_arguments(self._descriptor, self.connection.arguments)
-        around, timeouts = self._surroundings, descriptor.supervision.timeouts
-        containers = Containers(around.custody, around.environment, around.log_files)
-        process = await containers.spawn(descriptor, self.dialogue.instance, opening)
-        log = ModuleLog(descriptor.name, around.log_files, lambda: 0.0)
-        timeouts = msgspec.structs.replace(timeouts, stop_s=patience * timeouts.stop_s)
+        descriptor, host = with_arguments(self._descriptor, self.connection.arguments), self._host
+        process = await host.containers.spawn(descriptor, self.dialogue.instance, opening)
+        log = ModuleLog(descriptor.name, host.log_files, host.wall_clock)
+        timeouts = descriptor.supervision.timeouts
+        timeouts = replace(timeouts, stop_s=patience * timeouts.stop_s)
         self.incarnation = Incarnation(process, self.dialogue, log, timeouts)
 
     async def run(self) -> Exit:
         assert self.incarnation is not None  # noqa: S101 - it was spawned
         self.exit = await self.incarnation.run()
-        self.looked_at()
+        self.heard()
         return await self.incarnation.remove_container(self.exit)
 
     def stop(self, rung: StopStep = StopStep.END_OF_INPUT) -> None:
@@ -113,10 +95,10 @@ class LoneProcess(Receiver):
                 case Answered():
                     self.answered[item.request_id] = item
             self.take(item)
-        self.looked_at()
+        self.heard()
 
     def take(self, item: Received) -> None:
         """Take an event, of which note was taken."""
 
-    def looked_at(self) -> None:
-        """The process has said something, or ended."""
+    def heard(self) -> None:
+        """The process has said something, or has ended."""
