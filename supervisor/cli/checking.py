@@ -14,9 +14,9 @@ from protocol.connection import HostCalled
 from protocol.descriptor.model import Descriptor, Lifecycle
 from protocol.errors import Failure, Outcome, Reason, Success
 from supervisor.cli.one_module import log_from, scratch_folder
-from supervisor.conformance import persistent, single_use
+from supervisor.conformance import plays
+from supervisor.conformance.clauses import Report
 from supervisor.conformance.examination import Examination, Permission
-from supervisor.conformance.report import Report
 from supervisor.conformance.trial import Place
 from supervisor.kernel.grants.grants import Grant
 from supervisor.kernel.host_calls.docket import denied
@@ -121,7 +121,7 @@ async def examined(descriptor: Descriptor, place: Place, permission: Permission)
         elif not (await exam.prepare() and await exam.can_start()):
             pass  # nothing can be run
         elif descriptor.transport.lifecycle is Lifecycle.PERSISTENT:
-            await persistent.examine(exam)
+            await plays.examine_persistent(exam)
         else:
-            await single_use.examine(exam)
+            await plays.examine_single_use(exam)
     return exam.conclude()

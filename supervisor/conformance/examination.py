@@ -18,8 +18,7 @@ from protocol.hook_result import Invalid, read_hook_result
 from protocol.json_line import excerpt
 from protocol.problem import without_password
 from protocol.replies import Operation
-from supervisor.conformance.clauses import CLAUSES, FIXES, OF_FAULT, suite
-from supervisor.conformance.report import Finding, Report, Status
+from supervisor.conformance.clauses import CLAUSES, FIXES, OF_FAULT, Finding, Report, Status, suite
 from supervisor.conformance.sample_args import sample_args, sample_event
 from supervisor.conformance.trial import PATIENCE, Place, Reply, Timing, Trial, Watched
 from supervisor.runtime.process.incarnation import StopStep

@@ -13,9 +13,9 @@ from protocol.errors import Failure, Outcome, Success
 from protocol.replies import Operation
 from protocol.service_answer import ServiceAnswer, request_body
 from protocol.transcript import EntrySource
+from supervisor.conformance.clauses import Status
 from supervisor.conformance.examination import Examination
-from supervisor.conformance.persistent import ODD_FIELDS
-from supervisor.conformance.report import Status
+from supervisor.conformance.plays import ODD_FIELDS
 from supervisor.conformance.trial import PATIENCE, Exchange, Reply, Timing, Watched
 from supervisor.runtime.process.environment import UnsetVariableError
 from supervisor.runtime.supervision.description import misfit_of

@@ -130,9 +130,10 @@ class _Player(LoneProcess):
             if entry.event in (Happened.STDIN_CLOSED, Happened.EXITED) and self._cues:
                 break
             is_decision = entry.outcome is not None and is_of_host(entry.outcome)
-            if entry.is_request or entry.is_answer or is_decision:
-                lines_due = 0 if entry.is_request else lines
-                self._cues.append(_Cue(entry, frozenset(replayed.outcomes), lines_due))
+            if entry.is_request:
+                self._cues.append(_Cue(entry, frozenset(replayed.outcomes), 0))
+            elif entry.is_answer or is_decision:
+                self._cues.append(_Cue(entry, frozenset(), lines))
             elif entry.is_line and entry.source is EntrySource.HOST:
                 self.output.ids.recorded(entry.content())
             elif entry.source is EntrySource.MODULE and entry.content().strip():

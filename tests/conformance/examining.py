@@ -11,8 +11,8 @@ import trio
 
 from protocol.descriptor.model import Descriptor
 from supervisor.cli.checking import answer, examined
+from supervisor.conformance.clauses import Report, Status
 from supervisor.conformance.examination import Permission
-from supervisor.conformance.report import Report, Status
 from supervisor.conformance.trial import Place
 from supervisor.policy.capabilities import Policy
 from supervisor.runtime.files.log_files import LogFiles
