@@ -270,15 +270,12 @@ def _result(part: Part) -> dict[str, Any]:
 
 def _answered(choice: Choice) -> Iterator[Said]:
     part = choice.part
-    args = {part.arg: WHO}
     refusal = {"code": "unsupported_op", "message": "there is no such op"}
+    asked_op = Request("r3", Operation.INVOKE, part.op, {part.arg: WHO})
     told: list[tuple[Request, dict[str, Any]]] = [
         (Request("r1", Operation.HEALTH), {"status": "ok"}),
         (Request("r2", Operation.DESCRIBE), {"ok": True, "result": {}}),
-        (
-            Request("r3", Operation.INVOKE, part.op, args),
-            {"ok": True, "result": _result(part)},
-        ),
+        (asked_op, {"ok": True, "result": _result(part)}),
         (Request("r4", Operation.INVOKE, "no such op"), {"ok": False, "error": refusal}),
     ]
     for request, answer in told:
@@ -311,15 +308,11 @@ def _served(choice: Choice) -> Said:
     client = {"name": "stdiod", "version": VERSION}
     version = "2025-06-18"
     introduction = {"protocolVersion": version, "capabilities": {}, "clientInfo": client}
-    answered: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    refusal = {"code": -32601, "message": "there is no such method"}
+    answered: list[tuple[Request | tuple[str, dict[str, Any]], dict[str, Any]]] = [
+        (("server/discover", {}), {"error": refusal}),
         (
-            "server/discover",
-            {},
-            {"error": {"code": -32601, "message": "there is no such method"}},
-        ),
-        (
-            "initialize",
-            introduction,
+            ("initialize", introduction),
             {
                 "result": {
                     "protocolVersion": version,
@@ -328,10 +321,9 @@ def _served(choice: Choice) -> Said:
                 }
             },
         ),
-        ("tools/list", {}, {"result": {"tools": [tool]}}),
+        (("tools/list", {}), {"result": {"tools": [tool]}}),
         (
-            "tools/call",
-            {"name": part.op, "arguments": {part.arg: WHO}},
+            Request("r1", Operation.INVOKE, part.op, {part.arg: WHO}),
             {
                 "result": {
                     "content": [{"type": "text", "text": result[part.key]}],
@@ -339,21 +331,17 @@ def _served(choice: Choice) -> Said:
                 }
             },
         ),
-        ("ping", {}, {"result": {}}),
+        (Request("r2", Operation.HEALTH), {"result": {}}),
     ]
     said: Said = []
-    for number, (method, params, answer) in enumerate(answered, 1):
+    for number, (question, answer) in enumerate(answered, 1):
         named = {"jsonrpc": "2.0", "id": number}
-        if method == "tools/call":
-            said.append(Request("r1", Operation.INVOKE, part.op, params["arguments"]))
-        elif method == "ping":
-            said.append(Request("r2", Operation.HEALTH))
-        else:
+        if isinstance(question, Request):
+            said.append(question)
+        else:  # the connection's own
+            method, params = question
             said.append((EntrySource.HOST, {**named, "method": method, "params": params}))
         said.append((EntrySource.MODULE, {**named, **answer}))
-        if method == "initialize":
-            told = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-            said.append((EntrySource.HOST, told))
     return said
 
 

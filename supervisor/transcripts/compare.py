@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from difflib import SequenceMatcher
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
@@ -111,11 +112,10 @@ def differences(recorded: Sequence[Heard], said: Sequence[Heard]) -> list[str]:
 
 def _by_position(old: Sequence[Heard], new: Sequence[Heard]) -> list[str]:
     lines: list[str] = []
-    for at in range(max(len(old), len(new))):
-        before, after = old[at : at + 1], new[at : at + 1]
-        if [one.compared for one in before] != [one.compared for one in after]:
-            lines += [f"- {one.shown}" for one in before]
-            lines += [f"+ {one.shown}" for one in after]
+    for before, after in zip_longest(old, new):
+        if before is None or after is None or before.compared != after.compared:
+            lines += [f"- {before.shown}"] if before else []
+            lines += [f"+ {after.shown}"] if after else []
     return lines
 
 

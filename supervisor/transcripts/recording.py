@@ -73,7 +73,7 @@ class Recording(Tap):
         self._wake = wake
         self._account = account
         self._lock = threading.Lock()
-        self._heard: list[tuple[Entry | _Piece, int]] = []
+        self._heard: list[tuple[Entry | _Passed, int]] = []
         self._waiting = 0
         self._gaps: dict[_Stream, Entry] = {}
         """The `missing` entries of what was lost since the last entry that had room."""
@@ -103,7 +103,7 @@ class Recording(Tap):
             if newline:
                 del self._skipped[stream]
         if data:
-            self._put(_Piece(self.elapsed_s, instance, source, data), ENTRY_BYTES + len(data))
+            self._put(_Passed(self.elapsed_s, instance, source, data), ENTRY_BYTES + len(data))
 
     def happened(self, instance: str, event: Happened, **facts: Any) -> None:
         if event is Happened.ATTACHED and facts["mid_line"]:
@@ -166,7 +166,7 @@ class Recording(Tap):
     def _put_entry(self, entry: Entry) -> None:
         self._put(entry, ENTRY_BYTES + len(msgspec.json.encode(entry)))
 
-    def _put(self, heard: Entry | _Piece, size: int) -> None:
+    def _put(self, heard: Entry | _Passed, size: int) -> None:
         with self._lock:
             has_room = self._account is None or self._account.fits(size)
             if self._waiting + size <= WAITING_BYTES and has_room:
@@ -189,8 +189,8 @@ class Recording(Tap):
         if self._account is not None:
             self._account.add(TRANSCRIPTS, more)
 
-    def _take_gaps(self) -> list[tuple[Entry | _Piece, int]]:
-        gaps: list[tuple[Entry | _Piece, int]] = [(one, 0) for one in self._gaps.values()]
+    def _take_gaps(self) -> list[tuple[Entry | _Passed, int]]:
+        gaps: list[tuple[Entry | _Passed, int]] = [(one, 0) for one in self._gaps.values()]
         self.missing_bytes += sum(one.size or 0 for one in self._gaps.values())
         self._gaps.clear()
         return gaps
@@ -214,7 +214,7 @@ class Recording(Tap):
         )
 
 
-class _Piece(NamedTuple):
+class _Passed(NamedTuple):
     """Bytes of a stream, as they passed."""
 
     at_s: float
