@@ -68,6 +68,9 @@ from supervisor.transcripts.old_form import RpcIds, with_requests
 PLAYED_LINE_BYTES = 64 << 20
 """A transcript may come from anybody, and its descriptor ask for lines that fill all memory."""
 
+ROUNDED_S = 1e-5
+"""Times in a transcript are rounded."""
+
 
 class Step(msgspec.Struct, frozen=True):
     instance: str
@@ -230,7 +233,9 @@ class ReplayedProcess:
         self._waits = {one: self._waits.get(one, now_s + one.seconds) for one in waits}
 
     def _pass_time(self, now_s: float) -> None:
-        while due := [(at_s, one) for one, at_s in self._waits.items() if at_s <= now_s]:
+        while due := [
+            (at_s, one) for one, at_s in self._waits.items() if at_s <= now_s + ROUNDED_S
+        ]:
             at_s, wait = min(due, key=lambda one: one[0])
             self._end_wait(wait, at_s)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,12 +23,19 @@ from protocol.transcript import (
     Transcript,
     asked,
     descriptor_document,
+    descriptor_of,
     outcome_document,
     said,
 )
+from supervisor.runtime.supervision.host import Host
+from supervisor.transcripts.playback import play
 from supervisor.transcripts.replay import Replayed, replay_through_dialect
+from tests.conformance.recorded import FILES, read
+from tests.factories import PYTHON
 from tests.protocol.test_dialects import Joined
 from tests.protocol.wire import Cuts, cuts, invoke
+
+SERVER = Path(__file__).parents[1] / "kernel" / "mcp_server.py"
 
 CASES = [(name, lifecycle) for name, one in DIALECTS.items() for lifecycle in one.lifecycles]
 cases = pytest.mark.parametrize(("dialect", "lifecycle"), [*CASES, ("mcp-modern", CASES[1][1])])
@@ -126,6 +134,23 @@ def test_each_request_has_its_outcome_again(
         again = joined.replayed(entries)
         assert again.compared == len(outcomes)
         assert (again.differences == ()) or not is_whole
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_server_is_asked_again_by_an_older_recording(
+    host: Host, tmp_path: Path, era: str
+) -> None:
+    """Its ids are words, and stand in no line of a server now."""
+    (path,) = [one for one in FILES if one.stem == f"mcp_{era}"]
+    transcript = read(path)
+    ((instance, entries),) = transcript.instances().items()
+    command = [*PYTHON, str(SERVER), era]
+    recorded = descriptor_of(transcript.header, instance)
+    made = replace(recorded, transport=replace(recorded.transport, command=tuple(command)))
+    played = await play(entries, made, host, timeout_s=60)
+    said = [one for one in entries if one.source is EntrySource.MODULE and one.is_line]
+    assert (len(played.lines), played.unsent, played.overdue) == (len(said), 0, False)
+    assert played.has_other_ids
 
 
 @pytest.mark.parametrize("dialect", ["module", "mcp"])
