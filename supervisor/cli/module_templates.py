@@ -203,7 +203,6 @@ def _of_protocol(lines: list[str], protocol: str) -> Iterator[str]:
 # The transcript: the requests, and the answers that it has to give.
 
 Said = list[tuple[EntrySource, dict[str, Any]] | Request]
-"""Lines, and what is asked."""
 
 
 def transcript_of(choice: Choice, descriptor: Descriptor, when: str) -> bytes:
