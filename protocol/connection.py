@@ -11,7 +11,6 @@ A dialect is a `Connection` for one process. It knows only what the host tells i
     receive_eof()             the module will print no more
     process_exited(code)      the process has ended
     time_passed(wait)         one of its `waits` is over
-    sent(line)                a replay: this line was written to such a process before
 
 Each returns the events it led to. After *each*, the host takes all events, writes all that lies in
 `outgoing`, and begins or ends timers as `waits` says (always through
@@ -171,7 +170,7 @@ class Unanswered(msgspec.Struct, frozen=True):
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A request is open that was not `ask`ed: the handshake's, or one that `sent` read again."""
+    """A request of the handshake is open, which was not `ask`ed."""
 
     request: Request
 
@@ -411,13 +410,4 @@ class Connection:
 
     def time_passed(self, wait: Wait) -> Events:
         del wait
-        return NOTHING
-
-    def sent(self, line: bytes) -> Events:
-        """Take a line that another connection of this dialect wrote, and repeat what led to it.
-
-        Bytes that this queues are of no interest: they were written then. An unknown line is
-        ignored.
-        """
-        del line
         return NOTHING

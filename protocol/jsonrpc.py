@@ -220,10 +220,6 @@ class RpcRequests:
         """Note a request of the peer, until it is answered."""
         self.inquiries.add(rpc_id)
 
-    def count_from(self, rpc_id: int) -> None:
-        """Give no id that is not above this one."""
-        self.last_id = max(self.last_id, rpc_id)
-
     def was_given(self, rpc_id: object) -> bool:
         return isinstance(rpc_id, int) and 0 < rpc_id <= self.last_id
 

@@ -35,7 +35,7 @@ from protocol.descriptor.model import Descriptor, Lifecycle, StdoutPolicy
 from protocol.dialects.module import ModuleConnection
 from protocol.errors import Failure, Reason
 from protocol.events import Asset
-from protocol.frames import RequestFrame, encode, encode_line
+from protocol.frames import encode
 from protocol.framing import BOM, EXCERPT_BYTES, Line, LineSplitter, Overlong
 from protocol.json_line import excerpt, overlong_fault
 from protocol.replies import EXPECTED, Operation
@@ -160,10 +160,7 @@ class ServiceAnswer:
         )
         alone = msgspec.structs.replace(descriptor, transport=transport)
         self._connection = ModuleConnection(alone, lambda: "", {})
-        asked = RequestFrame(
-            request.request_id, descriptor.name, request.operation, {"op": request.op}
-        )
-        self._connection.sent(encode_line(asked))
+        self._connection.ask(msgspec.structs.replace(request, args={}))
         limit = descriptor.supervision.limits.line_bytes
         self._lines = EventDataSplitter(limit) if media == SSE else LineSplitter(limit)
 

@@ -1,35 +1,37 @@
 r"""The transcript of a module's conversation: its records, and the reading of a file.
 
-A transcript is JSON Lines: a `Header`, then one `Entry` per line that was said or thing that
-happened (`schemas/transcript.v1.json`). It holds the exact bytes both ways, so that a `\r\n`, a
-byte order mark, bytes that are no UTF-8 and a missing last newline survive. A `Transcriber` makes
-one of the bytes and events of processes; no file is touched here.
+A transcript is JSON Lines: a `Header`, then one `Entry` for each request, answer, event and line
+(`schemas/transcript.v1.json`). The requests are what a replay goes by: it asks them again. The
+lines are for people, and of the module also what the replay hears. They have the exact bytes both
+ways, so that a `\r\n`, a byte order mark, bytes that are no UTF-8 and a missing last newline
+survive. A line that came in several pieces is one entry for each (`said`); `Transcript.instances`
+puts them together. No file is touched here.
+
+Older transcripts have no requests (`supervisor.transcripts.old_form`), and of a line of more than
+`KEPT_LINE_BYTES` only the beginning.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 import msgspec
 
+from protocol.connection import Request
 from protocol.descriptor.loading import DescriptorError, parse_descriptor
 from protocol.descriptor.model import WHENCE, Descriptor, Lifecycle
-from protocol.errors import Outcome, Success
+from protocol.errors import Failure, Outcome, Success
 from protocol.host_call import UNENCODABLE
 from protocol.json_document import read_document
 from protocol.problem import printable
 from protocol.replies import Operation
 
 KEPT_LINE_BYTES = 1 << 20
-"""A longer line is kept as its beginning, with its length and digest: a transcript is a report."""
-
-EXCERPT_BYTES = 4096
-"""How much of such a line is kept."""
+"""A longer line is shown as its length and digest, and a longer result is left out."""
 
 
 class EntrySource(StrEnum):
@@ -74,8 +76,11 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     r"""Any other line; `_faults` says which fields go together.
 
     A line of a conversation has `line` (UTF-8) or `base64`, without its `\n`; `newline` is false if
-    it had none. With `sha256` the entry has only the beginning of the line; `size` (bytes) and
-    `sha256` are those of the whole line.
+    the rest of the line is in another entry, or never came. With `sha256` the entry has only the
+    beginning of the line; `size` (bytes) and `sha256` are those of the whole line.
+
+    A request has `operation`, and as an outcome `outcome`. The answer to a call of the module has
+    `call_id` and `outcome`; `request_id` if the call belonged to a request.
     """
 
     at_s: Annotated[float, msgspec.Meta(ge=0)]
@@ -89,6 +94,9 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     request_id: str | None = None
     operation: Operation | None = None
     op: str | None = None
+    args: dict[str, Any] | None = None
+    session_id: str | None = None
+    call_id: str | None = None
     outcome: dict[str, Any] | None = None
     event: Happened | None = None
     pid: Count | None = None
@@ -97,6 +105,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     signal: int | None = None
     stopped_by_host: bool | None = None
     limit: dict[str, Any] | None = None
+    stream: EntrySource | None = None
+    """The one of which bytes are missing."""
     lines: Count | None = None
     missing_bytes: Count | None = None
     why: str | None = None
@@ -104,6 +114,21 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def is_line(self) -> bool:
         return self.line is not None or self.base64 is not None
+
+    @property
+    def is_answer(self) -> bool:
+        return self.call_id is not None
+
+    @property
+    def is_request(self) -> bool:
+        return self.operation is not None and self.outcome is None
+
+    @property
+    def request(self) -> Request:
+        """The request that the entry is, or whose outcome it is, which does not say its args."""
+        operation = self.operation or Operation.INVOKE
+        args = {} if self.args is None else self.args
+        return Request(self.request_id or "", operation, self.op or "", args, self.session_id)
 
     @property
     def whole(self) -> bool:
@@ -124,12 +149,47 @@ class Transcript(msgspec.Struct, frozen=True):
     """Why the conversation is not complete, in words; empty if it is."""
 
     def instances(self) -> dict[str, list[Entry]]:
-        """Return the entries of each process, in the order of the first entries."""
+        """Return the entries of each process, in the order of the first entries.
+
+        Lines are whole: what came in pieces has the place of the last one.
+        """
         found: dict[str, list[Entry]] = {}
         for entry in self.entries:
             if entry.instance is not None:
                 found.setdefault(entry.instance, []).append(entry)
-        return found
+        return {instance: list(_joined(entries)) for instance, entries in found.items()}
+
+
+def _joined(entries: Iterable[Entry]) -> Iterator[Entry]:
+    pieces: dict[EntrySource, list[Entry]] = {}
+    for entry in entries:
+        if entry.is_line and not entry.newline:
+            pieces.setdefault(entry.source, []).append(entry)
+            continue
+        if entry.is_line:
+            yield _whole([*pieces.pop(entry.source, []), entry])
+            continue
+        if entry.event is Happened.MISSING and entry.stream is not None:
+            pieces.pop(entry.stream, None)  # the recorder went on with the next line
+        elif entry.event is Happened.EOF:
+            yield from _ended(pieces, EntrySource.MODULE)
+        elif entry.event is Happened.EXITED:
+            yield from _ended(pieces, *SPEAKERS)
+        yield entry
+    yield from _ended(pieces, *SPEAKERS)
+
+
+def _ended(pieces: dict[EntrySource, list[Entry]], *sources: EntrySource) -> Iterator[Entry]:
+    for source in sources:
+        if source in pieces:
+            yield _whole(pieces.pop(source))
+
+
+def _whole(pieces: list[Entry]) -> Entry:
+    if len(pieces) == 1:
+        return pieces[0]
+    line, encoded = _text(b"".join(one.content() for one in pieces))
+    return msgspec.structs.replace(pieces[-1], line=line, base64=encoded)
 
 
 class TranscriptError(Exception):
@@ -224,19 +284,26 @@ def _words(line: bytes, error: Exception) -> str:
     return str(error)
 
 
-_SPEAKERS = (EntrySource.HOST, EntrySource.MODULE, EntrySource.STDERR)
+SPEAKERS = (EntrySource.HOST, EntrySource.MODULE, EntrySource.STDERR)
+"""Who has lines."""
+
 _OF_RECORDER = (Happened.MISSING, Happened.ENDED)
 
 
 def _faults(entry: Entry) -> Iterator[str]:
     """Say which fields of an entry do not go together."""
-    kinds = [entry.is_line, entry.outcome is not None, entry.event is not None]
+    kinds = (entry.is_line, entry.is_request, entry.outcome is not None, entry.event is not None)
     if sum(kinds) != 1:
-        yield 'an entry is a line ("line" or "base64"), an "outcome" or an "event", one of them'
+        yield (
+            'an entry is a line ("line" or "base64"), a request ("operation"), an "outcome" or an '
+            '"event", one of them'
+        )
     elif entry.source is not EntrySource.RECORDER and entry.instance is None:
         yield '"instance" is missing; it is the process\'s name, such as "dice#1"'
     elif entry.is_line:
         yield from _line_faults(entry)
+    elif entry.is_request:
+        yield from _request_faults(entry)
     elif entry.outcome is not None:
         yield from _outcome_faults(entry)
     elif entry.event is not None:
@@ -244,7 +311,7 @@ def _faults(entry: Entry) -> Iterator[str]:
 
 
 def _line_faults(entry: Entry) -> Iterator[str]:
-    if entry.source not in _SPEAKERS:
+    if entry.source not in SPEAKERS:
         yield f'a line is from "host", "module" or "stderr", not from "{entry.source}"'
     if entry.line is not None and entry.base64 is not None:
         yield 'a line has "line" or "base64", not both'
@@ -259,10 +326,17 @@ def _line_faults(entry: Entry) -> Iterator[str]:
         yield "a line holds a newline; each line is an entry of its own"
 
 
+def _request_faults(entry: Entry) -> Iterator[str]:
+    if entry.source is not EntrySource.HOST:
+        yield f'a request is from "host", not from "{entry.source}"'
+    if entry.request_id is None:
+        yield 'a request needs "request_id"'
+
+
 def _outcome_faults(entry: Entry) -> Iterator[str]:
     if entry.source is not EntrySource.HOST:
         yield f'an "outcome" is from "host", not from "{entry.source}"'
-    if entry.request_id is None or entry.operation is None:
+    if not entry.is_answer and (entry.request_id is None or entry.operation is None):
         yield 'an "outcome" needs "request_id" and "operation"'
     if not isinstance((entry.outcome or {}).get("ok"), bool):
         yield 'an "outcome" needs "ok", true or false'
@@ -276,6 +350,8 @@ def _event_faults(entry: Entry, event: Happened) -> Iterator[str]:
         yield 'the event "exited" has "exit_code" or "signal", one of them'
     if event is Happened.MISSING and (entry.size is None or entry.lines is None):
         yield 'the event "missing" needs "bytes" and "lines"'
+    if entry.stream not in (None, *SPEAKERS):
+        yield f'the "stream" is "host", "module" or "stderr", not "{entry.stream}"'
     if event is Happened.ENDED and (entry.missing_bytes is None or entry.why is None):
         yield 'the event "ended" needs "missing_bytes" and "why"'
 
@@ -295,174 +371,18 @@ def _gaps(entries: list[Entry]) -> Iterator[str]:
         yield f"it begins in the middle of {', '.join(map(str, attached))}"
 
 
-class Piece(msgspec.Struct, frozen=True, gc=False):
-    """Bytes of a stream; lines may begin before them and end after."""
-
-    at_s: float
-    instance: str
-    source: EntrySource
-    data: bytes
-
-
-class Gap(msgspec.Struct, frozen=True, gc=False):
-    """Lost bytes of a stream; `lines` is how many newlines were among them."""
-
-    at_s: float
-    instance: str
-    source: EntrySource
-    size: int
-    lines: int
-    mid_line: bool
-    """Whether the last lost byte was no newline, so that the rest of a line follows."""
+def said(at_s: float, instance: str, source: EntrySource, data: bytes) -> Iterator[Entry]:
+    """Yield the entries of bytes: one for each line, and for the piece of one at either end."""
+    *lines, rest = data.split(b"\n")
+    for line in lines:
+        yield _said(at_s, instance, source, line)
+    if rest:
+        yield msgspec.structs.replace(_said(at_s, instance, source, rest), newline=False)
 
 
-Heard = Piece | Gap | Entry
-
-
-class Transcriber:
-    """Makes entries, in the order in which the lines were completed."""
-
-    def __init__(self) -> None:
-        self.missing_bytes = 0
-        self._streams: dict[tuple[str, EntrySource], _Stream] = {}
-
-    def take(self, heard: Heard) -> list[Entry]:
-        """Return the entries that these pieces complete."""
-        match heard:
-            case Piece():
-                stream = self._stream(heard.instance, heard.source)
-                entries = stream.feed(heard)
-                self.missing_bytes += stream.take_lost()
-                return entries
-            case Gap():
-                return [self._missing(heard)]
-            case Entry():
-                return self._happened(heard)
-
-    def _happened(self, entry: Entry) -> list[Entry]:
-        entries: list[Entry] = []
-        instance = entry.instance or ""
-        if entry.event is Happened.ATTACHED and entry.mid_line:
-            # The line's beginning is missing, and its end alone would be taken for a line.
-            self._stream(instance, EntrySource.MODULE).skip_line(count=False)
-        elif entry.event is Happened.EOF:
-            entries += self._finish(instance, EntrySource.MODULE, entry.at_s)
-        elif entry.event is Happened.EXITED:
-            for source in (EntrySource.HOST, EntrySource.MODULE, EntrySource.STDERR):
-                entries += self._finish(instance, source, entry.at_s)
-        return [*entries, entry]
-
-    def end(self, at_s: float, why: str) -> list[Entry]:
-        """Return the last entries; unfinished lines are kept as they are."""
-        entries: list[Entry] = []
-        for instance, source in list(self._streams):
-            entries += self._finish(instance, source, at_s)
-        ended = Entry(
-            at_s=at_s,
-            source=EntrySource.RECORDER,
-            event=Happened.ENDED,
-            missing_bytes=self.missing_bytes,
-            why=why,
-        )
-        return [*entries, ended]
-
-    def _missing(self, gap: Gap) -> Entry:
-        stream = self._stream(gap.instance, gap.source)
-        size = gap.size + stream.drop_line()
-        if gap.mid_line:
-            stream.skip_line(count=True)
-        self.missing_bytes += size
-        return Entry(
-            at_s=gap.at_s,
-            instance=gap.instance,
-            source=EntrySource.RECORDER,
-            event=Happened.MISSING,
-            size=size,
-            lines=gap.lines,
-        )
-
-    def _stream(self, instance: str, source: EntrySource) -> _Stream:
-        stream = self._streams.get((instance, source))
-        if stream is None:
-            stream = self._streams[instance, source] = _Stream(instance, source)
-        return stream
-
-    def _finish(self, instance: str, source: EntrySource, at_s: float) -> list[Entry]:
-        stream = self._streams.pop((instance, source), None)
-        return [] if stream is None else stream.finish(at_s)
-
-
-class _Stream:
-    def __init__(self, instance: str, source: EntrySource) -> None:
-        self._instance = instance
-        self._source = source
-        self._skipping = False
-        self._counting = False
-        self._lost = 0
-        self._begin()
-
-    def _begin(self) -> None:
-        self._kept = bytearray()
-        self._size = 0
-        self._digest: Any = None
-
-    def feed(self, piece: Piece) -> list[Entry]:
-        *whole, tail = piece.data.split(b"\n")
-        entries: list[Entry] = []
-        for part in whole:
-            self._extend(part)
-            if not self._skipping:
-                entries.append(self._entry(piece.at_s, newline=True))
-            self._skipping = False
-            self._begin()
-        self._extend(tail)
-        return entries
-
-    def drop_line(self) -> int:
-        size = self._size
-        self._begin()
-        self._skipping = False
-        return size
-
-    def skip_line(self, *, count: bool) -> None:
-        """Skip bytes up to the next newline; with `count`, as lost."""
-        self._skipping, self._counting = True, count
-
-    def take_lost(self) -> int:
-        lost, self._lost = self._lost, 0
-        return lost
-
-    def finish(self, at_s: float) -> list[Entry]:
-        entries = [self._entry(at_s, newline=False)] if self._size else []
-        self._begin()
-        return entries
-
-    def _extend(self, part: bytes) -> None:
-        if self._skipping:
-            self._lost += len(part) if self._counting else 0
-            return
-        self._size += len(part)
-        if self._digest is None:
-            self._kept += part
-            if self._size > KEPT_LINE_BYTES:
-                self._digest = hashlib.sha256(self._kept)
-                self._kept = self._kept[:EXCERPT_BYTES]
-        else:
-            self._digest.update(part)
-
-    def _entry(self, at_s: float, *, newline: bool) -> Entry:
-        line, encoded = _text(bytes(self._kept))
-        cut = self._digest is not None
-        return Entry(
-            at_s=at_s,
-            instance=self._instance,
-            source=self._source,
-            line=line,
-            base64=encoded,
-            newline=newline,
-            size=self._size if cut else None,
-            sha256=self._digest.hexdigest() if cut else None,
-        )
+def _said(at_s: float, instance: str, source: EntrySource, data: bytes) -> Entry:
+    line, encoded = _text(data)
+    return Entry(at_s=at_s, instance=instance, source=source, line=line, base64=encoded)
 
 
 def _text(data: bytes) -> tuple[str | None, str | None]:
@@ -470,6 +390,20 @@ def _text(data: bytes) -> tuple[str | None, str | None]:
         return data.decode(), None
     except UnicodeDecodeError:
         return None, base64.b64encode(data).decode()
+
+
+def asked(at_s: float, instance: str, request: Request) -> Entry:
+    """Return the entry of a request; args that cannot be encoded are left out."""
+    return Entry(
+        at_s=at_s,
+        instance=instance,
+        source=EntrySource.HOST,
+        request_id=request.request_id,
+        operation=request.operation,
+        op=request.op or None,
+        args=request.args if request.args and _size(request.args) is not None else None,
+        session_id=request.session_id,
+    )
 
 
 def outcome_document(outcome: Outcome) -> dict[str, Any]:
@@ -489,8 +423,23 @@ def outcome_document(outcome: Outcome) -> dict[str, Any]:
     return document
 
 
+def outcome_of(document: dict[str, Any]) -> Outcome:
+    """Return the outcome that a document stands for, as far as it says it."""
+    if document["ok"]:
+        return Success(document.get("result"), document.get("summary"))
+    error = document.get("error")
+    told = error if isinstance(error, dict) else {}
+    return Failure(str(told.get("code", "")), str(told.get("message", "")))
+
+
 def _fits(value: Any) -> bool:
+    size = _size(value)
+    return size is not None and size <= KEPT_LINE_BYTES
+
+
+def _size(value: Any) -> int | None:
+    """Return the size of a value as JSON (bytes); None if it cannot be encoded."""
     try:
-        return len(msgspec.json.encode(value)) <= KEPT_LINE_BYTES
+        return len(msgspec.json.encode(value))
     except UNENCODABLE:
-        return False
+        return None

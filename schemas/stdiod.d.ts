@@ -1,6 +1,6 @@
 // TypeScript types of stdiod: what HTTP takes and answers (`paths`), and what stands in files.
 // Made by `make typescript` (scripts/generate_types.py) with openapi-typescript@7.13.0; do not edit.
-// The document it was made of: sha256 c435afe0c1ab46761162dd988dca93282a1ee6499eae71bdc71ec82b19495437
+// The document it was made of: sha256 fc5928a106595db99eaa11ccc23a5e85ff70d2e8217e9cabb55dd4a4306a7b59
 
 export interface paths {
     "/": {
@@ -2398,9 +2398,9 @@ export interface components {
             from: "host" | "module" | "stderr" | "process" | "recorder";
             /** @description the process, as MODULE#NUMBER */
             instance?: string | null;
-        } & (components["schemas"]["TranscriptLine"] | components["schemas"]["TranscriptOutcome"] | components["schemas"]["TranscriptEvent"]);
+        } & (components["schemas"]["TranscriptLine"] | components["schemas"]["TranscriptRequest"] | components["schemas"]["TranscriptOutcome"] | components["schemas"]["TranscriptAnswer"] | components["schemas"]["TranscriptEvent"]);
         TranscriptCount: number;
-        /** @description A line that was said, without its newline. With bytes and sha256 it is its beginning, and they are of all of it. */
+        /** @description A line that was said, without its newline, or a piece of one. With bytes and sha256, in older transcripts, it is its beginning, and they are of all of it. */
         TranscriptLine: {
             /**
              * @description who said it
@@ -2409,18 +2409,41 @@ export interface components {
             from?: "host" | "module" | "stderr";
             /** @description the process, as MODULE#NUMBER */
             instance: string;
-            /** @description the line, without its newline */
+            /** @description the line or piece, without a newline */
             line?: string;
-            /** @description the line, if it is not UTF-8 */
+            /** @description the same, if it is not UTF-8 */
             base64?: string;
             /**
-             * @description whether it ended with a newline
+             * @description whether a newline came after it; if not, the next entry of the stream has the rest of the line
              * @default true
              */
             newline?: boolean;
             bytes?: components["schemas"]["TranscriptCount"];
             /** @description the digest of the whole line, if only its beginning is kept */
             sha256?: string;
+        };
+        /** @description What the module was asked. */
+        TranscriptRequest: {
+            /**
+             * @description requests are the host's
+             * @constant
+             */
+            from?: "host";
+            /** @description the process, as MODULE#NUMBER */
+            instance: string;
+            /** @description the host's id of the request */
+            request_id: string;
+            /**
+             * @description what was asked
+             * @enum {string}
+             */
+            operation: "health" | "describe" | "invoke";
+            /** @description the op, of an invoke */
+            op?: string | null;
+            /** @description the args, of an invoke; absent if there are none */
+            args?: Record<string, unknown> | null;
+            /** @description the session that the request belongs to */
+            session_id?: string | null;
         };
         /** @description How a request ended, as the host answered it. */
         TranscriptOutcome: {
@@ -2446,6 +2469,25 @@ export interface components {
                 ok: boolean;
             };
         };
+        /** @description How a call of the module to the host was answered. */
+        TranscriptAnswer: {
+            /**
+             * @description answers are the host's
+             * @constant
+             */
+            from?: "host";
+            /** @description the process, as MODULE#NUMBER */
+            instance: string;
+            /** @description the request that the call belongs to */
+            request_id?: string | null;
+            /** @description the module's id of the call */
+            call_id: string;
+            /** @description ok, and the result or the error */
+            outcome: {
+                /** @description whether it ended well */
+                ok: boolean;
+            };
+        };
         /** @description What became of the process, or of the recording. */
         TranscriptEvent: {
             pid?: components["schemas"]["TranscriptCount"];
@@ -2464,6 +2506,11 @@ export interface components {
             missing_bytes?: components["schemas"]["TranscriptCount"];
             /** @description why the recording ended */
             why?: string;
+            /**
+             * @description the lines of which bytes are missing
+             * @enum {string}
+             */
+            stream?: "host" | "module" | "stderr";
         } & ({
             /**
              * @description whose entry it is
@@ -2925,7 +2972,9 @@ export type TranscriptHeader = components['schemas']['TranscriptHeader'];
 export type TranscriptEntry = components['schemas']['TranscriptEntry'];
 export type TranscriptCount = components['schemas']['TranscriptCount'];
 export type TranscriptLine = components['schemas']['TranscriptLine'];
+export type TranscriptRequest = components['schemas']['TranscriptRequest'];
 export type TranscriptOutcome = components['schemas']['TranscriptOutcome'];
+export type TranscriptAnswer = components['schemas']['TranscriptAnswer'];
 export type TranscriptEvent = components['schemas']['TranscriptEvent'];
 export type Transcript = components['schemas']['Transcript'];
 export type Transport = components['schemas']['Transport'];

@@ -275,9 +275,7 @@ class ExecConnection(Connection):
         self.arguments = tuple(one for several in filled for one in several)
         if written:
             self.outgoing.add(written, request.request_id)
-        # A replay learns of the request last: it stands in none of the lines (`sent`).
-        early, self._held = bytes(self._held), bytearray()
-        return self.receive_data(early) if early else NOTHING
+        return NOTHING
 
     def cancel(self, request_id: str, written: Written) -> Events:
         del written
@@ -288,8 +286,6 @@ class ExecConnection(Connection):
     # What the process does.
 
     def receive_data(self, data: bytes) -> Events:
-        if self._state is _State.IDLE:
-            self._held += data
         if self._state is not _State.OPEN:
             return NOTHING
         self._total_bytes += len(data)

@@ -76,7 +76,7 @@ from protocol.events import (
     decode_event,
     read_event,
 )
-from protocol.frames import RequestFrame, decode_request, encode, encode_line, invoke_frame
+from protocol.frames import RequestFrame, encode, encode_line, invoke_frame
 from protocol.framing import Written
 from protocol.host_call import (
     FEATURE,
@@ -124,8 +124,6 @@ _TYPE = b'"type"'
 _LIKE_AN_ID = b"equest"
 _LOOKED_AT_BYTES = 256
 """An answer without a `requestId` in its first bytes is searched for another spelling of it."""
-
-_FLOW = frozenset(Flow)
 
 GIVEN_UP_KEPT = 16
 """Late lines of this many requests, those given up last, are recognised."""
@@ -258,30 +256,6 @@ class ModuleConnection(LineConnection):
         if line is not None:
             self.outgoing.add(line)
         return NOTHING
-
-    def sent(self, line: bytes) -> Events:
-        frame = decode_request(line)
-        if isinstance(frame, Fault) or frame.request_id is None or frame.operation is None:
-            return NOTHING
-        request_id, operation = frame.request_id, frame.operation
-        if operation == "cancel":
-            self._open.pop(request_id, None)
-            return NOTHING
-        if frame.tool is None and operation in _FLOW:
-            return NOTHING
-        if operation == _DESCRIBE and request_id.endswith(SYNC):
-            if self._is_lost:
-                self._is_lost, self._mark = False, request_id
-            return NOTHING
-        if request_id in self._open:
-            return NOTHING
-        if operation in (Operation.HEALTH, _DESCRIBE):
-            request = Request(request_id, Operation(operation))
-        else:
-            op = frame.input.get("op") if operation == _INVOKE else operation
-            request = Request(request_id, _INVOKE, op if isinstance(op, str) else "")
-        self._open[request_id] = OpenRequest(request_id, request.operation)
-        return [Asked(request)]
 
     # The output and the end of the process.
 

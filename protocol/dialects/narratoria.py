@@ -16,7 +16,6 @@ from protocol.connection import (
     NOTHING,
     TOLERABLE,
     Answered,
-    Asked,
     Events,
     LocalError,
     Memory,
@@ -77,7 +76,8 @@ class NarratoriaConnection(LineConnection):
             line = encode_line(
                 RequestFrame(request.request_id, self._tool, request.op, request.args)
             )
-        self._open(request.request_id)
+        self._state = _State.OPEN
+        self._request = OpenRequest(request.request_id, Operation.INVOKE)
         self.outgoing.add(line, request.request_id)
         return NOTHING
 
@@ -87,21 +87,6 @@ class NarratoriaConnection(LineConnection):
         if request_id == self._request.request_id:
             self._state = _State.ABANDONED
         return NOTHING
-
-    def sent(self, line: bytes) -> Events:
-        document = read_object(line)
-        if isinstance(document, Fault) or self._state is not _State.IDLE:
-            return NOTHING
-        request_id, op = document.get("requestId"), document.get("operation")
-        if not isinstance(request_id, str):
-            return NOTHING
-        self._open(request_id)
-        op = op if isinstance(op, str) and not self._flat else ""
-        return [Asked(Request(request_id, Operation.INVOKE, op))]
-
-    def _open(self, request_id: str) -> None:
-        self._state = _State.OPEN
-        self._request = OpenRequest(request_id, Operation.INVOKE)
 
     def process_exited(self, code: int | None) -> Events:
         del code

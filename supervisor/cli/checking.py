@@ -14,9 +14,9 @@ from protocol.connection import HostCalled
 from protocol.descriptor.model import Descriptor, Lifecycle
 from protocol.errors import Failure, Outcome, Reason, Success
 from supervisor.cli.one_module import log_from, scratch_folder
-from supervisor.conformance import persistent, single_use
+from supervisor.conformance import plays
+from supervisor.conformance.clauses import Report
 from supervisor.conformance.examination import Examination, Permission
-from supervisor.conformance.report import Report
 from supervisor.conformance.trial import Place
 from supervisor.kernel.grants.grants import Grant
 from supervisor.kernel.host_calls.docket import denied
@@ -28,7 +28,7 @@ from supervisor.policy.capabilities import EMIT, INVOKE, LOG, Policy, Verdict
 from supervisor.runtime.containment.custody import holding
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.loop_clock import run_timed
-from supervisor.runtime.supervision.deadlines import Deadlines
+from supervisor.runtime.supervision.host import Host
 
 WAIT_S = 5.0
 """A longer step is reported."""
@@ -45,13 +45,13 @@ def examine_all(
     log_from(logging.CRITICAL)
 
     async def examine(folder: Path) -> None:
-        log_files, deadlines = LogFiles(folder / "logs"), Deadlines()
-        host_call = partial(answer, policy)
+        log_files = LogFiles(folder / "logs")
         try:
             async with holding(folder) as custody, trio.open_nursery() as nursery:
-                nursery.start_soon(deadlines.run)
+                host = Host(os.environ, log_files, custody)
+                nursery.start_soon(host.deadlines.run)
                 nursery.start_soon(steps.tell_of_waits)
-                place = Place(os.environ, custody, log_files, deadlines, host_call, steps.begin)
+                place = Place(host, partial(answer, policy), steps.begin)
                 for descriptor in descriptors:
                     tell(await examined(descriptor, place, permission))
                 nursery.cancel_scope.cancel()
@@ -117,11 +117,11 @@ async def examined(descriptor: Descriptor, place: Place, permission: Permission)
         if descriptor.transport.type == "http":
             from supervisor.conformance import service
 
-            await service.examine(exam, place.environment)
+            await service.examine(exam, place.host.environment)
         elif not (await exam.prepare() and await exam.can_start()):
             pass  # nothing can be run
         elif descriptor.transport.lifecycle is Lifecycle.PERSISTENT:
-            await persistent.examine(exam)
+            await plays.examine_persistent(exam)
         else:
-            await single_use.examine(exam)
+            await plays.examine_single_use(exam)
     return exam.conclude()

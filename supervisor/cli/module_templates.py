@@ -17,12 +17,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from protocol.connection import Request
 from protocol.descriptor.model import Descriptor, Lifecycle
+from protocol.replies import Operation
 from protocol.transcript import (
     Entry,
     EntrySource,
     Happened,
     Header,
+    asked,
     descriptor_document,
     encode_record,
 )
@@ -199,7 +202,7 @@ def _of_protocol(lines: list[str], protocol: str) -> Iterator[str]:
 
 # The transcript: the requests, and the answers that it has to give.
 
-Said = list[tuple[EntrySource, dict[str, Any]]]
+Said = list[tuple[EntrySource, dict[str, Any]] | Request]
 
 
 def transcript_of(choice: Choice, descriptor: Descriptor, when: str) -> bytes:
@@ -232,11 +235,15 @@ def _entries(said: Said, instance: str, *, persistent: bool) -> Iterator[Entry]:
         return Entry(at_s=0, source=EntrySource.PROCESS, instance=instance, event=event, **facts)
 
     yield happened(Happened.SPAWNED)
-    for source, line in said:
-        text = msgspec.json.encode(line).decode()
-        yield Entry(at_s=0, source=source, instance=instance, line=text)
-        if source is EntrySource.HOST and not persistent:
-            yield happened(Happened.STDIN_CLOSED)
+    for one in said:
+        if isinstance(one, Request):
+            yield asked(0, instance, one)
+            if not persistent:
+                yield happened(Happened.STDIN_CLOSED)
+        else:
+            source, line = one
+            text = msgspec.json.encode(line).decode()
+            yield Entry(at_s=0, source=source, instance=instance, line=text)
     if persistent:
         yield happened(Happened.STDIN_CLOSED)
     # If the host does not stop the process, it has to end by itself.
@@ -262,25 +269,23 @@ def _result(part: Part) -> dict[str, Any]:
 
 def _answered(choice: Choice) -> Iterator[Said]:
     part = choice.part
-    args = {part.arg: WHO}
     refusal = {"code": "unsupported_op", "message": "there is no such op"}
-    asked: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
-        ("health", {}, {"status": "ok"}),
-        ("describe", {}, {"ok": True, "result": {}}),
-        ("invoke", {"op": part.op, "args": args}, {"ok": True, "result": _result(part)}),
-        ("invoke", {"op": "no such op", "args": {}}, {"ok": False, "error": refusal}),
+    asked_op = Request("r3", Operation.INVOKE, part.op, {part.arg: WHO})
+    told: list[tuple[Request, dict[str, Any]]] = [
+        (Request("r1", Operation.HEALTH), {"status": "ok"}),
+        (Request("r2", Operation.DESCRIBE), {"ok": True, "result": {}}),
+        (asked_op, {"ok": True, "result": _result(part)}),
+        (Request("r4", Operation.INVOKE, "no such op"), {"ok": False, "error": refusal}),
     ]
-    for number, (operation, content, answer) in enumerate(asked, 1):
-        named = {"requestId": f"r{number}"}
-        request = {**named, "tool": choice.name, "operation": operation, "input": content}
-        yield [(EntrySource.HOST, request), (EntrySource.MODULE, {**named, **answer})]
+    for request, answer in told:
+        yield [request, (EntrySource.MODULE, {"requestId": request.request_id, **answer})]
 
 
 def _told(choice: Choice) -> Iterator[Said]:
     part = choice.part
     starting = {"type": "log", "level": "info", "message": "Starting"}
     refusal = {"errorCode": "unsupported_op", "errorMessage": "there is no such op"}
-    asked: list[tuple[str, dict[str, Any], list[dict[str, Any]]]] = [
+    told: list[tuple[str, dict[str, Any], list[dict[str, Any]]]] = [
         (
             part.op,
             {part.arg: WHO},
@@ -288,11 +293,9 @@ def _told(choice: Choice) -> Iterator[Said]:
         ),
         ("no such op", {}, [{"type": "error", **refusal}, {"type": "done", "ok": False}]),
     ]
-    for number, (operation, content, events) in enumerate(asked, 1):
-        named = {"requestId": f"r{number}", "tool": choice.name}
-        request = {**named, "operation": operation, "input": content}
+    for number, (operation, content, events) in enumerate(told, 1):
         yield [
-            (EntrySource.HOST, request),
+            Request(f"r{number}", Operation.INVOKE, operation, content),
             *((EntrySource.MODULE, {"version": "0", **one}) for one in events),
         ]
 
@@ -304,15 +307,11 @@ def _served(choice: Choice) -> Said:
     client = {"name": "stdiod", "version": VERSION}
     version = "2025-06-18"
     introduction = {"protocolVersion": version, "capabilities": {}, "clientInfo": client}
-    answered: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    refusal = {"code": -32601, "message": "there is no such method"}
+    answered: list[tuple[Request | tuple[str, dict[str, Any]], dict[str, Any]]] = [
+        (("server/discover", {}), {"error": refusal}),
         (
-            "server/discover",
-            {},
-            {"error": {"code": -32601, "message": "there is no such method"}},
-        ),
-        (
-            "initialize",
-            introduction,
+            ("initialize", introduction),
             {
                 "result": {
                     "protocolVersion": version,
@@ -321,10 +320,9 @@ def _served(choice: Choice) -> Said:
                 }
             },
         ),
-        ("tools/list", {}, {"result": {"tools": [tool]}}),
+        (("tools/list", {}), {"result": {"tools": [tool]}}),
         (
-            "tools/call",
-            {"name": part.op, "arguments": {part.arg: WHO}},
+            Request("r1", Operation.INVOKE, part.op, {part.arg: WHO}),
             {
                 "result": {
                     "content": [{"type": "text", "text": result[part.key]}],
@@ -332,16 +330,17 @@ def _served(choice: Choice) -> Said:
                 }
             },
         ),
-        ("ping", {}, {"result": {}}),
+        (Request("r2", Operation.HEALTH), {"result": {}}),
     ]
     said: Said = []
-    for number, (method, params, answer) in enumerate(answered, 1):
+    for number, (question, answer) in enumerate(answered, 1):
         named = {"jsonrpc": "2.0", "id": number}
-        said.append((EntrySource.HOST, {**named, "method": method, "params": params}))
+        if isinstance(question, Request):
+            said.append(question)
+        else:  # the connection's own
+            method, params = question
+            said.append((EntrySource.HOST, {**named, "method": method, "params": params}))
         said.append((EntrySource.MODULE, {**named, **answer}))
-        if method == "initialize":
-            told = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-            said.append((EntrySource.HOST, told))
     return said
 
 

@@ -48,8 +48,9 @@ from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.files.module_log import LogLine
 from supervisor.runtime.loop_clock import run_timed
 from supervisor.runtime.process.program import SpawnError
+from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.prepare_once import prepare_once
-from supervisor.transcripts.compare import differences, heard, recorded_lines
+from supervisor.transcripts.compare import RPC_IDS, differences, heard, recorded_lines
 from supervisor.transcripts.playback import Played, play
 from supervisor.transcripts.recording import Recording, TranscriptFile, header_of
 
@@ -251,9 +252,8 @@ async def _replay(
             for instance, entries in transcript.instances().items():
                 if not any(one.event in _BEGINNINGS for one in entries):
                     continue  # it could not be started when it was recorded
-                played = await play(
-                    entries, descriptor, os.environ, custody, log_files, timeout_s=timeout_s
-                )
+                host = Host(os.environ, log_files, custody)
+                played = await play(entries, descriptor, host, timeout_s=timeout_s)
                 compared.append(_compare(instance, entries, played, descriptor, ignored))
     except SpawnError as error:
         raise NoError(f"{descriptor.name} could not be started: {error}") from None
@@ -273,6 +273,7 @@ def _compare(
     ignored: Sequence[str],
 ) -> Compared:
     line_bytes = descriptor.supervision.limits.line_bytes
+    ignored = (*ignored, *RPC_IDS) if played.has_other_ids else ignored
     recorded = recorded_lines(entries, ignored, line_bytes)
     said = [heard(line, ignored) for line in played.lines]
     notes: list[str] = []

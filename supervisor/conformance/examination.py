@@ -18,8 +18,7 @@ from protocol.hook_result import Invalid, read_hook_result
 from protocol.json_line import excerpt
 from protocol.problem import without_password
 from protocol.replies import Operation
-from supervisor.conformance.clauses import CLAUSES, FIXES, OF_FAULT, suite
-from supervisor.conformance.report import Finding, Report, Status
+from supervisor.conformance.clauses import CLAUSES, FIXES, OF_FAULT, Finding, Report, Status, suite
 from supervisor.conformance.sample_args import sample_args, sample_event
 from supervisor.conformance.trial import PATIENCE, Place, Reply, Timing, Trial, Watched
 from supervisor.runtime.process.incarnation import StopStep
@@ -78,7 +77,7 @@ class Examination:
         """Start a process; False, and a finding, if it cannot be started."""
         self._place.progress(f"{self.descriptor.name}: starts")
         try:
-            await trial.spawn(single_use=single_use)
+            await trial.begin(single_use=single_use)
         except SpawnError as error:
             self.find("starts", Status.FAILS, f"it could not be started: {error}")
             return False
@@ -89,8 +88,8 @@ class Examination:
         """Run the `prepare` command, if there is one; False, and a finding, if it fails."""
         if not self.descriptor.transport.prepare:
             return True
-        environment, custody, log_files, *_ = self._place
-        wrong = await prepare_once(self.descriptor, environment, custody, log_files)
+        host = self._place.host
+        wrong = await prepare_once(self.descriptor, host.environment, host.custody, host.log_files)
         if wrong is not None:
             printed = tuple(f"! {excerpt(one.encode())}" for one in wrong.printed)
             self.find("prepare", Status.FAILS, wrong.words, exchanged=printed)
@@ -100,7 +99,9 @@ class Examination:
 
     async def can_start(self) -> bool:
         """Tell whether the command can be run; False, and a finding, if it cannot."""
-        found = await trio.to_thread.run_sync(obstacle, self.descriptor, self._place.environment)
+        found = await trio.to_thread.run_sync(
+            obstacle, self.descriptor, self._place.host.environment
+        )
         if found is None:
             return True
         self.find("starts", Status.FAILS, f"{found.words}; {found.hint}")

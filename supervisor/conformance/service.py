@@ -13,10 +13,10 @@ from protocol.errors import Failure, Outcome, Success
 from protocol.replies import Operation
 from protocol.service_answer import ServiceAnswer, request_body
 from protocol.transcript import EntrySource
+from supervisor.conformance.clauses import Status
 from supervisor.conformance.examination import Examination
-from supervisor.conformance.persistent import ODD_FIELDS
-from supervisor.conformance.report import Status
-from supervisor.conformance.trial import PATIENCE, Exchange, Reply, Timing
+from supervisor.conformance.plays import ODD_FIELDS
+from supervisor.conformance.trial import PATIENCE, Exchange, Reply, Timing, Watched
 from supervisor.runtime.process.environment import UnsetVariableError
 from supervisor.runtime.supervision.description import misfit_of
 from supervisor.runtime.supervision.service_client import ServiceClient, UnreachableError
@@ -84,8 +84,8 @@ async def _healthy(exam: Examination, client: ServiceClient, clause: str, **unkn
     return isinstance(outcome, Success)
 
 
-class _Asked:
-    """One request and its answer (trial.Watched)."""
+class _Asked(Watched):
+    """One request and its answer."""
 
     def __init__(self, exam: Examination, request: Request, **unknown: Any) -> None:
         self.exchange = Exchange()

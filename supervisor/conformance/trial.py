@@ -11,9 +11,9 @@ process, or us, from running is waited for besides: the process cannot answer th
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import Enum, auto
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 import trio
@@ -21,18 +21,13 @@ import trio
 from protocol.connection import (
     TOLERABLE,
     Answered,
-    Asked,
-    Events,
     HostCalled,
     Memory,
     Notice,
     OutOfStep,
     Quarantined,
-    Ready,
     Received,
     Request,
-    StartAgain,
-    StartFailed,
     Stray,
     Unanswered,
     Violated,
@@ -40,22 +35,16 @@ from protocol.connection import (
 )
 from protocol.connection import ModuleLog as ModuleLogged
 from protocol.descriptor.model import Descriptor
-from protocol.dialects.registry import DIALECTS
 from protocol.errors import Outcome
 from protocol.json_line import Fault, excerpt, read_object
 from protocol.replies import Operation
 from protocol.transcript import EntrySource
-from supervisor.policy.verdict import Exit, Said, last_words, telling_tail
+from supervisor.policy.verdict import Said, last_words, telling_tail
 from supervisor.runtime.containment import procfs
-from supervisor.runtime.containment.custody import Custody
-from supervisor.runtime.files.log_files import LogFiles
-from supervisor.runtime.files.module_log import ModuleLog
-from supervisor.runtime.process.dialogue import Dialogue, Receiver, effort
-from supervisor.runtime.process.incarnation import Incarnation, StopStep
-from supervisor.runtime.supervision.containers import Containers
-from supervisor.runtime.supervision.deadlines import Deadlines
-from supervisor.runtime.supervision.life import with_arguments
-from supervisor.runtime.taps import Tap, Taps
+from supervisor.runtime.process.dialogue import effort
+from supervisor.runtime.supervision.host import Host
+from supervisor.runtime.supervision.lone_process import LoneProcess
+from supervisor.runtime.taps import Tap
 
 PATIENCE = 2
 """How many times its bound an answer is waited for."""
@@ -75,12 +64,9 @@ KEPT_BYTES = 4 << 20
 
 
 class Place(NamedTuple):
-    """The setting of trials: environment, process registry, logs and deadlines."""
+    """The setting of trials."""
 
-    environment: Mapping[str, str]
-    custody: Custody
-    log_files: LogFiles
-    deadlines: Deadlines
+    host: Host
     host_call: Callable[[Descriptor, HostCalled], Outcome]
     progress: Callable[[str], None] = lambda _: None
     """Receives the name of each step."""
@@ -96,12 +82,6 @@ class Reply(NamedTuple):
     answered: Answered | None
     timing: Timing
     bound: str
-
-
-class Watched(Protocol):
-    """A process or request under trial, with its exchange."""
-
-    exchange: Exchange
 
 
 class Exchange(Tap):
@@ -147,31 +127,23 @@ class Exchange(Tap):
 _SIGNS = {EntrySource.HOST: ">", EntrySource.MODULE: "<"}
 
 
-class Trial(Receiver):
+class Watched:
+    """A process or request under trial."""
+
+    exchange: Exchange
+
+
+class Trial(LoneProcess, Watched):
     """One process, from before its spawn to its end. What does not come shows."""
 
     def __init__(
         self, descriptor: Descriptor, place: Place, memory: Memory, new_id: Callable[[], str]
     ) -> None:
-        self._descriptor = descriptor
         self._place = place
         self.exchange = Exchange()
-        taps = Taps()
-        taps.attach(self.exchange)
-        connect = DIALECTS[descriptor.transport.protocol].connect
-        self.connection = connect(self._descriptor, new_id, memory)
-        self.dialogue = Dialogue(
-            f"{descriptor.name}#1", self.connection, self, place.deadlines, taps
-        )
-        self.incarnation: Incarnation | None = None
-        self.exit: Exit | None = None
-        self.ready: dict[str, Any] | None = None
-        """The module's description, completed by its descriptor."""
-        self.start_failed: StartFailed | None = None
-        self.again = False
+        super().__init__(descriptor, place.host, new_id, memory, self.exchange)
         self.said = Said()
         """For a process per invocation."""
-        self.answered: dict[str, Answered] = {}
         self.noise: list[Notice] = []
         """Lines that were set aside."""
         self.findings: list[str] = []
@@ -192,32 +164,15 @@ class Trial(Receiver):
         self._gave_up = False
         self._is_beside = False
         """Whether the last request was sent while another one was open."""
-        self._asked: dict[str, Operation] = {}
         self._news = trio.Event()
 
     # Its life.
 
-    async def spawn(self, *, single_use: bool = False) -> None:
+    async def begin(self, *, single_use: bool) -> None:
         """Start the process, contained; raises `SpawnError`. `run` has to follow."""
-        opening = self.dialogue.opening() if single_use else None
-        descriptor = with_arguments(self._descriptor, self.connection.arguments)
-        place, timeouts = self._place, descriptor.supervision.timeouts
-        containers = Containers(place.custody, place.environment, place.log_files)
-        process = await containers.spawn(descriptor, self.dialogue.instance, opening)
-        log = ModuleLog(descriptor.name, place.log_files, lambda: 0.0)
-        timeouts = msgspec.structs.replace(timeouts, stop_s=PATIENCE * timeouts.stop_s)
-        self.incarnation = Incarnation(process, self.dialogue, log, timeouts)
-        self.exchange.stderr = self.incarnation.stderr.tail
-
-    async def run(self) -> None:
-        assert self.incarnation is not None  # noqa: S101 - it was spawned
-        self.exit = await self.incarnation.run()
-        self._tell()
-        await self.incarnation.remove_container(self.exit)
-
-    def stop(self, rung: StopStep) -> None:
-        if self.incarnation is not None and self.exit is None:
-            self.incarnation.stop(rung)
+        await self.spawn(single_use=single_use, patience=PATIENCE)
+        if self.incarnation is not None:
+            self.exchange.stderr = self.incarnation.stderr.tail
 
     async def until(self, holds: Callable[[], object], bound_s: float) -> Timing:
         """Wait for `holds`, or the process's end, up to `PATIENCE` times the bound."""
@@ -262,12 +217,12 @@ class Trial(Receiver):
 
     def ask(self, request: Request, **unknown: Any) -> None:
         """Ask something; `unknown` are fields in the request's line that no protocol knows."""
-        self._is_beside = bool(self._asked.keys() - self.answered.keys())
-        self._asked[request.request_id] = request.operation
+        self._is_beside = bool(self.asked.keys() - self.answered.keys())
         self._odd = len(self.strays)
         if not unknown:
-            self.dialogue.ask(request)
+            super().ask(request)
             return
+        self.asked[request.request_id] = request.operation
         events = self.connection.ask(request)
         line = read_object(self.connection.outgoing.take())
         assert not isinstance(line, Fault)  # noqa: S101 - it is our own
@@ -301,23 +256,14 @@ class Trial(Receiver):
 
     # What it says.
 
-    def receive(self, events: Events) -> None:
-        for item in events:
-            self._take(item)
+    def heard(self) -> None:
         if not self.odd_lines and (self.noise or self.strays or self.twice):
             self.odd_lines = self.exchange.lines
-        self._tell()
+        self._news.set()
+        self._news = trio.Event()
 
-    def _take(self, item: Received) -> None:
+    def take(self, item: Received) -> None:
         match item:
-            case Ready(description=description):
-                self.ready = description
-            case StartFailed():
-                self.start_failed = item
-            case StartAgain():
-                self.again = True
-            case Asked(request=request):
-                self._asked[request.request_id] = request.operation
             case Answered():
                 self._take_answer(item)
             case OutOfStep():
@@ -326,11 +272,6 @@ class Trial(Receiver):
                 self.findings.append(event.message)
             case HostCalled():
                 self.dialogue.answer(item, self._place.host_call(self._descriptor, item))
-            case _:
-                self._take_odd(item)
-
-    def _take_odd(self, item: Received) -> None:
-        match item:
             case Unanswered(error=error):
                 self.said = msgspec.structs.replace(self.said, error=error)
             case Violated(fault=fault):
@@ -342,7 +283,7 @@ class Trial(Receiver):
             case Stray(named=None) if self._gave_up:
                 pass
             case Stray(named=named, excerpt=shown):
-                if named in self._asked and (self.twice or not self._is_beside):
+                if named in self.asked and (self.twice or not self._is_beside):
                     self.twice = self.twice or f"it answered {named!r} a second time: {shown}"
                 else:
                     self.strays.append(shown)
@@ -350,14 +291,9 @@ class Trial(Receiver):
                 pass
 
     def _take_answer(self, item: Answered) -> None:
-        self.answered[item.request_id] = item
-        operation, objects = self._asked.get(item.request_id), self.exchange.objects
+        operation, objects = self.asked.get(item.request_id), self.exchange.objects
         if operation is not None and objects and item.fault is None:
             self.replies[operation] = objects[-1]
         self.said = msgspec.structs.replace(
             self.said, answer=item.outcome, fault=item.fault or self.said.fault, codes=item.codes
         )
-
-    def _tell(self) -> None:
-        self._news.set()
-        self._news = trio.Event()

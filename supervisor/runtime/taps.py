@@ -1,23 +1,23 @@
 """What listens in on a module: recordings, attached while it runs and detached again.
 
-While there is none, `tap` is None, and that is all a chunk of output costs: one look at it.
+While `listeners` is empty, one look at it is all that a chunk of output costs.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from protocol.connection import HostCalled, Request
 from protocol.errors import Outcome
 from protocol.transcript import EntrySource, Happened
 from supervisor.policy.verdict import Exit
 
 if TYPE_CHECKING:
     from supervisor.runtime.process.incarnation import Incarnation
-    from supervisor.runtime.supervision.call import Call
 
 
 class Tap:
@@ -28,94 +28,67 @@ class Tap:
 
     def happened(self, instance: str, event: Happened, **facts: Any) -> None: ...
 
-    def asked(self, instance: str) -> None:
-        """A request has been handed to the process."""
+    def asked(self, instance: str, request: Request) -> None:
+        """A request is handed to the process, or is one that its connection makes itself."""
 
-    def answered(self, instance: str, call: Call, outcome: Outcome) -> None:
+    def answered(self, instance: str, request: Request, outcome: Outcome) -> None:
         """A request has its outcome."""
 
-
-Listeners = Mapping[Tap, frozenset[str]]
-"""Each with the processes that it is told nothing of."""
+    def host_answered(self, instance: str, called: HostCalled, outcome: Outcome) -> None:
+        """A call of the module has its answer, or the last part of it."""
 
 
 class Taps:
     def __init__(self) -> None:
-        self.tap: Tap | None = None
-        """Tells them all; None while there is none."""
-        self._listeners: Listeners = {}
+        self.listeners: dict[Tap, frozenset[str]] = {}
+        """Each with the processes that it is told nothing of."""
         self._processes: dict[str, Incarnation] = {}
 
     def attach(self, listener: Tap, *, from_spawn: bool = False) -> None:
         """Tell `listener` from now on; with `from_spawn`, only of processes spawned from now on."""
         running = dict(self._processes)
-        left_out = frozenset(running if from_spawn else ())
-        self._listen({**self._listeners, listener: left_out})
+        self.listeners[listener] = frozenset(running if from_spawn else ())
         for process in () if from_spawn else running.values():
             facts = {"pid": process.pid, "mid_line": process.mid_line}
             listener.happened(process.instance, Happened.ATTACHED, **facts)
 
     def detach(self, listener: Tap) -> None:
         """Tell it no more; idempotent."""
-        self._listen({one: out for one, out in self._listeners.items() if one is not listener})
+        self.listeners.pop(listener, None)
 
     @contextlib.contextmanager
     def of_process(self, process: Incarnation) -> Iterator[None]:
         """List a process that was just spawned within the block."""
         self._processes[process.instance] = process
-        if self.tap is not None:
-            self.tap.happened(process.instance, Happened.SPAWNED, pid=process.pid)
+        self.happened(process.instance, Happened.SPAWNED, pid=process.pid)
         try:
             yield
         finally:
             del self._processes[process.instance]
 
-    def said(self, instance: str, source: EntrySource, data: bytes | memoryview) -> None:
-        if self.tap is not None and data:
-            self.tap.said(instance, source, bytes(data))
+    def told_of(self, instance: str) -> list[Tap]:
+        return [one for one, left_out in self.listeners.items() if instance not in left_out]
 
-    def happened(self, instance: str, event: Happened) -> None:
-        if self.tap is not None:
-            self.tap.happened(instance, event)
+    def said(self, instance: str, source: EntrySource, data: bytes | memoryview) -> None:
+        if self.listeners and data:
+            for one in self.told_of(instance):
+                one.said(instance, source, bytes(data))
+
+    def happened(self, instance: str, event: Happened, **facts: Any) -> None:
+        for one in self.told_of(instance):
+            one.happened(instance, event, **facts)
+
+    def host_answered(self, instance: str, called: HostCalled, outcome: Outcome) -> None:
+        for one in self.told_of(instance):
+            one.host_answered(instance, called, outcome)
 
     def exited(self, instance: str, exit_: Exit) -> None:
-        if self.tap is None:
-            return
-        self.tap.happened(
+        breach = exit_.breach
+        self.happened(
             instance,
             Happened.EXITED,
             exit_code=exit_.exit_code,
             signal=exit_.signal,
             stopped_by_host=exit_.stopped_by_host or None,
-            limit=None if exit_.breach is None else msgspec.structs.asdict(exit_.breach),
+            limit=None if breach is None else msgspec.structs.asdict(breach),
         )
-
-    def _listen(self, listeners: Listeners) -> None:
-        self._listeners = listeners
-        self.tap = _All(listeners) if listeners else None
-
-
-class _All(Tap):
-    """Tells each of several; some are told only of processes spawned after they came."""
-
-    def __init__(self, listeners: Listeners) -> None:
-        self._listeners = listeners
-
-    def _of(self, instance: str) -> Iterator[Tap]:
-        return (one for one, left_out in self._listeners.items() if instance not in left_out)
-
-    def said(self, instance: str, source: EntrySource, data: bytes) -> None:
-        for one in self._of(instance):
-            one.said(instance, source, data)
-
-    def happened(self, instance: str, event: Happened, **facts: Any) -> None:
-        for one in self._of(instance):
-            one.happened(instance, event, **facts)
-
-    def asked(self, instance: str) -> None:
-        for one in self._of(instance):
-            one.asked(instance)
-
-    def answered(self, instance: str, call: Call, outcome: Outcome) -> None:
-        for one in self._of(instance):
-            one.answered(instance, call, outcome)

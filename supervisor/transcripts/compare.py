@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from difflib import SequenceMatcher
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
@@ -16,6 +17,13 @@ from protocol.transcript import KEPT_LINE_BYTES, Entry, EntrySource
 
 ALWAYS_IGNORED = ("/requestId", "/timestamp")
 """Members that differ from run to run by their nature."""
+
+RPC_IDS = (
+    "/id",
+    "/params/progressToken",
+    "/params/_meta/io.modelcontextprotocol~1subscriptionId",
+)
+"""The ids of JSON-RPC, where they were others."""
 
 SHOWN_SAME = 3
 """How many equal lines are shown around a difference."""
@@ -104,11 +112,10 @@ def differences(recorded: Sequence[Heard], said: Sequence[Heard]) -> list[str]:
 
 def _by_position(old: Sequence[Heard], new: Sequence[Heard]) -> list[str]:
     lines: list[str] = []
-    for at in range(max(len(old), len(new))):
-        before, after = old[at : at + 1], new[at : at + 1]
-        if [one.compared for one in before] != [one.compared for one in after]:
-            lines += [f"- {one.shown}" for one in before]
-            lines += [f"+ {one.shown}" for one in after]
+    for before, after in zip_longest(old, new):
+        if before is None or after is None or before.compared != after.compared:
+            lines += [f"- {before.shown}"] if before else []
+            lines += [f"+ {after.shown}"] if after else []
     return lines
 
 
@@ -163,6 +170,11 @@ EVIDENCE = frozenset(
     | {"stopped_by_host", "exit_code", "signal", "retry_in_s"}
 )
 """Keys of `details` about that run of the process, which are not compared."""
+
+
+def is_of_host(outcome: dict[str, Any]) -> bool:
+    """Tell whether an outcome is the host's own decision."""
+    return reason_of(outcome) in BY_HOST
 
 
 def reason_of(outcome: dict[str, Any]) -> str | None:

@@ -1,49 +1,37 @@
-"""Run a module and write the host's lines of a transcript to it, in step; keep its output.
+"""Run a module and ask it again what a transcript says that it was asked; keep its output.
 
-The next recorded request is written when as many requests have been answered as had been then, and
-any other line once the module has printed as many lines. The dialect tells requests and answers
-(`sent`). The process is held, pumped and stopped by an `Incarnation` like any other; `Script`
-stands where a dialect would.
+The next recorded request is made when the requests that had been answered are answered; a cancel,
+and the answer to a call of the module, once the module has printed as many lines. The start of a
+process is its dialect's, as always.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
 
 import msgspec
 import trio
 
-from protocol.connection import (
-    NOTHING,
-    Alive,
-    Answered,
-    Asked,
-    Connection,
-    Events,
-)
+from protocol.connection import HostCalled, LocalError, Ready, Received
 from protocol.descriptor.model import Descriptor, Lifecycle
-from protocol.dialects.registry import DIALECTS
-from protocol.framing import UNCOUNTED, Line, LineSplitter, Outgoing
-from protocol.transcript import Entry, EntrySource, Happened
+from protocol.framing import UNCOUNTED, Line, LineSplitter
+from protocol.transcript import Entry, EntrySource, Happened, outcome_of
 from supervisor.policy.verdict import Exit
-from supervisor.runtime.containment.custody import Custody
-from supervisor.runtime.files.log_files import LogFiles
-from supervisor.runtime.files.module_log import ModuleLog
-from supervisor.runtime.process.dialogue import Dialogue, Receiver
-from supervisor.runtime.process.incarnation import Incarnation, StopStep
-from supervisor.runtime.supervision.containers import Containers
-from supervisor.runtime.supervision.deadlines import Deadlines
-from supervisor.runtime.taps import Taps
-
-Connect = Callable[[], Connection]
-
-
-class Cue(msgspec.Struct, frozen=True):
-    """A recorded line of the host, and how much the module had said before it."""
-
-    data: bytes
-    answers: int
-    lines: int
+from supervisor.runtime.supervision.host import Host
+from supervisor.runtime.supervision.lone_process import LoneProcess
+from supervisor.runtime.taps import Tap
+from supervisor.transcripts.compare import is_of_host
+from supervisor.transcripts.old_form import RpcIds, with_requests
+from supervisor.transcripts.replay import (
+    ReplayedProcess,
+    UnplayableError,
+    call_answered_by,
+    own_ids,
+    remembered,
+    started_with,
+)
 
 
 class Played(msgspec.Struct, frozen=True):
@@ -52,121 +40,22 @@ class Played(msgspec.Struct, frozen=True):
     lines: tuple[Line, ...]
     exit: Exit
     unsent: int
-    """How many recorded lines were never written, since the output they waited for did not come."""
+    """How much of what the host said was never said: the output it waited for did not come."""
     overdue: bool
     """Whether the time ran out before the module had said all that was recorded."""
-
-
-class Script(Connection):
-    """The host's part in a recording; no request is the host's own."""
-
-    def __init__(
-        self, entries: Sequence[Entry], connect: Connect, *, closes_stdin: bool, line_bytes: int
-    ) -> None:
-        """Play the host's part in the entries of one process; `connect` makes their dialect."""
-        self.closes_stdin = closes_stdin
-        self.outgoing = Outgoing()
-        self.lines: list[Line] = []
-        self._splitter = LineSplitter(line_bytes, UNCOUNTED)
-        self._understood = connect()
-        self._answers = 0
-        self._cues, self._answers_due, self._lines_due = _cues(entries, connect())
-        self.has_a_part = bool(self._cues)
-        """Whether the host said anything."""
-
-    @property
-    def unsent(self) -> int:
-        return len(self._cues)
-
-    @property
-    def complete(self) -> bool:
-        """Whether both sides have said everything, as far as the input was open."""
-        return (
-            not self._cues
-            and self._answers >= self._answers_due
-            and len(self.lines) >= self._lines_due
-        )
-
-    def start(self) -> Events:
-        return self._say()
-
-    def receive_data(self, data: bytes) -> Events:
-        lines = self._splitter.feed(data)
-        self.lines += lines
-        self._answers += _answers(self._understood.receive_data(data))
-        return [Alive(), *self._say()] if lines else NOTHING
-
-    def receive_eof(self) -> Events:
-        line = self._splitter.finish()
-        if line is not None:
-            self.lines.append(line)
-        self._answers += _answers(self._understood.receive_eof())
-        return NOTHING
-
-    def _say(self) -> Events:
-        while self._cues and self._is_due(self._cues[0]):
-            data = self._cues.pop(0).data
-            self._understood.sent(data)
-            self.outgoing.add(data)
-        return NOTHING
-
-    def _is_due(self, cue: Cue) -> bool:
-        return self._answers >= cue.answers and len(self.lines) >= cue.lines
-
-
-class _Player(Receiver):
-    """Ends the process when all is said. What it did not read shows in what it says."""
-
-    incarnation: Incarnation
-    """The process; set before it runs."""
-
-    def __init__(self, script: Script, *, stops: bool) -> None:
-        self._script = script
-        self._stops = stops
-
-    def receive(self, events: Events) -> None:
-        del events
-        self.look()
-
-    def look(self) -> None:
-        """End the process if all is said."""
-        nothing_to_say = self._script.closes_stdin and not self._script.has_a_part
-        if nothing_to_say or (self._stops and self._script.complete):
-            self.incarnation.stop()
-
-    def stdout_closed(self) -> None:
-        self.incarnation.stop()
+    has_other_ids: bool
+    """Whether the ids of JSON-RPC were others when it was recorded."""
 
 
 async def play(
-    entries: Sequence[Entry],
-    descriptor: Descriptor,
-    environment: Mapping[str, str],
-    custody: Custody,
-    log_files: LogFiles,
-    *,
-    timeout_s: float,
+    entries: Sequence[Entry], descriptor: Descriptor, host: Host, *, timeout_s: float
 ) -> Played:
     """Play the entries of one process to a new one; raises `SpawnError`.
 
     If it has not said all that was recorded after `timeout_s`, it is stopped.
     """
-    instance = f"{descriptor.name}#1"
-    transport = descriptor.transport
-    lifecycle, connect = transport.lifecycle, DIALECTS[transport.protocol].connect
-    script = Script(
-        entries,
-        lambda: connect(descriptor, lambda: "", {}),
-        closes_stdin=lifecycle is Lifecycle.PER_INVOCATION,
-        line_bytes=descriptor.supervision.limits.line_bytes,
-    )
-    player = _Player(script, stops=not _ended_by_itself(entries))
-    process = await Containers(custody, environment, log_files).spawn(descriptor, instance)
-    dialogue = Dialogue(instance, script, player, Deadlines(), Taps())
-    log = ModuleLog(descriptor.name, log_files, lambda: 0.0)
-    incarnation = Incarnation(process, dialogue, log, descriptor.supervision.timeouts)
-    player.incarnation = incarnation
-    ended: Exit | None = None
+    player = _Player(with_requests(entries, descriptor), descriptor, host)
+    await player.begin()
     overdue = False
     async with trio.open_nursery() as nursery:
 
@@ -174,44 +63,131 @@ async def play(
             nonlocal overdue
             await trio.sleep(timeout_s)
             overdue = True
-            incarnation.stop(StopStep.END_OF_INPUT)
+            player.stop()
 
         nursery.start_soon(bound)
-        player.look()
-        ended = await incarnation.run()
+        nursery.start_soon(host.deadlines.run)
+        ended = await player.run()
         nursery.cancel_scope.cancel()
-    assert ended is not None  # noqa: S101 - the nursery is left by its end or an exception
-    await incarnation.remove_container(ended)
-    return Played(tuple(script.lines), ended, script.unsent, overdue)
+    output = player.output
+    return Played(output.finished(), ended, player.unsent, overdue, output.ids.differ)
 
 
-def _ended_by_itself(entries: Sequence[Entry]) -> bool:
-    return any(one.event is Happened.EXITED and not one.stopped_by_host for one in entries)
+class _Cue(NamedTuple):
+    """What the host did, and what the module had said before it."""
+
+    entry: Entry
+    answered: frozenset[str]
+    lines: int
 
 
-def _cues(entries: Sequence[Entry], understood: Connection) -> tuple[list[Cue], int, int]:
-    """Return the host's lines, and how many answers and lines came while it could write.
+class _Output(Tap):
+    """The lines of a process, and the ids in those that it is told."""
 
-    A process per invocation sees its input end at once; then nothing is due, it ends by itself. In
-    a recording that began in the middle, answers to unrecorded requests do not count.
-    """
-    cues: list[Cue] = []
-    answers = lines = 0
-    for entry in entries:
-        if entry.event is Happened.STDIN_CLOSED and cues:
-            break
-        if not entry.is_line:
-            continue
-        content = entry.content()
-        data = content + b"\n" if entry.newline else content
-        if entry.source is EntrySource.MODULE and content.strip():
-            lines += 1
-            answers += _answers(understood.receive_data(data))
-        elif entry.source is EntrySource.HOST:
-            asks = any(isinstance(one, Asked) for one in understood.sent(content))
-            cues.append(Cue(data, answers, 0 if asks else lines))
-    return cues, answers, lines
+    def __init__(self, line_bytes: int, heard: Callable[[], None]) -> None:
+        self.lines: list[Line] = []
+        self.ids = RpcIds()
+        self._heard = heard
+        self._splitter = LineSplitter(line_bytes, UNCOUNTED)
+
+    def said(self, instance: str, source: EntrySource, data: bytes) -> None:
+        del instance
+        if source is EntrySource.HOST:
+            self.ids.written(data)
+        elif source is EntrySource.MODULE:
+            self.lines += self._splitter.feed(data)
+            self._heard()  # not each line leads to an event
+
+    def finished(self) -> tuple[Line, ...]:
+        last = self._splitter.finish()
+        return (*self.lines, *([] if last is None else [last]))
 
 
-def _answers(events: Events) -> int:
-    return sum(isinstance(one, Answered) for one in events)
+class _Player(LoneProcess):
+    def __init__(self, entries: list[Entry], descriptor: Descriptor, host: Host) -> None:
+        self.output = _Output(descriptor.supervision.limits.line_bytes, self.heard)
+        memory = remembered(entries)
+        super().__init__(descriptor, host, own_ids(entries), memory, self.output)
+        self._is_single = descriptor.transport.lifecycle is Lifecycle.PER_INVOCATION
+        self._has_start = self._is_single or started_with(entries)
+        self._ends_by_itself = any(
+            one.event is Happened.EXITED and not one.stopped_by_host for one in entries
+        )
+        self._calls: list[HostCalled] = []
+        self._cues: list[_Cue] = []
+        self._end = _Cue(entries[-1], frozenset(), 0)
+        """What the module had said when its input was closed."""
+        self._read(entries)
+
+    def _read(self, entries: list[Entry]) -> None:
+        """Note what the host did, and what the module had said, while it could be asked.
+
+        A process per invocation sees its input end at once; then nothing is due, it ends by itself.
+        """
+        replayed = ReplayedProcess("", entries, self._descriptor, {})
+        lines = 0
+        for entry in entries:
+            if entry.event in (Happened.STDIN_CLOSED, Happened.EXITED) and self._cues:
+                break
+            is_decision = entry.outcome is not None and is_of_host(entry.outcome)
+            if entry.is_request:
+                self._cues.append(_Cue(entry, frozenset(replayed.outcomes), 0))
+            elif entry.is_answer or is_decision:
+                self._cues.append(_Cue(entry, frozenset(), lines))
+            elif entry.is_line and entry.source is EntrySource.HOST:
+                self.output.ids.recorded(entry.content())
+            elif entry.source is EntrySource.MODULE and entry.content().strip():
+                # Before the first request, they answer what was asked before the recording.
+                lines += bool(self._cues) or self._has_start
+            with suppress(UnplayableError):
+                replayed.play(entry)
+            self._end = _Cue(entry, frozenset(replayed.outcomes), lines)
+
+    @property
+    def unsent(self) -> int:
+        """How much of what the host said was not said yet."""
+        asked = [one for one in self._cues if one.entry.is_request]
+        return len(self._cues) - sum(one.entry.request_id in self.asked for one in asked)
+
+    async def begin(self) -> None:
+        """Start the process; raises `SpawnError`."""
+        if self._is_single:
+            self._go_on()
+        await self.spawn(single_use=self._is_single)
+
+    def take(self, item: Received) -> None:
+        if isinstance(item, HostCalled):
+            self._calls.append(item)
+        elif isinstance(item, Ready) and not self._has_start:
+            self.output.lines.clear()  # the recording began later: nothing of the start is in it
+
+    def heard(self) -> None:
+        if self.exit is not None:
+            return
+        if self.ready is not None or self._is_single:
+            self._go_on()
+        is_over = not self._cues and self._is_due(self._end)
+        if self.start_failed is not None or (is_over and not self._ends_by_itself):
+            self.stop()
+
+    def stdout_closed(self) -> None:
+        self.stop()
+
+    def _go_on(self) -> None:
+        while self._cues and self._is_due(self._cues[0]):
+            called = call_answered_by(self._cues[0].entry, self._calls)
+            entry = self._cues[0].entry
+            if entry.is_answer and called is None:
+                return
+            self._cues.pop(0)
+            if called is not None:
+                self._calls.remove(called)
+                self.dialogue.answer(called, outcome_of(entry.outcome or {}))
+            elif entry.outcome is not None:
+                self.dialogue.cancel(entry.request_id or "")
+            elif entry.request_id not in self.asked:
+                with suppress(LocalError):
+                    self.ask(entry.request)
+
+    def _is_due(self, cue: _Cue) -> bool:
+        return cue.answered <= self.answered.keys() and len(self.output.lines) >= cue.lines

@@ -13,29 +13,27 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import trio
 
+from protocol.connection import HostCalled, Request
 from protocol.descriptor.model import Descriptor
 from protocol.errors import Outcome
 from protocol.transcript import (
     Entry,
     EntrySource,
-    Gap,
     Happened,
     Header,
-    Heard,
-    Piece,
-    Transcriber,
+    asked,
     descriptor_document,
     encode_record,
     outcome_document,
+    said,
 )
 from protocol.version import VERSION
 from supervisor.runtime.held_bytes import TRANSCRIPTS, Account
-from supervisor.runtime.supervision.call import Call
 from supervisor.runtime.taps import Tap
 
 WAITING_BYTES = 8 << 20
@@ -75,10 +73,15 @@ class Recording(Tap):
         self._wake = wake
         self._account = account
         self._lock = threading.Lock()
-        self._heard: list[tuple[Heard, int]] = []
+        self._heard: list[tuple[Entry | _Passed, int]] = []
         self._waiting = 0
-        self._gaps: dict[tuple[str, EntrySource], Gap] = {}
-        self._transcriber = Transcriber()
+        self._gaps: dict[_Stream, Entry] = {}
+        """The `missing` entries of what was lost since the last entry that had room."""
+        self._skipped: dict[_Stream, bool] = {}
+        """The streams of which the beginning of a line was not kept, and so is not its rest; and
+        whether that counts as missing."""
+        self.missing_bytes = 0
+        """How many bytes the taken entries report as missing."""
         self.saw_an_end = False
         """Whether a process has ended, with outcomes for all its requests."""
         self._open: Counter[str] = Counter()
@@ -88,51 +91,49 @@ class Recording(Tap):
     def elapsed_s(self) -> float:
         return round(trio.current_time() - self.started_at, 6)
 
-    @property
-    def missing_bytes(self) -> int:
-        """How many bytes the taken entries report as missing."""
-        return self._transcriber.missing_bytes
-
     # What the tap hears.
 
     def said(self, instance: str, source: EntrySource, data: bytes) -> None:
-        self._put(Piece(self.elapsed_s, instance, source, data), ENTRY_BYTES + len(data))
+        stream = (instance, source)
+        if stream in self._skipped:
+            rest, newline, data = data.partition(b"\n")
+            if self._skipped[stream]:
+                with self._lock:
+                    self._lose(stream, rest + newline)
+            if newline:
+                del self._skipped[stream]
+        if data:
+            self._put(_Passed(self.elapsed_s, instance, source, data), ENTRY_BYTES + len(data))
 
     def happened(self, instance: str, event: Happened, **facts: Any) -> None:
+        if event is Happened.ATTACHED and facts["mid_line"]:
+            self._skipped[instance, EntrySource.MODULE] = False
         if event is Happened.EXITED and self._open[instance]:
             self._exited.add(instance)
         elif event is Happened.EXITED:
-            self.saw_an_end = True
-            del self._open[instance]
-        entry = Entry(
-            at_s=self.elapsed_s, instance=instance, source=EntrySource.PROCESS, event=event, **facts
-        )
-        self._put(entry, ENTRY_BYTES)
+            self._ended(instance)
+        self._note(instance, EntrySource.PROCESS, event=event, **facts)
 
-    def asked(self, instance: str) -> None:
+    def asked(self, instance: str, request: Request) -> None:
         self._open[instance] += 1
+        self._put_entry(asked(self.elapsed_s, instance, request))
 
-    def answered(self, instance: str, call: Call, outcome: Outcome) -> None:
-        self._close(instance)
-        document = outcome_document(outcome)
-        request = call.request
-        entry = Entry(
-            at_s=self.elapsed_s,
-            instance=instance,
-            source=EntrySource.HOST,
-            request_id=request.request_id,
-            operation=request.operation,
-            op=request.op or None,
-            outcome=document,
-        )
-        self._put(entry, ENTRY_BYTES + len(msgspec.json.encode(document)))
-
-    def _close(self, instance: str) -> None:
+    def answered(self, instance: str, request: Request, outcome: Outcome) -> None:
         self._open[instance] -= 1
         if not self._open[instance] and instance in self._exited:
-            self.saw_an_end = True
-            self._exited.discard(instance)
-            del self._open[instance]
+            self._ended(instance)
+        named = {"request_id": request.request_id, "operation": request.operation}
+        document = outcome_document(outcome)
+        self._note(instance, EntrySource.HOST, **named, op=request.op or None, outcome=document)
+
+    def host_answered(self, instance: str, called: HostCalled, outcome: Outcome) -> None:
+        named = {"request_id": called.request_id, "call_id": called.call.call_id}
+        self._note(instance, EntrySource.HOST, **named, outcome=outcome_document(outcome))
+
+    def _ended(self, instance: str) -> None:
+        self.saw_an_end = True
+        self._exited.discard(instance)
+        del self._open[instance]
 
     # What the writer does.
 
@@ -142,21 +143,39 @@ class Recording(Tap):
             # Gaps are taken here, not when there is room again: the module may never write more.
             heard, self._heard = [*self._heard, *self._take_gaps()], []
         for one, size in heard:
-            yield from self._transcriber.take(one)
+            if isinstance(one, Entry):
+                yield one
+            else:
+                yield from said(*one)
             with self._lock:
                 self._hold(-size)
 
-    def end(self, at_s: float, why: str) -> list[Entry]:
-        return self._transcriber.end(at_s, why)
+    def end(self, at_s: float, why: str) -> Entry:
+        """Return the last entry."""
+        return Entry(
+            at_s=at_s,
+            source=EntrySource.RECORDER,
+            event=Happened.ENDED,
+            missing_bytes=self.missing_bytes,
+            why=why,
+        )
 
-    def _put(self, heard: Piece | Entry, size: int) -> None:
+    def _note(self, instance: str, source: EntrySource, **facts: Any) -> None:
+        self._put_entry(Entry(at_s=self.elapsed_s, instance=instance, source=source, **facts))
+
+    def _put_entry(self, entry: Entry) -> None:
+        self._put(entry, ENTRY_BYTES + len(msgspec.json.encode(entry)))
+
+    def _put(self, heard: Entry | _Passed, size: int) -> None:
         with self._lock:
             has_room = self._account is None or self._account.fits(size)
             if self._waiting + size <= WAITING_BYTES and has_room:
                 self._heard += [*self._take_gaps(), (heard, size)]
                 self._hold(size)
+            elif isinstance(heard, Entry):
+                self._count((heard.instance or "", None), size, 1)
             else:
-                self._drop(heard, size)
+                self._lose((heard.instance, heard.source), heard.data)
         self._wake()
 
     def drop(self) -> None:
@@ -170,23 +189,41 @@ class Recording(Tap):
         if self._account is not None:
             self._account.add(TRANSCRIPTS, more)
 
-    def _take_gaps(self) -> list[tuple[Heard, int]]:
-        gaps: list[tuple[Heard, int]] = [(gap, 0) for gap in self._gaps.values()]
+    def _take_gaps(self) -> list[tuple[Entry | _Passed, int]]:
+        gaps: list[tuple[Entry | _Passed, int]] = [(one, 0) for one in self._gaps.values()]
+        self.missing_bytes += sum(one.size or 0 for one in self._gaps.values())
         self._gaps.clear()
         return gaps
 
-    def _drop(self, heard: Piece | Entry, size: int) -> None:
-        instance = heard.instance or ""
-        lines, mid_line = 1, False
-        if isinstance(heard, Piece):
-            size, lines = len(heard.data), heard.data.count(b"\n")
-            mid_line = not heard.data.endswith(b"\n")
-        # An entry that is no piece is lost as a whole, which breaks no line.
-        source = heard.source if isinstance(heard, Piece) else EntrySource.PROCESS
-        before = self._gaps.get((instance, source))
-        if before is not None:
-            size, lines = size + before.size, lines + before.lines
-        self._gaps[instance, source] = Gap(heard.at_s, instance, source, size, lines, mid_line)
+    def _lose(self, stream: _Stream, data: bytes) -> None:
+        if not data.endswith(b"\n"):
+            self._skipped[stream] = True
+        self._count(stream, len(data), data.count(b"\n"))
+
+    def _count(self, stream: _Stream, size: int, lines: int) -> None:
+        before = self._gaps.get(stream)
+        instance, source = stream
+        self._gaps[stream] = Entry(
+            at_s=self.elapsed_s,
+            instance=instance,
+            source=EntrySource.RECORDER,
+            event=Happened.MISSING,
+            stream=source,
+            size=size + (before.size or 0 if before else 0),
+            lines=lines + (before.lines or 0 if before else 0),
+        )
+
+
+class _Passed(NamedTuple):
+    """Bytes of a stream, as they passed."""
+
+    at_s: float
+    instance: str
+    source: EntrySource
+    data: bytes
+
+
+_Stream = tuple[str, EntrySource | None]
 
 
 CLOSE_S = 10.0
@@ -240,8 +277,7 @@ class TranscriptFile:
                     if ending:
                         break
                     self._file.flush()
-                for entry in self.recording.end(self._ended_at, self._ending.get()):
-                    self._write(entry)
+                self._write(self.recording.end(self._ended_at, self._ending.get()))
         except OSError as error:
             # The recording goes on into its bounded buffer; the module is not concerned.
             self.error = f"{self._path}: {os.strerror(error.errno or 0)}"

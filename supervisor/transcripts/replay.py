@@ -1,25 +1,29 @@
 """Play a transcript to the dialect it was recorded with, and compare the outcomes.
 
-Each process has its own connection. It takes the lines that the host wrote as its own (`sent`) and
-the recorded bytes as the module's, and the recorded exit is judged; the outcome of each request is
-then compared with the recorded one. Nothing is run, so a transcript may come from anybody.
+Each process has its own connection, which is asked what was asked, told what was answered, and
+hears what the module printed; the recorded exit is judged. The outcome of each request is then
+compared with the recorded one. Nothing is run, so a transcript may come from anybody.
 
 The host's own decisions (a deadline, a cancel, a stop) do not follow from the conversation: such an
-outcome is taken as it is, and the request given up at that point, as it was then.
+outcome is taken as it is, and the request given up at that point, as it was then. What the
+connection writes counts as written where the host's next line stands. Its waits pass by the times
+in the transcript, each before what the host did next: what the module said is heard first.
+
+A recording that began in the middle lacks the start of its process: the connection is not started
+then, and takes the requests all the same.
 """
 
 from __future__ import annotations
 
-from itertools import count
-from typing import Any, assert_never
+from collections.abc import Callable, Sequence
+from itertools import chain, count, takewhile
+from typing import Any
 
 import msgspec
 
 from protocol.connection import (
-    Alive,
     Answered,
     Asked,
-    Connection,
     Described,
     EventReceived,
     Events,
@@ -27,8 +31,8 @@ from protocol.connection import (
     LocalError,
     Memory,
     ModuleLog,
+    NewId,
     Notified,
-    OfProcess,
     OutOfStep,
     Quarantined,
     Ready,
@@ -40,19 +44,32 @@ from protocol.connection import (
     Stray,
     Unanswered,
     Violated,
+    Wait,
     Warned,
 )
 from protocol.descriptor.model import Descriptor, Lifecycle
+from protocol.dialects.mcp.vocabulary import DISCOVER, INITIALIZE, Era
 from protocol.dialects.registry import DIALECTS
 from protocol.errors import Outcome, Success
-from protocol.framing import Written
-from protocol.json_line import Fault
-from protocol.transcript import Entry, EntrySource, Happened, Transcript, outcome_document
+from protocol.json_line import Fault, read_object
+from protocol.replies import Operation
+from protocol.transcript import (
+    Entry,
+    EntrySource,
+    Happened,
+    Transcript,
+    outcome_document,
+    outcome_of,
+)
 from supervisor.policy.verdict import Breach, Exit, Said, on_death, on_invocation
-from supervisor.transcripts.compare import BY_HOST, reason_of, same
+from supervisor.transcripts.compare import is_of_host, reason_of, same
+from supervisor.transcripts.old_form import RpcIds, with_requests
 
 PLAYED_LINE_BYTES = 64 << 20
 """A transcript may come from anybody, and its descriptor ask for lines that fill all memory."""
+
+ROUNDED_S = 1e-5
+"""Times in a transcript are rounded."""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -83,20 +100,22 @@ class UnplayableError(Exception):
 
 
 def replay_through_dialect(transcript: Transcript, descriptor: Descriptor) -> Replayed:
-    dialect = DIALECTS[descriptor.transport.protocol]
-    numbers, memory = count(1), Memory()
+    memory = Memory()
     steps: list[Step] = []
     differences: list[Difference] = []
     compared = by_host = 0
     for instance, entries in transcript.instances().items():
-        connection = dialect.connect(descriptor, lambda: f"replayed-{next(numbers)}", memory)
-        played = _Process(instance, entries, descriptor, connection)
-        for entry in entries:
+        played = ReplayedProcess(instance, with_requests(entries, descriptor), descriptor, memory)
+        for entry in played.entries:
             played.play(entry)
         steps += played.steps
-        recorded = played.recorded
+        recorded = {
+            one.request_id: one.outcome
+            for one in entries
+            if one.request_id is not None and one.outcome is not None and not one.is_answer
+        }
         for request_id, outcome in recorded.items():
-            if reason_of(outcome) in BY_HOST:
+            if is_of_host(outcome):
                 by_host += 1
                 continue
             compared += 1
@@ -108,81 +127,169 @@ def replay_through_dialect(transcript: Transcript, descriptor: Descriptor) -> Re
     return Replayed(tuple(steps), tuple(differences), compared, by_host)
 
 
-class _Process:
+def own_ids(entries: Sequence[Entry]) -> NewId:
+    """Return what gives a connection the ids of the requests that it made itself then."""
+    asked = (one for one in entries if one.is_request)
+    own = takewhile(lambda one: one.operation is not Operation.INVOKE, asked)
+    ids = chain((one.request_id or "" for one in own), map("replayed-{}".format, count(1)))
+    return ids.__next__
+
+
+def started_with(entries: Sequence[Entry]) -> bool:
+    """Tell whether the start of a process is among its entries."""
+    first = next((one.operation for one in entries if one.is_request), None)
+    asks = first in (Operation.HEALTH, Operation.DESCRIBE)
+    is_started = asks or first_method(entries) in (INITIALIZE, DISCOVER)
+    return is_started and any(one.event is Happened.SPAWNED for one in entries)
+
+
+def first_method(entries: Sequence[Entry]) -> str | None:
+    """Return the method of the host's first line; None if there is none."""
+    for entry in entries:
+        if entry.source is EntrySource.HOST and entry.is_line:
+            document = read_object(entry.content())
+            return None if isinstance(document, Fault) else document.get("method")
+    return None
+
+
+def remembered(entries: Sequence[Entry]) -> Memory:
+    """Return what an earlier connection had left to that of the recording, as far as it shows."""
+    return {"era": str(Era.LEGACY)} if first_method(entries) == INITIALIZE else {}
+
+
+def call_answered_by(entry: Entry, calls: Sequence[HostCalled]) -> HostCalled | None:
+    """Return the open call that an entry answers, if it does.
+
+    An older recording does not say of which request it was, and a module may make up other ids.
+    """
+    if not entry.is_answer:
+        return None
+    fitting = [one for one in calls if entry.request_id in (None, one.request_id)]
+    named = [one for one in fitting if one.call.call_id == entry.call_id]
+    return next(iter((*named, *fitting)), None)
+
+
+class ReplayedProcess:
     def __init__(
-        self, instance: str, entries: list[Entry], descriptor: Descriptor, connection: Connection
+        self, instance: str, entries: list[Entry], descriptor: Descriptor, memory: Memory
     ) -> None:
+        """Replay the `entries` of a process, among which are its requests."""
+        self.entries = entries
         self.steps: list[Step] = []
         self.outcomes: dict[str, Outcome] = {}
-        self.recorded = {
-            one.request_id: one.outcome
-            for one in entries
-            if one.request_id is not None and one.outcome is not None
-        }
         self._instance = instance
         self._descriptor = descriptor
         self._line_bytes = descriptor.supervision.limits.line_bytes
-        self._connection = connection
+        self._rpc_ids = RpcIds() if descriptor.transport.protocol == "mcp" else None
+        if "initialize_next" not in memory:
+            memory.update(remembered(entries))
+        dialect = DIALECTS[descriptor.transport.protocol]
+        self._connection = dialect.connect(descriptor, own_ids(entries), memory)
+        self._waits: dict[Wait, float] = {}
+        """Each with the time at which it is over."""
         self._per_invocation = descriptor.transport.lifecycle is Lifecycle.PER_INVOCATION
         self._said = Said()
         self._faults: dict[str, Fault] = {}
         self._exit = Exit()
-        # Requests that were never written, or only in part: their outcomes name them all the same.
-        named = {one.request_id: one for entry in entries if (one := _named(entry)) is not None}
-        self._requests = dict(named)
-        self._unwritten = named
-        if self._per_invocation:
-            # A tool may print before its input is written to it: its request is open from the start
-            for entry in entries:
-                self._write(entry)
-            self._ask_unwritten()
+        self._requests: dict[str, Request] = {}
+        self._named = {one.request.request_id: one.request for one in entries if one.operation}
+        self._calls: list[HostCalled] = []
 
     def what(self, request_id: str) -> str:
         """Return `MODULE.OP` of a request."""
-        request = self._requests[request_id]
+        request = self._requests.get(request_id) or self._named[request_id]
         return f"{self._descriptor.name}.{request.op or request.operation}"
 
     def play(self, entry: Entry) -> None:
+        if entry.source in (EntrySource.HOST, EntrySource.PROCESS):
+            self._pass_time(entry.at_s)
         match entry.source:
+            case EntrySource.HOST if entry.is_answer:
+                self._answer(entry)
             case EntrySource.HOST if entry.outcome is not None:
                 self._host_decided(entry)
+            case EntrySource.HOST if entry.is_request:
+                self._ask(entry.request)
             case EntrySource.HOST:
-                if not self._per_invocation:
-                    self._write(entry)
+                self._write(entry)
             case EntrySource.MODULE:
-                self._receive(self._connection.receive_data(self._bytes(entry)))
-                while over := [one for one in self._connection.waits if not one.seconds]:
-                    self._receive(self._connection.time_passed(over[0]))
+                self._hear(entry)
+            case EntrySource.PROCESS if entry.event is Happened.SPAWNED and started_with(
+                self.entries
+            ):
+                self._receive(self._connection.start())
             case EntrySource.PROCESS if entry.event is Happened.EOF:
                 self._receive(self._connection.receive_eof())
             case EntrySource.PROCESS if entry.event is Happened.EXITED:
                 self._exited(entry)
             case _:
                 pass
+        self._keep_waits(entry.at_s)
+
+    # The time.
+
+    def _keep_waits(self, now_s: float) -> None:
+        waits = self._connection.waits
+        self._waits = {one: self._waits.get(one, now_s + one.seconds) for one in waits}
+
+    def _pass_time(self, now_s: float) -> None:
+        while due := [
+            (at_s, one) for one, at_s in self._waits.items() if at_s <= now_s + ROUNDED_S
+        ]:
+            at_s, wait = min(due, key=lambda one: one[0])
+            self._end_wait(wait, at_s)
+
+    def _end_wait(self, wait: Wait, at_s: float) -> None:
+        del self._waits[wait]
+        self._receive(self._connection.time_passed(wait))
+        self._keep_waits(at_s)
+
+    # The host.
+
+    def _ask(self, request: Request) -> None:
+        if request.request_id in self._requests:
+            return  # its connection has asked it itself
+        self._requests[request.request_id] = request
+        try:
+            self._receive(self._connection.ask(request))
+        except LocalError as error:
+            raise UnplayableError(f"{self._instance}: {error}") from None
+
+    def _answer(self, entry: Entry) -> None:
+        called = call_answered_by(entry, self._calls)
+        if called is not None:
+            self._calls.remove(called)
+            self._receive(self._connection.answer(called, outcome_of(entry.outcome or {})))
 
     def _write(self, entry: Entry) -> None:
-        if entry.source is EntrySource.HOST and entry.is_line and entry.newline:
-            self._receive(self._connection.sent(entry.content()))
-            self._connection.outgoing.take()
-
-    def _ask_unwritten(self) -> None:
-        for request in self._unwritten.values():
-            try:
-                self._receive(self._connection.ask(request))
-            except LocalError as error:
-                raise UnplayableError(f"{self._instance}: {error}") from None
-        self._unwritten = {}
+        while written := self._connection.outgoing.take():
+            if self._rpc_ids is not None:
+                self._rpc_ids.written(written)
+        if self._rpc_ids is not None:
+            self._rpc_ids.recorded(entry.content())
 
     def _host_decided(self, entry: Entry) -> None:
-        request_id = entry.request_id or ""
-        if request_id in self.outcomes:
+        request_id, outcome = entry.request_id or "", entry.outcome or {}
+        if request_id in self.outcomes or not is_of_host(outcome):
             return
-        if reason_of(entry.outcome or {}) in BY_HOST:
-            self._connection.cancel(request_id, Written.ALL)
-            self._step(f"{request_id}: given up by the host: {reason_of(entry.outcome or {})}")
+        written = self._connection.outgoing.withdraw(request_id)
+        self._connection.cancel(request_id, written)
+        self._step(f"{request_id}: given up by the host: {reason_of(outcome)}")
+
+    # The module.
+
+    def _hear(self, entry: Entry) -> None:
+        line: bytes | None = self._content(entry)
+        if line is not None and self._rpc_ids is not None:
+            line = self._rpc_ids.translated(line)
+        if line is None:
+            return
+        self._receive(self._connection.receive_data(line + b"\n" if entry.newline else line))
+        self._keep_waits(entry.at_s)
+        while over := [one for one in self._waits if not one.seconds]:
+            self._end_wait(over[0], entry.at_s)
 
     def _exited(self, entry: Entry) -> None:
-        self._ask_unwritten()
         self._receive(self._connection.receive_eof())
         self._exit = end = Exit(
             exit_code=entry.exit_code,
@@ -204,65 +311,25 @@ class _Process:
 
     def _take(self, item: Received) -> None:
         match item:
-            case Asked():
-                self._requests.setdefault(item.request.request_id, item.request)
-                self._unwritten.pop(item.request.request_id, None)
-            case EventReceived():
-                kind = type(item.event).__struct_config__.tag
-                self._step(f"{item.request_id}: event {kind}")
-            case Answered():
-                self._answered(item)
-            case Warned():
-                self._step(f"{item.request_id}: warning {item.notice.reason}")
-            case Violated():
-                self._said = msgspec.structs.replace(self._said, fault=item.fault)
-                self._faults[item.request_id] = item.fault
-                self._step(f"{item.request_id}: fault {item.fault.reason}")
+            case Asked(request=request):
+                self._requests[request.request_id] = request
+            case Answered() if self._per_invocation:
+                # Not the verdict yet: the exit is part of that.
+                self._said = Said(item.outcome, item.fault, self._said.error, item.codes)
+                self._step(f"{item.request_id}: answered")
+            case Answered(request_id=request_id, outcome=outcome, fault=fault):
+                self._settle(request_id, outcome if fault is None else fault.failure())
+            case Unanswered(request_id=request_id, error=error) if not self._per_invocation:
+                fault, what = self._faults.get(request_id), self.what(request_id)
+                self._settle(request_id, on_death(self._exit, fault, what, error))
+            case Violated(request_id=request_id, fault=fault):
+                self._said = msgspec.structs.replace(self._said, fault=fault)
+                self._faults[request_id] = fault
             case HostCalled():
-                self._step(f"{item.request_id or 'no request'}: host call {item.call.method}")
-            case Unanswered():
-                self._unanswered(item)
-            case _:
-                self._of_process(item)
-
-    def _of_process(self, item: OfProcess) -> None:
-        match item:
-            case Quarantined():
-                self._step(f"set aside: {item.fault.reason}: {item.fault.excerpt}")
-            case Stray():
-                self._step(f"dropped: {item.excerpt}")
-            case ModuleLog():
-                self._step(f"log of the module: {item.event.message}")
-            case Ready() | StartAgain() | OutOfStep():
-                self._step(f"the process {item.why}")
-            case StartFailed():
-                self._step(f"the process {item.message}")
-            case Described():
-                self._step("the module describes itself anew")
-            case ResourceUpdated():
-                self._step(f"a resource has changed: {item.uri}")
-            case Notified():
-                self._step(f"a notification of an extension: {item.method}")
-            case Alive():
-                pass
-            case _:
-                assert_never(item)
-
-    def _unanswered(self, item: Unanswered) -> None:
-        request_id = item.request_id
-        if not self._per_invocation:
-            fault = self._faults.get(request_id)
-            outcome = on_death(self._exit, fault, self.what(request_id), item.error)
-            self._settle(request_id, outcome)
-
-    def _answered(self, item: Answered) -> None:
-        outcome = item.outcome if item.fault is None else item.fault.failure()
-        if self._per_invocation:
-            # Not the verdict yet: the exit is part of that.
-            self._said = Said(outcome, item.fault)
-            self._step(f"{item.request_id}: answered")
-            return
-        self._settle(item.request_id, outcome)
+                self._calls.append(item)
+        # Of the start, the outcomes of its questions say enough.
+        if (words := _WORDS.get(type(item))) and not (isinstance(item, Ready) and self.outcomes):
+            self._step(words(item))
 
     def _settle(self, request_id: str, outcome: Outcome) -> None:
         self.outcomes.setdefault(request_id, outcome)
@@ -276,7 +343,7 @@ class _Process:
     def _step(self, words: str) -> None:
         self.steps.append(Step(self._instance, words))
 
-    def _bytes(self, entry: Entry) -> bytes:
+    def _content(self, entry: Entry) -> bytes:
         content = entry.content()
         if not entry.whole:
             size = entry.size or 0
@@ -292,14 +359,26 @@ class _Process:
                     f"than {PLAYED_LINE_BYTES} bytes cannot be played"
                 )
             content = content.ljust(min(size, self._line_bytes + 2), b" ")
-        return content + b"\n" if entry.newline else content
+        return content
 
 
-def _named(entry: Entry) -> Request | None:
-    """Return the request of an outcome, as the host itself knew it."""
-    if entry.request_id is None or entry.operation is None:
-        return None
-    return Request(entry.request_id, entry.operation, entry.op or "")
+_WORDS: dict[type[Received], Callable[[Any], str]] = {
+    EventReceived: lambda it: f"{it.request_id}: event {type(it.event).__struct_config__.tag}",
+    Warned: lambda it: f"{it.request_id}: warning {it.notice.reason}",
+    Violated: lambda it: f"{it.request_id}: fault {it.fault.reason}",
+    HostCalled: lambda it: f"{it.request_id or 'no request'}: host call {it.call.method}",
+    Quarantined: lambda it: f"set aside: {it.fault.reason}: {it.fault.excerpt}",
+    Stray: lambda it: f"dropped: {it.excerpt}",
+    ModuleLog: lambda it: f"log of the module: {it.event.message}",
+    Ready: lambda it: f"the process {it.why}",
+    StartAgain: lambda it: f"the process {it.why}",
+    OutOfStep: lambda it: f"the process {it.why}",
+    StartFailed: lambda it: f"the process {it.message}",
+    Described: lambda _: "the module describes itself anew",
+    ResourceUpdated: lambda it: f"a resource has changed: {it.uri}",
+    Notified: lambda it: f"a notification of an extension: {it.method}",
+}
+"""The step that an event is."""
 
 
 def _breach(entry: Entry) -> Breach | None:

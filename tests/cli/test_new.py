@@ -17,7 +17,7 @@ import schemas
 from protocol.descriptor.model import Kind, Lifecycle
 from supervisor.cli import module_templates
 from supervisor.cli.verbs import writing
-from supervisor.conformance import persistent
+from supervisor.conformance import plays
 from tests.cli.conftest import Run
 from tests.system.descriptors import PATIENT
 
@@ -33,10 +33,10 @@ TRIED = [
 
 @pytest.fixture(autouse=True)
 def _few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(persistent, "SETTLING_CALLS", 5)
-    monkeypatch.setattr(persistent, "ALL_CALLS", 10)
+    monkeypatch.setattr(plays, "SETTLING_CALLS", 5)
+    monkeypatch.setattr(plays, "ALL_CALLS", 10)
     # bash reads each byte by itself, and Perl's JSON is written in Perl.
-    monkeypatch.setitem(persistent.ODD_FIELDS, "long line", {"padding": "x" * (1 << 16)})
+    monkeypatch.setitem(plays.ODD_FIELDS, "long line", {"padding": "x" * (1 << 16)})
 
 
 def begun(run: Run, folder: Path, *options: str) -> Path:

@@ -11,13 +11,12 @@ import trio
 
 from protocol.descriptor.model import Descriptor
 from supervisor.cli.checking import answer, examined
+from supervisor.conformance.clauses import Report, Status
 from supervisor.conformance.examination import Permission
-from supervisor.conformance.report import Report, Status
 from supervisor.conformance.trial import Place
 from supervisor.policy.capabilities import Policy
-from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.files.log_files import LogFiles
-from supervisor.runtime.supervision.deadlines import Deadlines
+from supervisor.runtime.supervision.host import Host
 
 ALL = Permission({}, all_ops=True)
 BAD = (Status.FAILS, Status.WARNING)
@@ -29,12 +28,11 @@ async def report_of(
     permission: Permission = ALL,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Report:
-    log_files, deadlines = LogFiles(folder / "logs"), Deadlines()
+    log_files = LogFiles(folder / "logs")
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(deadlines.run)
-        environment = {**os.environ, "TMPDIR": str(folder)}
-        host_call = partial(answer, Policy())
-        place = Place(environment, Custody.bare(), log_files, deadlines, host_call, progress)
+        host = Host({**os.environ, "TMPDIR": str(folder)}, log_files)
+        nursery.start_soon(host.deadlines.run)
+        place = Place(host, partial(answer, Policy()), progress)
         report = await examined(descriptor, place, permission)
         nursery.cancel_scope.cancel()
     log_files.close()

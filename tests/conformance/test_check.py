@@ -9,9 +9,9 @@ import pytest
 import trio
 
 from protocol.descriptor.model import Timeouts
-from supervisor.conformance import clauses, persistent
+from supervisor.conformance import clauses, plays
+from supervisor.conformance.clauses import Status, Verdict
 from supervisor.conformance.examination import Permission
-from supervisor.conformance.report import Status, Verdict
 from supervisor.runtime.files.directory import read_descriptor
 from tests.conformance.examining import BAD, by_status, report_of
 from tests.conformance.zoo import SPECIES, ZOO, Broken, animal
@@ -23,8 +23,8 @@ from tests.modules.samples import DESCRIPTORS, MODULES
 @pytest.fixture(autouse=True)
 def _few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let ten calls show what a thousand do; a test's module grows by 4 MiB with each."""
-    monkeypatch.setattr(persistent, "SETTLING_CALLS", 5)
-    monkeypatch.setattr(persistent, "ALL_CALLS", 10)
+    monkeypatch.setattr(plays, "SETTLING_CALLS", 5)
+    monkeypatch.setattr(plays, "ALL_CALLS", 10)
 
 
 @pytest.mark.parametrize("species", SPECIES)

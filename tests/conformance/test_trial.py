@@ -12,9 +12,8 @@ from supervisor.cli.checking import answer
 from supervisor.conformance.trial import KEPT_FOR, PATIENCE, Place, Timing, Trial
 from supervisor.policy.capabilities import Policy
 from supervisor.runtime.containment import procfs
-from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.files.log_files import LogFiles
-from supervisor.runtime.supervision.deadlines import Deadlines
+from supervisor.runtime.supervision.host import Host
 from tests.factories import actor
 
 NOWHERE = Path("/nonexistent")
@@ -44,7 +43,7 @@ async def test_what_a_busy_machine_keeps_from_running_has_more_time(
     comes_after_s, ends_after_s = times_s
     began = trio.current_time()
     monkeypatch.setattr(procfs, "run_delay_s", lambda _: machine * (trio.current_time() - began))
-    place = Place({}, Custody.bare(), LogFiles(NOWHERE), Deadlines(), partial(answer, Policy()))
+    place = Place(Host({}, LogFiles(NOWHERE)), partial(answer, Policy()))
     trial = Trial(actor(NOWHERE), place, {}, lambda: "id")
     came = trio.Event()
 

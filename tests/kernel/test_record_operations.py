@@ -61,11 +61,12 @@ async def test_a_conversation_is_streamed_until_it_is_cancelled(tmp_path: Path) 
         await client.has(lambda one: "outcome" in one)
         nursery.cancel_scope.cancel()
         taps = daemon.fleet.modules["m"].taps
-    assert taps.tap is None
+    assert not taps.listeners
     assert client.transcript().header.module == "m"
     assert client.messages[0] == "transcript of m"
     assert client.messages[-1] == "m#1 host: outcome"
-    assert client.messages[2].startswith('m#1 host: {"requestId":')
+    assert client.messages[2] == "m#1 host: request"
+    assert client.messages[3].startswith('m#1 host: {"requestId":')
 
 
 async def test_it_ends_after_so_many_seconds(tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ def words(record: dict[str, Any]) -> str:
         outcome = record["outcome"]
         ended = "ok" if outcome["ok"] else f"{outcome['error']['code']}"
         return f"{record['request_id']} {record.get('op', record['operation'])}: {ended}"
+    if "operation" in record:
+        return f"{record['request_id']} {record.get('op', record['operation'])}?"
     facts = {
         name: fact
         for name, fact in record.items()
@@ -41,6 +43,7 @@ def words(record: dict[str, Any]) -> str:
 async def recorded(world: Story, **args: Any) -> AsyncIterator[Talk]:
     """Record the module until a process ends; the block goes on while it is recorded."""
     talk: Talk = []
+    pieces: list[str] = []
     begun = trio.Event()
 
     async def take(event: Progress | None) -> None:
@@ -48,7 +51,11 @@ async def recorded(world: Story, **args: Any) -> AsyncIterator[Talk]:
         assert isinstance(event.fields, dict)
         # The end of stdout may be seen, or the end of the process before it.
         if begun.is_set() and event.fields.get("event") != "eof":
-            talk.append((round(event.fields["at_s"], 3), words(event.fields)))
+            said = words(event.fields)
+            if pieces:
+                said = talk.pop()[1] + event.fields["line"]
+            talk.append((round(event.fields["at_s"], 3), said))
+            pieces[:] = [said] if event.fields.get("newline") is False else []
         begun.set()
 
     async with trio.open_nursery() as nursery:
@@ -94,7 +101,16 @@ async def test_a_process_is_recorded_from_its_spawn_to_its_end(
             await ask(world.kernel, "m", "events", args={"count": 1}).document()
             await own(world.kernel, ADA, "stop", module="m")
         log = {"version": "0", "type": "log", "requestId": "r6", "level": "info", "message": "0 "}
-        assert talk == [
+        requests = [one for one in talk if one[1].endswith("?")]
+        assert requests == [
+            (0, "r2 health?"),
+            (0, "r3 describe?"),
+            (0, "r1 echo?"),
+            (0, "r4 hang?"),
+            (1, "r5 health?"),
+            (1, "r6 events?"),
+        ]
+        assert [one for one in talk if one not in requests] == [
             (0, "spawned"),
             (0, asked(2, "health")),
             (0, answered(2, **WELL)),
@@ -182,11 +198,12 @@ async def test_the_stdin_of_a_tool_is_closed_when_its_request_is_written(
             await ask(world.kernel, "m", "go", args={"text": size * "h"}).document()
         request = {"requestId": "r1", "tool": "m", "operation": "go"}
         said = json.dumps({**request, "input": {"text": size * "h"}}, separators=(",", ":"))
-        assert sorted(one for _, one in talk[3:-3]) == [
+        assert sorted(one for _, one in talk[4:-3]) == [
             'module: {"version":"0","type":"done","ok":true}',
             "stderr: bye",
         ]
-        assert [one for _, one in (*talk[:3], *talk[-3:])] == [
+        assert [one for _, one in (*talk[:4], *talk[-3:])] == [
+            "r1 go?",
             "spawned",
             f"host: {said}",
             "stdin_closed",

@@ -17,9 +17,9 @@ import pytest
 from protocol.descriptor.loading import parse_descriptor
 from protocol.descriptor.model import Descriptor, Lifecycle
 from supervisor.cli.module_templates import Choice, descriptor_of, files_of
-from supervisor.conformance import persistent
+from supervisor.conformance import plays
+from supervisor.conformance.clauses import Status
 from supervisor.conformance.examination import Permission
-from supervisor.conformance.report import Status
 from supervisor.runtime.files.directory import read_descriptor
 from tests.conformance.examining import BAD, by_status, report_of
 from tests.mistakes.cases import MISTAKES
@@ -235,8 +235,8 @@ async def test_check_finds_the_mistake_and_says_what_is_wrong(
     if shutil.which(choice.needs) is None:
         assert not ALL, f"{choice.needs} is missing"
         pytest.skip(f"{choice.needs} is missing")
-    monkeypatch.setattr(persistent, "SETTLING_CALLS", 5)
-    monkeypatch.setattr(persistent, "ALL_CALLS", 10)
+    monkeypatch.setattr(plays, "SETTLING_CALLS", 5)
+    monkeypatch.setattr(plays, "ALL_CALLS", 10)
     found: dict[str, str] = {}
     for longer in (1, 4, 16, 64):
         folder = tmp_path / str(longer)

@@ -13,7 +13,6 @@ A file `NAME.talk` has conversations. `>` begins an input; what is indented came
     > answer NUMBER JSON        to the call of that number: `result`, or `code` and `message`
     > part NUMBER JSON          the same, and another part follows
     > time NUMBER               the wait of that number is over
-    > sent LINE                 a line that another connection wrote
     > eof
     > exit CODE
     > again                     a fresh process, which knows what the last one has left
@@ -210,7 +209,6 @@ class Talk:
         "flow": _flow,
         "answer": _answer,
         "part": _part,
-        "sent": lambda self, rest: self.connection.sent(f"{rest}\n".encode()),
         "time": _time,
         "eof": lambda self, _: self.connection.receive_eof(),
         "exit": _exit,

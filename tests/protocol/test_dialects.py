@@ -212,47 +212,6 @@ def test_nothing_a_peer_says_while_it_starts_raises_anything(
     joined.end(None)
 
 
-@cases
-@given(at=st.integers(0, 30), lengths=cuts)
-def test_its_own_lines_read_again_lead_to_the_same_state(
-    dialect: str, lifecycle: Lifecycle, at: int, lengths: Cuts
-) -> None:
-    joined = Joined(dialect, lifecycle, lengths)
-    joined.start()
-    if joined.persistent:
-        joined.ask("r1", "r2", "r3")
-    for number, _ in enumerate(joined.steps()):
-        if number == at:
-            break
-    again = Joined(dialect, lifecycle)
-    for who, data in joined.told:
-        if who == "host":
-            for line in data.splitlines(keepends=True):
-                again.take(again.connection.sent(line))
-            again.connection.outgoing.take()
-        else:
-            again.take(again.connection.receive_data(data))
-    unshown = [name for name in sorted(joined.asked) if name not in again.asked]
-    again.ask(*unshown)  # whose id stands in no line, as of a command, is not in a transcript
-    assert again.asked == joined.asked
-    for one in (joined, again):
-        one.take(one.connection.receive_eof())
-        one.take(one.connection.process_exited(0))
-    kinds = (EventReceived, Answered, Unanswered, HostCalled)
-    then, now = ([one for one in it.events if isinstance(one, kinds)] for it in (joined, again))
-    assert now == then
-
-
-@cases
-@given(line=st.binary(max_size=40))
-def test_a_line_that_nobody_wrote_is_ignored(
-    dialect: str, lifecycle: Lifecycle, line: bytes
-) -> None:
-    joined = Joined(dialect, lifecycle)
-    joined.take(joined.connection.sent(line))
-    joined.end()
-
-
 @pytest.mark.parametrize("dialect", ["mcp", "module", "silent"])
 def test_what_a_call_is_answered_raises_nothing_and_is_written(dialect: str) -> None:
     """Of the dialects whose modules call the host."""

@@ -126,12 +126,6 @@ def test_a_pause_is_written_only_for_a_module_with_the_feature_and_an_open_reque
     )
 
 
-def test_of_a_replay_a_pause_opens_nothing() -> None:
-    connection = asked()
-    assert not connection.sent(b'{"requestId":"r1","operation":"resume"}')
-    assert not answers(feed(connection, line({"requestId": "r1", "ok": True})))
-
-
 def test_a_cancel_is_written_only_for_a_module_with_the_feature_and_an_open_request() -> None:
     connection = asked(invoke("r1"))
     connection.outgoing.take()

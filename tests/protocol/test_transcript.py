@@ -2,20 +2,34 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from protocol.connection import Request
 from protocol.descriptor.loading import parse_descriptor
 from protocol.descriptor.model import Lifecycle
+from protocol.errors import Failure, Reason, Success
+from protocol.replies import Operation
 from protocol.transcript import (
+    KEPT_LINE_BYTES,
+    Entry,
+    EntrySource,
     Header,
     TranscriptError,
+    asked,
     descriptor_document,
     descriptor_of,
+    encode_record,
+    outcome_document,
     read_transcript,
+    said,
 )
+from tests.protocol.wire import Cuts, cuts, pieces
 from tests.schemas.local_registry import validator
 
 DESCRIPTOR = {
@@ -30,6 +44,8 @@ HEADER: dict[str, Any] = {
 }  # fmt: skip
 AT: dict[str, Any] = {"at_s": 0.5, "instance": "dice#1"}
 LINE = {**AT, "from": "module", "line": "{}"}
+REQUEST = {**AT, "from": "host", "request_id": "r1", "operation": "invoke"}
+ANSWER = {**AT, "from": "host", "call_id": "c1", "outcome": {"ok": True, "result": {}}}
 OUTCOME = {**AT, "from": "host", "request_id": "r1", "operation": "invoke", "outcome": {"ok": True}}
 ENDED = {"at_s": 1, "from": "recorder", "event": "ended", "missing_bytes": 0, "why": "Ctrl-C"}
 MISSING = {**AT, "from": "recorder", "event": "missing", "bytes": 3, "lines": 0}
@@ -42,6 +58,10 @@ GOOD = [
     {**LINE, "from": "host", "later": 1},
     {**AT, "from": "module", "base64": base64.b64encode(b"\xff").decode()},
     {**LINE, "bytes": 2 << 20, "sha256": DIGEST},
+    {**REQUEST, "op": "roll", "args": {"dice": "2d6"}, "session_id": "s1"},
+    {**REQUEST, "operation": "health"},
+    ANSWER,
+    {**ANSWER, "request_id": "r1", "outcome": {"ok": False}},
     OUTCOME,
     {**OUTCOME, "op": "roll", "outcome": {"ok": False, "error": {"code": "c", "message": "m"}}},
     {**AT, "from": "process", "event": "spawned", "pid": 7},
@@ -51,6 +71,7 @@ GOOD = [
     {**EXITED, "exit_code": 0},
     {**EXITED, "signal": 9, "stopped_by_host": True, "limit": {"limit": "memory_bytes"}},
     MISSING,
+    {**MISSING, "stream": "stderr"},
     ENDED,
 ]
 
@@ -81,6 +102,14 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({**LINE, "event": "eof"}, "one of them"),
     (AT | {"from": "module"}, "one of them"),
     ({"at_s": 0, "from": "module", "line": "x"}, "instance"),
+    ({key: value for key, value in REQUEST.items() if key != "request_id"}, "request_id"),
+    ({**REQUEST, "from": "module"}, 'from "host"'),
+    ({**REQUEST, "args": []}, "args"),
+    ({**REQUEST, "line": "x"}, "one of them"),
+    ({**ANSWER, "from": "module"}, 'from "host"'),
+    ({**ANSWER, "outcome": {}}, '"ok"'),
+    ({**MISSING, "stream": "guest"}, "stream"),
+    ({**MISSING, "stream": "recorder"}, '"stream" is "host"'),
     ({**OUTCOME, "outcome": {}}, '"ok"'),
     ({**OUTCOME, "outcome": {"ok": 1}}, '"ok"'),
     ({**OUTCOME, "from": "module"}, 'from "host"'),
@@ -196,6 +225,75 @@ def test_what_is_not_whole_says_why() -> None:
         "5 bytes are missing",
         "it begins in the middle of dice#1",
     ]
+
+
+def bytes_of(entries: Sequence[Entry]) -> bytes:
+    return b"".join(one.content() + (b"\n" if one.newline else b"") for one in entries)
+
+
+@given(st.lists(st.sampled_from([b"\n", b"\r\n", b"\xef\xbb\xbf", b"\xff\x00", b"{}", "ä".encode(),
+                                 b"\x1b[0m", b" ", b"x" * 50])).map(b"".join), cuts)  # fmt: skip
+def test_every_byte_survives_however_it_was_cut_and_lines_are_put_together(
+    data: bytes, lengths: Cuts
+) -> None:
+    entries = [
+        entry
+        for piece in pieces(data, lengths)
+        for entry in said(0.1, "m#1", EntrySource.MODULE, piece)
+    ]
+    written = [encode_record(entry) for entry in entries]
+    transcript = read_transcript([*lines(HEADER), *written], "t")
+    assert bytes_of(transcript.entries) == data
+    joined = transcript.instances().get("m#1", [])
+    assert bytes_of(joined) == data
+    assert len(joined) == len(data.removesuffix(b"\n").split(b"\n")) if data else not joined
+
+
+def test_lines_end_with_their_process_and_what_a_gap_broke_is_left_out() -> None:
+    piece = {**LINE, "newline": False}
+    stderr = {**piece, "from": "stderr", "line": "oh"}
+    gap = {**MISSING, "stream": "module"}
+    exited = {**EXITED, "exit_code": 1}
+    given = (HEADER, piece, stderr, gap, {**LINE, "line": "whole"}, piece, exited, ENDED)
+    entries = read_transcript(lines(*given), "t").instances()["dice#1"]
+    said = [(one.source, one.line) for one in entries if one.is_line]
+    assert said == [("module", "whole"), ("module", "{}"), ("stderr", "oh")]
+    assert entries[-1].event == "exited"
+
+
+def test_an_outcome_is_written_as_a_response_has_it() -> None:
+    assert outcome_document(Success(4, "rolled")) == {"ok": True, "result": 4, "summary": "rolled"}
+    failure = Failure.because(Reason.EXITED, "it exited", pid=7)
+    details = {"origin": "host", "reason": "exited", "pid": 7}
+    error = {"code": "unreachable", "message": "it exited", "details": details}
+    assert outcome_document(failure) == {"ok": False, "error": error}
+
+
+def test_a_result_too_large_or_too_deep_is_left_out() -> None:
+    deep: list[object] = []
+    for _ in range(100_000):
+        deep = [deep]
+    for value in ("x" * KEPT_LINE_BYTES, deep):
+        assert outcome_document(Success(value)) == {"ok": True}
+
+
+def test_a_result_is_kept_up_to_a_mebibyte() -> None:
+    for size, kept in ((1_048_576, True), (1_048_577, False)):
+        text = "x" * (size - 2)
+        document = outcome_document(Success(text, "s"))
+        assert document == {"ok": True, "summary": "s", **({"result": text} if kept else {})}
+        failure = Failure("internal", "m", {"a": "x" * (size - 8)})
+        details = failure.details if kept else {}
+        error = {"code": "internal", "message": "m", "details": details}
+        assert outcome_document(failure) == {"ok": False, "error": error}
+
+
+def test_args_that_cannot_be_written_are_left_out_of_a_request() -> None:
+    deep: list[object] = []
+    for _ in range(100_000):
+        deep = [deep]
+    made = asked(0, "m#1", Request("r1", Operation.INVOKE, "roll", {"deep": deep}))
+    assert (made.op, made.args) == ("roll", None)
 
 
 def test_a_descriptor_survives_the_header() -> None:

@@ -7,14 +7,17 @@ import stat
 from pathlib import Path
 
 import pytest
+import trio
 
 from protocol.errors import Success
 from protocol.transcript import Entry, EntrySource, Happened, Transcript, read_transcript
+from supervisor.runtime.held_bytes import Account, HeldBounds, HeldBytes
 from supervisor.runtime.supervision.module import Module
+from supervisor.runtime.taps import Tap
 from supervisor.transcripts import recording as recording_module
 from supervisor.transcripts import recording as transcript_file
 from supervisor.transcripts.recording import ENTRY_BYTES, Recording, TranscriptFile, header_of
-from tests.factories import actor, call, descriptor, script
+from tests.factories import PYTHON, actor, call, descriptor, script
 from tests.runtime.conftest import Running
 
 CALM = {"health": {"interval_s": 10_000}}
@@ -24,9 +27,11 @@ CALM = {"health": {"interval_s": 10_000}}
 class Kept:
     """A recording and what it held."""
 
-    def __init__(self) -> None:
+    def __init__(self, room: int = 1 << 20) -> None:
+        """Keep up to `room` bytes that are not taken."""
         self.wakes = 0
-        self.recording = Recording(self._wake)
+        ledger = HeldBytes(HeldBounds(all=2 * room, free=0, least_free=0))
+        self.recording = Recording(self._wake, Account(ledger, "the test"))
 
     def _wake(self) -> None:
         self.wakes += 1
@@ -66,6 +71,8 @@ async def test_a_conversation_is_kept_from_spawn_to_exit(running: Running, tmp_p
         Happened.SPAWNED, Happened.STDIN_CLOSED, Happened.EOF, Happened.EXITED,
     ] or events(entries) == [Happened.SPAWNED, Happened.STDIN_CLOSED, Happened.EXITED]  # fmt: skip
     assert outcomes(entries) == ["health", "describe", "echo"]
+    assert [one.op or one.operation for one in entries if one.is_request] == outcomes(entries)
+    assert [one.args for one in entries if one.is_request] == [None, None, {"text": "hi"}]
     assert len(said(entries, EntrySource.HOST)) == 3
     assert len(said(entries, EntrySource.MODULE)) == 3
     assert kept.wakes
@@ -77,7 +84,7 @@ async def test_it_is_attached_and_detached_while_the_process_runs(
 ) -> None:
     module = await running.ready(actor(tmp_path, supervision=CALM))
     await ask(module, "echo", text="before")
-    assert module.taps.tap is None
+    assert not module.taps.listeners
     kept, other = Kept(), Kept()
     module.taps.attach(kept.recording)
     module.taps.attach(other.recording)
@@ -86,7 +93,7 @@ async def test_it_is_attached_and_detached_while_the_process_runs(
     module.taps.detach(kept.recording)
     await ask(module, "echo", text="after")
     module.taps.detach(other.recording)
-    assert module.taps.tap is None
+    assert not module.taps.listeners
     entries, more = kept.entries(), other.entries()
     assert events(entries) == [Happened.ATTACHED]
     assert entries[0].mid_line is False
@@ -105,7 +112,7 @@ async def test_from_the_spawn_on_means_only_new_processes(running: Running, tmp_
     await running.until(lambda: module.is_ready() and module.workers[0].life is not None
                         and module.workers[0].life.instances()[0].id == "m#2")  # fmt: skip
     module.taps.detach(kept.recording)
-    assert module.taps.tap is None
+    assert not module.taps.listeners
     entries = kept.entries()
     assert {one.instance for one in entries} == {"m#2"}
     assert events(entries) == [Happened.SPAWNED]
@@ -130,22 +137,73 @@ async def test_stderr_and_the_end_of_a_tool_are_kept_before_its_outcome(
 
 
 async def test_what_does_not_fit_is_counted_and_the_module_goes_on(
-    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    running: Running, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(recording_module, "WAITING_BYTES", 4 * ENTRY_BYTES)
     module = await running.ready(actor(tmp_path))
-    kept = Kept()
+    kept = Kept(room=8 * ENTRY_BYTES)
     module.taps.attach(kept.recording)
     for _ in range(20):
         await ask(module, "echo", text="x" * 1000)
     entries = kept.entries()
     missing = [one for one in entries if one.event is Happened.MISSING]
-    assert missing
+    assert {one.stream for one in missing} >= {EntrySource.HOST, EntrySource.MODULE}
     assert kept.recording.missing_bytes == sum(one.size or 0 for one in missing) > 20_000
     # Taken, there is room again.
     await ask(module, "echo", text="last")
     assert any(b"last" in line for line in said(kept.entries(), EntrySource.MODULE))
     await running.down()
+
+
+async def test_the_rest_of_a_line_whose_beginning_did_not_fit_is_missing_too() -> None:
+    kept = Kept(room=4 * ENTRY_BYTES)
+    kept.recording.said("m#1", EntrySource.MODULE, b"before\n")
+    kept.recording.said("m#1", EntrySource.MODULE, b"x" * 10_000)
+    before, gap = kept.entries()
+    assert (before.line, gap.stream, gap.size, gap.lines) == ("before", "module", 10_000, 0)
+    kept.recording.said("m#1", EntrySource.MODULE, b"rest\nwhole\npie")
+    gap, whole, piece = kept.entries()
+    assert (gap.size, gap.lines, whole.line, piece.newline) == (5, 1, "whole", False)
+    assert kept.recording.missing_bytes == 10_005
+
+
+async def test_of_a_process_in_the_middle_of_a_line_the_next_line_is_the_first() -> None:
+    kept = Kept()
+    kept.recording.happened("m#1", Happened.ATTACHED, pid=7, mid_line=True)
+    kept.recording.said("m#1", EntrySource.MODULE, b'true}\n{"ok":true}\n')
+    assert [one.line for one in kept.entries()] == [None, '{"ok":true}']
+    assert kept.recording.missing_bytes == 0
+
+
+CALLER = """
+import json
+print('{"status":"ok"}', input()[:0], flush=True)
+described = {"name": "m", "kind": "tool", "capabilities": [], "features": ["host_call"]}
+print(json.dumps(described), input()[:0], flush=True)
+asked = json.loads(input())["requestId"]
+call = {"call_id": "c1", "method": "log", "params": {}}
+print(json.dumps({"version": "0", "type": "host_call", "requestId": asked, "payload": call}),
+      flush=True)
+print(json.dumps({"ok": True, "requestId": asked, "result": input()}), flush=True)
+input()
+"""
+
+
+async def test_an_answer_to_a_call_of_the_module_is_kept(running: Running, tmp_path: Path) -> None:
+    made = descriptor(tmp_path, [*PYTHON, "-c", CALLER], supervision=CALM)
+    module = await running.ready(made)
+    kept = Kept()
+    module.taps.attach(kept.recording)
+    one, heard = call("go")
+    module.submit(one)
+    while not heard.called:
+        await trio.lowlevel.checkpoint()
+    ((asked, dialogue),) = heard.called
+    dialogue.answer(asked, Success({"n": 1}))
+    await heard.outcome()
+    await running.down()
+    (answer,) = [entry for entry in kept.entries() if entry.is_answer]
+    assert (answer.request_id, answer.call_id) == (one.request.request_id, "c1")
+    assert answer.outcome == {"ok": True, "result": {"n": 1}}
 
 
 def written(file: TranscriptFile, path: Path) -> Transcript:
@@ -209,8 +267,7 @@ async def test_a_disk_that_stalls_costs_entries_and_no_waiting(
 
 
 def test_an_outcome_that_is_overheard_still_reaches_who_waits() -> None:
-    # Without a recording the listener is the call's own: nothing stands in between.
     one, heard = call("echo")
-    assert one.listener is heard
+    one.taps = ((Tap(), "m#1"),)
     one.settle(Success(1))
     assert heard.outcomes == [Success(1)]

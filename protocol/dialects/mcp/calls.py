@@ -85,18 +85,9 @@ class Calls:
 
     def ask(self, request: Request, method: str, params: dict[str, Any]) -> None:
         # Written before it is noted as open: args that cannot be encoded leave nothing behind.
-        self.sent(request, method, params, self._writer.ask_for(request, method, params))
-
-    def sent(self, request: Request, method: str, params: dict[str, Any], rpc_id: RpcId) -> None:
+        rpc_id = self._writer.ask_for(request, method, params)
         call = OpenCall(request, method, params, rpc_id)
         self._open[request.request_id] = self._by_rpc_id[rpc_id] = call
-
-    def sent_again(self, request_id: str, rpc_id: RpcId) -> None:
-        call = self._open[request_id]
-        call.round = None
-        self._by_rpc_id.pop(call.rpc_id, None)
-        call.rpc_id = rpc_id
-        self._by_rpc_id[rpc_id] = call
 
     def cancel(self, request_id: str, written: Written) -> None:
         """Forget a request, and cancel it at the server if it was written."""
@@ -107,12 +98,6 @@ class Calls:
         if written is Written.ALL and call.round is None:
             self.gave_up = True
             self._writer.cancel(call.rpc_id)
-
-    def sent_cancel(self, rpc_id: RpcId | None) -> None:
-        call = self.of(rpc_id)
-        if call is not None:
-            self.gave_up = True
-            self._forget(call)
 
     def take_all(self) -> list[str]:
         left = list(self._open)
@@ -212,7 +197,10 @@ class Calls:
             )
             self._close(call, Failure.because(Reason.INVALID_EVENT, words), received)
         else:
-            self.sent_again(call.request.request_id, rpc_id)
+            call.round = None
+            del self._by_rpc_id[call.rpc_id]
+            call.rpc_id = rpc_id
+            self._by_rpc_id[rpc_id] = call
 
     def _close(self, call: OpenCall, outcome: Outcome, received: list[Received]) -> None:
         self._forget(call)

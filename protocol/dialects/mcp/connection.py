@@ -28,7 +28,6 @@ from protocol.connection import (
     LOOK_AGAIN,
     NOTHING,
     Answered,
-    Asked,
     EventReceived,
     Events,
     HostCalled,
@@ -51,7 +50,7 @@ from protocol.connection import (
 from protocol.descriptor.model import Descriptor, StdoutPolicy
 from protocol.dialects.lines import LineConnection
 from protocol.dialects.mcp.calls import Calls
-from protocol.dialects.mcp.catalogue import ACCEPTED, CALL, CHANGED, OPS
+from protocol.dialects.mcp.catalogue import ACCEPTED, CALL, CHANGED
 from protocol.dialects.mcp.inquiries import client_capabilities, client_result, host_call
 from protocol.dialects.mcp.odd_lines import (
     BEFORE,
@@ -68,12 +67,11 @@ from protocol.dialects.mcp.vocabulary import (
     BATCH,
     BATCHES,
     DISCOVER,
-    LISTEN,
     META,
     SUBSCRIBE,
     UNSUBSCRIBE,
 )
-from protocol.dialects.mcp.writer import REQUEST_ID, McpWriter
+from protocol.dialects.mcp.writer import McpWriter
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import Log
 from protocol.frames import DEPTH, encode
@@ -207,39 +205,6 @@ class McpConnection(LineConnection):
         received: list[Received] = []
         self._start.time_passed(wait, received)
         return received
-
-    def sent(self, line: bytes) -> Events:
-        document = read_object(line)
-        if isinstance(document, Fault):
-            return NOTHING
-        rpc_id, method = document.get("id"), document.get("method")
-        params = document.get("params")
-        params = params if isinstance(params, dict) else {}
-        if method == "notifications/cancelled":
-            self._calls.sent_cancel(meant_id(params.get("requestId")))
-        elif method is None and isinstance(rpc_id, str | int):
-            self._writer.inquiries.discard(rpc_id)
-        if not isinstance(rpc_id, str | int) or not isinstance(method, str):
-            return NOTHING
-        if isinstance(rpc_id, int):
-            self._writer.count_from(rpc_id)
-        else:
-            # A transcript of before: ids are words, and were not counted.
-            self._calls.gave_up = True
-        meta = params.get("_meta")
-        meta = meta if isinstance(meta, dict) else {}
-        request_id = meta.get(REQUEST_ID, meta.get("progressToken"))
-        if method == LISTEN:
-            self._subscriptions.sent(rpc_id)
-        elif not isinstance(request_id, str):
-            self._start.sent(rpc_id, method)
-        elif request_id in self._calls:
-            self._calls.sent_again(request_id, rpc_id)
-        else:
-            request = _request_of(request_id, method, params)
-            self._calls.sent(request, method, params, rpc_id)
-            return [Asked(request)]
-        return NOTHING
 
     # What the server says.
 
@@ -512,8 +477,6 @@ NOT_PASSED_ON = frozenset(
 )
 """The notifications that MCP defines and that have no effect here."""
 
-_OP_OF = {one.method: op for op, one in OPS.items()}
-
 _LEVELS = {
     "debug": "debug",
     "info": "info",
@@ -525,13 +488,3 @@ _LEVELS = {
     "emergency": "error",
 }
 """The levels of MCP, which are those of syslog, as those of Spec 001."""
-
-
-def _request_of(request_id: str, method: str, params: dict[str, Any]) -> Request:
-    if method in (PING, DISCOVER):
-        return Request(request_id, Operation.HEALTH)
-    op, args = _OP_OF.get(method, method), params
-    if method == CALL:
-        given = params.get("arguments")
-        op, args = str(params.get("name")), given if isinstance(given, dict) else {}
-    return Request(request_id, Operation.INVOKE, op, args)

@@ -238,15 +238,9 @@ class ServerStart:
         self.waits = ()
         received.append(StartFailed(reason, words, bound))
 
-    def sent(self, rpc_id: RpcId, method: str) -> None:
-        catalogue = self.catalogue
-        if self.is_ready and catalogue and method in LISTS and not catalogue.is_coming(method):
-            catalogue.begin(method)  # a replay: nobody looks again in it
-        self._asked = {known: one for known, one in self._asked.items() if one != method}
-        self._asked[rpc_id] = method
-
     def _ask(self, method: str, params: dict[str, Any]) -> None:
-        self.sent(self._writer.ask_own(method, params), method)
+        self._asked = {known: one for known, one in self._asked.items() if one != method}
+        self._asked[self._writer.ask_own(method, params)] = method
 
     # The negotiation.
 
@@ -560,15 +554,13 @@ class Subscriptions:
         if newest:
             self._settle([], Failure.because(Reason.INVALID_ARGS, words), received)
 
-    def sent(self, rpc_id: RpcId) -> None:
-        self._open = [*self._open[-1:], rpc_id]
-        self._acknowledged = False
-
     def _listen(self) -> None:
         wanted: dict[str, Any] = dict(self._lists)
         if self._resources:
             wanted["resourceSubscriptions"] = list(self._resources)
-        self.sent(self._writer.ask_own(LISTEN, {"notifications": wanted}))
+        rpc_id = self._writer.ask_own(LISTEN, {"notifications": wanted})
+        self._open = [*self._open[-1:], rpc_id]
+        self._acknowledged = False
 
     def _settle(self, known: list[Any], refusal: Failure, received: list[Received]) -> None:
         """Answer the requests that wait for a resource, and subscribe to resources wanted since."""

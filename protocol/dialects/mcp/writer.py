@@ -15,7 +15,7 @@ from protocol.version import VERSION
 CLIENT = {"name": "stdiod", "version": VERSION}
 
 REQUEST_ID = "stdiod/requestId"
-"""The host's id of a request, in its `_meta`: transcripts are read by it."""
+"""The host's id of a request, in its `_meta`: a replay finds the request of a line by it."""
 
 LOG_LEVEL = "info"
 """The level asked of a server of the newer era; one of the older era chooses itself."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from protocol.descriptor.model import Descriptor, Lifecycle
     from supervisor.cli.checked import Checked, CheckedDescriptor
     from supervisor.cli.module_templates import Choice
-    from supervisor.conformance.report import Finding, Report
+    from supervisor.conformance.clauses import Finding, Report
 
 
 LANGUAGES = ("bash", "c", "exec", "go", "java", "node", "perl", "python", "ruby", "rust")
@@ -389,7 +389,7 @@ def _summarise(reports: list[Report], bad: list[CheckedDescriptor]) -> None:
 
 
 def _write_junit(path: Path, reports: list[Report]) -> None:
-    from supervisor.conformance.report import junit
+    from supervisor.conformance.clauses import junit
 
     try:
         path.write_bytes(junit(reports))

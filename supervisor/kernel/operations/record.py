@@ -135,7 +135,7 @@ class _Streamed:
     async def end(self, emit: Emit) -> None:
         """Send the rest; the recording is detached by now."""
         await self._send(emit, self.recording.take())
-        await self._send(emit, self.recording.end(self.recording.elapsed_s, self._why))
+        await self._send(emit, [self.recording.end(self.recording.elapsed_s, self._why)])
 
     async def _send(self, emit: Emit, entries: Iterable[Entry]) -> None:
         for entry in entries:
@@ -157,6 +157,6 @@ def _log(record: Header | Entry) -> Log:
 def _words(record: Header | Entry) -> str:
     if isinstance(record, Header):
         return f"transcript of {record.module}"
-    what = "outcome" if record.outcome is not None else record.event
+    what = "outcome" if record.outcome is not None else record.event or "request"
     said = excerpt(record.content()) if record.is_line else what
     return f"{record.instance or ''} {record.source}: {said}".strip()

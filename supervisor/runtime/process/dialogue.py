@@ -203,6 +203,8 @@ class Dialogue:
     def answer(self, asked: HostCalled, outcome: Outcome, chunk: Chunk | None = None) -> None:
         """Answer a call of the module; a process that is gone needs no answer."""
         if self._process is not None:
+            if self.taps.listeners and (chunk is None or chunk.is_last):
+                self.taps.host_answered(self.instance, asked, outcome)
             self._follow(self._connection.answer(asked, outcome, chunk))
             self.flush()
 
@@ -342,7 +344,7 @@ class Dialogue:
             written = os.write(stdin, data)
         except OSError:
             written = 0  # whatever it is, the writer will meet it too
-        if self.taps.tap is not None:
+        if self.taps.listeners:
             self.taps.said(self.instance, EntrySource.HOST, data[:written])
         if written < len(data):
             self._left = memoryview(data)[written:]

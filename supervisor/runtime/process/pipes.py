@@ -208,6 +208,6 @@ class Pump:
         return True
 
     def _note(self, data: bytes) -> None:
-        if self._taps.tap is not None:
+        if self._taps.listeners:
             self._taps.said(self._instance, self._source, data)
         self._untaken += pieces(data)

@@ -114,6 +114,8 @@ class Call(msgspec.Struct, eq=False):
     """Where its process stood when it got it."""
     begun_at: float = 0.0
     """When its module got it (monotonic); 0 where silence is not watched for."""
+    taps: tuple[tuple[Tap, str], ...] = ()
+    """Who is told the outcome, and as whose."""
 
     def warn(self, notice: Notice) -> None:
         if notice.in_place_of_answer:
@@ -137,6 +139,8 @@ class Call(msgspec.Struct, eq=False):
         self.settled = True
         # The listener holds the call: a cycle, which only the garbage collector would end.
         listener, self.listener = self.listener, NOBODY
+        for tap, instance in self.taps:
+            tap.answered(instance, self.request, outcome)
         listener.answered(outcome, self)
         return True
 
@@ -144,30 +148,6 @@ class Call(msgspec.Struct, eq=False):
         """Tell the server that the listener may have room again."""
         if self.server is not None:
             self.server.nudge()
-
-
-class Overheard(Listener):
-    """The listener of a call whose outcome a tap is told, too."""
-
-    __slots__ = ("_instance", "_listener", "_tap")
-
-    def __init__(self, listener: Listener, tap: Tap, instance: str) -> None:
-        self._listener = listener
-        self._tap = tap
-        self._instance = instance
-
-    def event(self, event: CallEvent, call: Call, line: bytes | None) -> None:
-        self._listener.event(event, call, line)
-
-    def host_call(self, asked: HostCalled, dialogue: Dialogue, call: Call) -> None:
-        self._listener.host_call(asked, dialogue, call)
-
-    def answered(self, outcome: Outcome, call: Call) -> None:
-        self._tap.answered(self._instance, call, outcome)
-        self._listener.answered(outcome, call)
-
-    def congested(self) -> Congestion:
-        return self._listener.congested()
 
 
 class Awaited(Listener):

@@ -30,7 +30,7 @@ from supervisor.runtime.files.module_log import ModuleLog, log_text
 from supervisor.runtime.process.dialogue import Dialogue, Receiver
 from supervisor.runtime.process.incarnation import Incarnation
 from supervisor.runtime.process.process import Opening
-from supervisor.runtime.supervision.call import Call, Overheard
+from supervisor.runtime.supervision.call import Call
 from supervisor.runtime.supervision.description import Descriptions
 from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.notes import Recollection
@@ -248,11 +248,10 @@ class Setting(msgspec.Struct, frozen=True):
         )
 
     def overhear(self, instance: str, call: Call) -> None:
-        """Tell the taps the outcome of a call that an instance is about to serve."""
-        tap = self.taps.tap
-        if tap is not None:
-            tap.asked(instance)
-            call.listener = Overheard(call.listener, tap, instance)
+        """Tell the taps of a call that an instance is about to serve, and later of its outcome."""
+        for tap in self.taps.told_of(instance):
+            tap.asked(instance, call.request)
+            call.taps = (*call.taps, (tap, instance))
 
     def keep(
         self, instance: str, item: Stray | Quarantined | ModuleLogEvent | Warned | Violated

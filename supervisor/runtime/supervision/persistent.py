@@ -197,7 +197,7 @@ class PersistentLife(Life, Receiver, Server):
         call.server = self
         if call.heard_at:
             call.heard_at = call.begun_at = self._now()
-        if self._setting.taps.tap is not None:
+        if self._setting.taps.listeners:
             self._setting.overhear(self.id, call)
         busy = len(self._calls) > 1
         if self._talked:
