@@ -58,7 +58,6 @@ MUTATED = (
 )
 
 BARE = {
-    "supervisor/runtime/checking/": ("supervisor/runtime/checking/contract.py",),
     "supervisor/runtime/containment/": (
         "supervisor/runtime/containment/guardian.py",
         "supervisor/runtime/containment/spawner.py",
