@@ -208,16 +208,11 @@ def _patterns(schema: Any) -> int:
     return patterns
 
 
-def _is_of_pattern(error: Any) -> bool:
-    path = getattr(error, "instance_path", [])
-    return path[-1:] == ["pattern"] or path[-2:-1] == ["patternProperties"]
-
-
 def _faults(schema: Any, error: Any) -> Iterator[tuple[Path, str]]:
     """Yield the path of each part that cannot be compiled, and why not."""
     path: Path = [*getattr(error, "instance_path", ())]
-    if _is_of_pattern(error):
-        pattern = path[-1] if path[-2] == "patternProperties" else error.instance
+    if path and error.kind.name == "format":  # of the keyword `pattern`, or of a name
+        pattern = error.instance if path[-1] == "pattern" else path[-1]
         yield path, f"{described(pattern)} is not a regular expression that can be used here"
     elif path[-1:] == ["type"] or path[-2:-1] == ["type"]:
         value = error.instance
@@ -262,9 +257,10 @@ def _lacking(schema: Any, path: Path) -> Any:
         copy.pop(str(key), None)
     elif key in MAPS or isinstance(value, list):
         copy[str(key)] = inner = value.copy()
-        inner[rest[0]] = _lacking(inner[rest[0]], rest[1:])
+        at = rest[0] if isinstance(value, list) else str(rest[0])
+        inner[at] = _lacking(inner[at], rest[1:])
         if key == "patternProperties" and not rest[1:]:
-            del inner[rest[0]]
+            del inner[at]
             copy.pop("additionalProperties", None)
     else:
         copy[str(key)] = _lacking(value, rest)
@@ -292,6 +288,10 @@ def _relevance(error: ValidationError) -> tuple[Any, ...]:
     return -len(path), [*map(str, path)], name not in _WEAK, name == "required", name == "type"
 
 
+def _member(value: Any, key: str | int) -> Any:
+    return value[str(key) if isinstance(value, dict) else key]  # `"0"` comes as 0
+
+
 def _pointer(path: Path) -> str:
     pointer = ""
     for key in path:
@@ -302,15 +302,15 @@ def _pointer(path: Path) -> str:
 def explained(error: Any, schema: Any, value: Any) -> Problem:
     """Return the place and the words of an error; short however large the value is."""
     for key in error.instance_path:
-        value = value[key]
+        value = _member(value, key)
     of = error.kind.error if error.kind.name == "propertyNames" else error
     value = of.instance if of is not error else value
     around, keyword = schema, of.kind.name
     wanted = next(iter(of.kind.as_dict().values()), None)
     try:
-        for key in error.schema_path:
-            around, wanted, keyword = schema, schema[key], key
-            schema = wanted
+        for keyword in error.schema_path:
+            around, schema = schema, _member(schema, keyword)
+            wanted = schema
     except (LookupError, TypeError):  # it is counted from an `$id`
         around = {}
     child, words = _words(of, keyword, wanted, around, value)

@@ -86,7 +86,7 @@ class ArgsWork:
         if self._is_small(args):
             return EXPLAINED
         layer, work = [args], 0
-        for depth in range(ARGS_DEPTH + 1):
+        for depth in range(ARGS_DEPTH + 2):
             if depth == len(self._each):
                 self._each.append(self._of_one(depth))
             if not layer or not self._each[depth]:
@@ -110,7 +110,7 @@ class ArgsWork:
         """Tell, in a tenth of the time, that the work of usual args is at most `EXPLAINED`."""
         if type(args) is not dict or len(args) > self._few:
             return False
-        for one in args.values():
+        for one in chain(args, args.values()) if self._has_patterns else args.values():
             if type(one) is str:
                 if len(one) > STRING_CHARS and self._has_patterns:
                     return False
