@@ -33,7 +33,6 @@ from supervisor.policy.capabilities import Decision, Rule, RulePlace, Verdict
 from supervisor.policy.latency import Histogram
 from supervisor.policy.tally import Tally
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.held_bytes import Account, HeldBytes
 from supervisor.runtime.supervision.call import Call, Server
 from supervisor.runtime.supervision.deadlines import Deadlines

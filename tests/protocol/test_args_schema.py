@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -229,7 +228,7 @@ def test_what_would_hold_others_up_is_refused_in_words(schema: Any, args: Any) -
     assert said(args, schema) == TOO_MUCH
 
 
-UNIONS = {"$defs": {"a0": {"type": "string"}}}
+UNIONS: dict[str, Any] = {"$defs": {"a0": {"type": "string"}}}
 for number in range(1, 31):
     below = {"$ref": f"#/$defs/a{number - 1}"}
     UNIONS["$defs"][f"a{number}"] = {"anyOf": [{"items": below}, {"items": below, "minItems": 1}]}
@@ -443,7 +442,9 @@ TYPES = st.sampled_from(["array", "boolean", "integer", "null", "number", "objec
 PATTERNS = st.sampled_from(["^a", "b$", "^[a-z]{2,}$", "^(a+)+$", r"^a(?=b)", r"^\\w+$"])
 COUNTS = st.integers(0, 2)
 SCHEMAS: st.SearchStrategy[Any] = st.recursive(
-    st.booleans() | st.just({}) | st.sampled_from([{"$ref": "#"}, {"$ref": "#/$defs/a"}]),
+    st.booleans()
+    | st.just({})
+    | st.sampled_from([{"items": {"$ref": "#"}}, {"$ref": "#/$defs/a"}]),
     lambda inner: st.fixed_dictionaries(
         {},
         optional={
@@ -463,35 +464,56 @@ SCHEMAS: st.SearchStrategy[Any] = st.recursive(
             **dict.fromkeys(["minimum", "maximum", "exclusiveMinimum"], NUMBERS),
             **dict.fromkeys(["minLength", "maxLength", "minItems", "maxProperties"], COUNTS),
             "uniqueItems": st.booleans(),
-            "$defs": st.fixed_dictionaries({"a": inner}),
         },
     ),
     max_leaves=5,
 )
 
 
+def with_definitions(schema: Any) -> Any:
+    return schema if isinstance(schema, bool) else {**schema, "$defs": {"a": {"type": "string"}}}
+
+
 @settings(max_examples=300, deadline=None)
-@given(SCHEMAS, VALUES)
+@given(SCHEMAS.map(with_definitions), VALUES)
 def test_what_is_allowed_is_what_jsonschema_allows(schema: Any, args: Any) -> None:
     compiled = ArgsSchema(schema)
-    if compiled.left_out:
-        assert "leads to nothing" in str(compiled.left_out[0])
-        return
+    assert compiled.left_out == []
     fault = compiled.fault(args)
-    try:
-        expected = Draft202012Validator(schema).is_valid(args)
-    except RecursionError:  # a reference that leads back to the same value
-        return
-    assert (fault is None) is expected, fault
+    assert (fault is None) is Draft202012Validator(schema).is_valid(args), fault
 
 
 WORDS = st.sampled_from(
     ("string", "object", "strin", "", "#", "#/$defs/a", "#/x/0", "a", "http://[")
 )
 KEYWORDS = st.sampled_from(
-    "type properties required additionalProperties items enum const minimum maxLength title default "
-    "examples $ref $dynamicRef $id $anchor $defs allOf not if x uniqueItems dependentSchemas "
-    "definitions dependencies".split()
+    [
+        "type",
+        "properties",
+        "required",
+        "additionalProperties",
+        "items",
+        "enum",
+        "const",
+        "minimum",
+        "maxLength",
+        "title",
+        "default",
+        "examples",
+        "$ref",
+        "$dynamicRef",
+        "$id",
+        "$anchor",
+        "$defs",
+        "allOf",
+        "not",
+        "if",
+        "x",
+        "uniqueItems",
+        "dependentSchemas",
+        "definitions",
+        "dependencies",
+    ]
 )
 ODD_VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers(-2, 3) | st.floats(-2, 3) | WORDS,
@@ -588,5 +610,5 @@ def test_tools_of_servers_of_others_take_what_jsonschema_allows(
         draft = Draft7Validator if "draft-07" in schema.get("$schema", "") else Draft202012Validator
         names = [*schema.get("properties", {}), "other"]
         for value in (*values, "2026-01-01", 1, {}, ["a"]):
-            for args in ({name: value for name in names}, {name: value for name in names[:-1]}, {}):
+            for args in (dict.fromkeys(names, value), dict.fromkeys(names[:-1], value), {}):
                 assert (compiled.fault(args) is None) is draft(schema).is_valid(args)
