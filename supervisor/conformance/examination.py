@@ -262,12 +262,11 @@ class Examination:
                 self.find("schemas", Status.WARNING, words)
                 return
             problems = ops_problems(schemas, f"/{key}") if schemas else []
-            # Who runs a server of others can't mend it, and its tools are served without.
-            is_of_others = self.descriptor.transport.protocol == "mcp"
-            for one in problems if is_of_others else problems[:1]:
-                words = f"{one}; args are not held to that" if is_of_others else str(one)
-                self.find("schemas", Status.WARNING if is_of_others else Status.FAILS, words)
             if problems:
+                # The tools of an MCP server are served all the same; args are not held to this.
+                is_mcp = self.descriptor.transport.protocol == "mcp"
+                words = "; ".join(map(str, problems if is_mcp else problems[:1]))
+                self.find("schemas", Status.WARNING if is_mcp else Status.FAILS, words)
                 return
         if description.get("inputs") or self.descriptor.hook is not None:
             self.find("schemas", Status.HOLDS)
