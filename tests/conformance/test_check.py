@@ -56,7 +56,7 @@ async def test_a_mistake_breaks_its_own_clause_and_no_other(tmp_path: Path, brok
 
 
 async def test_a_schema_of_an_mcp_server_that_cannot_be_used_is_a_warning(tmp_path: Path) -> None:
-    wrong = '{"a": {"pattern": "("}, "b": {"type": "strin"}}'
+    wrong = '{"a": {"pattern": "("}, "b": {"type": "objet"}}'
     schema = f'{{"type": "object", "properties": {wrong}}}'
     made = animal(tmp_path, "mcp", '{"type": "object"}', schema)
     report = await report_of(tmp_path, made)
