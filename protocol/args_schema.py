@@ -37,8 +37,8 @@ from protocol.problem import (
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
 
-MOST_PARTS = 5_000
-"""Of a schema: keywords, properties and subschemas, some 8 us each to compile."""
+MOST_PARTS = 4_000
+"""Of a schema: keywords, properties, subschemas, and 16 members of an array, some 10 us each."""
 
 DEPTH = 128
 """Of arrays and objects in a schema."""
@@ -201,7 +201,8 @@ def _patterns(schema: Any) -> int:
         layer += [part for one in lists for part in one if type(part) in (dict, list)]
         patterns += sum("pattern" in one for one in dicts)
         patterns += sum(len(one.get("patternProperties", ())) for one in dicts)
-        parts, depth = parts + len(layer), depth + 1
+        parts += len(layer) + sum(map(len, lists)) // 16
+        depth += 1
         if parts > MOST_PARTS or depth > DEPTH:
             words = "is nested too deeply to be checked"
             raise ValueError(words if depth > DEPTH else f"has more than {MOST_PARTS} parts")

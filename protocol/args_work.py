@@ -25,14 +25,14 @@ ARGS_DEPTH = 256
 STEPS = 20_000
 """Of the count for one schema, some 2 us each; beyond it, the work counts as too much."""
 
-BACKTRACKING = 4_000
+BACKTRACKING = 10_000
 """The work of a pattern where the engine may backtrack."""
 
 STRING_CHARS = 64
 """A string counts once more for so many characters, if there are patterns."""
 
 # The library compares numbers as decimals of any length, which takes 1e-300 and 0.5 80 us.
-_FLOAT, _ODD_FLOAT = 4, 1_500
+_FLOAT, _ODD_FLOAT = 5, 300
 _LARGE = 1e15
 LARGE_BITS = 64
 _COMPARED = 8
@@ -134,7 +134,7 @@ class ArgsWork:
         bits = max(map(int.bit_length, ints), default=0)
         if bits > LARGE_BITS:
             # `uniqueItems` compares each of them with each.
-            count += 2 * bits * len(ints) * (len(ints) if self._is_unique else 1)
+            count += bits // 2 * len(ints) * (len(ints) if self._is_unique else 1)
         return count
 
     def _of_one(self, depth: int) -> int:
@@ -185,9 +185,11 @@ class ArgsWork:
                 each.append({"const": None})
             elif keyword in ("enum", "const", "multipleOf"):
                 members = value if keyword == "enum" else [value]
-                own += _COMPARED * sum(map(_compared, members))
+                own += sum(min(_COMPARED * one, one + 64) for one in map(_compared, members))
             else:
                 own += _compared(value)
+        if "unevaluatedItems" in schema or "unevaluatedProperties" in schema:
+            beside *= 4  # to find out what they evaluate
         self.has_unions |= "anyOf" in schema or "oneOf" in schema
         self._is_unique |= "uniqueItems" in schema
         self._has_patterns |= not schema.keys().isdisjoint(
@@ -226,9 +228,9 @@ def _compared(value: Any) -> int:
     work = 0
     for one in _nodes(value):
         if isinstance(one, float):
-            work += _FLOAT if one == 0 or 1 / _LARGE < abs(one) < _LARGE else _ODD_FLOAT
+            work += _FLOAT if one == 0 or 1 / _LARGE < abs(one) < _LARGE else 2 * _ODD_FLOAT
         elif isinstance(one, int):
-            work += max(1, 2 * (one.bit_length() - 63))
+            work += max(1, (one.bit_length() - LARGE_BITS) // 2)
         else:
             work += not isinstance(one, str)
     return work

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft4Validator, Draft7Validator, Draft202012Validator
 from jsonschema.exceptions import SchemaError
@@ -289,6 +289,12 @@ def test_a_filter_that_holds_filters_is_checked() -> None:
     assert not fits({"and": [{"not": {"is": 1}}]}, filters)
 
 
+@pytest.mark.parametrize("number", [1e-300, 1e300, 10**400, 2**70, 0.1])
+@pytest.mark.parametrize("keyword", ["const", "minimum", "multipleOf", "exclusiveMaximum"])
+def test_one_odd_number_is_checked_against_another(keyword: str, number: float) -> None:
+    assert said(number, {keyword: number}) != TOO_MUCH
+
+
 def test_a_string_counts_by_its_length_only_where_patterns_are() -> None:
     long = "a" * (MOST_WORK * STRING_CHARS)
     assert fits(long, {"type": "string", "minLength": 1})
@@ -339,7 +345,7 @@ def test_a_pattern_at_its_limit_says_so() -> None:
         ({"$dynamicRef": "http://example.com/s"}, "is elsewhere, and nothing is fetched"),
         ({"$id": "http://[", "$ref": "x"}, "Invalid URI reference"),
         ({"enum": ["\ud800"]}, "surrogates not allowed"),
-        ({"properties": {str(n): {"type": "null"} for n in range(MOST_PARTS)}}, "5000 parts"),
+        ({"properties": {str(n): {"type": "null"} for n in range(MOST_PARTS)}}, "4000 parts"),
     ],
 )  # fmt: skip
 def test_an_unusable_schema_is_explained(schema: Any, words: str) -> None:
@@ -480,6 +486,7 @@ def test_what_is_allowed_is_what_jsonschema_allows(schema: Any, args: Any) -> No
     compiled = ArgsSchema(schema)
     assert compiled.left_out == []
     fault = compiled.fault(args)
+    assume(str(fault) != TOO_MUCH)
     assert (fault is None) is Draft202012Validator(schema).is_valid(args), fault
 
 
