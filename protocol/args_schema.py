@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from protocol.args_work import EXPLAINED, HOLDING, MAPS, REFERENCES, ArgsWork
 from protocol.problem import (
@@ -127,16 +127,22 @@ class ArgsSchema:
         try:
             if self._validator.is_valid(args):
                 return None
-        except ValueError as error:  # half of a pair of surrogates
+            if work > EXPLAINED and self._work.has_unions:
+                return Problem("", "is not valid, and too large for its schema to say where")
+            return explained(self._error(args, work), self._schema, args)
+        except UnicodeEncodeError as error:  # half of a pair of surrogates
             return Problem("", f"cannot be validated: {type(error).__name__}")
+
+    def _error(self, args: Any, work: int) -> ValidationError:
+        """Return the most useful error, or of large args the first."""
         if work <= EXPLAINED:
-            return explained(_best([*self._validator.iter_errors(args)]), self._schema, args)
-        if self._work.has_unions:
-            return Problem("", "is not valid, and too large for its schema to say where")
+            return _best([*self._validator.iter_errors(args)])
         try:
             self._validator.validate(args)
-        except ValueError as error:  # only the first
-            return explained(error, self._schema, args)
+        except UnicodeEncodeError:
+            raise
+        except ValueError as error:
+            return cast("ValidationError", error)
         raise AssertionError
 
 
