@@ -58,7 +58,6 @@ MUTATED = (
 )
 
 BARE = {
-    "supervisor/runtime/checking/": ("supervisor/runtime/checking/contract.py",),
     "supervisor/runtime/containment/": ("supervisor/runtime/containment/guardian.py",),
 }
 """Programs there run in a Python that coverage does not see; what starts them is seen."""

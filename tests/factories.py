@@ -251,5 +251,5 @@ def _command(one: psutil.Process) -> list[str] | None:
 
 
 def _is_daemons_own(command: list[str]) -> bool:
-    of_its_own = ("containment.guardian", "runtime.checking", "system/forked.py")
+    of_its_own = ("containment.guardian", "system/forked.py")
     return any(part in one for one in command for part in of_its_own)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SHIPPED = ("supervisor", "protocol", "schemas")
-CAME_WITH = {"referencing": "jsonschema"}
-"""Imported by name, and a part of the other's interface."""
+OTHER_NAMES = {"jsonschema_rs": "jsonschema-rs"}
+"""Those of distributions that are named otherwise than what is imported."""
 OF_EXTRAS = {"opentelemetry": "otel"}
 """Imported where somebody has asked for them."""
 BY_OTHERS = {"websockets"}
@@ -35,7 +35,7 @@ def test_the_dependencies_are_what_the_shipped_packages_import() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     foreign = set(imported()) - sys.stdlib_module_names - {*SHIPPED, *FOR_TYPES}
     extra = {name for name in foreign if name in OF_EXTRAS}
-    used = {CAME_WITH.get(name, name) for name in foreign - extra} | BY_OTHERS
+    used = {OTHER_NAMES.get(name, name) for name in foreign - extra} | BY_OTHERS
     assert used == named(project["dependencies"])
     for name in extra:
         of_extra = named(project["optional-dependencies"][OF_EXTRAS[name]])

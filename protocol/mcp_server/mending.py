@@ -21,9 +21,9 @@ from urllib.parse import unquote
 import msgspec
 from msgspec import UNSET
 
+from protocol.args_schema import TYPES
 from protocol.dialects.mcp.vocabulary import MODERN
 from protocol.frames import encode
-from protocol.plain_args import TYPES
 from protocol.problem import described, literal, quoted
 
 MEMBERS: dict[Any, dict[str, tuple[JsonType, bool]]] = {}

@@ -1,7 +1,7 @@
 """Make args for an op from its JSON Schema: the least that it asks for.
 
 The schema's own `examples`, `default`, `const` and `enum` come first. The result is checked by the
-whole schema in `schema_check`, so a keyword that is not understood here (`pattern`, `not`) leads to
+whole schema in `args_schema`, so a keyword that is not understood here (`pattern`, `not`) leads to
 no args, never to wrong ones.
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from protocol.args_schema import ArgsSchema
 from protocol.descriptor.model import Hook
-from protocol.schema_check import CompiledSchema
 
 DEPTH = 16
 """A schema that refers to itself again and again is left at this depth."""
@@ -30,7 +30,7 @@ _OF_FORMAT = {
 def sample_args(schema: Any) -> dict[str, Any] | None:
     root = schema if isinstance(schema, dict) else {}
     made = _sample({"type": "object", **root}, root, DEPTH)
-    if not isinstance(made, dict) or CompiledSchema(schema).problem(made) is not None:
+    if not isinstance(made, dict) or ArgsSchema(schema).fault(made) is not None:
         return None
     return made
 

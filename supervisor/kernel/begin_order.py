@@ -1,13 +1,13 @@
-"""Requests of one party that have not begun yet, since args of theirs are still being checked.
+"""Requests of one party that have not begun yet, since one before them waits for a module's list.
 
 Requests for one module begin in the order in which they were written; an op of the daemon's own
-begins when all before it have begun, and before all behind it. So a request whose args take their
-time (`request_checks.Doubt`) holds up those behind it for the same module, and ops; requests for
-other modules pass it by. A cancelled request is removed from the queue. An op that takes turns to
-begin holds up ops in the same way (`pause`). There may be thousands: those whose time has come
-begin a turn at a time, too.
+begins when all before it have begun, and before all behind it. So a request for an op that is not
+listed yet (`request_checks.Unlisted`) holds up those behind it for the same module, and ops;
+requests for other modules pass it by. A cancelled request is removed from the queue. An op that
+takes turns to begin holds up ops in the same way (`pause`). There may be thousands: those whose
+time has come begin a turn at a time, too.
 
-    lines:  module -> those for it, the first one being checked; the order is this dictionary
+    lines:  module -> those for it, the first one being looked up; the order is this dictionary
     behind: all that came since the first op that has to wait, in order; empty if there are no lines
 """
 
@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from functools import partial
+
+import trio
 
 from protocol.errors import Failure
 from supervisor.kernel.parties import Party
-from supervisor.kernel.request_checks import Doubt, Lookup
-from supervisor.runtime.checking.checks import Check, Checks
-from supervisor.runtime.turns import Turn
+from supervisor.kernel.request_checks import Unlisted
+from supervisor.runtime.turns import Turn, in_turns
 
 _PAUSED, _MOVING = "", " "
 """Lines of no module, which stay empty: while there is one, an op does not begin at once."""
@@ -33,30 +33,31 @@ BeginHeld = Callable[[Failure | None], None]
 class Held:
     """A request that waits to begin; `leave` is idempotent."""
 
-    __slots__ = ("_order", "begin", "check", "doubt", "module")
+    __slots__ = ("_order", "begin", "lookup", "module", "unlisted")
 
     def __init__(
-        self, order: BeginOrder, module: str | None, doubt: Doubt | None, begin: BeginHeld
+        self, order: BeginOrder, module: str | None, unlisted: Unlisted | None, begin: BeginHeld
     ) -> None:
         self._order = order
         self.module = module
         """The module that it is for; None for an op of the daemon's own."""
-        self.doubt = doubt
+        self.unlisted = unlisted
         self.begin: BeginHeld | None = begin
-        self.check: Check | Lookup | None = None
+        self.lookup: trio.CancelScope | None = None
+        """The look at its module's list, once it is the first of its line."""
 
     @property
     def why(self) -> str:
-        if self.doubt is not None:
-            return self.doubt.why
+        if self.unlisted is not None:
+            return self.unlisted.why
         return "a request before it had not begun yet"
 
     def leave(self) -> None:
         """Leave the queue: the request has ended."""
         if self.begin is not None:
             self.begin = None
-            if self.check is not None:
-                self.check.drop()
+            if self.lookup is not None:
+                self.lookup.cancel()
                 self._order.passed(self)
 
 
@@ -66,23 +67,23 @@ class BeginOrder(dict[str, deque[Held]]):
     A dictionary itself: each request asks whether it is empty.
     """
 
-    __slots__ = ("_behind", "_checks", "_moving", "party")
+    __slots__ = ("_behind", "_moving", "_nursery", "party")
 
-    def __init__(self, checks: Checks, party: str) -> None:
-        """`party` is the label whose turn the checks of args take."""
+    def __init__(self, nursery: trio.Nursery, party: str) -> None:
+        """`party` is the label in whose turns requests that waited begin."""
         super().__init__()
         self.party = party
-        self._checks = checks
+        self._nursery = nursery
         self._behind: deque[Held] = deque()
         self._moving = False
 
     def is_clear(self, module: str) -> bool:
-        """Whether a request for a module begins now, if there is no doubt about its args."""
+        """Whether a request for a module begins now, if its op is listed."""
         return not self._behind and module not in self
 
-    def hold(self, module: str | None, doubt: Doubt | None, begin: BeginHeld) -> Held:
-        """Queue a request; `begin` is called after the check of its args, in its turn."""
-        one = Held(self, module, doubt, begin)
+    def hold(self, module: str | None, unlisted: Unlisted | None, begin: BeginHeld) -> Held:
+        """Queue a request; `begin` is called in its turn, once its op is settled."""
+        one = Held(self, module, unlisted, begin)
         if self._behind or module is None:
             self._behind.append(one)
         else:
@@ -117,23 +118,23 @@ class BeginOrder(dict[str, deque[Held]]):
         line = self[module]
         while line:
             first = line[0]
-            failure: Failure | None = None
-            if first.begin is not None and first.doubt is not None:
-                asked = first.doubt.ask(self._checks, self.party, partial(self._looked_at, first))
-                if not isinstance(asked, Failure):
-                    first.check = asked
-                    return
-                failure = asked
-            _begin(first, failure)
+            if first.begin is not None and first.unlisted is not None:
+                first.lookup = trio.CancelScope()
+                self._nursery.start_soon(self._look_up, first, first.unlisted, first.lookup)
+                return
+            _begin(first, None)
             yield
             line.popleft()
         del self[module]
         self._move_up()
 
-    def _looked_at(self, one: Held, failure: Failure | None) -> None:
-        one.check = None
-        _begin(one, failure)
-        self.passed(one)
+    async def _look_up(self, one: Held, unlisted: Unlisted, lookup: trio.CancelScope) -> None:
+        with lookup:
+            failure = await unlisted.settled()
+            if not lookup.cancel_called:
+                one.lookup = None
+                _begin(one, failure)
+                self.passed(one)
 
     def _move_up(self) -> None:
         if not self._moving:  # else a line is empty again at once: that goes on
@@ -157,13 +158,13 @@ class BeginOrder(dict[str, deque[Held]]):
         turn = Turn()
         turn.begin()
         if any(turn.over for _ in steps):
-            self._checks.in_turns(self.party, "beginning what waited", steps)
+            self._nursery.start_soon(in_turns, self.party, "beginning what waited", steps)
 
 
-def order_of(party: Party, checks: Checks) -> BeginOrder:
+def order_of(party: Party, nursery: trio.Nursery) -> BeginOrder:
     """Return the order in which a party's requests begin; the first call makes it."""
     if party.order is None:
-        party.order = BeginOrder(checks, party.label)
+        party.order = BeginOrder(nursery, party.label)
     return party.order
 
 

@@ -268,7 +268,6 @@ class Kernel:
                 for part in (
                     host.sampler.run,
                     host.deadlines.run,
-                    host.checks.run,
                     host.containers.sweep,
                 ):
                     nursery.start_soon(part)

@@ -20,7 +20,7 @@ from supervisor.kernel.assets.intake import AssetIntake
 from supervisor.kernel.begin_order import BeginOrder, Held
 from supervisor.kernel.durability import acknowledged
 from supervisor.kernel.invoke_record import ERRORS_RECORDED, NOTHING, record_error
-from supervisor.kernel.request_checks import Doubt
+from supervisor.kernel.request_checks import Unlisted
 from supervisor.kernel.spans import ended_span
 from supervisor.policy.verdict import Stopped
 from supervisor.policy.waits import Waits, circle
@@ -80,9 +80,9 @@ class LongWay:
             self._look_later(silence_s, silence_s)
 
     def hold(
-        self, order: BeginOrder, doubt: Doubt | None, enter: Callable[[Invocation], None]
+        self, order: BeginOrder, unlisted: Unlisted | None, enter: Callable[[Invocation], None]
     ) -> None:
-        """Wait for its turn and the check of its args; then `enter` it."""
+        """Wait for its turn, and for its module to list its op; then `enter` it."""
         one = self._invocation
 
         def begin(failure: Failure | None) -> None:
@@ -92,7 +92,7 @@ class LongWay:
             elif not one.settled:
                 enter(one)
 
-        held = order.hold(one.module.name, doubt, begin)
+        held = order.hold(one.module.name, unlisted, begin)
         if held.begin is not None:
             self._held = held
 

@@ -1,29 +1,24 @@
 """Validation of a request before it is accepted: the principal, the fields, then the args.
 
-Args that a schema does not accept at once are doubtful: another process checks them
-(`runtime.checking`), and the request waits for that in `kernel.begin_order`.
+A request for an op that its module may only have by now waits for the module's list
+(`kernel.begin_order`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Any
 
 import msgspec
-import trio
 
-from protocol.args_schema import OpSchema
 from protocol.connection import Notice
 from protocol.errors import Failure, Reason
-from protocol.host_call import UNENCODABLE
-from protocol.problem import described, did_you_mean, named
+from protocol.problem import Problem, described, did_you_mean, named
 from protocol.trace_context import EXAMPLE, is_traceparent
 from supervisor.policy.findings import Quarantined
 from supervisor.policy.principals import Principal, Scope
-from supervisor.runtime.checking.checker import Unchecked
-from supervisor.runtime.checking.checks import Check, Checks, Verdict
 from supervisor.runtime.supervision.fleet import Fleet
 from supervisor.runtime.supervision.module import Module
 from supervisor.runtime.supervision.refusal import ITS_TURN
@@ -50,63 +45,7 @@ OPS_SHOWN = 100
 """Ops of a module that a failure names."""
 
 
-class Doubt(msgspec.Struct, frozen=True):
-    """Args that may be valid or not: another process has to check them."""
-
-    what: str
-    """The module and the op, for words."""
-    schema: OpSchema
-    args: dict[str, Any]
-
-    @property
-    def why(self) -> str:
-        """What a request waits for, as words."""
-        return "its args were still being checked"
-
-    def ask(
-        self, checks: Checks, party: str, told: Callable[[Failure | None], None]
-    ) -> Check | Lookup | Failure:
-        """Begin a check in a party's turn; `told` is called later: with a refusal, or None.
-
-        A failure is returned if no check is possible.
-        """
-        try:
-            args = msgspec.json.encode(self.args)
-        except UNENCODABLE as error:
-            return self._unchecked(f"they cannot be encoded: {type(error).__name__}")
-        check = checks.ask(party, self.schema, args, lambda verdict: told(self._refusal(verdict)))
-        if check is not None:
-            return check
-        if checks.ended:
-            return Failure.because(Reason.SHUTDOWN, "the daemon is stopping")
-        words = f"{self.what}: too many requests wait for a check of their args"
-        return Failure.because(Reason.QUEUE_FULL, words)
-
-    async def settled(self, checks: Checks, party: str) -> Failure | None:
-        """Wait for the check; return the refusal, if there is one."""
-        told, refusals = trio.open_memory_channel[Failure | None](1)
-        check = self.ask(checks, party, told.send_nowait)
-        if isinstance(check, Failure):
-            return check
-        try:
-            return await refusals.receive()
-        finally:
-            check.drop()
-
-    def _refusal(self, verdict: Verdict) -> Failure | None:
-        if verdict is None:
-            return None
-        if isinstance(verdict, Unchecked):
-            return self._unchecked(verdict.why)
-        words = f"the args of {self.what} are not valid: {verdict}"
-        return Failure.because(Reason.INVALID_ARGS, words, pointer=verdict.pointer)
-
-    def _unchecked(self, why: str) -> Failure:
-        words = f"the args of {self.what} could not be checked by its schema: {why}"
-        return Failure.because(Reason.INVALID_ARGS, words, pointer="")
-
-
-class Unlisted(Doubt, frozen=True):
+class Unlisted(msgspec.Struct, frozen=True):
     """An op that was not in its module's last list; the module may have it by now."""
 
     module: Module
@@ -114,38 +53,15 @@ class Unlisted(Doubt, frozen=True):
 
     @property
     def why(self) -> str:
+        """What a request waits for, as words."""
         return f"{self.module.name} was still being asked whether it has that op by now"
 
-    def ask(
-        self, checks: Checks, party: str, told: Callable[[Failure | None], None]
-    ) -> Check | Lookup | Failure:
-        """Ask the module for its list, and check the request again."""
-        if checks.ended:
-            return Failure.because(Reason.SHUTDOWN, "the daemon is stopping")
-        lookup = Lookup()
-
-        async def look() -> None:
-            with lookup.scope:
-                await self.module.look_again()
-                found = obstacle(self.module, self.content, again=False)
-                if isinstance(found, Doubt):
-                    found = await found.settled(checks, party)
-                if not lookup.scope.cancel_called:
-                    told(found)
-
-        checks.start_soon(look)
-        return lookup
-
-
-class Lookup:
-    """A look at a module's current list; `drop` is idempotent."""
-
-    def __init__(self) -> None:
-        self.scope = trio.CancelScope()
-
-    def drop(self) -> None:
-        """Drop the look: `told` is not called."""
-        self.scope.cancel()
+    async def settled(self) -> Failure | None:
+        """Ask the module for its list, and check the request again; return the refusal, if any."""
+        await self.module.look_again()
+        found = obstacle(self.module, self.content, again=False)
+        assert not isinstance(found, Unlisted)  # noqa: S101 - that is only found once
+        return found
 
 
 def scope_refusal(principal: Principal, needed: Scope | None, what: str) -> Failure | None:
@@ -267,8 +183,8 @@ def misspelt_fields(content: Mapping[str, Any]) -> tuple[Notice, ...]:
 
 def obstacle(
     module: Module, content: Mapping[str, Any], *, again: bool = True
-) -> Failure | Doubt | None:
-    """Return why a request is refused, or the doubt to settle first; None: it can begin.
+) -> Failure | Unlisted | None:
+    """Return why a request is refused, or what is to be settled first; None: it can begin.
 
     `content` is the frame's `input`. A module is asked `again` for an op that is not known.
     """
@@ -287,22 +203,22 @@ def obstacle(
     validator = descriptions.renewed() if descriptions.is_outdated else descriptions.validator
     if validator is None:
         return None
-    accepts = validator.accepting.get(op) or validator.acceptance(op)
-    try:
-        if accepts(args):
-            return None
-    except RecursionError:
-        pass
-    if validator.knows(op):
-        return Doubt(f"{module.name}.{op}", validator.schema(op), args)
+    if op in validator.ops:
+        fault = validator.fault(op, args)
+        return None if fault is None else invalid_args(f"{module.name}.{op}", fault)
     if again and module.may_have_more:
-        return Unlisted(f"{module.name}.{op:.80}", _NO_SCHEMA, args, module, content)
+        return Unlisted(module, content)
     words = f"{module.name} has no op {named(op, NAME_CHARS)}{did_you_mean(op, validator.ops)}"
     return Failure.because(Reason.UNKNOWN_OP, words, ops=list(islice(validator.ops, OPS_SHOWN)))
 
 
+def invalid_args(what: str, fault: Problem) -> Failure:
+    """Return the failure of args that do not fit their schema; `what` takes them."""
+    words = f"the args of {what} are not valid: {fault}"
+    return Failure.because(Reason.INVALID_ARGS, words, pointer=fault.pointer)
+
+
 _NO_ARGS: dict[str, Any] = {}
-_NO_SCHEMA = OpSchema(b"{}", vouched=True)
 
 
 def _unfit(content: Mapping[str, Any]) -> Failure | None:

@@ -43,11 +43,11 @@ from supervisor.kernel.long_way import Parents
 from supervisor.kernel.operations import ALL_MODULES, LOGINS, SCOPES, WHOLE_MODULE, Operations
 from supervisor.kernel.operations.connection import NARROW
 from supervisor.kernel.operations.op import Begun, OwnRequest
-from supervisor.kernel.parties import NOBODY, Client, Handle, Invoke, Party, or_refused, refuse_if
+from supervisor.kernel.parties import NOBODY, Client, Handle, Invoke, Party, or_refused
 from supervisor.kernel.prompts import PROMPT, Prompt, Prompts
 from supervisor.kernel.request_checks import (
     INPUT_FIELDS,
-    Doubt,
+    Unlisted,
     misspelt_fields,
     module_refusal,
     obstacle,
@@ -59,7 +59,6 @@ from supervisor.kernel.sessions.session import Session
 from supervisor.kernel.spans import Spans
 from supervisor.kernel.store.settings import IN_FLIGHT, Span
 from supervisor.policy.principals import Principal, Scope
-from supervisor.runtime.checking.checks import Checks
 from supervisor.runtime.held_bytes import Account
 from supervisor.runtime.supervision.call import NOBODY as NOBODY_YET
 from supervisor.runtime.supervision.fleet import Fleet
@@ -92,7 +91,6 @@ class Requests:
             host, gates, approvals, effects.lineage, nursery=nursery, invoke=self.invoke
         )
         self.lineage = effects.lineage
-        self.checks = host.checks
         self._host = host
         self._fleet = fleet
         self._effects = effects
@@ -104,7 +102,6 @@ class Requests:
             effects=effects,
             grants=grants,
             approvals=approvals,
-            checks=host.checks,
             deadlines=host.deadlines,
             fleet=fleet,
             nursery=nursery,
@@ -120,7 +117,7 @@ class Requests:
             now=trio.lowlevel.current_clock().current_time,
             refused=Counter(),
         )
-        self.own = OwnRequests(fleet, effects, host.checks, self.invoke, nursery)
+        self.own = OwnRequests(fleet, effects, self.invoke, nursery)
 
     def begin(
         self,
@@ -143,7 +140,7 @@ class Requests:
                 'a request needs "tool" and "operation": {"requestId","tool","operation","input"}'
             )
         elif operation == _INVOKE:
-            order = order_of(party, self.checks) if party.order is None else party.order
+            order = order_of(party, self._nursery) if party.order is None else party.order
             return self.invoke(
                 party.principal, tool, content, client, order=order, account=party.account
             )
@@ -236,7 +233,7 @@ class Requests:
         if behind:
             invocation.take_long_way()
         if found is not None or (order and not order.is_clear(tool)):
-            order = BeginOrder(self.checks, tool) if order is None else order
+            order = BeginOrder(self._nursery, tool) if order is None else order
             invocation.take_long_way().hold(order, found, self._enter)
         elif self._gates.any:
             self._enter(invocation)
@@ -266,7 +263,7 @@ class Requests:
         principal: Principal,
         content: Mapping[str, Any],
         parent: Invocation | None,
-    ) -> tuple[Failure | Doubt | None, Session | None]:
+    ) -> tuple[Failure | Unlisted | None, Session | None]:
         """Return why an invocation is refused or has to wait, and its session.
 
         `module` is only a name if there is no such module.
@@ -276,7 +273,7 @@ class Requests:
             refusal = self._not_allowed(principal, tool, request.op)
             if refusal is not None:
                 return refusal, None
-        found: Failure | Doubt | None
+        found: Failure | Unlisted | None
         if isinstance(module, str):
             found = unknown_module(module, self._fleet, principal)
         else:
@@ -348,12 +345,11 @@ class OwnRequests:
     """The ops; they need this object themselves, so this is set later."""
 
     def __init__(
-        self, fleet: Fleet, effects: Effects, checks: Checks, invoke: Invoke, nursery: trio.Nursery
+        self, fleet: Fleet, effects: Effects, invoke: Invoke, nursery: trio.Nursery
     ) -> None:
         self.prompts = Prompts(fleet, effects.sessions, effects.ui, invoke)
         self._fleet = fleet
         self._recorder = effects.recorder
-        self._checks = checks
         self._invoke = invoke
         self._nursery = nursery
 
@@ -384,12 +380,7 @@ class OwnRequests:
             request.finish(Success({"status": "ok"}))
         elif operation == Operation.DESCRIBE:
             request.finish(Success(self.operations.describe(tool)))
-        elif isinstance(found := self.operations.refusal(op, args), Failure):
-            request.finish(found)
-        elif found is not None:
-            doubt = found
-            request.begin(lambda: self._look_and_run(doubt, request), self._nursery)
-        elif (refusal := self._module_refusal(party.principal, op, args)) is not None:
+        elif (refusal := self._unfit(party.principal, op, args)) is not None:
             request.finish(refusal)
         elif op == "invoke":
             return self._invoke_through(party, content, args, client)
@@ -403,7 +394,7 @@ class OwnRequests:
         self, party: Party, content: dict[str, Any], args: dict[str, Any], client: Client
     ) -> Handle | None:
         """Begin an invocation through the daemon: so it serves as a module of another daemon."""
-        order = order_of(party, self._checks)
+        order = order_of(party, self._nursery)
         if "traceparent" in content:
             args = {**args, "traceparent": content["traceparent"]}
         return self._invoke(
@@ -424,7 +415,7 @@ class OwnRequests:
                 order.pause()
                 self._nursery.start_soon(self._begin_prompt, party, steps, order)
 
-        order = order_of(party, self._checks)
+        order = order_of(party, self._nursery)
         if not order:
             begin()
         else:
@@ -440,7 +431,7 @@ class OwnRequests:
             if not request.ended:
                 request.begin(lambda: self._begin_op(op, args, request), self._nursery)
 
-        order = order_of(request.party, self._checks)
+        order = order_of(request.party, self._nursery)
         # Requests after a `narrow` have fewer rights at once, though those before it still wait.
         if not order or op == NARROW:
             begin(None)
@@ -454,21 +445,6 @@ class OwnRequests:
             by = request.principal.by
             self._recorder.record("daemon:command", module=module, data=data, by=by)
         return self.operations.begin(op, args, request)
-
-    async def _look_and_run(self, doubt: Doubt, request: OwnRequest) -> Any:
-        """Run an op whose args are in doubt, if they prove valid; raises `RefusedError`.
-
-        A request with `1.0` for `1` has no place in the order: it begins later.
-        """
-        op, args = doubt.what, doubt.args
-        refusal = await doubt.settled(self._checks, request.party.label)
-        refusal = refusal or self._module_refusal(request.principal, op, args)
-        # Of these all that is valid is accepted at once.
-        if refusal is None and op in ("invoke", PROMPT):
-            refusal = Failure.because(Reason.INVALID_ARGS, "the args are not valid")
-        refuse_if(refusal)
-        begun = self._begin_op(op, args, request)
-        return begun if isinstance(begun, dict) else await begun
 
     def ask(self, party: Party, tool: str, operation: Operation, client: Client) -> Handle | None:
         """Begin a module's `health` or `describe`."""
@@ -501,11 +477,10 @@ class OwnRequests:
             refusal = Failure.because(Reason.SCOPE, words)
         return refusal
 
-    def _module_refusal(
-        self, principal: Principal, op: str, args: dict[str, Any]
-    ) -> Failure | None:
-        if op not in WHOLE_MODULE:
-            return None
+    def _unfit(self, principal: Principal, op: str, args: Any) -> Failure | None:
+        refusal = self.operations.refusal(op, args)
+        if refusal is not None or op not in WHOLE_MODULE:
+            return refusal
         return module_refusal(principal, self._fleet, args["module"])
 
 

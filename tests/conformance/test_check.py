@@ -55,6 +55,18 @@ async def test_a_mistake_breaks_its_own_clause_and_no_other(tmp_path: Path, brok
     assert broken.said in found[broken.clause]
 
 
+async def test_a_schema_of_an_mcp_server_that_cannot_be_used_is_a_warning(tmp_path: Path) -> None:
+    wrong = '{"a": {"pattern": "("}, "b": {"type": "objet"}}'
+    schema = f'{{"type": "object", "properties": {wrong}}}'
+    made = animal(tmp_path, "mcp", '{"type": "object"}', schema)
+    report = await report_of(tmp_path, made)
+    (warned,) = (one for one in report.findings if one.clause == "schemas")
+    assert warned.status is Status.WARNING
+    assert '/inputs/echo/properties/a/pattern: "(" is not a regular expression' in warned.words
+    assert "/inputs/echo/properties/b/type: is not a JSON Schema type" in warned.words
+    assert by_status(report, Status.FAILS) == {}
+
+
 async def test_what_a_build_printed_is_shown_if_it_fails(tmp_path: Path) -> None:
     build = ["sh", "-c", "echo main.c:3: no such function; echo 1 error >&2; exit 1"]
     report = await report_of(tmp_path, animal(tmp_path, "module", transport={"prepare": build}))

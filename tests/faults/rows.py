@@ -168,7 +168,6 @@ ROWS = (
         39,
         "values that are short to write and slow to build",
         "cost is counted, in turns or refused by name; a neighbour waits less than 50 ms",
-        awaits="args by jsonschema-rs with a bound on work",
     ),
     Row(
         40,

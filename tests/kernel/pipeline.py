@@ -33,8 +33,6 @@ from supervisor.policy.capabilities import Decision, Rule, RulePlace, Verdict
 from supervisor.policy.latency import Histogram
 from supervisor.policy.tally import Tally
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.checking.checks import Checks
-from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.held_bytes import Account, HeldBytes
 from supervisor.runtime.supervision.call import Call, Server
 from supervisor.runtime.supervision.deadlines import Deadlines
@@ -163,7 +161,6 @@ class Host:
     def __init__(self, deadlines: Deadlines) -> None:
         self.deadlines = deadlines
         self.ledger = HeldBytes()
-        self.checks = Checks(Custody.bare(), self.deadlines)
         self._number = 0
 
     def next_request_id(self) -> str:

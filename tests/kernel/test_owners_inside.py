@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import trio
 
 from supervisor.kernel.begin_order import BeginOrder
 from supervisor.kernel.kernel import JournalOptions, Kernel, Party
@@ -17,7 +18,7 @@ from tests.kernel.hooks.parties import hook
 from tests.kernel.host_calls import allowing, caller
 from tests.kernel.memory import flushed
 from tests.kernel.remembering import Remembering
-from tests.kernel.test_begin_order import DOUBT, Looking
+from tests.kernel.test_begin_order import Lookups
 from tests.kernel.test_owners import BOSS, EVE, MAX, USER, world
 from tests.principals import ADA
 
@@ -174,7 +175,9 @@ async def test_the_journal_says_who_had_the_daemon_end(tmp_path: Path) -> None:
     assert entry["by"] == {"name": "ada", "face": "test"}
 
 
-async def test_a_narrowing_does_not_wait_for_args_that_are_looked_at(tmp_path: Path) -> None:
+async def test_a_narrowing_does_not_wait_for_a_module_that_is_asked_for_its_list(
+    tmp_path: Path,
+) -> None:
     party = Party(ADA)
     async with world(tmp_path) as daemon:
 
@@ -184,8 +187,10 @@ async def test_a_narrowing_does_not_wait_for_args_that_are_looked_at(tmp_path: P
             daemon.begin(party, "supervisor", "invoke", content, asker)
             return await asker.document()
 
-        looking: Any = Looking()
-        party.order = BeginOrder(looking, party.label)
-        party.order.hold("kv", DOUBT, lambda _: None)
-        assert (await said("narrow", scopes=["read"]))["ok"]
-        assert (await said("stop", module="kv"))["error"]["details"]["reason"] == "scope"
+        async with trio.open_nursery() as nursery:
+            lookups: Any = Lookups()
+            party.order = BeginOrder(nursery, party.label)
+            party.order.hold("kv", lookups, lambda _: None)
+            assert (await said("narrow", scopes=["read"]))["ok"]
+            assert (await said("stop", module="kv"))["error"]["details"]["reason"] == "scope"
+            nursery.cancel_scope.cancel()

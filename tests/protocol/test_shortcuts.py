@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol import args_schema, json_line, plain_args, weight
-from protocol.args_schema import ArgsValidator
+from protocol import json_line, weight
 from protocol.framing import LineSplitter
 from protocol.json_line import Fault
 from protocol.weight import LONG_BYTES, ValueCount
@@ -84,18 +83,3 @@ def test_a_line_is_counted_while_it_comes_and_never_as_a_whole(
     assert isinstance(line, bytes)
     assert max(fed) <= LONG_BYTES + (1 << 16)  # the first look
     assert sum(fed) == len(line)
-
-
-@pytest.mark.fault(29)
-@pytest.mark.parametrize("vouched", [True, False])
-def test_a_schema_of_very_many_parts_is_not_made_ready_where_others_wait_for_it(
-    monkeypatch: pytest.MonkeyPatch, *, vouched: bool
-) -> None:
-    small = {"enum": ["a"] * (plain_args.MOST_PARTS - 2)}
-    large = {"properties": {"a": {"anyOf": [{"anyOf": [{"type": "string"}] * 100}] * 100}}}
-    assert ArgsValidator({"go": small}, vouched=vouched).accepts("go", "a")
-    looked_at: list[Any] = []
-    for name in ("plain_acceptance", "is_plain"):
-        monkeypatch.setattr(args_schema, name, looked_at.append)
-    assert not ArgsValidator({"go": large}, vouched=vouched).accepts("go", {"a": "x"})
-    assert looked_at == []

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from protocol.args_schema import ArgsValidator
 from protocol.descriptor.model import Descriptor
 from protocol.dialects.mcp.vocabulary import EXTRAS, SUBSCRIBE, UNSUBSCRIBE
 from protocol.dialects.mcp.writer import Agreed
@@ -28,7 +29,6 @@ from protocol.mcp_server.mending import (
     definition_for,
     strict_definition,
 )
-from protocol.plain_args import plain_acceptance
 from protocol.problem import described, quoted
 from protocol.weight import is_deeper
 
@@ -142,7 +142,7 @@ CHANGED = {
     "notifications/resources/list_changed": ("resources/list", "resources/templates/list"),
 }
 
-ACCEPTED = {op: plain_acceptance(one.args) for op, one in OPS.items()}
+ARGS = ArgsValidator({op: one.args for op, one in OPS.items()})
 
 
 class _Listing:

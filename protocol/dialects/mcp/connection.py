@@ -50,7 +50,7 @@ from protocol.connection import (
 from protocol.descriptor.model import Descriptor, StdoutPolicy
 from protocol.dialects.lines import LineConnection
 from protocol.dialects.mcp.calls import Calls
-from protocol.dialects.mcp.catalogue import ACCEPTED, CALL, CHANGED
+from protocol.dialects.mcp.catalogue import ARGS, CALL, CHANGED
 from protocol.dialects.mcp.inquiries import client_capabilities, client_result, host_call
 from protocol.dialects.mcp.odd_lines import (
     BEFORE,
@@ -154,7 +154,7 @@ class McpConnection(LineConnection):
             # 2026-07-28 has no ping.
             method, params = (DISCOVER if self._writer.is_modern else PING), {}
         elif catalogue is not None and (op := catalogue.op_of_server(request.op)) is not None:
-            if not ACCEPTED[request.op](request.args):
+            if ARGS.fault(request.op, request.args) is not None:
                 words = f"the args of {request.op} are not what MCP has it take, or too many"
                 return [Answered(request.request_id, Failure.because(Reason.INVALID_ARGS, words))]
             method, params = op.method, request.args

@@ -36,7 +36,7 @@ from supervisor.kernel.hooks.approvals import REQUEST, Approvals, Decision, Ques
 from supervisor.kernel.hooks.registry import Gates, Standing
 from supervisor.kernel.invocation import Invocation
 from supervisor.kernel.parties import Invoke, Lineage, OutcomeOnly
-from supervisor.kernel.request_checks import Doubt, obstacle
+from supervisor.kernel.request_checks import Unlisted, obstacle
 from supervisor.policy.hook_chain import (
     Answer,
     Chain,
@@ -233,7 +233,7 @@ class Guard:
         if result.user_message:
             self._show(name, result)
         if result.action is Action.MODIFY and result.data is not None:
-            problem = await self._problem(name, gate, result.data)
+            problem = await self._problem(gate, result.data)
             if problem is not None:
                 return Invalid(problem)
         return result
@@ -249,7 +249,7 @@ class Guard:
         self._guards.invoke(SUPERVISOR, name, content, client, parent=self._invocation)
         return (await responses.receive()).outcome
 
-    async def _problem(self, name: str, gate: Gate, data: Any) -> str | None:
+    async def _problem(self, gate: Gate, data: Any) -> str | None:
         """Return why `data` cannot replace the subject."""
         problem = replacement_problem(gate, data)
         if problem is not None or gate is not Gate.PRE:
@@ -258,8 +258,8 @@ class Guard:
             return f"data nests more than {DEPTH} levels deep"
         module, op = self._invocation.module, self._invocation.request.op
         found = obstacle(module, {"op": op, "args": data})
-        if isinstance(found, Doubt):
-            found = await found.settled(self._guards.host.checks, name)
+        if isinstance(found, Unlisted):
+            found = await found.settled()
         return None if found is None else found.message
 
     async def _refusal(self, gate: Gate, chain: Chain) -> Failure | None:

@@ -51,7 +51,7 @@ class Docket:
         self._to_begin: deque[OpenCall] = deque()
         self._beginning = False
         self._told: set[bool] = set()
-        self.order = BeginOrder(host.checks, caller.module.name)
+        self.order = BeginOrder(host.nursery, caller.module.name)
         """The order in which invocations of its calls begin."""
 
     def take(self, asked: HostCalled, dialogue: Dialogue) -> None:

@@ -25,7 +25,6 @@ from supervisor.kernel.hooks.approvals import REQUEST, Approvals, with_questions
 from supervisor.kernel.invocation import Invocation
 from supervisor.kernel.parties import Caller, Invoke, RefusedError
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.checking.checks import Checks
 from supervisor.runtime.process.dialogue import Dialogue
 from supervisor.runtime.supervision.call import Congestion
 from supervisor.runtime.supervision.deadlines import Deadlines, Timer
@@ -195,7 +194,6 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     effects: Effects
     grants: Grants
     approvals: Approvals
-    checks: Checks
     deadlines: Deadlines
     fleet: Fleet
     nursery: trio.Nursery

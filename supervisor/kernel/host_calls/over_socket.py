@@ -112,7 +112,7 @@ class _ModuleInvocation(Handle):
             self._tool,
             self._content,
             self.client,
-            order=order_of(party, self._host.checks),
+            order=order_of(party, self._host.nursery),
             account=party.account,
         )
 

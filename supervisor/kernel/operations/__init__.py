@@ -34,7 +34,7 @@ from supervisor.kernel.operations.policy import PolicyOps
 from supervisor.kernel.operations.record import RecordOps
 from supervisor.kernel.operations.sessions import SessionOps
 from supervisor.kernel.prompts import CONTENT_CHARS, PROMPT, Conflict, Priority
-from supervisor.kernel.request_checks import MAX_TIMEOUT_S, Doubt
+from supervisor.kernel.request_checks import MAX_TIMEOUT_S, invalid_args
 from supervisor.policy.principals import Scope
 
 SCOPES: Mapping[str, Scope | None] = {
@@ -160,15 +160,14 @@ class Operations:
         for group in GROUPS:
             self._ops.update(group(parts).ops())
 
-    def refusal(self, op: str, args: Any) -> Failure | Doubt | None:
-        """Return why an op cannot be run with these args, or a doubt to be settled, or None."""
-        if not self._validator.knows(op):
+    def refusal(self, op: str, args: Any) -> Failure | None:
+        """Return why an op cannot be run with these args, or None."""
+        if op not in INPUTS:
             hint = did_you_mean(op, INPUTS) or f"; it has {', '.join(INPUTS)}"
             words = f"the daemon has no op {named(op, 80)}{hint}"
             return Failure.because(Reason.UNKNOWN_OP, words, ops=list(INPUTS))
-        if self._validator.accepts(op, args):
-            return None
-        return Doubt(op, self._validator.schema(op), args)
+        fault = self._validator.fault(op, args)
+        return None if fault is None else invalid_args(op, fault)
 
     def begin(self, op: str, args: dict[str, Any], asked: OwnRequest) -> Begun:
         """Begin an op that `refusal` lets through; returns its result, or what to await for it.

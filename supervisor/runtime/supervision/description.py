@@ -16,6 +16,7 @@ import structlog
 
 from protocol.args_schema import ArgsValidator, op_schemas
 from protocol.descriptor.model import Descriptor
+from protocol.problem import Problem
 from supervisor.runtime.supervision.deadlines import Deadlines, Timer
 
 TELL_EVERY_S = 1.0
@@ -123,8 +124,12 @@ class Descriptions:
             self.is_outdated = False
             current = self.current
             schemas = None if current is None else op_schemas(current.get("inputs"))
-            self.validator = None if schemas is None else ArgsValidator(schemas, vouched=False)
+            self.validator = None if schemas is None else ArgsValidator(schemas, self._left_out)
         return self.validator
+
+    def _left_out(self, op: str, problem: Problem) -> None:
+        name, words = self._descriptor.name, str(problem)
+        log.warning("args are not held to a part of their schema", module=name, op=op, words=words)
 
     def misfits(self) -> list[str]:
         """Say which descriptions do not fit the descriptor, or that of a newer process."""

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from protocol.connection import HostCalled
 from protocol.errors import Failure, Reason
-from supervisor.runtime.checking.checks import Checks
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.held_bytes import HeldBounds, HeldBytes
@@ -81,7 +80,6 @@ class Host:
         self.notes = Notes() if notes is None else notes
         self.custody = custody or Custody.bare()
         self.containers = Containers(self.custody, self.environment, log_files, inherited)
-        self.checks = Checks(self.custody, self.deadlines)
         self.sampler = Sampler(self.custody.blocking, memory_ceiling_bytes, memory_look_s)
         self.shutting_down = False
         numbers = map(str, itertools.count(1))

@@ -16,7 +16,7 @@ from supervisor.policy.verdict import Stopped
 from supervisor.runtime.supervision.module import Module
 from tests.factories import Heard, actor, call
 from tests.runtime.conftest import Running
-from tests.runtime.fakes import Stage, staged
+from tests.runtime.fakes import Stage, staged, undescribed
 
 STEADY = {"backoff": {"initial_s": 4, "factor": 2, "jitter": 0}}
 LATE = Stopped(Reason.DEADLINE, "m.echo gave no answer in 1 s")
@@ -304,6 +304,19 @@ async def test_a_module_that_is_not_up_says_why_it_cannot_be_asked(
     assert isinstance(outcome, Failure)
     assert facts(outcome) == ("unreachable", "not_ready")
     assert "starting" in outcome.message
+
+
+def test_what_args_are_not_held_to_is_logged_when_the_op_is_first_called(tmp_path: Path) -> None:
+    descriptions = undescribed(staged(tmp_path))
+    said = {"name": "m", "kind": "tool", "capabilities": [], "inputs": {"go": {"pattern": "("}}}
+    assert descriptions.begin("m#1", said) is None
+    validator = descriptions.renewed()
+    assert validator is not None
+    with structlog.testing.capture_logs() as lines:
+        assert [validator.fault("go", {}) for _ in range(2)] == [None, None]
+    (line,) = lines
+    assert (line["log_level"], line["module"], line["op"]) == ("warning", "m", "go")
+    assert line["words"] == '/pattern: "(" is not a regular expression that can be used here'
 
 
 async def test_a_change_of_state_is_logged_with_the_instance_there_is_or_was(
