@@ -29,6 +29,7 @@ from supervisor.kernel.operations.op import (
     OwnRequest,
     Parts,
     args_schema,
+    plainly_fits,
 )
 from supervisor.kernel.operations.policy import PolicyOps
 from supervisor.kernel.operations.record import RecordOps
@@ -166,6 +167,8 @@ class Operations:
             hint = did_you_mean(op, INPUTS) or f"; it has {', '.join(INPUTS)}"
             words = f"the daemon has no op {named(op, 80)}{hint}"
             return Failure.because(Reason.UNKNOWN_OP, words, ops=list(INPUTS))
+        if type(args) is dict and plainly_fits(INPUTS[op], args):
+            return None
         fault = self._validator.fault(op, args)
         return None if fault is None else invalid_args(op, fault)
 

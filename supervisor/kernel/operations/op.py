@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -232,3 +233,36 @@ def args_schema(required: tuple[str, ...] = (), **properties: Any) -> dict[str, 
         "required": list(required),
         "additionalProperties": False,
     }
+
+
+def plainly_fits(schema: Mapping[str, Any], args: Mapping[str, Any]) -> bool:
+    """Tell whether args fit a schema of `args_schema`; a no may be wrong.
+
+    So no daemon has the library for schemas, 9 MB, for its own ops alone.
+    """
+    known = schema["properties"]
+    if not known.keys() >= args.keys() >= set(schema["required"]):
+        return False
+    return all(_fits(known[name], value) for name, value in args.items())
+
+
+def _fits(schema: Mapping[str, Any], value: Any) -> bool:
+    least, most = schema.get("minimum", -math.inf), schema.get("maximum", math.inf)
+    match schema:
+        case {"pattern": _} | {"exclusiveMinimum": _}:
+            return False
+        case {"enum": words}:
+            return type(value) is str and value in words
+        case {"type": "string"}:
+            size = len(value) if type(value) is str else -1
+            return bool(schema.get("minLength", 0) <= size <= schema.get("maxLength", math.inf))
+        case {"type": "boolean"}:
+            return type(value) is bool
+        case {"type": "integer"}:
+            return type(value) is int and least <= value <= most
+        case {"type": "array", "items": item}:
+            size = len(value) if type(value) is list else -1
+            if not schema.get("minItems", 0) <= size <= schema.get("maxItems", math.inf):
+                return False
+            return all(_fits(item, one) for one in value)
+    return False
