@@ -1,6 +1,6 @@
 // TypeScript types of stdiod: what HTTP takes and answers (`paths`), and what stands in files.
 // Made by `make typescript` (scripts/generate_types.py) with openapi-typescript@7.13.0; do not edit.
-// The document it was made of: sha256 fc5928a106595db99eaa11ccc23a5e85ff70d2e8217e9cabb55dd4a4306a7b59
+// The document it was made of: sha256 e473093d9955cf7e5c0843afd0307e1d63d06e493061e0ff2ac6141907d294b9
 
 export interface paths {
     "/": {
@@ -865,6 +865,8 @@ export interface components {
             uptime_s: number;
             /** @description the rung in force */
             containment: string;
+            /** @description the rung of per-invocation processes without a memory limit */
+            tool_containment: string;
             /** @description what each higher rung lacks here */
             why_not_higher: string | null;
             guardian_pid: number | null;

@@ -112,7 +112,8 @@ class Story:
         What a thread does before, such as to send signals, takes real time, of which the clock
         knows nothing: so it may be somewhat later.
         """
-        await self.stays((await self.status(module))["state"], after_s, module)
+        if after_s:
+            await self.stays((await self.status(module))["state"], after_s, module)
         while (status := await self.status(module))["state"] != state:
             await self.passes(MOMENT_S)
         return status

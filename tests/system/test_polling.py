@@ -83,9 +83,7 @@ def test_changes_are_noticed_by_looking_again(
     client.op("reloaded", number=number + 1)
     assert names(client) == ["a", "b"]
     os.utime(modules / "b.json")  # the same text, written again
-    client.op("reloaded", number=number + 2)
-    assert names(client) == ["a", "b"]
     (modules / "a.json").unlink()
-    client.op("reloaded", number=number + 3)
+    client.op("reloaded", number=number + 2)
     assert names(client) == ["b"]
-    assert status(client)["reloads"] == number + 3
+    assert status(client)["reloads"] == number + 2
