@@ -100,11 +100,11 @@ class ArgsValidator:
 
 
 class ArgsSchema:
-    """One compiled schema."""
+    """The compiled schema of one op, which finds the fault in args."""
 
     def __init__(self, schema: Any) -> None:
         self.left_out: list[Problem] = []
-        """What args are not held to, since it cannot be compiled."""
+        """The keywords that cannot be compiled; args are not held to them."""
         compiled = None
         while compiled is None:
             try:
@@ -166,7 +166,7 @@ def ops_problems(ops: dict[str, Any], at: str) -> list[Problem]:
     return found
 
 
-# What can be compiled.
+# Compiling a schema, without the keywords that the library refuses.
 
 
 def _compiled(schema: Any) -> tuple[Validator, bool]:
@@ -274,7 +274,7 @@ def _lacking(schema: Any, path: Path) -> Any:
     return copy
 
 
-# What is wrong, in words.
+# The words for a fault in args.
 
 
 def _best(errors: list[ValidationError]) -> ValidationError:

@@ -41,7 +41,7 @@ class Overlong(msgspec.Struct, frozen=True):
     limit: int
     excerpt: bytes
     values: str = ""
-    """What the limit counts, if that is not bytes."""
+    """The words for what `limit` counts (`ValueCount.name`); empty if it counts bytes."""
 
 
 Line = bytes | Overlong

@@ -285,7 +285,7 @@ def _words(line: bytes, error: Exception) -> str:
 
 
 SPEAKERS = (EntrySource.HOST, EntrySource.MODULE, EntrySource.STDERR)
-"""Who has lines."""
+"""The sources whose entries are lines of a stream."""
 
 _OF_RECORDER = (Happened.MISSING, Happened.ENDED)
 

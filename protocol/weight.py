@@ -57,7 +57,7 @@ class ValueCount:
 
     @property
     def name(self) -> str:
-        """What was counted, in words."""
+        """The words for the limit that the line passed: values, or also digits and escapes."""
         if self._slow <= self._plain:
             return "values"
         return "values (ten digits of a long number count as one, and so do 32 escapes)"

@@ -85,7 +85,7 @@ async def _healthy(exam: Examination, client: ServiceClient, clause: str, **unkn
 
 
 class _Asked(Watched):
-    """One request and its answer."""
+    """A request to a service, and the answer that came over HTTP."""
 
     def __init__(self, exam: Examination, request: Request, **unknown: Any) -> None:
         self.exchange = Exchange()

@@ -53,7 +53,7 @@ class Unlisted(msgspec.Struct, frozen=True):
 
     @property
     def why(self) -> str:
-        """What a request waits for, as words."""
+        """The words for a request that ends while its module is still asked for its list."""
         return f"{self.module.name} was still being asked whether it has that op by now"
 
     async def settled(self) -> Failure | None:

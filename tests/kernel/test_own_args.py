@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -45,12 +43,3 @@ def test_what_fits_plainly_fits_the_schema(asked: tuple[str, dict[str, Any]]) ->
 )
 def test_usual_args_fit_plainly(op: str, args: dict[str, Any]) -> None:
     assert plainly_fits(INPUTS[op], args)
-
-
-def test_what_a_client_usually_asks_needs_no_library_for_schemas() -> None:
-    code = (
-        "import sys; from supervisor.kernel.operations import INPUTS, ArgsValidator;"
-        "ArgsValidator(INPUTS); print('jsonschema_rs' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
-    assert done.stdout == "False\n"

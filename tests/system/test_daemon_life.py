@@ -113,6 +113,25 @@ def test_a_lock_that_a_child_of_a_killed_daemon_still_holds_is_waited_for(folder
         assert process.returncode == 0, log.read()
 
 
+def test_what_a_client_usually_asks_needs_no_library_for_schemas(folder: Path) -> None:
+    write(folder / "modules", misbehaving("one"))
+    words = command(folder / "modules", folder / "socket", folder / "data")
+    with (folder / "log").open("wb") as log:
+        process, ready = start(words, os.environ, log.fileno(), anew=True)
+    try:
+        assert ready
+        maps = Path(f"/proc/{process.pid}/maps")
+        with Client(folder / "socket") as client:
+            assert client.op("wait", modules=["one"], **{"for": "ready"}).ok
+            assert client.op("status", module="one").ok
+            assert "jsonschema_rs" not in maps.read_text()
+            assert not client.op("wait", modules=7).ok
+            assert "jsonschema_rs" in maps.read_text()
+    finally:
+        process.terminate()
+        process.wait(BOUND_S)
+
+
 def test_a_file_in_the_place_of_the_socket_is_left_alone(folder: Path) -> None:
     (folder / "modules").mkdir()
     (folder / "socket").write_text("precious")

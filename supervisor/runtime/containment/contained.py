@@ -88,7 +88,7 @@ class Rung:
 
     @property
     def of_tools(self) -> Rung:
-        """What contains a process per invocation that has no memory limit."""
+        """The rung that holds processes per invocation without a memory limit."""
         return self
 
     def contain(self, instance: str, leader: Stat, brand: int) -> Containment:

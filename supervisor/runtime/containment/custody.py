@@ -421,7 +421,7 @@ async def holding(
 
 
 def _registered(containment: Containment) -> Leader | None:
-    # What is in a cgroup dies with the folder that all are in; others are told of one by one.
+    # The guardian kills all cgroups by their common folder; a process in none it knows by number.
     leader = containment.leader
     if containment.folder is not None:
         return None

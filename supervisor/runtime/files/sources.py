@@ -114,7 +114,7 @@ class Sources:
         self._looks = looks or Looks()
         self._programs = FileDigests()
         self.interests = Interests()
-        """What to watch, as of the last reading; made anew by each."""
+        """The files and folders to watch; each reading replaces them."""
         self.unanswered = False
         """Whether something did not answer to the last reading."""
 
