@@ -63,7 +63,7 @@ from supervisor.runtime.files.sources import Sources
 from supervisor.runtime.held_bytes import Account
 from supervisor.runtime.loop_clock import run_timed
 from supervisor.runtime.process.environment import HostVariables
-from supervisor.runtime.stalls import Stalls, Threads
+from supervisor.runtime.stalls import RunDelay, Stalls
 from supervisor.runtime.turns import SERVING
 
 if TYPE_CHECKING:
@@ -177,10 +177,10 @@ def _serve(
         with (
             control_socket.listening(options.socket) as listener,
             _listeners(options) as listeners,
-            contextlib.closing(Threads.begun()) as threads,
+            contextlib.closing(RunDelay()) as run_delay,
             exporting(os.environ) as spans,
         ):
-            stalls = Stalls(threads=threads, continued=Continued())
+            stalls = Stalls(run_delay=run_delay, continued=Continued())
             kernel = Kernel(
                 found,
                 data_dir=options.data_dir,

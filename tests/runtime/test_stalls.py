@@ -5,52 +5,39 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import threading
 import time
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import structlog.testing
 import trio
 
-from supervisor.runtime import stalls as stalls_module
 from supervisor.runtime.loop_clock import run_timed
-from supervisor.runtime.stalls import Stalls, Threads, Times
+from supervisor.runtime.stalls import RunDelay, Stalls
 from supervisor.runtime.turns import Serving
 from tests.bounds import WAIT_S
 
 
-class World(Threads):
+class World:
     """A machine whose times are said."""
 
     def __init__(self) -> None:
         self.now = 100.0
-        self.ran = 7.0
         self.delay = 5.0
-        self.slices = 9.0
-        self.of_others: dict[int, Times] = {}
-        self.of_the_ended = 0.0
         self.continued = False
         self.looks = 0
         self.serving = Serving(lambda: self.now)
         self.serving.turn_ended()
         self.stalls = Stalls(
-            threads=self,
+            run_delay=self._run_delay,
             continued=self._continued,
             serving=self.serving,
             wall_clock=lambda: 1_800_000_000.0,
         )
 
-    def own(self) -> Times:
+    def _run_delay(self) -> float:
         self.looks += 1
-        return Times(self.ran, self.delay, self.slices)
-
-    def others(self) -> dict[int, Times]:
-        return dict(self.of_others)
-
-    def all_s(self) -> float:
-        return self.ran + sum(one.ran_s for one in self.of_others.values()) + self.of_the_ended
+        return self.delay
 
     def _continued(self) -> bool:
         came, self.continued = self.continued, False
@@ -229,62 +216,6 @@ def test_what_was_before_the_beginning_is_forgotten(world: World) -> None:
     assert world.longest == (1000.0, "a#1", "stdout")
 
 
-@pytest.mark.fault(29)
-def test_a_wait_for_a_thread_that_the_machine_did_not_let_run_is_none(world: World) -> None:
-    world.of_others = {1: Times(1.0, 1.0), 2: Times(1.0, 1.0)}
-    world.turn(("", "", 0.001))
-    world.of_others = {1: Times(1.0, 1.195), 2: Times(1.0, 1.1)}
-    world.ran += 0.005
-    world.slices += 40  # it woke up every 5 ms to ask for the interpreter's lock
-    world.turn(("client 3", "requests", 0.2))
-    assert world.longest is None
-    # What this thread did itself is its own doing, whatever became of others meanwhile.
-    world.of_others = {1: Times(1.0, 1.395), 2: Times(1.0, 1.1)}
-    world.ran += 0.19
-    world.slices += 40
-    world.turn(("client 3", "requests", 0.2))
-    assert world.longest == (190.0, "client 3", "requests")
-
-
-def test_a_wait_for_something_else_does_not_hide_behind_a_thread_that_was_not_let_run(
-    world: World,
-) -> None:
-    world.of_others = {1: Times(1.0, 1.0)}
-    world.turn(("", "", 0.001))
-    world.of_others = {1: Times(1.0, 1.2)}
-    world.slices += 2  # it slept through: who waits for the interpreter's lock wakes up often
-    world.turn(("a#1", "its end", 0.2))
-    assert world.longest == (190.0, "a#1", "its end")
-
-
-@pytest.mark.fault(29)
-def test_a_wait_for_the_lock_of_a_thread_that_has_ended_meanwhile_is_none(world: World) -> None:
-    # A look at a file ended: it had the interpreter's lock, and the machine did not let it run.
-    world.turn(("", "", 0.001))
-    world.of_the_ended += 0.003
-    world.ran += 0.005
-    world.slices += 40
-    world.turn(("", "", 0.19))
-    assert world.stalls.longest is None
-    world.of_the_ended += 0.003
-    world.slices += 2  # it slept through, whoever ended meanwhile
-    world.turn(("a#1", "its end", 0.2))
-    assert world.longest == (190.0, "a#1", "its end")
-    world.slices += 40  # and nobody else lived
-    world.turn(("a#1", "its end", 0.2))
-    assert world.longest == (200.0, "a#1", "its end")
-
-
-def test_who_kept_the_loop_though_nobody_was_served_is_named(world: World) -> None:
-    number = threading.get_native_id()
-    world.of_others = {number: Times(1.0, 1.0)}
-    world.turn(("", "", 0.001))
-    world.of_others = {number: Times(1.04, 1.0)}
-    world.turn(("", "", 0.05))
-    name = threading.current_thread().name
-    assert world.longest == (50.0, "the daemon", f"waiting for its thread {name}")
-
-
 def test_garbage_is_collected_on_the_daemons_own_account(world: World) -> None:
     world.serving.collecting("start", {})
     world.now += 0.07
@@ -293,126 +224,14 @@ def test_garbage_is_collected_on_the_daemons_own_account(world: World) -> None:
     assert world.longest == (100.0, "the daemon", "collecting garbage")
 
 
-def test_no_more_than_so_many_threads_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[str] = []
-
-    def reading(path: str) -> bytes:
-        read.append(path)
-        return b"0 0 0"
-
-    monkeypatch.setattr(stalls_module, "_read", reading)
-    release, threads = threading.Event(), Threads.begun()
-    many = [
-        threading.Thread(target=release.wait, args=(WAIT_S,))
-        for _ in range(stalls_module.MOST_THREADS)
-    ]
-    try:
-        for one in many:
-            one.start()
-        threads.others()
-    finally:
-        release.set()
-        threads.close()
-        for one in many:
-            one.join()
-    assert len(read) == stalls_module.MOST_THREADS
-
-
-def test_a_thread_that_has_just_ended_leaves_room_to_look_at_another(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def reading(path: str) -> bytes:
-        if "/task/0/" in path:
-            raise ProcessLookupError
-        return b"0 0 0"
-
-    most = stalls_module.MOST_THREADS
-    many = [SimpleNamespace(native_id=number) for number in range(most + 2)]
-    with contextlib.closing(Threads.begun()) as threads, monkeypatch.context() as patched:
-        patched.setattr(stalls_module, "_read", reading)
-        patched.setattr(threading, "enumerate", lambda: many)
-        assert [*threads.others()] == [*range(1, most + 1)]
-
-
-def test_of_a_thread_that_there_was_no_room_to_look_at_before_nothing_is_known(
-    world: World,
-) -> None:
-    world.of_others = {number: Times(1.0, 1.0) for number in range(stalls_module.MOST_THREADS)}
-    world.turn(("", "", 0.001))
-    del world.of_others[0]
-    world.of_others[threading.get_native_id()] = Times(100.0, 100.0)
-    world.slices += 1000
-    world.turn(("client 3", "requests", 0.2))
-    assert world.longest == (200.0, "client 3", "requests")
-
-
-def test_the_times_of_threads_never_fall_and_are_nothing_once_closed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(stalls_module, "MOST_THREADS", 10_000)  # others may have left theirs
-    threads = Threads.begun()
-    before = threads.own()
+def test_the_run_delay_of_a_thread_never_falls_and_is_nothing_once_closed() -> None:
+    run_delay = RunDelay()
+    before = run_delay()
     sum(range(1000))
-    now = threads.own()
-    assert now.ran_s >= before.ran_s > 0
-    assert now.delayed_s >= before.delayed_s >= 0
-    release = threading.Event()
-    other = threading.Thread(target=release.wait, args=(WAIT_S,))
-    other.start()
-    try:
-        assert other.native_id in threads.others()
-    finally:
-        release.set()
-        other.join()
-    threads.close()
-    threads.close()
-    assert (threads.own(), threads.others()) == (Times(), {})
-
-
-def test_of_threads_that_did_nothing_meanwhile_no_file_is_read_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    # Each file gives the interpreter's lock away thrice: the look was itself a stall of 20 ms.
-    monkeypatch.setattr(stalls_module, "MOST_THREADS", 10_000)
-    read: list[str] = []
-    reading = stalls_module._read
-
-    def counted(path: str) -> bytes:
-        read.append(path)
-        return reading(path)
-
-    release, works, done = threading.Event(), threading.Event(), threading.Event()
-
-    def work() -> None:
-        works.wait(WAIT_S)
-        sum(range(100_000))
-        done.set()
-        release.wait(WAIT_S)
-
-    idle = [threading.Thread(target=release.wait, args=(WAIT_S,)) for _ in range(5)]
-    worker = threading.Thread(target=work)
-    monkeypatch.setattr(stalls_module, "_read", counted)
-    with contextlib.closing(Threads.begun()) as threads:
-        try:
-            for one in (*idle, worker):
-                one.start()
-            ends_at = time.monotonic() + WAIT_S
-            while True:  # until all wait for their events
-                read.clear()
-                before = threads.others()
-                if not any(f"/{one.native_id}/" in path for one in idle for path in read):
-                    break
-                assert time.monotonic() < ends_at, "files are read again and again"
-            works.set()
-            assert done.wait(WAIT_S)
-            after = threads.others()
-        finally:
-            release.set()
-            for one in (*idle, worker):
-                one.join()
-    number = worker.native_id
-    assert number is not None
-    assert after[number].ran_s > before[number].ran_s
+    assert run_delay() >= before >= 0
+    run_delay.close()
+    run_delay.close()
+    assert run_delay() == 0
 
 
 # In an event loop that runs.
@@ -478,8 +297,8 @@ def test_a_wait_that_blocks_the_event_loop_of_this_machine_is_told() -> None:
         assert (found.culprit, found.doing) == ("m#1", "stdout")
 
     try:
-        with contextlib.closing(Threads.begun()) as threads:
-            stalls = Stalls(threads=threads, serving=serving)
+        with contextlib.closing(RunDelay()) as run_delay:
+            stalls = Stalls(run_delay=run_delay, serving=serving)
             run_timed(main, stalls=stalls)
     finally:
         os.close(silent)
