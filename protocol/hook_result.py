@@ -24,7 +24,7 @@ UNKNOWN_LOOKED_AT = 16
 _CUTOFF = 0.8  # as in `protocol.descriptor.rules`: an unknown field may be nobody's slip
 
 
-class Action(StrEnum):
+class Directive(StrEnum):
     CONTINUE = "continue"
     DENY = "deny"
     MODIFY = "modify"
@@ -69,7 +69,7 @@ class HookResult(msgspec.Struct, frozen=True, kw_only=True):
     or "" injects nothing.
     """
 
-    action: Action = Action.CONTINUE
+    action: Directive = Directive.CONTINUE
     data: Any = None
     reason: str | None = None
     context_injection: str | None = None

@@ -2,7 +2,7 @@
 
 A method that is not in the table, or not of the client's era, is not found. Lists are those of
 `offered`; the daemon checks a call's permission when it serves it. A function returns the answer,
-or raises `RefusedError`.
+or raises `McpRequestError`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from protocol.mcp_server.long_results import SCHEME as LONG_RESULTS
 from protocol.mcp_server.mending import definition_for
 from protocol.mcp_server.offered import CHANGING, LISTS, ListWatch
 from protocol.mcp_server.request import CAPABILITIES as ASKED_FOR
-from protocol.mcp_server.request import SERVER, ClientRequest, RefusedError, refused
+from protocol.mcp_server.request import SERVER, ClientRequest, McpRequestError, refused
 from protocol.mcp_server.results import (
     ASSET_SCHEME,
     contents,
@@ -126,7 +126,7 @@ async def list_entries(server: McpServer, request: ClientRequest) -> MethodResul
     field = FIELDS[request.method]
     try:
         table = await server.offered.table()
-    except RefusedError:
+    except McpRequestError:
         # An error stands for an empty list. So its client is told of a change once there is
         # something to list: it would not ask again by itself.
         request.lists.setdefault(field, {})
@@ -258,7 +258,7 @@ async def read_resource(server: McpServer, request: ClientRequest) -> MethodResu
                 return servers_own  # nobody else was asked: it is the answer
         try:
             found = passed_on(outcome)
-        except RefusedError as refusal:
+        except McpRequestError as refusal:
             why = f": {refusal.error.message}"
             continue
         if found.get("contents"):
@@ -297,7 +297,7 @@ def referred(table: Table, ref: Mapping[str, Any]) -> tuple[str | None, str | No
 
 def passed_on(outcome: Outcome) -> dict[str, Any]:
     if isinstance(outcome, Failure):
-        raise RefusedError(own_error(outcome))
+        raise McpRequestError(own_error(outcome))
     result = outcome.result
     if isinstance(result, dict):
         return result
@@ -433,7 +433,7 @@ class FollowedResource:
         """
         try:
             table = await self._server.offered.table(use_kept=True, is_patient=self._is_followed)
-        except RefusedError as refusal:
+        except McpRequestError as refusal:
             return refusal.error, None
         why, pause_s = ": no module here has it", None
         for module in table.readers_of(self.uri):

@@ -28,7 +28,7 @@ from protocol.mcp_server.daemon_link import (
     fields_of,
     pause_of,
 )
-from protocol.mcp_server.request import RefusedError
+from protocol.mcp_server.request import McpRequestError
 from protocol.mcp_server.results import own_error
 from protocol.mcp_server.table import (
     TOOL,
@@ -185,7 +185,7 @@ class Offered:
 
         With `use_kept` the last ones do, unless a change was told of. With `look_again` they are
         made anew, and the servers in it are asked before whether they have more. If the daemon says
-        that it is asked too often, a patient caller waits. Raises `RefusedError`.
+        that it is asked too often, a patient caller waits. Raises `McpRequestError`.
         """
         while True:
             table = self.known.table
@@ -203,7 +203,7 @@ class Offered:
             if isinstance(found, Failure):
                 pause_s = pause_of(found)
                 if pause_s is None or not is_patient:
-                    raise RefusedError(own_error(found))
+                    raise McpRequestError(own_error(found))
                 await self._daemon.tasks.sleep(pause_s)
 
     async def table_within(self, seconds: float) -> Table | None:
@@ -213,7 +213,7 @@ class Offered:
         async def fetch() -> None:
             try:
                 found.set(await self.table(wait=False, is_patient=True))
-            except RefusedError as refusal:
+            except McpRequestError as refusal:
                 found.set(refusal.error)
 
         self._daemon.tasks.spawn(fetch())
@@ -221,7 +221,7 @@ class Offered:
         table = await found
         timer.cancel()
         if isinstance(table, RpcError):
-            raise RefusedError(table)
+            raise McpRequestError(table)
         return self.known.table if table is None else table
 
     def _is_current(self, table: Table, *, wait: bool) -> bool:
@@ -291,7 +291,7 @@ class Offered:
         """Tell of changes from now on, until this is cancelled."""
         self._watches.append(watch)
         try:
-            with contextlib.suppress(RefusedError):  # then the lists are followed all the same
+            with contextlib.suppress(McpRequestError):  # then the lists are followed all the same
                 takes = watch.takes_present
                 watch.take_present(await self.table(wait=takes, use_kept=True, is_patient=True))
             await Pending[None](self._daemon.tasks)
@@ -346,7 +346,7 @@ class Offered:
                 await self.changed
             compared, wait = self._changes, self._is_new_daemon
             self._is_new_daemon = False
-            with contextlib.suppress(RefusedError):
+            with contextlib.suppress(McpRequestError):
                 table = await self.table(wait=wait, is_patient=True)
                 for watch in self._watches:
                     _tell_difference(watch, table)

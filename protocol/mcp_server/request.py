@@ -50,7 +50,7 @@ def digest(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
 
 
-class RefusedError(Exception):
+class McpRequestError(Exception):
     """A request is refused, with this error."""
 
     def __init__(self, error: RpcError) -> None:
@@ -58,8 +58,8 @@ class RefusedError(Exception):
         self.error = error
 
 
-def refused(code: int, words: str, data: Any = None) -> RefusedError:
-    return RefusedError(RpcError(code, words, data))
+def refused(code: int, words: str, data: Any = None) -> McpRequestError:
+    return McpRequestError(RpcError(code, words, data))
 
 
 class ClientRequest:
@@ -174,7 +174,7 @@ class ClientRequest:
         return {"traceparent": found} if is_traceparent(found) else {}
 
     def text(self, name: str) -> str:
-        """Return a param that has to be a string; raises `RefusedError`."""
+        """Return a param that has to be a string; raises `McpRequestError`."""
         value = self.params.get(name)
         if isinstance(value, str):
             return value

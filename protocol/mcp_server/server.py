@@ -68,7 +68,7 @@ from protocol.mcp_server.long_results import LongResults
 from protocol.mcp_server.methods import METHODS, FollowedResource
 from protocol.mcp_server.offered import KnownLists, ListWatch, Offered
 from protocol.mcp_server.questions import Questions, SigningKey
-from protocol.mcp_server.request import ClientRequest, RefusedError
+from protocol.mcp_server.request import ClientRequest, McpRequestError
 from protocol.mcp_server.tasks import CancelledError, Task, Tasks
 from protocol.problem import described, quoted
 from protocol.weight import LONG_BYTES, collector_paused, is_deeper
@@ -278,7 +278,7 @@ class McpServer:
         if request.comes_back:
             try:
                 parked = self.questions.take_parked(request)
-            except RefusedError as refusal:
+            except McpRequestError as refusal:
                 return refusal.error
             if parked is not None:
                 self._open[parked.key] = parked
@@ -304,7 +304,7 @@ class McpServer:
         outcome: Mapping[str, Any] | RpcError
         try:
             outcome = await METHODS[request.method].serve(self, request)
-        except RefusedError as refusal:
+        except McpRequestError as refusal:
             outcome = refusal.error
         except CancelledError:
             self.questions.withdraw(request)

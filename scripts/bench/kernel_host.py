@@ -46,7 +46,7 @@ from supervisor.policy.principals import SUPERVISOR
 from supervisor.runtime.containment.procfs import rss_bytes
 from supervisor.runtime.files.sources import scan
 from supervisor.runtime.loop_clock import run_timed
-from supervisor.runtime.stalls import Stalls, Threads
+from supervisor.runtime.stalls import RunDelay, Stalls
 from supervisor.runtime.supervision.module import Module
 from supervisor.runtime.turns import SERVING
 
@@ -271,7 +271,7 @@ if __name__ == "__main__":
     # The lives of its modules do not belong among the figures.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     gc.callbacks.append(SERVING.collecting)
-    with closing(Threads.begun()) as threads:
-        stalls = Stalls(threads=threads, continued=Continued())
+    with closing(RunDelay()) as run_delay:
+        stalls = Stalls(run_delay=run_delay, continued=Continued())
         words = (mode, int(count), int(window), Path(folder), containment or None)
         run_timed(main, *words, stalls=stalls)

@@ -41,16 +41,16 @@ class CheckedDescriptor(msgspec.Struct):
         return not self.problems
 
 
-class Checked(msgspec.Struct):
+class CheckReport(msgspec.Struct):
     """All files in the order in which they were named, and the directories without any."""
 
     descriptors: list[CheckedDescriptor] = []
     empty: list[Path] = []
 
 
-def check(paths: Sequence[Path]) -> Checked:
+def check(paths: Sequence[Path]) -> CheckReport:
     """Check files and directories; raises `click.UsageError` for a directory that is unreadable."""
-    checked = Checked()
+    checked = CheckReport()
     directories = [path for path in paths if path.is_dir()]
     try:
         found = scan(directories)

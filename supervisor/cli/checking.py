@@ -17,14 +17,14 @@ from supervisor.cli.one_module import log_from, scratch_folder
 from supervisor.conformance import plays
 from supervisor.conformance.clauses import Report
 from supervisor.conformance.examination import Examination, Permission
-from supervisor.conformance.trial import Place
+from supervisor.conformance.trial import TrialHost
 from supervisor.kernel.grants.grants import Grant
 from supervisor.kernel.host_calls.docket import denied
 from supervisor.kernel.host_calls.method import check_params
 from supervisor.kernel.host_calls.methods import method_named
 from supervisor.kernel.parties import RefusedError
 from supervisor.policy import capabilities
-from supervisor.policy.capabilities import EMIT, INVOKE, LOG, Policy, Verdict
+from supervisor.policy.capabilities import EMIT, INVOKE, LOG, Authorization, Policy
 from supervisor.runtime.containment.custody import holding
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.loop_clock import run_timed
@@ -51,7 +51,7 @@ def examine_all(
                 host = Host(os.environ, log_files, custody)
                 nursery.start_soon(host.deadlines.run)
                 nursery.start_soon(steps.tell_of_waits)
-                place = Place(host, partial(answer, policy), steps.begin)
+                place = TrialHost(host, partial(answer, policy), steps.begin)
                 for descriptor in descriptors:
                     tell(await examined(descriptor, place, permission))
                 nursery.cancel_scope.cancel()
@@ -102,7 +102,7 @@ def answer(policy: Policy, descriptor: Descriptor, asked: HostCalled) -> Outcome
     elif capability == EMIT:
         capability = capabilities.emit_capability(params["event"])
     decision = capabilities.decide(policy, descriptor.name, descriptor.capabilities, capability)
-    if decision.verdict is not Verdict.ALLOWED:
+    if decision.verdict is not Authorization.ALLOWED:
         return denied(Grant(decision, allowed=False), policy, descriptor)
     if method.names[0] in (EMIT, LOG):
         return Success({})
@@ -110,7 +110,7 @@ def answer(policy: Policy, descriptor: Descriptor, asked: HostCalled) -> Outcome
     return Failure.because(Reason.UNKNOWN_OP, words)
 
 
-async def examined(descriptor: Descriptor, place: Place, permission: Permission) -> Report:
+async def examined(descriptor: Descriptor, place: TrialHost, permission: Permission) -> Report:
     """Examine one module; no process of it is left."""
     async with trio.open_nursery() as nursery:
         exam = Examination(descriptor, place, permission, nursery)

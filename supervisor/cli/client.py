@@ -23,8 +23,8 @@ from supervisor.cli.terminal import one_line
 from supervisor.edge.bindings.blocking import (
     CONNECT_S,
     BlockingClient,
-    NoAnswerError,
     OnEvent,
+    RequestTimeoutError,
     connect,
 )
 
@@ -90,7 +90,7 @@ class DaemonClient(BlockingClient):
         """Call an op that the daemon answers at once; raises `NoDaemonError` without an answer."""
         try:
             return self.own(op, args, timeout_s=ANSWER_S)
-        except NoAnswerError:
+        except RequestTimeoutError:
             words = f"the daemon on {self.path} gave no answer in {ANSWER_S:g} s; it may be stopped"
             raise NoDaemonError(words) from None
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from supervisor.cli.exit_status import NoError
-from supervisor.cli.project import Standing, here
+from supervisor.cli.project import TrustState, here
 
 if TYPE_CHECKING:
     from supervisor.daemon.config_file import Config
@@ -59,7 +59,7 @@ def _file(ctx: click.Context) -> tuple[Path, Config] | None:
 
 def _of_project(ctx: click.Context) -> tuple[Path, Config] | None:
     project = here()
-    if project is None or project.standing is not Standing.TRUSTED:
+    if project is None or project.standing is not TrustState.TRUSTED:
         return None
     from supervisor.daemon.config_file import ConfigError
 
@@ -88,9 +88,9 @@ def refuse_untrusted(ctx: click.Context, *, directories_named: bool) -> None:
     user's own daemon is started.
     """
     project = here() if named(ctx) is None else None
-    if project is None or project.standing is Standing.TRUSTED:
+    if project is None or project.standing is TrustState.TRUSTED:
         return
-    if not directories_named or project.standing is Standing.CHANGED:
+    if not directories_named or project.standing is TrustState.CHANGED:
         raise NoError(f"no daemon is started for {project.folder} before `stdiod trust`")
 
 

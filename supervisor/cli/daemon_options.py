@@ -13,7 +13,7 @@ from supervisor.cli import configured
 from supervisor.cli.options import TEXT, UNSEEN_PATH, F, UnseenPath
 from supervisor.cli.project import default_data_dir
 from supervisor.daemon.config_file import Config
-from supervisor.kernel.store.settings import JournalOptions, Limits
+from supervisor.kernel.store.settings import JournalLimits, JournalOptions
 from supervisor.policy.http_exposure import OFF, Exposure, ExposureError, read_exposure
 
 
@@ -186,8 +186,8 @@ def _with(options: tuple[Callable[[F], F], ...], function: F) -> F:
 
 
 def journal_options(config: Config) -> JournalOptions:
-    usual = Limits()
-    limits = Limits(
+    usual = JournalLimits()
+    limits = JournalLimits(
         days=usual.days if config.journal_days is None else config.journal_days,
         size_bytes=usual.size_bytes if config.journal_bytes is None else config.journal_bytes,
     )

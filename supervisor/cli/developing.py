@@ -92,7 +92,7 @@ def develop(path: Path, *, on_terminal: bool, colours: bool) -> None:
         one = Development(path, screen)
         if on_terminal:
             screen.tell("Tab completes; Ctrl-D ends; /ops lists the ops, /restart starts it anew")
-        run_timed(one.run, Prompt(one) if on_terminal else Piped())
+        run_timed(one.run, CommandPrompt(one) if on_terminal else Piped())
 
 
 class Development:
@@ -101,7 +101,7 @@ class Development:
         self._path = path
         self._screen = screen
         self._daemon: Kernel | None = None
-        self._calls: dict[_Asker, Handle] = {}
+        self._calls: dict[_ShownCall, Handle] = {}
         self._ending = trio.Event()
         self._changed = trio.Event()
         self._begun = trio.Event()
@@ -114,7 +114,7 @@ class Development:
         said = module.descriptions.current or {}
         return op_schemas(module.descriptor.inputs or said.get("inputs")) or {}
 
-    async def run(self, typed: Prompt | Piped) -> None:
+    async def run(self, typed: CommandPrompt | Piped) -> None:
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as received:
             mend_signals()  # the module starts as under a daemon
             async with trio.open_nursery() as nursery:
@@ -125,7 +125,7 @@ class Development:
                 typed.end()
                 nursery.cancel_scope.cancel()
 
-    async def _end_on_signals(self, received: Any, typed: Prompt | Piped) -> None:
+    async def _end_on_signals(self, received: Any, typed: CommandPrompt | Piped) -> None:
         async for _ in received:
             self._ending.set()
             self._changed.set()
@@ -133,7 +133,7 @@ class Development:
 
     # The input.
 
-    async def _read(self, typed: Prompt | Piped) -> None:
+    async def _read(self, typed: CommandPrompt | Piped) -> None:
         while not self._ending.is_set():
             try:
                 line = await typed.line()
@@ -175,7 +175,7 @@ class Development:
                 if asker is not None and wait:
                     await asker.answered.wait()
 
-    def _call(self, line: str) -> _Asker | None:
+    def _call(self, line: str) -> _ShownCall | None:
         """Call an op; None after a message if the line cannot be read."""
         if self._daemon is None:
             self._screen.tell("the module does not run; correct the descriptor first")
@@ -188,7 +188,7 @@ class Development:
         except click.UsageError as error:
             self._screen.tell(error.message)
             return None
-        asker = _Asker(self._answered)
+        asker = _ShownCall(self._answered)
         content = {"op": op, "args": args}
         party = Party(this_user("cli"))
         handle = self._daemon.requests.begin(party, self.name, Operation.INVOKE, content, asker)
@@ -206,7 +206,7 @@ class Development:
         op, *words = shlex.split(line)
         return op, args_of(read_words(tuple(words)), self.inputs.get(op))
 
-    def _answered(self, asker: _Asker, response: dict[str, Any]) -> None:
+    def _answered(self, asker: _ShownCall, response: dict[str, Any]) -> None:
         self._calls.pop(asker, None)
         if response["ok"]:
             took = duration(response["duration_ms"] / 1000)
@@ -334,8 +334,8 @@ class _Tap(Tap):
             self._rest = dict.fromkeys(self._rest, b"")
 
 
-class _Asker(Client):
-    def __init__(self, tell: Callable[[_Asker, dict[str, Any]], None]) -> None:
+class _ShownCall(Client):
+    def __init__(self, tell: Callable[[_ShownCall, dict[str, Any]], None]) -> None:
         self.answered = trio.Event()
         self._tell = tell
 
@@ -381,7 +381,7 @@ def _time() -> str:
     return now.strftime("%H:%M:%S.%f" if wide else "%S.%f")[:-3]
 
 
-class Prompt:
+class CommandPrompt:
     """Lines that are typed on a terminal."""
 
     waits = False

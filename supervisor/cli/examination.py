@@ -14,7 +14,7 @@ from protocol.version import VERSION
 from supervisor.cli.client import DaemonClient
 from supervisor.cli.exit_status import NoDaemonError
 from supervisor.cli.machine import (
-    Finding,
+    DoctorFinding,
     bad,
     containment_in_force,
     daemon_environment,
@@ -37,7 +37,7 @@ from supervisor.cli.project import Project, default_data_dir
 from supervisor.cli.quantities import count, duration, size, utc_second
 from supervisor.cli.status_text import recent_exit, warning
 from supervisor.cli.terminal import shell_word
-from supervisor.edge.bindings.blocking import NoAnswerError
+from supervisor.edge.bindings.blocking import RequestTimeoutError
 from supervisor.kernel.grants.operator_policy import read_policy
 from supervisor.policy.capabilities import is_about_a_method
 from supervisor.policy.findings import Found
@@ -68,7 +68,7 @@ def examine(
     policy_file: Path | None = None,
     env_files: Sequence[Path] = (),
     project: Project | None = None,
-) -> list[Finding]:
+) -> list[DoctorFinding]:
     """Return all findings.
 
     Without `directories`, `data_dir` and `policy_file`, which the user may name, those of the
@@ -114,7 +114,7 @@ def examine(
     return findings
 
 
-def _status(socket: Path) -> tuple[dict[str, Any] | None, Finding]:
+def _status(socket: Path) -> tuple[dict[str, Any] | None, DoctorFinding]:
     """Ask the daemon, if there is one, for `status`; the finding reports the attempt."""
     try:
         client = DaemonClient(socket)
@@ -128,7 +128,7 @@ def _status(socket: Path) -> tuple[dict[str, Any] | None, Finding]:
         words = f"{socket} can be connected to, but gives no answer: {error.message}"
         hint = "the daemon's own log says why; `fuser` shows the listener, `--socket` names another"
         return None, bad("daemon", words, hint)
-    except NoAnswerError:
+    except RequestTimeoutError:
         words = f"the daemon on {socket} did not answer `status` in {STATUS_S:g} s"
         hint = "it is stopped or stuck; `ps` shows which, and a service manager may restart it"
         return None, bad("daemon", words, hint)
@@ -146,9 +146,9 @@ def _environment(pid: int | None) -> tuple[dict[str, str], str]:
     return dict(os.environ), "this shell"
 
 
-def found_in(directories: Sequence[Path]) -> tuple[Found, list[Finding]]:
+def found_in(directories: Sequence[Path]) -> tuple[Found, list[DoctorFinding]]:
     """Read directories as a daemon would; unreadable ones are findings."""
-    findings: list[Finding] = []
+    findings: list[DoctorFinding] = []
     readable: list[Path] = []
     for directory in directories:
         try:
@@ -178,7 +178,7 @@ def correct_it(directories: Iterable[str | Path]) -> str:
 
 def examine_descriptors(
     found: Found, environment: Mapping[str, str], directories: Sequence[Path]
-) -> list[Finding]:
+) -> list[DoctorFinding]:
     """Examine each descriptor in `directories`; `environment` is the daemon's, or would be."""
     hint = correct_it(one for one in directories if one.is_dir())
     findings = [
@@ -191,7 +191,7 @@ def examine_descriptors(
 
 def _descriptor(
     descriptor: Descriptor, environment: Mapping[str, str], fleet: Sequence[Descriptor]
-) -> list[Finding]:
+) -> list[DoctorFinding]:
     name, transport = descriptor.name, descriptor.transport
     first = of_prepare(descriptor) if transport.prepare else descriptor
     given: Mapping[str, str] = environment
@@ -243,7 +243,7 @@ LINES = 20
 
 def examine_policy(
     file: Path | None, status: Mapping[str, Any] | None, descriptors: Iterable[Descriptor]
-) -> list[Finding]:
+) -> list[DoctorFinding]:
     """Examine `file`, or else the policy of the daemon with this `status`.
 
     `descriptors` are those examined. No file is a finding only if a module asks for something that
@@ -275,7 +275,7 @@ def examine_policy(
     return findings or [ok("policy", f"{shown(file)} is valid")]
 
 
-def _bad_policy(file: Path, error: PolicyError, *, is_used: bool) -> Finding:
+def _bad_policy(file: Path, error: PolicyError, *, is_used: bool) -> DoctorFinding:
     first, *others = error.problems
     what = "it is not used: the last good one is" if is_used else "no daemon would start with it"
     hint = f"correct it; {_check(file)} shows each problem"
@@ -285,7 +285,7 @@ def _bad_policy(file: Path, error: PolicyError, *, is_used: bool) -> Finding:
     return bad("policy", words, hint, evidence=_remarks(error.source, others))
 
 
-def _no_policy(descriptors: Iterable[Descriptor], *, runs: bool) -> list[Finding]:
+def _no_policy(descriptors: Iterable[Descriptor], *, runs: bool) -> list[DoctorFinding]:
     asking = [
         one.name for one in descriptors if any(is_about_a_method(cap) for cap in one.capabilities)
     ]
@@ -330,7 +330,7 @@ _EXIT_HINTS = {
 }
 
 
-def examine_daemon(status: dict[str, Any]) -> list[Finding]:
+def examine_daemon(status: dict[str, Any]) -> list[DoctorFinding]:
     one = status["daemon"]
     words = (
         f"pid {one['pid']}, version {one['version']}, up {duration(one['uptime_s'])}, "
@@ -368,7 +368,7 @@ def told_aside(daemon: dict[str, Any]) -> set[str]:
     return {aside["path"] for aside in (daemon.get("journal") or {}).get("set_aside", ())}
 
 
-def examine_quarantined(status: dict[str, Any]) -> list[Finding]:
+def examine_quarantined(status: dict[str, Any]) -> list[DoctorFinding]:
     return [
         bad(
             "descriptor",
@@ -380,12 +380,12 @@ def examine_quarantined(status: dict[str, Any]) -> list[Finding]:
     ]
 
 
-def examine_modules(status: dict[str, Any], now_s: float | None = None) -> list[Finding]:
+def examine_modules(status: dict[str, Any], now_s: float | None = None) -> list[DoctorFinding]:
     """Examine each module of the daemon; `now_s` is Unix time."""
     return [_module(one, now_s or time.time()) for one in status["modules"]]
 
 
-def _journal(journal: dict[str, Any] | None) -> list[Finding]:
+def _journal(journal: dict[str, Any] | None) -> list[DoctorFinding]:
     area = "journal"
     if journal is None:
         return []
@@ -408,7 +408,7 @@ def _journal(journal: dict[str, Any] | None) -> list[Finding]:
     return findings or [ok(area, held)]
 
 
-def _module(one: dict[str, Any], now_s: float) -> Finding:
+def _module(one: dict[str, Any], now_s: float) -> DoctorFinding:
     name, state = one["name"], one["state"]
     died = recent_exit(one, now_s)
     words = state

@@ -18,7 +18,7 @@ import psutil
 from protocol.problem import without_password
 from supervisor.cli.client import deaf_daemon
 from supervisor.cli.lock_file import lock_holder, socket_lock
-from supervisor.cli.project import Project, Standing, user_name
+from supervisor.cli.project import Project, TrustState, user_name
 from supervisor.cli.quantities import size
 from supervisor.kernel.journal import FILE
 from supervisor.kernel.store.database import how_to_read, kept_aside
@@ -35,7 +35,7 @@ class Level(StrEnum):
     """The thing checked does not work, or will fail later."""
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class DoctorFinding(msgspec.Struct, frozen=True, kw_only=True):
     """`area` is the area examined, `subject` the object in it."""
 
     level: Level
@@ -55,8 +55,8 @@ def _finding(
     *,
     subject: str | None = None,
     evidence: tuple[str, ...] = (),
-) -> Finding:
-    return Finding(
+) -> DoctorFinding:
+    return DoctorFinding(
         level=level,
         area=area,
         message=without_password(message),
@@ -80,11 +80,11 @@ FILES_OF_THE_DAEMON = 64
 _UNLIMITED = resource.RLIM_INFINITY
 
 
-def examine_python() -> Finding:
+def examine_python() -> DoctorFinding:
     return ok("python", f"Python {platform.python_version()} ({sys.executable})")
 
 
-def examine_kernel() -> Finding:
+def examine_kernel() -> DoctorFinding:
     """Check that pidfd_open works."""
     release = f"{platform.system()} {platform.release()}"
     hint = "stdiod needs Linux 5.3 or newer, and a sandbox that allows pidfd_open"
@@ -98,7 +98,7 @@ def examine_kernel() -> Finding:
     return ok("kernel", f"{release}: processes can be watched (pidfd)")
 
 
-def examine_open_files(modules: int, daemon_pid: int | None) -> Finding:
+def examine_open_files(modules: int, daemon_pid: int | None) -> DoctorFinding:
     """Compare the limit and use of open files, the daemon's or this shell's, with the need."""
     # The hard limit: a daemon raises its soft limit to it.
     limit, used, whose = resource.getrlimit(resource.RLIMIT_NOFILE)[1], 0, "here"
@@ -118,7 +118,7 @@ def examine_open_files(modules: int, daemon_pid: int | None) -> Finding:
     return ok("limits", words)
 
 
-def examine_processes(modules: int) -> Finding:
+def examine_processes(modules: int) -> DoctorFinding:
     """Compare the limit of the user's processes with the number of modules."""
     limit = resource.getrlimit(resource.RLIMIT_NPROC)[0]
     if limit == _UNLIMITED or os.getuid() == 0:
@@ -160,7 +160,7 @@ def daemon_environment(pid: int) -> dict[str, str] | None:
         return None
 
 
-def examine_environment(environment: Mapping[str, str], whose: str) -> Finding:
+def examine_environment(environment: Mapping[str, str], whose: str) -> DoctorFinding:
     """Report the variables that every module gets; others only if a descriptor names them."""
     names = sorted(name for name in environment if passes(name, ()))
     kept = len(environment) - len(names)
@@ -170,7 +170,7 @@ def examine_environment(environment: Mapping[str, str], whose: str) -> Finding:
     return ok("environment", words)
 
 
-def examine_search_path(environment: Mapping[str, str], whose: str) -> list[Finding]:
+def examine_search_path(environment: Mapping[str, str], whose: str) -> list[DoctorFinding]:
     """Examine PATH, where commands without a slash are looked up."""
     named = environment.get("PATH")
     if not named:
@@ -185,7 +185,7 @@ def examine_search_path(environment: Mapping[str, str], whose: str) -> list[Find
     return findings or [ok("path", f"PATH of {whose}: {named}")]
 
 
-def _path_entry(entry: str) -> Finding | None:
+def _path_entry(entry: str) -> DoctorFinding | None:
     if not os.path.isabs(entry):  # noqa: PTH117
         words = f"PATH holds {entry!r}, a relative path, which means another folder for each module"
         return warn("path", words, "write it as an absolute path, or take it out")
@@ -210,7 +210,7 @@ ASIDE_NAMED = 10
 _PRIVATE = 0o077
 
 
-def examine_socket(path: Path, data_dir: Path, *, answers: bool) -> list[Finding]:
+def examine_socket(path: Path, data_dir: Path, *, answers: bool) -> list[DoctorFinding]:
     """Examine the path of the socket; `answers`: a daemon listens there."""
     findings = _folder("socket", path.parent, f"the socket {path}")
     try:
@@ -236,13 +236,13 @@ def examine_socket(path: Path, data_dir: Path, *, answers: bool) -> list[Finding
     return findings
 
 
-def examine_project(project: Project) -> Finding:
-    if project.standing is Standing.TRUSTED:
+def examine_project(project: Project) -> DoctorFinding:
+    if project.standing is TrustState.TRUSTED:
         return ok("project", f"{project.file} is trusted")
     return warn("project", project.words(), "`stdiod trust --list` shows what is trusted")
 
 
-def examine_data_dir(path: Path) -> list[Finding]:
+def examine_data_dir(path: Path) -> list[DoctorFinding]:
     """Examine the data directory, or where it would be made."""
     area = "data_dir"
     if not os.path.lexists(path):
@@ -252,7 +252,7 @@ def examine_data_dir(path: Path) -> list[Finding]:
         ]
     if not path.is_dir():
         return [bad(area, f"{path} is not a directory", "choose another one with --data-dir")]
-    findings: list[Finding] = []
+    findings: list[DoctorFinding] = []
     if not os.access(path, os.W_OK | os.X_OK):
         owner = user_name(path.stat().st_uid)
         words = f"{path} belongs to {owner} and cannot be written to"
@@ -264,7 +264,7 @@ def examine_data_dir(path: Path) -> list[Finding]:
     return findings or [ok(area, f"{path} can be written to")]
 
 
-def examine_journals_aside(data_dir: Path, told: Collection[str]) -> list[Finding]:
+def examine_journals_aside(data_dir: Path, told: Collection[str]) -> list[DoctorFinding]:
     """Name the journals set aside, without those that the daemon has `told` of."""
     try:
         found = [shown(one) for one in kept_aside(data_dir / FILE)]
@@ -282,14 +282,14 @@ def hint_for_aside(path: str) -> str:
     return f"{how_to_read(path)}; remove the file if you do not need it: nothing else reads it"
 
 
-def _missing(path: Path, data_dir: Path) -> Finding:
+def _missing(path: Path, data_dir: Path) -> DoctorFinding:
     deaf = deaf_daemon(path, data_dir)
     if deaf is None:
         return ok("socket", f"{path} is not there: no daemon listens")
     return bad("socket", deaf.what, deaf.way_out)
 
 
-def _silent(path: Path) -> Finding:
+def _silent(path: Path) -> DoctorFinding:
     """Explain a socket file on which nobody answers."""
     holder = lock_holder(socket_lock(path))
     if holder is None:
@@ -300,7 +300,7 @@ def _silent(path: Path) -> Finding:
     return bad("socket", words, f"{hint}, `kill {holder}` ends it")
 
 
-def _folder(area: str, path: Path, what: str) -> list[Finding]:
+def _folder(area: str, path: Path, what: str) -> list[DoctorFinding]:
     """Return the obstacles to making a file in a folder, which may not exist yet."""
     there = next(folder for folder in (path, *path.parents) if os.path.lexists(folder))
     if not there.is_dir():
@@ -316,7 +316,7 @@ def _folder(area: str, path: Path, what: str) -> list[Finding]:
     return []
 
 
-def _space(area: str, path: Path) -> list[Finding]:
+def _space(area: str, path: Path) -> list[DoctorFinding]:
     seen = os.statvfs(path)
     left = seen.f_bavail * seen.f_frsize
     hint = "make room: logs that do not fit are left out, and the daemon continues without them"
@@ -327,7 +327,7 @@ def _space(area: str, path: Path) -> list[Finding]:
     return []
 
 
-def _unseen(area: str, path: Path, error: OSError) -> Finding:
+def _unseen(area: str, path: Path, error: OSError) -> DoctorFinding:
     words = f"{path} cannot be looked at: {os.strerror(error.errno or 0)}"
     return bad(area, words, f"you are {user_name(os.getuid())}; choose another path")
 
@@ -336,12 +336,12 @@ _AUTO = 'containment = "auto" in the configuration takes the highest there is'
 _HINT = "see docs/systemd.md: Delegate=yes gives the daemon a control group of its own"
 
 
-def containment_in_force(rung: str, why_not_higher: str | None) -> Finding:
+def containment_in_force(rung: str, why_not_higher: str | None) -> DoctorFinding:
     """Examine the containment that a daemon reports."""
     return _containment(f"processes are contained by {rung}", rung, why_not_higher)
 
 
-def new_containment(asked: str | None) -> Finding:
+def new_containment(asked: str | None) -> DoctorFinding:
     """Examine a new daemon's containment; `asked` is the level in the configuration."""
     try:
         rung, why_not_higher = probe(asked)
@@ -352,7 +352,7 @@ def new_containment(asked: str | None) -> Finding:
     return _containment(words, rung, why_not_higher)
 
 
-def _containment(words: str, rung: str, why_not_higher: str | None) -> Finding:
+def _containment(words: str, rung: str, why_not_higher: str | None) -> DoctorFinding:
     if rung == RUNGS[0]:
         return ok("containment", words)
     if rung in RUNGS:

@@ -80,7 +80,7 @@ LANGUAGES = {
 }
 
 
-class Part(NamedTuple):
+class OpTemplate(NamedTuple):
     """The op of a module of a kind: it takes one text and returns an object."""
 
     op: str
@@ -101,16 +101,18 @@ class Part(NamedTuple):
 
 
 PARTS = {
-    "agent": Part("execute", "prompt", "content", "I was asked: ", "Does what it is asked."),
-    "context": Part("add", "text", "kept", "", "Keeps a text."),
-    "hook": Part("on_event", "event", "reason", "saw ", "Looks at what happens."),
-    "orchestrator": Part("execute", "prompt", "content", "I was asked: ", "Does what it is asked."),
-    "provider": Part("complete", "prompt", "content", "You said: ", "Goes on from a prompt."),
-    "tool": Part("greet", "name", "greeting", "hello ", "Greets whoever is named."),
+    "agent": OpTemplate("execute", "prompt", "content", "I was asked: ", "Does what it is asked."),
+    "context": OpTemplate("add", "text", "kept", "", "Keeps a text."),
+    "hook": OpTemplate("on_event", "event", "reason", "saw ", "Looks at what happens."),
+    "orchestrator": OpTemplate(
+        "execute", "prompt", "content", "I was asked: ", "Does what it is asked."
+    ),
+    "provider": OpTemplate("complete", "prompt", "content", "You said: ", "Goes on from a prompt."),
+    "tool": OpTemplate("greet", "name", "greeting", "hello ", "Greets whoever is named."),
 }
 
 
-class Choice(NamedTuple):
+class Selection(NamedTuple):
     name: str
     lang: str
     kind: str
@@ -122,7 +124,7 @@ class Choice(NamedTuple):
         return LANGUAGES[self.lang]
 
     @property
-    def part(self) -> Part:
+    def part(self) -> OpTemplate:
         return PARTS[self.kind]
 
     @property
@@ -130,7 +132,7 @@ class Choice(NamedTuple):
         return "jq" if (self.lang, self.protocol) == ("bash", "mcp") else self.language.needs
 
 
-def descriptor_of(choice: Choice, default: Lifecycle) -> dict[str, Any]:
+def descriptor_of(choice: Selection, default: Lifecycle) -> dict[str, Any]:
     """Return the descriptor; `default` is the lifecycle of its protocol."""
     language, part = choice.language, choice.part
     transport: dict[str, Any] = {"type": "stdio"}
@@ -182,7 +184,7 @@ def wrapping(document: dict[str, Any], command: tuple[str, ...]) -> dict[str, An
     return {**document, **said, "transport": transport, "outputs": {"run": {"type": "string"}}}
 
 
-def source_of(choice: Choice) -> str:
+def source_of(choice: Selection) -> str:
     template = resources.files("supervisor.cli.templates") / f"{choice.language.file}.in"
     lines = _of_protocol(template.read_text(encoding="utf-8").splitlines(), choice.protocol)
     text = "\n".join(lines) + "\n"
@@ -205,7 +207,7 @@ def _of_protocol(lines: list[str], protocol: str) -> Iterator[str]:
 Said = list[tuple[EntrySource, dict[str, Any]] | Request]
 
 
-def transcript_of(choice: Choice, descriptor: Descriptor, when: str) -> bytes:
+def transcript_of(choice: Selection, descriptor: Descriptor, when: str) -> bytes:
     """Return the transcript of a conversation with the module; `when` is its time."""
     header = Header(
         transcript=1,
@@ -250,7 +252,7 @@ def _entries(said: Said, instance: str, *, persistent: bool) -> Iterator[Entry]:
     yield happened(Happened.EXITED, exit_code=0, stopped_by_host=persistent)
 
 
-def _conversations(choice: Choice) -> Iterator[Said]:
+def _conversations(choice: Selection) -> Iterator[Said]:
     """Yield the conversation with each process."""
     match choice.protocol:
         case "narratoria":
@@ -263,11 +265,11 @@ def _conversations(choice: Choice) -> Iterator[Said]:
             yield from _answered(choice)
 
 
-def _result(part: Part) -> dict[str, Any]:
+def _result(part: OpTemplate) -> dict[str, Any]:
     return {part.key: f"{part.says}{WHO}"}
 
 
-def _answered(choice: Choice) -> Iterator[Said]:
+def _answered(choice: Selection) -> Iterator[Said]:
     part = choice.part
     refusal = {"code": "unsupported_op", "message": "there is no such op"}
     asked_op = Request("r3", Operation.INVOKE, part.op, {part.arg: WHO})
@@ -281,7 +283,7 @@ def _answered(choice: Choice) -> Iterator[Said]:
         yield [request, (EntrySource.MODULE, {"requestId": request.request_id, **answer})]
 
 
-def _told(choice: Choice) -> Iterator[Said]:
+def _told(choice: Selection) -> Iterator[Said]:
     part = choice.part
     starting = {"type": "log", "level": "info", "message": "Starting"}
     refusal = {"errorCode": "unsupported_op", "errorMessage": "there is no such op"}
@@ -300,7 +302,7 @@ def _told(choice: Choice) -> Iterator[Said]:
         ]
 
 
-def _served(choice: Choice) -> Said:
+def _served(choice: Selection) -> Said:
     part = choice.part
     result = _result(part)
     tool = {"name": part.op, "description": part.about, "inputSchema": part.schema}
@@ -371,7 +373,7 @@ _BUILD = """
 """
 
 
-def readme_of(choice: Choice) -> str:
+def readme_of(choice: Selection) -> str:
     part, language = choice.part, choice.language
     source = f"; `{language.file}` is the program" if language.file else ", and how they are run"
     if choice.protocol == "mcp":
@@ -395,7 +397,7 @@ def readme_of(choice: Choice) -> str:
 
 
 def files_of(
-    choice: Choice, document: dict[str, Any], descriptor: Descriptor, when: str
+    choice: Selection, document: dict[str, Any], descriptor: Descriptor, when: str
 ) -> dict[str, bytes]:
     text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
     files = {"module.json": text.encode(), "README.md": readme_of(choice).encode()}

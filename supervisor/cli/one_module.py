@@ -121,14 +121,14 @@ def invoke_here(
     # The answer reports failures of the module.
     log_from(logging.ERROR)
     with scratch_folder() as folder:
-        asker = _Asker(on_line)
+        asker = _OneCall(on_line)
         run = partial(_run, alone(descriptor), content, asker, on_log, folder, record=record)
         run_timed(run)
     assert asker.response is not None  # noqa: S101 - every invocation ends with one
     return asker.response, asker.interrupted
 
 
-class _Asker(Client):
+class _OneCall(Client):
     def __init__(self, on_line: OnLine) -> None:
         self.response: dict[str, Any] | None = None
         self.interrupted = False
@@ -150,7 +150,7 @@ class _Asker(Client):
 async def _run(
     descriptor: Descriptor,
     content: dict[str, Any],
-    asker: _Asker,
+    asker: _OneCall,
     on_log: OnLog,
     folder: Path,
     *,

@@ -82,7 +82,7 @@ class Text(click.ParamType[str]):
 TEXT = Text()
 
 
-class Known(Text):
+class CompletedName(Text):
     """A name or an id that the daemon completes."""
 
     def __init__(
@@ -103,7 +103,7 @@ class Known(Text):
         from click.shell_completion import CompletionItem
 
         from supervisor.cli.client import DaemonClient
-        from supervisor.edge.bindings.blocking import NoAnswerError
+        from supervisor.edge.bindings.blocking import RequestTimeoutError
 
         taken = ctx.params.get(param.name or "")
         given = ctx.params.get("socket") or ctx.find_root().params.get("socket")
@@ -112,7 +112,12 @@ class Known(Text):
             contextlib.redirect_stderr(io.StringIO()),
             # An answer of another version may have another form.
             contextlib.suppress(
-                click.ClickException, NoAnswerError, OSError, AttributeError, KeyError, TypeError
+                click.ClickException,
+                RequestTimeoutError,
+                OSError,
+                AttributeError,
+                KeyError,
+                TypeError,
             ),
         ):
             args = {"module": ctx.params["module"]} if self._of_module else {}
@@ -129,15 +134,17 @@ class Known(Text):
 PATIENCE_S = 0.5
 """A person waits for the completion."""
 
-MODULE = Known("status", lambda found: {one["name"]: one["state"] for one in found["modules"]})
-OP = Known("status", lambda found: dict.fromkeys(found["ops"]["names"], ""), of_module=True)
-SESSION = Known(
+MODULE = CompletedName(
+    "status", lambda found: {one["name"]: one["state"] for one in found["modules"]}
+)
+OP = CompletedName("status", lambda found: dict.fromkeys(found["ops"]["names"], ""), of_module=True)
+SESSION = CompletedName(
     "session.list",
     lambda found: {
         one["session_id"]: one.get("title") or one["status"] for one in found["sessions"]
     },
 )
-TOKEN = Known(
+TOKEN = CompletedName(
     "token.list", lambda found: {one["name"]: ", ".join(one["scopes"]) for one in found["tokens"]}
 )
 

@@ -37,7 +37,7 @@ _KEY = "stdiod.project"
 _DIGITS = 16
 
 
-class Standing(Enum):
+class TrustState(Enum):
     UNTRUSTED = "untrusted"
     TRUSTED = "trusted"
     CHANGED = "changed"
@@ -45,7 +45,7 @@ class Standing(Enum):
 
 class Project(NamedTuple):
     folder: Path
-    standing: Standing
+    standing: TrustState
     changed: str = ""
     """The file that has changed."""
 
@@ -56,7 +56,7 @@ class Project(NamedTuple):
     @property
     def has_daemon(self) -> bool:
         """Whether verbs here speak with the project's own daemon."""
-        return self.standing is not Standing.UNTRUSTED
+        return self.standing is not TrustState.UNTRUSTED
 
     @property
     def socket(self) -> Path:
@@ -74,7 +74,7 @@ class Project(NamedTuple):
 
     def words(self) -> str:
         """Explain why the project is not used, and what to do."""
-        if self.standing is Standing.CHANGED:
+        if self.standing is TrustState.CHANGED:
             return f"{one_line(self.changed)} has changed since it was trusted: {_TRUST}"
         return f"{one_line(str(self.file))} is not trusted, and not used: {_TRUST}"
 
@@ -86,7 +86,9 @@ class Project(NamedTuple):
         trusted = _trusted().get(str(self.folder))
         # The bytes that were judged are the bytes that are parsed.
         if trusted is None or not trusted.has(self.file, data):
-            raise NoError(self._replace(standing=Standing.CHANGED, changed=str(self.file)).words())
+            raise NoError(
+                self._replace(standing=TrustState.CHANGED, changed=str(self.file)).words()
+            )
         return parse_config(data, self.file, of_project=True)
 
 
@@ -99,7 +101,7 @@ def here() -> Project | None:
     known = {} if context is None else context.meta
     if _KEY not in known:
         known[_KEY] = project = _found()
-        if project is not None and project.standing is not Standing.TRUSTED:
+        if project is not None and project.standing is not TrustState.TRUSTED:
             remark(f"{project.words()}")
     found: Project | None = known[_KEY]
     return found
@@ -153,11 +155,11 @@ def judged(folder: Path) -> Project:
     """Return the project of a folder; its file is read only if it was trusted."""
     trusted = _trusted().get(str(folder))
     if trusted is None:
-        return Project(folder, Standing.UNTRUSTED)
+        return Project(folder, TrustState.UNTRUSTED)
     changed = trusted.changed()
     if changed is not None:
-        return Project(folder, Standing.CHANGED, changed)
-    return Project(folder, Standing.TRUSTED)
+        return Project(folder, TrustState.CHANGED, changed)
+    return Project(folder, TrustState.TRUSTED)
 
 
 def why_none(folder: Path) -> str | None:

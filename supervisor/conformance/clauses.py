@@ -345,7 +345,7 @@ def suite(descriptor: Descriptor) -> list[Clause]:
 # The findings, and the verdict on a module.
 
 
-class Status(StrEnum):
+class ClauseStatus(StrEnum):
     HOLDS = "holds"
     FAILS = "fails"
     WARNING = "warning"
@@ -371,7 +371,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     clause: str
-    status: Status
+    status: ClauseStatus
     words: str = ""
     op: str | None = None
     exchanged: tuple[str, ...] = ()
@@ -396,9 +396,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def verdict(self) -> Verdict:
         found = {one.status for one in self.findings}
-        if Status.FAILS in found:
+        if ClauseStatus.FAILS in found:
             return Verdict.FAIL
-        left = found & {Status.NOT_TRIED, Status.NOT_JUDGED}
+        left = found & {ClauseStatus.NOT_TRIED, ClauseStatus.NOT_JUDGED}
         return Verdict.PARTIAL if left else Verdict.PASS
 
     def document(self) -> dict[str, object]:
@@ -414,8 +414,10 @@ def junit(reports: Sequence[Report]) -> bytes:
     root = ET.Element("testsuites")
     for report in reports:
         cases = report.findings
-        failed = sum(one.status is Status.FAILS for one in cases)
-        skipped = sum(one.status in (Status.NOT_TRIED, Status.NOT_JUDGED) for one in cases)
+        failed = sum(one.status is ClauseStatus.FAILS for one in cases)
+        skipped = sum(
+            one.status in (ClauseStatus.NOT_TRIED, ClauseStatus.NOT_JUDGED) for one in cases
+        )
         counts = {"tests": len(cases), "failures": failed, "errors": 0, "skipped": skipped}
         facts = {"name": report.module, **{key: str(value) for key, value in counts.items()}}
         suite = ET.SubElement(root, "testsuite", facts)
@@ -424,15 +426,15 @@ def junit(reports: Sequence[Report]) -> bytes:
             case = ET.SubElement(suite, "testcase", name=name, classname=report.module)
             told = "\n".join([one.words, f"must: {one.must}", f"fix: {one.fix}", *one.exchanged])
             match one.status:
-                case Status.FAILS:
+                case ClauseStatus.FAILS:
                     failure = ET.SubElement(case, "failure", message=_text(one.words))
                     failure.text = _text(told)
-                case Status.NOT_TRIED | Status.NOT_JUDGED:
+                case ClauseStatus.NOT_TRIED | ClauseStatus.NOT_JUDGED:
                     words = f"{one.status}: {one.words}"
                     ET.SubElement(case, "skipped", message=_text(words))
-                case Status.WARNING | Status.SUPPLIED:
+                case ClauseStatus.WARNING | ClauseStatus.SUPPLIED:
                     ET.SubElement(case, "system-out").text = _text(f"{one.status}: {told}")
-                case Status.HOLDS:
+                case ClauseStatus.HOLDS:
                     pass
     return bytes(ET.tostring(root, encoding="utf-8", xml_declaration=True))
 

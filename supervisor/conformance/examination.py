@@ -18,9 +18,17 @@ from protocol.hook_result import Invalid, read_hook_result
 from protocol.json_line import excerpt
 from protocol.problem import without_password
 from protocol.replies import Operation
-from supervisor.conformance.clauses import CLAUSES, FIXES, OF_FAULT, Finding, Report, Status, suite
+from supervisor.conformance.clauses import (
+    CLAUSES,
+    FIXES,
+    OF_FAULT,
+    ClauseStatus,
+    Finding,
+    Report,
+    suite,
+)
 from supervisor.conformance.sample_args import sample_args, sample_event
-from supervisor.conformance.trial import PATIENCE, Place, Reply, Timing, Trial, Watched
+from supervisor.conformance.trial import PATIENCE, TimedAnswer, Timing, Trial, TrialHost, Watched
 from supervisor.runtime.process.incarnation import StopStep
 from supervisor.runtime.process.preflight import obstacle
 from supervisor.runtime.process.program import SpawnError
@@ -28,7 +36,10 @@ from supervisor.runtime.supervision.prepare_once import prepare_once
 
 UNASKED = "no op was called: say which may be (--op NAME, --all-ops, examples in its inputs)"
 
-OF_NOTICE = {"unknown_field": ("fields", Status.FAILS), "lone_surrogate": ("utf-8", Status.WARNING)}
+OF_NOTICE = {
+    "unknown_field": ("fields", ClauseStatus.FAILS),
+    "lone_surrogate": ("utf-8", ClauseStatus.WARNING),
+}
 
 
 class Permission(NamedTuple):
@@ -41,7 +52,11 @@ class Permission(NamedTuple):
 
 class Examination:
     def __init__(
-        self, descriptor: Descriptor, place: Place, permission: Permission, nursery: trio.Nursery
+        self,
+        descriptor: Descriptor,
+        place: TrialHost,
+        permission: Permission,
+        nursery: trio.Nursery,
     ) -> None:
         self.descriptor = descriptor
         self.timeouts = descriptor.supervision.timeouts
@@ -79,7 +94,7 @@ class Examination:
         try:
             await trial.begin(single_use=single_use)
         except SpawnError as error:
-            self.find("starts", Status.FAILS, f"it could not be started: {error}")
+            self.find("starts", ClauseStatus.FAILS, f"it could not be started: {error}")
             return False
         self._nursery.start_soon(trial.run)
         return True
@@ -92,9 +107,9 @@ class Examination:
         wrong = await prepare_once(self.descriptor, host.environment, host.custody, host.log_files)
         if wrong is not None:
             printed = tuple(f"! {excerpt(one.encode())}" for one in wrong.printed)
-            self.find("prepare", Status.FAILS, wrong.words, exchanged=printed)
+            self.find("prepare", ClauseStatus.FAILS, wrong.words, exchanged=printed)
             return False
-        self.find("prepare", Status.HOLDS)
+        self.find("prepare", ClauseStatus.HOLDS)
         return True
 
     async def can_start(self) -> bool:
@@ -104,7 +119,7 @@ class Examination:
         )
         if found is None:
             return True
-        self.find("starts", Status.FAILS, f"{found.words}; {found.hint}")
+        self.find("starts", ClauseStatus.FAILS, f"{found.words}; {found.hint}")
         return False
 
     async def end(self, trial: Trial) -> None:
@@ -125,7 +140,7 @@ class Examination:
         if trial.exit is None or trial.exit.signal == signal.SIGKILL:
             known, fix = trial.known() if bound == "invoke_s" else ("", "")
             words = f"it still ran {PATIENCE * bound_s:g} s after {after}{known}"
-        self.find(clause, Status.FAILS, words, trial, op, fix=fix)
+        self.find(clause, ClauseStatus.FAILS, words, trial, op, fix=fix)
         await self.end(trial)
         return False
 
@@ -138,7 +153,7 @@ class Examination:
     def find(
         self,
         clause: str,
-        status: Status,
+        status: ClauseStatus,
         words: str = "",
         trial: Watched | None = None,
         op: str | None = None,
@@ -149,14 +164,14 @@ class Examination:
         """Record the finding of a clause: once for each op, and failures before all else."""
         if clause not in self._suite:
             clause = "answers" if "answers" in self._suite else "results"
-        shown = trial is not None and status in (Status.FAILS, Status.WARNING)
+        shown = trial is not None and status in (ClauseStatus.FAILS, ClauseStatus.WARNING)
         lines = exchanged or (trial.exchange.lines if trial is not None and shown else ())
         words, lines = without_password(words), tuple(map(without_password, lines))
         fix = FIXES.get(fix) or CLAUSES[clause].fix
         found = Finding(clause=clause, status=status, words=words, op=op, exchanged=lines, fix=fix)
         for at, one in enumerate(self.findings):
             if (one.clause, one.op) == (clause, op):
-                if one.status in (Status.HOLDS, Status.NOT_TRIED):
+                if one.status in (ClauseStatus.HOLDS, ClauseStatus.NOT_TRIED):
                     self.findings[at] = found
                 return
         self.findings.append(found)
@@ -167,10 +182,10 @@ class Examination:
         """Record a failure of the clause that the fault violates, else of the request's clause."""
         own = f"{self.descriptor.transport.protocol} {reason}"
         fix = own if own in FIXES else reason
-        self.find(OF_FAULT.get(reason, of), Status.FAILS, words, trial, op, fix=fix)
+        self.find(OF_FAULT.get(reason, of), ClauseStatus.FAILS, words, trial, op, fix=fix)
 
     def judge(
-        self, clause: str, trial: Trial, reply: Reply, op: str | None = None
+        self, clause: str, trial: Trial, reply: TimedAnswer, op: str | None = None
     ) -> Outcome | None:
         """Judge an answer by its form and its time; returns its outcome, if it has one."""
         if reply.answered is None:
@@ -179,7 +194,7 @@ class Examination:
         return self.judge_answer(clause, trial, reply, op)
 
     def judge_answer(
-        self, clause: str, trial: Watched, reply: Reply, op: str | None = None
+        self, clause: str, trial: Watched, reply: TimedAnswer, op: str | None = None
     ) -> Outcome | None:
         """Judge an answer that came; returns its outcome, if it has one."""
         answered, timing, bound = reply
@@ -190,7 +205,7 @@ class Examination:
             return None
         if timing is Timing.LATE:
             words = f"its answer took longer than {bound}"
-            self.find(clause, Status.FAILS, words, trial, op, fix="late")
+            self.find(clause, ClauseStatus.FAILS, words, trial, op, fix="late")
             return None
         return answered.outcome
 
@@ -212,39 +227,41 @@ class Examination:
         else:
             known, fix = trial.known()
             words += known
-        self.find(clause, Status.FAILS, words, trial, op, fix=fix)
+        self.find(clause, ClauseStatus.FAILS, words, trial, op, fix=fix)
 
     def judge_health(self, clause: str, outcome: Outcome | None, trial: Watched) -> None:
         if isinstance(outcome, Failure):
             words = f"it answered {outcome.code}: {outcome.message}"
-            self.find(clause, Status.FAILS, words, trial)
+            self.find(clause, ClauseStatus.FAILS, words, trial)
         elif outcome is not None:
-            self.find(clause, Status.HOLDS)
+            self.find(clause, ClauseStatus.HOLDS)
 
     def has_failed(self, clause: str) -> bool:
-        return any(one.clause == clause and one.status is Status.FAILS for one in self.findings)
+        return any(
+            one.clause == clause and one.status is ClauseStatus.FAILS for one in self.findings
+        )
 
     def judge_result(self, op: str, outcome: Outcome, outputs: Any, trial: Watched | None) -> None:
         """Check a result against the schema of its op, and a gate's against HookResult."""
         if op == HOOK_OP and "hook result" in self._suite and not isinstance(outcome, Failure):
             read = read_hook_result(outcome.result)
             if isinstance(read, Invalid):
-                self.find("hook result", Status.FAILS, read.problem, trial, op)
+                self.find("hook result", ClauseStatus.FAILS, read.problem, trial, op)
             else:
-                self.find("hook result", Status.HOLDS, op=op)
+                self.find("hook result", ClauseStatus.HOLDS, op=op)
         schema = outputs.get(op) if isinstance(outputs, dict) else None
         if isinstance(outcome, Failure):
             words = f"it answered {outcome.code}: {outcome.message}"
-            self.find("results", Status.NOT_TRIED, words, op=op)
+            self.find("results", ClauseStatus.NOT_TRIED, words, op=op)
         elif not isinstance(schema, dict | bool):
             self.inapplicable.add("results")  # unless there is a finding of another op
         else:
             problem = ArgsSchema(schema).fault(outcome.result)
             if problem is None:
-                self.find("results", Status.HOLDS, op=op)
+                self.find("results", ClauseStatus.HOLDS, op=op)
             else:
                 words = f"the result{problem.pointer and ' at ' + problem.pointer} "
-                self.find("results", Status.FAILS, words + problem.message, trial, op)
+                self.find("results", ClauseStatus.FAILS, words + problem.message, trial, op)
 
     def take_description(self, description: dict[str, Any]) -> Any:
         """Check its schemas, and choose the ops that are called; returns its `outputs`."""
@@ -260,22 +277,22 @@ class Examination:
             schemas = description.get(key)
             if schemas and op_schemas(schemas) is None:
                 words = f"{key} is not a map of ops to schemas, so it is not checked"
-                self.find("schemas", Status.WARNING, words)
+                self.find("schemas", ClauseStatus.WARNING, words)
                 return
             problems = ops_problems(schemas, f"/{key}") if schemas else []
             if problems:
                 # The tools of an MCP server are served all the same; args are not held to this.
                 is_mcp = self.descriptor.transport.protocol == "mcp"
                 words = "; ".join(map(str, problems if is_mcp else problems[:1]))
-                self.find("schemas", Status.WARNING if is_mcp else Status.FAILS, words)
+                self.find("schemas", ClauseStatus.WARNING if is_mcp else ClauseStatus.FAILS, words)
                 return
         if description.get("inputs") or self.descriptor.hook is not None:
-            self.find("schemas", Status.HOLDS)
+            self.find("schemas", ClauseStatus.HOLDS)
         else:
             add = encode({"inputs": {op: {} for op in self._permission.args or ("OP",)}}).decode()
             words = "/inputs: neither the module nor its descriptor says which ops it has"
             words += f"; add {add[1:-1]} to the descriptor, with the JSON Schema of each op's args"
-            self.find("schemas", Status.WARNING, words)
+            self.find("schemas", ClauseStatus.WARNING, words)
 
     def choose_ops(self, inputs: Any) -> None:
         schemas = op_schemas(inputs) or {}
@@ -285,21 +302,21 @@ class Examination:
         for op in {**schemas, **self._permission.args}:
             if schemas and op not in schemas:
                 words = f"it has no such op; it has {', '.join(schemas)}"
-                self.find(self.op_clause, Status.NOT_TRIED, words, op=op)
+                self.find(self.op_clause, ClauseStatus.NOT_TRIED, words, op=op)
                 continue
             given = self._permission.args.get(op)
             schema = schemas.get(op, {})
             has_examples = isinstance(schema, dict) and bool(schema.get("examples"))
             if op not in self._permission.args and not (self._permission.all_ops or has_examples):
                 words = f"not called: say --op {op}, or --all-ops, or give it examples"
-                self.find(self.op_clause, Status.NOT_TRIED, words, op=op)
+                self.find(self.op_clause, ClauseStatus.NOT_TRIED, words, op=op)
                 continue
             if given is None and hook is not None and op == HOOK_OP and not has_examples:
                 given = sample_event(hook)
             args = sample_args(schema) if given is None else given
             if args is None:
                 words = f"no args could be made from its schema: say --op '{op}={{...}}'"
-                self.find(self.op_clause, Status.NOT_TRIED, words, op=op)
+                self.find(self.op_clause, ClauseStatus.NOT_TRIED, words, op=op)
             else:
                 self.args[op] = args
 
@@ -310,7 +327,7 @@ class Examination:
     def note(self, notices: Sequence[Notice], trial: Watched, op: str | None = None) -> None:
         """Record what was not accepted of a request's lines."""
         for notice in notices:
-            clause, status = OF_NOTICE.get(notice.reason, ("assets", Status.FAILS))
+            clause, status = OF_NOTICE.get(notice.reason, ("assets", ClauseStatus.FAILS))
             self.find(clause, status, notice.words, trial, op, fix=notice.reason)
 
     def conclude(self) -> Report:
@@ -324,20 +341,20 @@ class Examination:
             if trial.twice:
                 odd.append(("request ids", trial.twice, "twice"))
             for name, words, fix in odd:
-                self.find(name, Status.FAILS, words, exchanged=trial.odd_lines, fix=fix)
+                self.find(name, ClauseStatus.FAILS, words, exchanged=trial.odd_lines, fix=fix)
         found = {one.clause for one in self.findings}
-        failed = sorted({one.clause for one in self.findings if one.status is Status.FAILS})
+        failed = sorted({one.clause for one in self.findings if one.status is ClauseStatus.FAILS})
         for clause in suite(self.descriptor):
             if clause.name in found or clause.name in self.inapplicable:
                 continue
             if clause.needs_op and not self.called:
-                self.find(clause.name, Status.NOT_TRIED, UNASKED)
+                self.find(clause.name, ClauseStatus.NOT_TRIED, UNASKED)
             elif clause.shown_by != "its play" and (self.has_started or self.called):
-                self.find(clause.name, Status.HOLDS)
+                self.find(clause.name, ClauseStatus.HOLDS)
             elif failed:
-                self.find(clause.name, Status.NOT_TRIED, f"{failed[0]!r} has to hold first")
+                self.find(clause.name, ClauseStatus.NOT_TRIED, f"{failed[0]!r} has to hold first")
             else:
-                self.find(clause.name, Status.NOT_TRIED, UNASKED)
+                self.find(clause.name, ClauseStatus.NOT_TRIED, UNASKED)
         order = list(CLAUSES)
         transport = self.descriptor.transport
         return Report(

@@ -17,7 +17,7 @@ from protocol.connection import Flow, StartFailed
 from protocol.dialects.registry import DIALECTS
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.replies import Operation, completed
-from supervisor.conformance.clauses import Status
+from supervisor.conformance.clauses import ClauseStatus
 from supervisor.conformance.examination import Examination
 from supervisor.conformance.trial import PATIENCE, Timing, Trial
 from supervisor.policy.verdict import on_invocation
@@ -54,11 +54,11 @@ async def examine_persistent(exam: Examination) -> None:
     if exam.descriptor.transport.protocol == "module":
         _judge_introduction(exam, trial, description)
     else:
-        exam.find("introduction", Status.HOLDS)
+        exam.find("introduction", ClauseStatus.HOLDS)
         if trial.findings:
             words = "of its lists, clients get some definitions mended, or not at all"
             told = tuple(trial.findings)
-            exam.find("introduction", Status.WARNING, words, exchanged=told)
+            exam.find("introduction", ClauseStatus.WARNING, words, exchanged=told)
     exam.inapplicable |= {"cancel", "flow"}.difference(description.get("features", ()))
     outputs = exam.take_description(description)
     plays: list[Callable[[Examination, Trial], Awaitable[None]]] = [
@@ -99,10 +99,10 @@ async def _started(exam: Examination) -> Trial | None:
         contradiction = misfit_of(trial.ready.description, exam.descriptor)
         if contradiction is None:
             exam.has_started = True
-            exam.find("starts", Status.HOLDS)
-            exam.find("stays", Status.HOLDS)
+            exam.find("starts", ClauseStatus.HOLDS)
+            exam.find("stays", ClauseStatus.HOLDS)
             return trial
-        exam.find("describe", Status.FAILS, f"it {contradiction}", trial)
+        exam.find("describe", ClauseStatus.FAILS, f"it {contradiction}", trial)
     elif trial.exit is not None:
         _judge_early_exit(exam, trial)
     else:
@@ -126,12 +126,12 @@ def _judge_early_exit(exam: Examination, trial: Trial) -> None:
     known, fix = trial.known()
     if trial.answered:
         words = f"it {trial.exit.words} after its first answer{known}"
-        exam.find("stays", Status.FAILS, words, trial, fix=fix)
+        exam.find("stays", ClauseStatus.FAILS, words, trial, fix=fix)
         return
     said = f"; {trial.noise[-1].in_place_of_answer}" if trial.noise else ""
     trial.noise.clear()  # it is told here
     words = f"it {trial.exit.words} and answered nothing{said}{known}"
-    exam.find("starts", Status.FAILS, words, trial)
+    exam.find("starts", ClauseStatus.FAILS, words, trial)
 
 
 async def _judge_failed_start(exam: Examination, trial: Trial, failed: StartFailed | None) -> None:
@@ -144,11 +144,11 @@ async def _judge_failed_start(exam: Examination, trial: Trial, failed: StartFail
         exam.blame(last[0].fault.reason, words, trial, of=clause)
         return
     if trial.connection.unfinished_line is not None:
-        exam.find("lines", Status.FAILS, words, trial)
+        exam.find("lines", ClauseStatus.FAILS, words, trial)
         return
     if trial.strays:
         trial.strays.clear()
-        exam.find("request ids", Status.FAILS, words, trial)
+        exam.find("request ids", ClauseStatus.FAILS, words, trial)
         return
     fix = trial.noise[-1].reason if trial.noise else ""
     if not fix and failed is not None and failed.bound:
@@ -159,17 +159,17 @@ async def _judge_failed_start(exam: Examination, trial: Trial, failed: StartFail
         later = trial.until(lambda: trial.dialogue.times_heard, start_s / PATIENCE)
         if await later is not Timing.NEVER:
             words = f"it first printed something later than start_s ({start_s:g} s) after its start"
-            exam.find("starts", Status.FAILS, words, trial, fix="slow")
+            exam.find("starts", ClauseStatus.FAILS, words, trial, fix="slow")
             return
         trial.dialogue.close_stdin()
         heard = trial.until(lambda: trial.dialogue.times_heard, exam.timeouts.exit_s)
         if await heard is not Timing.NEVER:
             words = "it answered nothing until its stdin was closed, and then at once; "
             words += SLOW.format("start_s")
-            exam.find("flush", Status.FAILS, words, trial)
+            exam.find("flush", ClauseStatus.FAILS, words, trial)
             return
     trial.noise.clear()  # it is told in the words
-    exam.find(clause, Status.FAILS, words, trial, fix=fix)
+    exam.find(clause, ClauseStatus.FAILS, words, trial, fix=fix)
 
 
 def _judge_introduction(exam: Examination, trial: Trial, description: dict[str, Any]) -> None:
@@ -184,28 +184,28 @@ def _judge_introduction(exam: Examination, trial: Trial, description: dict[str, 
             words = "it answers unsupported_op, so it is taken to be well"
             if operation is Operation.DESCRIBE:
                 words = "it answers unsupported_op, so it is what its descriptor says"
-            exam.find(str(operation), Status.SUPPLIED, words)
+            exam.find(str(operation), ClauseStatus.SUPPLIED, words)
     extra = sorted(set(description["capabilities"]) - set(exam.descriptor.capabilities))
     said = replies.get(Operation.DESCRIBE, {})
     said = said["result"] if isinstance(said.get("result"), dict) else said
     absent = [part for part in _PARTS if said.get(part) is None]
     if extra:
         words = f"it names capabilities that its descriptor has not: {', '.join(extra)}"
-        exam.find("describe", Status.WARNING, words, trial)
+        exam.find("describe", ClauseStatus.WARNING, words, trial)
     elif absent:
         words = f"{', '.join(absent)}: not in its answer, taken from the descriptor"
-        exam.find("describe", Status.SUPPLIED, words)
-    exam.find("health", Status.HOLDS)
-    exam.find("describe", Status.HOLDS)
+        exam.find("describe", ClauseStatus.SUPPLIED, words)
+    exam.find("health", ClauseStatus.HOLDS)
+    exam.find("describe", ClauseStatus.HOLDS)
     ids = [one.get("requestId") for one in replies.values()]
     if all(ids):
-        exam.find("request ids", Status.HOLDS)
+        exam.find("request ids", ClauseStatus.HOLDS)
     elif exam.descriptor.supervision.concurrency > 1:
         words = "its answers have no requestId, and it says that it serves several at a time"
-        exam.find("request ids", Status.FAILS, words, trial)
+        exam.find("request ids", ClauseStatus.FAILS, words, trial)
     else:
         words = "its answers have none: it is asked one thing at a time, and replaced when late"
-        exam.find("request ids", Status.SUPPLIED, words)
+        exam.find("request ids", ClauseStatus.SUPPLIED, words)
 
 
 # With one process that is ready.
@@ -226,7 +226,7 @@ async def _any_id(exam: Examination, trial: Trial) -> None:
     trial.ask(request)
     reply = await trial.answer(ODD_ID, "health_s")
     if exam.judge("any id", trial, reply) is not None:
-        exam.find("any id", Status.HOLDS)
+        exam.find("any id", ClauseStatus.HOLDS)
 
 
 async def _two_at_once(exam: Examination, trial: Trial) -> None:
@@ -239,7 +239,7 @@ async def _two_at_once(exam: Examination, trial: Trial) -> None:
         reply = await trial.answer(one.request_id, "health_s")
         if exam.judge("two at once", trial, reply) is None:
             return
-    exam.find("two at once", Status.HOLDS)
+    exam.find("two at once", ClauseStatus.HOLDS)
 
 
 async def _cancel(exam: Examination, trial: Trial) -> None:
@@ -269,13 +269,13 @@ async def _flow(exam: Examination, trial: Trial) -> None:
         trial.dialogue.flow(request.request_id, operation)
     reply = await trial.answer(request.request_id, "invoke_s")
     if exam.judge("flow", trial, reply) is not None:
-        exam.find("flow", Status.HOLDS)
+        exam.find("flow", ClauseStatus.HOLDS)
 
 
 async def _ops(outputs: Any, exam: Examination, trial: Trial) -> None:
     for op, args in exam.args.items():
         if trial.exit is not None or trial.is_out_of_step:
-            exam.find("answers", Status.NOT_TRIED, "the process had ended before", op=op)
+            exam.find("answers", ClauseStatus.NOT_TRIED, "the process had ended before", op=op)
             continue
         exam.called.append(op)
         began = trio.current_time()
@@ -288,7 +288,7 @@ async def _ops(outputs: Any, exam: Examination, trial: Trial) -> None:
         is_misspelt = any(one.reason == "unknown_field" for one in trial.notices)
         trial.notices.clear()
         if outcome is not None:
-            exam.find("answers", Status.HOLDS, op=op)
+            exam.find("answers", ClauseStatus.HOLDS, op=op)
         if outcome is not None and not is_misspelt:
             exam.judge_result(op, outcome, outputs, trial)
 
@@ -328,17 +328,17 @@ async def _memory(exam: Examination, trial: Trial) -> None:
     if trial.exit is not None:
         known, fix = trial.known()
         words = f"in the midst of {ALL_CALLS} {what} it {trial.exit.words}{known}"
-        exam.find("stays", Status.FAILS, words, trial, fix=fix)
+        exam.find("stays", ClauseStatus.FAILS, words, trial, fix=fix)
     elif not done:
         trial.is_out_of_step = True
         words = f"{ALL_CALLS} {what} took longer than {MEMORY_S:g} s"
-        exam.find("memory", Status.NOT_JUDGED, words)
+        exam.find("memory", ClauseStatus.NOT_JUDGED, words)
     elif used[1] - used[0] > GROWTH_BYTES:
         kib = (used[1] - used[0]) >> 10
         words = f"it grew by {kib} KiB from {what} {SETTLING_CALLS} to {ALL_CALLS}"
-        exam.find("memory", Status.WARNING, words, trial)
+        exam.find("memory", ClauseStatus.WARNING, words, trial)
     else:
-        exam.find("memory", Status.HOLDS)
+        exam.find("memory", ClauseStatus.HOLDS)
 
 
 async def _late_answer(exam: Examination, trial: Trial) -> None:
@@ -354,7 +354,7 @@ async def _late_answer(exam: Examination, trial: Trial) -> None:
     containment.signal(signal.SIGCONT)
     if trial.is_out_of_step:
         words = "it echoes no requestId, so a process that was late is replaced"
-        exam.find("late answer", Status.SUPPLIED, words)
+        exam.find("late answer", ClauseStatus.SUPPLIED, words)
         return
     await _healthy(exam, trial, "late answer")
 
@@ -368,15 +368,15 @@ async def _end_of_input(exam: Examination, trial: Trial) -> None:
         return
     if trial.exit is not None and trial.exit.abnormal:
         words = f"it {trial.exit.words} when its stdin ended, as if it had crashed"
-        exam.find("end of input", Status.WARNING, words, trial)
+        exam.find("end of input", ClauseStatus.WARNING, words, trial)
     else:
-        exam.find("end of input", Status.HOLDS)
+        exam.find("end of input", ClauseStatus.HOLDS)
 
 
 async def judge_sigterm(exam: Examination, trial: Trial) -> None:
     trial.stop(StopStep.TERMINATE)
     if await exam.ends(trial, "SIGTERM", "stop_s", "SIGTERM"):
-        exam.find("SIGTERM", Status.HOLDS)
+        exam.find("SIGTERM", ClauseStatus.HOLDS)
 
 
 # A process per invocation: `narratoria`, `exec`, `module`.
@@ -384,7 +384,7 @@ async def judge_sigterm(exam: Examination, trial: Trial) -> None:
 
 async def examine_single_use(exam: Examination) -> None:
     descriptor = exam.descriptor
-    exam.find("starts", Status.HOLDS)
+    exam.find("starts", ClauseStatus.HOLDS)
     description = completed(Operation.DESCRIBE, Success({}), descriptor)
     assert isinstance(description, Success)  # noqa: S101 - the descriptor is all it needs
     stated = description.result
@@ -393,7 +393,7 @@ async def examine_single_use(exam: Examination) -> None:
             outcome = await _serve(exam, str(operation), operation)
             if not isinstance(outcome, Success):
                 return
-            exam.find(str(operation), Status.HOLDS)
+            exam.find(str(operation), ClauseStatus.HOLDS)
             stated = outcome.result if operation is Operation.DESCRIBE else stated
     exam.judge_schemas(stated)
     exam.choose_ops(stated.get("inputs"))
@@ -401,7 +401,7 @@ async def examine_single_use(exam: Examination) -> None:
         exam.called.append(op)
         outcome = await _serve(exam, exam.op_clause, Operation.INVOKE, op, args)
         if outcome is not None:
-            exam.find(exam.op_clause, Status.HOLDS, op=op)
+            exam.find(exam.op_clause, ClauseStatus.HOLDS, op=op)
             exam.judge_result(op, outcome, stated.get("outputs"), None)
             exam.good.append(op)
     if exam.good and descriptor.transport.protocol != "exec":
@@ -413,7 +413,7 @@ async def _robust(exam: Examination, op: str) -> None:
     for clause, odd in ODD_FIELDS.items():
         outcome = await _serve(exam, clause, Operation.INVOKE, op, args, **odd)
         if outcome is not None:
-            exam.find(clause, Status.HOLDS)
+            exam.find(clause, ClauseStatus.HOLDS)
     trial = exam.trial()
     if await exam.begin(trial):
         await trial.settle(exam.timeouts.start_s)
@@ -437,7 +437,7 @@ async def _serve(
     if trial.said.answer is not None:  # it takes no process to say so
         answer = trial.said.answer
         words = answer.message if isinstance(answer, Failure) else ""
-        exam.find(exam.op_clause, Status.NOT_TRIED, words, op=shown)
+        exam.find(exam.op_clause, ClauseStatus.NOT_TRIED, words, op=shown)
         return None
     if not await exam.begin(trial, single_use=True):
         return None
@@ -452,7 +452,7 @@ def _judge_end(exam: Examination, trial: Trial, clause: str, op: str | None) -> 
     outcome = on_invocation(trial.said, trial.exit, None, f"{exam.descriptor.name}.{op}")
     if trial.strays:
         words = f"a line came after done: {trial.strays[0]}"
-        exam.find("done", Status.FAILS, words, trial, op)
+        exam.find("done", ClauseStatus.FAILS, words, trial, op)
     if isinstance(outcome, Success) or outcome.details.get("origin") == "module":
         return outcome
     reason = Reason(outcome.details.get("reason", Reason.REPORTED))
@@ -460,7 +460,7 @@ def _judge_end(exam: Examination, trial: Trial, clause: str, op: str | None) -> 
     if "line_excerpt" in outcome.details:
         words += f": {outcome.details['line_excerpt']}"
     if clause in ODD_FIELDS:
-        exam.find(clause, Status.FAILS, words, trial)
+        exam.find(clause, ClauseStatus.FAILS, words, trial)
     else:
         of = "events" if reason is Reason.INVALID_EVENT else clause
         exam.blame(reason, words, trial, of=of, op=op)

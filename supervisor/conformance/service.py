@@ -13,10 +13,10 @@ from protocol.errors import Failure, Outcome, Success
 from protocol.replies import Operation
 from protocol.service_answer import ServiceAnswer, request_body
 from protocol.transcript import EntrySource
-from supervisor.conformance.clauses import Status
+from supervisor.conformance.clauses import ClauseStatus
 from supervisor.conformance.examination import Examination
 from supervisor.conformance.plays import ODD_FIELDS
-from supervisor.conformance.trial import PATIENCE, Exchange, Reply, Timing, Watched
+from supervisor.conformance.trial import PATIENCE, TimedAnswer, Timing, Traffic, Watched
 from supervisor.runtime.process.environment import UnsetVariableError
 from supervisor.runtime.supervision.description import misfit_of
 from supervisor.runtime.supervision.service_client import ServiceClient, UnreachableError
@@ -26,7 +26,7 @@ async def examine(exam: Examination, environment: Mapping[str, str]) -> None:
     try:
         client = await trio.to_thread.run_sync(ServiceClient, exam.descriptor, environment)
     except UnsetVariableError as error:
-        exam.find("service", Status.FAILS, f"it cannot be asked: {error}")
+        exam.find("service", ClauseStatus.FAILS, f"it cannot be asked: {error}")
         return
     try:
         await _examine(exam, client)
@@ -51,7 +51,7 @@ async def _examine(exam: Examination, client: ServiceClient) -> None:
         outcome = await asked.judged(client, "answers", "invoke_s", op)
         exam.note(asked.notices, asked, op)
         if outcome is not None:
-            exam.find("answers", Status.HOLDS, op=op)
+            exam.find("answers", ClauseStatus.HOLDS, op=op)
             if not any(one.reason == "unknown_field" for one in asked.notices):
                 exam.judge_result(op, outcome, outputs, asked)
 
@@ -63,17 +63,19 @@ async def _introduced(exam: Examination, client: ServiceClient) -> dict[str, Any
     asked = _Asked(exam, exam.request(Operation.DESCRIBE))
     outcome = await asked.judged(client, "describe", "describe_s")
     if isinstance(outcome, Failure):
-        exam.find("describe", Status.FAILS, f"it answered {outcome.code}: {outcome.message}", asked)
+        exam.find(
+            "describe", ClauseStatus.FAILS, f"it answered {outcome.code}: {outcome.message}", asked
+        )
     if not isinstance(outcome, Success):
         return None
     description: dict[str, Any] = outcome.result
     contradiction = misfit_of(description, exam.descriptor)
     if contradiction is not None:
-        exam.find("describe", Status.FAILS, f"it {contradiction}", asked)
+        exam.find("describe", ClauseStatus.FAILS, f"it {contradiction}", asked)
         return None
     exam.has_started = True
     for clause in ("service", "describe"):
-        exam.find(clause, Status.HOLDS)
+        exam.find(clause, ClauseStatus.HOLDS)
     return description
 
 
@@ -88,7 +90,7 @@ class _Asked(Watched):
     """A request to a service, and the answer that came over HTTP."""
 
     def __init__(self, exam: Examination, request: Request, **unknown: Any) -> None:
-        self.exchange = Exchange()
+        self.exchange = Traffic()
         self.notices: list[Notice] = []
         self._exam = exam
         self._request = request
@@ -109,15 +111,15 @@ class _Asked(Watched):
             words = f"it {error.message}{shown}"
             # If the service has answered before, this request's clause is to blame.
             of = clause if self._exam.has_started else "service"
-            self._exam.find(of, Status.FAILS, words, self, op)
+            self._exam.find(of, ClauseStatus.FAILS, words, self, op)
             return None
         if self._answered is None:
             words = f"no answer came within {bound}, or within twice that time"
-            self._exam.find(clause, Status.FAILS, words, self, op)
+            self._exam.find(clause, ClauseStatus.FAILS, words, self, op)
             return None
         is_late = trio.current_time() - began > bound_s
         timing = Timing.LATE if is_late else Timing.IN_TIME
-        reply = Reply(self._answered, timing, bound)
+        reply = TimedAnswer(self._answered, timing, bound)
         return self._exam.judge_answer(clause, self, reply, op)
 
     async def _post(self, client: ServiceClient) -> None:

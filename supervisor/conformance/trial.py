@@ -63,7 +63,7 @@ KEPT_BYTES = 4 << 20
 """Of the output since the host last wrote."""
 
 
-class Place(NamedTuple):
+class TrialHost(NamedTuple):
     """The setting of trials."""
 
     host: Host
@@ -78,13 +78,13 @@ class Timing(Enum):
     NEVER = auto()
 
 
-class Reply(NamedTuple):
+class TimedAnswer(NamedTuple):
     answered: Answered | None
     timing: Timing
     bound: str
 
 
-class Exchange(Tap):
+class Traffic(Tap):
     """What passed both ways."""
 
     def __init__(self) -> None:
@@ -130,17 +130,17 @@ _SIGNS = {EntrySource.HOST: ">", EntrySource.MODULE: "<"}
 class Watched:
     """A process or request under trial."""
 
-    exchange: Exchange
+    exchange: Traffic
 
 
 class Trial(LoneProcess, Watched):
     """One process, from before its spawn to its end. What does not come shows."""
 
     def __init__(
-        self, descriptor: Descriptor, place: Place, memory: Memory, new_id: Callable[[], str]
+        self, descriptor: Descriptor, place: TrialHost, memory: Memory, new_id: Callable[[], str]
     ) -> None:
         self._place = place
-        self.exchange = Exchange()
+        self.exchange = Traffic()
         super().__init__(descriptor, place.host, new_id, memory, self.exchange)
         self.said = Said()
         """For a process per invocation."""
@@ -246,13 +246,13 @@ class Trial(LoneProcess, Watched):
         self._gave_up = True
         self.dialogue.cancel(request_id)
 
-    async def answer(self, request_id: str, bound: str) -> Reply:
+    async def answer(self, request_id: str, bound: str) -> TimedAnswer:
         """Wait for an answer, or a line with an unknown id: no other answer will come then."""
         bound_s: float = getattr(self._descriptor.supervision.timeouts, bound)
         timing = await self.until(
             lambda: request_id in self.answered or len(self.strays) > self._odd, bound_s
         )
-        return Reply(self.answered.get(request_id), timing, f"{bound} ({bound_s:g} s)")
+        return TimedAnswer(self.answered.get(request_id), timing, f"{bound} ({bound_s:g} s)")
 
     # What it says.
 

@@ -70,7 +70,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     mcp: McpOptions | None = None
 
 
-class Key(msgspec.Struct, frozen=True):
+class ConfigKey(msgspec.Struct, frozen=True):
     """A key of the file: how its value is read, and its JSON Schema."""
 
     read: Callable[[Any, Path], Any]
@@ -176,7 +176,7 @@ def _text(value: Any, _: Path) -> str:
     return value
 
 
-def _word(words: tuple[str, ...]) -> Key:
+def _word(words: tuple[str, ...]) -> ConfigKey:
     def read(value: Any, _: Path) -> str:
         allowed = ", ".join(f'"{word}"' for word in words)
         if not isinstance(value, str):
@@ -186,17 +186,17 @@ def _word(words: tuple[str, ...]) -> Key:
             raise _Fault(f"must be one of {allowed}, not {quoted(value)}{near}")
         return value
 
-    return Key(read, {"enum": list(words)})
+    return ConfigKey(read, {"enum": list(words)})
 
 
-def _bytes(otherwise: str) -> Key:
+def _bytes(otherwise: str) -> ConfigKey:
     def read(value: Any, _: Path) -> int:
         size = _whole(value)
         if size <= 0:
             raise _Fault(f"must be above 0, not {size}; leave it out for {otherwise}")
         return size
 
-    return Key(read, {"type": "integer", "exclusiveMinimum": 0})
+    return ConfigKey(read, {"type": "integer", "exclusiveMinimum": 0})
 
 
 def _journal_bytes(value: Any, _: Path) -> int:
@@ -268,7 +268,7 @@ def _kind(value: Any) -> str:
 
 
 _PATH = {"type": "string", "minLength": 1}
-_FLAG = Key(_flag, {"type": "boolean"})
+_FLAG = ConfigKey(_flag, {"type": "boolean"})
 _TEXTS = {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1}
 
 _SECONDS = {"type": "number", "exclusiveMinimum": 0, "maximum": MOST_S}
@@ -280,27 +280,29 @@ _DESCRIBED = (
 )
 
 KEYS = {
-    "directories": Key(_paths, {"type": "array", "items": _PATH, "minItems": 1}),
-    "socket": Key(_path, _PATH),
+    "directories": ConfigKey(_paths, {"type": "array", "items": _PATH, "minItems": 1}),
+    "socket": ConfigKey(_path, _PATH),
     "socket_for_modules": _word(FOR_MODULES),
-    "data_dir": Key(_path, _PATH),
+    "data_dir": ConfigKey(_path, _PATH),
     "log_format": _word(LOG_FORMATS),
     "containment": _word(CONTAINMENTS),
     "memory_ceiling_bytes": _bytes("no ceiling"),
     "watch": _FLAG,
-    "journal_days": Key(_days, {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_DAYS}),
-    "journal_bytes": Key(_journal_bytes, {"type": "integer", "minimum": MIN_JOURNAL_BYTES}),
+    "journal_days": ConfigKey(
+        _days, {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_DAYS}
+    ),
+    "journal_bytes": ConfigKey(_journal_bytes, {"type": "integer", "minimum": MIN_JOURNAL_BYTES}),
     "durability": _word(DURABILITIES),
     "assets": _word(ASSETS),
     "asset_store_bytes": _bytes("1 GiB"),
-    "env_file": Key(_files, {**_TEXTS, "type": ["string", "array"]}),
-    "policy": Key(_path, _PATH),
-    "http": Key(_http, {"type": "string"}),
-    "http_cert": Key(_path, _PATH),
-    "http_key": Key(_path, _PATH),
+    "env_file": ConfigKey(_files, {**_TEXTS, "type": ["string", "array"]}),
+    "policy": ConfigKey(_path, _PATH),
+    "http": ConfigKey(_http, {"type": "string"}),
+    "http_cert": ConfigKey(_path, _PATH),
+    "http_key": ConfigKey(_path, _PATH),
     "http_insecure": _FLAG,
-    "http_origins": Key(_origins, {"type": "array", "items": {"type": "string"}}),
-    "mcp": Key(
+    "http_origins": ConfigKey(_origins, {"type": "array", "items": {"type": "string"}}),
+    "mcp": ConfigKey(
         _mcp,
         {
             "type": "object",
@@ -323,6 +325,6 @@ KEYS = {
             "additionalProperties": False,
         },
     ),
-    SCHEMA_KEY: Key(_text, {"type": "string"}),
+    SCHEMA_KEY: ConfigKey(_text, {"type": "string"}),
 }
 """All keys of a file, explained in docs/operating.md; the schema is generated from both."""

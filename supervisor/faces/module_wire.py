@@ -67,8 +67,8 @@ class ModuleWire:
         self._account = outbox.account
         self._told_ended = ended
         self._logins = logins
-        self._open: dict[str, Exchange] = {}
-        self._nameless: set[Exchange] = set()
+        self._open: dict[str, LineClient] = {}
+        self._nameless: set[LineClient] = set()
         self._questions: ClientQuestions | None = None
         """Once a request may ask."""
         self._of_logins = 0
@@ -105,7 +105,7 @@ class ModuleWire:
                     return
                 party, account = login.party, login.party.account
             needed: list[str] | None = [] if frame.mcp else None
-            exchange = Exchange(frame.request_id, self._outbox, self._ended, login, needed=needed)
+            exchange = LineClient(frame.request_id, self._outbox, self._ended, login, needed=needed)
             if frame.asks is not None and not self._let_ask(exchange, frame.asks, party):
                 return
             if len(line) > LITTLE_BYTES:
@@ -136,7 +136,7 @@ class ModuleWire:
         )
         self._write_done(frame.request_id, Failure.because(Reason.MALFORMED_REQUEST, words))
 
-    def _let_ask(self, exchange: Exchange, asks: list[str], party: Party) -> bool:
+    def _let_ask(self, exchange: LineClient, asks: list[str], party: Party) -> bool:
         """Let a request ask its client by these methods; False if that was refused."""
         words = None
         unknown = next((one for one in asks if one not in ASKS), None)
@@ -239,7 +239,7 @@ class ModuleWire:
     def _write_done(self, request_id: str | None, failure: Failure) -> None:
         self._outbox.put(done_line(request_id, Response(failure)))
 
-    def _ended(self, exchange: Exchange) -> None:
+    def _ended(self, exchange: LineClient) -> None:
         if exchange.request_id is None:
             self._nameless.discard(exchange)
         else:
@@ -256,12 +256,12 @@ class ModuleWire:
         self._told_ended()
 
 
-class Exchange(Client, msgspec.Struct, eq=False):
+class LineClient(Client, msgspec.Struct, eq=False):
     """The client of one request (kernel.parties.Client); a struct is made in half the time."""
 
     request_id: str | None
     outbox: Outbox
-    ended: Callable[[Exchange], None]
+    ended: Callable[[LineClient], None]
     """Called when the request has its answer."""
     login: OpenLogin | None = None
     """The login as which it is asked; None if it is the connection's own."""

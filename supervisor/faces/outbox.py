@@ -19,7 +19,7 @@ from supervisor.runtime.held_bytes import ANSWERS, Account
 from supervisor.runtime.turns import SERVING
 
 if TYPE_CHECKING:
-    from supervisor.faces.module_wire import Exchange
+    from supervisor.faces.module_wire import LineClient
 
 HIGH_BYTES = 1 << 20
 LOW_BYTES = 1 << 18
@@ -51,7 +51,7 @@ class Outbox:
         self._is_taken = False
         """Whether the writing task has lines in its hands: the others wait for that."""
         self._to_flush = False
-        self.gatherer: Exchange | None = None
+        self.gatherer: LineClient | None = None
         """The request whose gathered lines come after the waiting ones."""
 
     def write_through(self, write: Callable[[bytes], int]) -> None:
@@ -71,7 +71,7 @@ class Outbox:
         if not (self._to_flush or self._flushes()):
             self._some.set()
 
-    def awaits(self, gatherer: Exchange) -> bool:
+    def awaits(self, gatherer: LineClient) -> bool:
         """Gather lines until others come, or all leave; False if they are to be put now."""
         if self.congested or self._closed or not self._flushes():
             return False

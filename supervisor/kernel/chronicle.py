@@ -9,7 +9,7 @@ from supervisor.kernel.descriptions import RememberedDescriptions, ops_of
 from supervisor.kernel.hooks.registry import Hooks
 from supervisor.kernel.recorder import Recorder
 from supervisor.kernel.resource_updates import ResourceUpdates
-from supervisor.policy.findings import Quarantined
+from supervisor.policy.findings import QuarantinedFile
 from supervisor.policy.lifecycle import State
 from supervisor.runtime.supervision.observer import Described, Observer
 
@@ -85,6 +85,6 @@ class Chronicle(Observer):
         self._hooks.unmount(descriptor.name)
         self._catalogue.changed()
 
-    def quarantined(self, found: Quarantined) -> None:
+    def quarantined(self, found: QuarantinedFile) -> None:
         error = {"code": "bad_request", "message": found.reason}
         self._recorder.record("mount:quarantine", data={"path": found.descriptor}, error=error)

@@ -17,8 +17,8 @@ from supervisor.kernel.metrics import (
     OF_DAEMON,
     OF_MODULE,
     Form,
-    Kind,
     Metric,
+    MetricType,
     Sample,
     labels_of,
     of_daemon,
@@ -32,7 +32,7 @@ _END = "# EOF\n"
 """Of OpenMetrics."""
 
 _UNITS = ("seconds", "bytes")
-_SUFFIXES = {Kind.COUNTER: "_total", Kind.INFO: "_info"}
+_SUFFIXES = {MetricType.COUNTER: "_total", MetricType.INFO: "_info"}
 """Suffixes of the samples, not of the family."""
 
 

@@ -36,7 +36,7 @@ from supervisor.kernel.effects import Effects
 from supervisor.kernel.hooks.approvals import with_questions
 from supervisor.kernel.invoke_record import NOTHING, record_response
 from supervisor.kernel.long_way import LongWay, Parents
-from supervisor.kernel.parties import Client, Origin
+from supervisor.kernel.parties import Client, Provenance
 from supervisor.kernel.request_checks import without_unseen
 from supervisor.kernel.sessions.session import Session
 from supervisor.kernel.spans import Spans
@@ -59,7 +59,7 @@ MOMENT_S = 0.001
 """With less time left than this a request has expired."""
 
 
-class Setting(msgspec.Struct, kw_only=True):
+class InvocationServices(msgspec.Struct, kw_only=True):
     host: Host
     effects: Effects
     calls: Callable[[Invocation], Docket]
@@ -86,7 +86,7 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
     principal: Principal
     account: Account
     """Whose bytes it holds."""
-    setting: Setting
+    setting: InvocationServices
     span: Span
     accepted_at: float
     """By trio's clock."""
@@ -364,9 +364,9 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
         return self.span.key[1]
 
     @property
-    def origin(self) -> Origin:
+    def origin(self) -> Provenance:
         request = self.request
-        return Origin(
+        return Provenance(
             self.module.name,
             request.op,
             request.request_id,

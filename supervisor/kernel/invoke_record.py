@@ -18,7 +18,7 @@ from protocol.events import ErrorEvent
 from protocol.host_call import UNENCODABLE
 from protocol.replies import read_error
 from protocol.response import Response
-from supervisor.kernel.parties import Origin
+from supervisor.kernel.parties import Provenance
 from supervisor.kernel.recorder import Recorder
 from supervisor.kernel.store.settings import IN_FLIGHT, NAME_CHARS
 
@@ -79,7 +79,7 @@ def record_response(
     )
 
 
-def record_error(recorder: Recorder, event: ErrorEvent, origin: Origin) -> None:
+def record_error(recorder: Recorder, event: ErrorEvent, origin: Provenance) -> None:
     """Record an `error` event as the word of a module (Spec 001 4.5)."""
     session_id = origin.session_id
     recorder.record(

@@ -34,7 +34,7 @@ from supervisor.kernel.recorder import (
     encoded,
 )
 from supervisor.kernel.store.retention import Clocks
-from supervisor.kernel.store.rows import Entry
+from supervisor.kernel.store.rows import EventRow
 from supervisor.kernel.store.settings import DocumentKey, JournalOptions, Span
 from supervisor.kernel.store.writer import Relay, Told, Writer, WriterOptions
 from supervisor.runtime.blocking import BlockingWork
@@ -306,6 +306,6 @@ async def remembering(
 
 def _entry(
     event: JournalEvent, revision: int | None = None, key: DocumentKey | None = None
-) -> Entry:
+) -> EventRow:
     event, body = encoded(event)
-    return Entry(event.ts, event.event, event.module, event.session_id, revision, body, key)
+    return EventRow(event.ts, event.event, event.module, event.session_id, revision, body, key)

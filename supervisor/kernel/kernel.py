@@ -58,7 +58,7 @@ from supervisor.kernel.ui_events import UiBounds, UiEvents
 from supervisor.policy.findings import Found
 from supervisor.policy.lifecycle import State
 from supervisor.policy.mcp_views import McpOptions
-from supervisor.policy.reload_plan import Plan
+from supervisor.policy.reload_plan import ReloadPlan
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment.custody import holding
@@ -80,7 +80,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AssetOptions",  # where assets are copied, and when
-    "Bounds",
+    "Capacity",
     "Client",  # what gets a request's events and its response
     "Congestion",  # whether a client has room for events
     "DataInUseError",
@@ -121,7 +121,7 @@ class Times(msgspec.Struct, frozen=True, kw_only=True):
     """For killed modules to end; the log names those that are left."""
 
 
-class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+class Capacity(msgspec.Struct, frozen=True, kw_only=True):
     """How much the kernel holds for its parties."""
 
     held: HeldBounds = HeldBounds()
@@ -171,7 +171,7 @@ class Kernel:
         modules_are_users: bool = False,
         clock: Callable[[], float] = time.time,
         draw: Callable[[], float] = random.random,
-        bounds: Bounds | None = None,
+        bounds: Capacity | None = None,
         times: Times | None = None,
     ) -> None:
         """Prepare a kernel; nothing is started, locked or written before it is entered.
@@ -215,7 +215,7 @@ class Kernel:
         self._modules_are_users = modules_are_users
         self._clock = clock
         self._draw = draw
-        self._bounds = bounds or Bounds()
+        self._bounds = bounds or Capacity()
         self._times = times or Times()
         self._ending = trio.Event()
         self._hurry = trio.Event()
@@ -478,7 +478,9 @@ class Kernel:
         except RefusedError as error:
             log.info("not reloaded", cause=cause, words=error.failure.message)
 
-    def lend(self, source: Source) -> AbstractAsyncContextManager[Callable[[], Awaitable[Plan]]]:
+    def lend(
+        self, source: Source
+    ) -> AbstractAsyncContextManager[Callable[[], Awaitable[ReloadPlan]]]:
         """Add the modules of a source for as long as the block lasts (`Reloads.lend`)."""
         return self.reloads.lend(source)
 

@@ -23,7 +23,7 @@ from protocol.errors import Failure, Reason
 from protocol.problem import named
 from supervisor.kernel.local_user import LocalClients
 from supervisor.kernel.parties import Client, Party, RefusedError
-from supervisor.kernel.tokens import Login, PageCodes, Tokens
+from supervisor.kernel.tokens import Authentication, PageCodes, Tokens
 from supervisor.policy.rate import Bucket
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import Account, HeldBytes
@@ -59,7 +59,7 @@ class OpenLogin:
         self.party.account = Account(ledger, party.label, party.principal.by)
         self.opener = opener
         """The connection that it belongs to."""
-        self.of_token: Login | None = None
+        self.of_token: Authentication | None = None
         """None for a user of this machine."""
         self.open: dict[Client, Callable[[Stopped], None]] = {}
         """The clients of the requests that are asked with it, in order, and what cancels each."""

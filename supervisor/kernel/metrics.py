@@ -22,7 +22,7 @@ class Form(StrEnum):
     OPENMETRICS = "openmetrics"
 
 
-class Kind(StrEnum):
+class MetricType(StrEnum):
     COUNTER = "counter"
     GAUGE = "gauge"
     HISTOGRAM = "histogram"
@@ -45,7 +45,7 @@ class Metric(msgspec.Struct, frozen=True):
     """A metric: `read` takes `daemon` of the answer, or an entry of its `modules`."""
 
     name: str
-    kind: Kind
+    kind: MetricType
     words: str
     read: Read
     labels: tuple[str, ...] = ()
@@ -146,12 +146,12 @@ def _durations(module: dict[str, Any]) -> Iterator[Sample]:
     yield Sample(latency["total_us"] / 1e6, suffix="_sum")
 
 
-def _metric(kind: Kind, name: str, words: str, read: Read, *labels: str) -> Metric:
+def _metric(kind: MetricType, name: str, words: str, read: Read, *labels: str) -> Metric:
     return Metric(f"stdiod_{name}", kind, words, read, labels)
 
 
-_counter, _gauge = partial(_metric, Kind.COUNTER), partial(_metric, Kind.GAUGE)
-_info = partial(_metric, Kind.INFO)
+_counter, _gauge = partial(_metric, MetricType.COUNTER), partial(_metric, MetricType.GAUGE)
+_info = partial(_metric, MetricType.INFO)
 
 OF_DAEMON: tuple[Metric, ...] = (
     _info("build_info", "What runs; always 1", _build, "version", "containment"),
@@ -274,7 +274,7 @@ OF_MODULE: tuple[Metric, ...] = (
     ),
     Metric(
         "stdiod_invocation_duration_seconds",
-        Kind.HISTOGRAM,
+        MetricType.HISTOGRAM,
         "From acceptance to response, the wait for a process included",
         _durations,
     ),

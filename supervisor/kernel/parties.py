@@ -53,7 +53,7 @@ class Lineage:
         return list(self._behind.values())
 
 
-class Origin(msgspec.Struct, frozen=True):
+class Provenance(msgspec.Struct, frozen=True):
     """The invocation that an event, an asset or a patch comes from; without an id there is none."""
 
     module: str
@@ -239,7 +239,7 @@ class Caller(Protocol):
     def module(self) -> Module: ...
 
     @property
-    def origin(self) -> Origin:
+    def origin(self) -> Provenance:
         """The origin of the call's effects."""
 
     @property

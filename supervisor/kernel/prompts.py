@@ -32,7 +32,7 @@ from protocol.host_events import HostUiEvent
 from protocol.problem import printable
 from protocol.response import Response
 from supervisor.kernel.invocation import Invocation
-from supervisor.kernel.parties import Answered, Client, Invoke, Origin, Withdraw
+from supervisor.kernel.parties import Answered, Client, Invoke, Provenance, Withdraw
 from supervisor.kernel.request_checks import unknown_module
 from supervisor.kernel.sessions.registry import Sessions
 from supervisor.kernel.sessions.session import Session
@@ -220,7 +220,7 @@ class Prompt(Client):
             self._prompts.advance(lane)
 
     @property
-    def _origin(self) -> Origin:
+    def _origin(self) -> Provenance:
         return self._prompts.origin(self, self._invocation)
 
     def _keep(self, event: UiEvent) -> None:
@@ -343,12 +343,12 @@ class Prompts:
     def gives_way(self, session: Session, stopped: Stopped) -> None:
         """End what waits in a session that is about to end, and tell its subscribers."""
         self.cancel(session, stopped, running=False)
-        origin = Origin("", "", None, session.id, None, session.owner, SUPERVISOR.by)
+        origin = Provenance("", "", None, session.id, None, session.owner, SUPERVISOR.by)
         self.publish(EventType.SESSION_DELETED, {"title": session.kept.title}, origin)
 
     # For a prompt.
 
-    def publish(self, kind: EventType, payload: dict[str, Any], origin: Origin) -> HostUiEvent:
+    def publish(self, kind: EventType, payload: dict[str, Any], origin: Provenance) -> HostUiEvent:
         """Send an event to the subscribers of the session; returns the event."""
         event = HostUiEvent(version="0", event=kind, payload=payload)
         self.ui.tell(event, origin)
@@ -364,10 +364,10 @@ class Prompts:
 
     def origin(
         self, prompt: Prompt, invocation: Invocation | None, session: Session | None = None
-    ) -> Origin:
+    ) -> Provenance:
         if session is None and prompt.lane is not None:
             session = prompt.lane.session
-        return Origin(
+        return Provenance(
             prompt.lead,
             EXECUTE,
             None if invocation is None else invocation.request_id,
@@ -395,7 +395,7 @@ class Prompts:
         lane.advancing = False
         if lane.running is None and self._lanes.get(lane.session.id) is lane:
             del self._lanes[lane.session.id]
-            idle = Origin("", "", None, lane.session.id, None, lane.session.owner)
+            idle = Provenance("", "", None, lane.session.id, None, lane.session.owner)
             self.publish(EventType.AGENT_IDLE, {}, idle)
 
     def _run(self, lane: Lane, prompt: Prompt) -> None:

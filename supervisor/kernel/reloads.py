@@ -20,10 +20,10 @@ from protocol.descriptor.model import Descriptor
 from protocol.errors import Reason
 from supervisor.kernel.grants.operator_policy import OperatorPolicy
 from supervisor.kernel.parties import RefusedError
-from supervisor.policy.findings import Found, Quarantined
+from supervisor.policy.findings import Found, QuarantinedFile
 from supervisor.policy.hook_findings import hook_findings
 from supervisor.policy.policy_file import PolicyError, PolicyFile
-from supervisor.policy.reload_plan import Plan, Running, plan, runnable
+from supervisor.policy.reload_plan import ReloadPlan, Running, plan, runnable
 from supervisor.runtime.files.looks import Looks
 from supervisor.runtime.files.sources import Source, Sources
 from supervisor.runtime.files.watch import Watch, WatchState
@@ -81,7 +81,9 @@ class Reloads:
         self._one_at_a_time = trio.Lock()
         self._looks = Looks(self._blocking)
 
-    async def reload(self, cause: str, *, if_needed: bool = False, again: bool = False) -> Plan:
+    async def reload(
+        self, cause: str, *, if_needed: bool = False, again: bool = False
+    ) -> ReloadPlan:
         """Apply what changed and return it; raises `RefusedError` once the daemon is stopping.
 
         Returns when the modules have been told, not when they are ready: `wait` waits for that.
@@ -125,7 +127,7 @@ class Reloads:
                 log.warning("hook", module=descriptor.name, words=str(finding))
 
     @asynccontextmanager
-    async def lend(self, source: Source) -> AsyncIterator[Callable[[], Awaitable[Plan]]]:
+    async def lend(self, source: Source) -> AsyncIterator[Callable[[], Awaitable[ReloadPlan]]]:
         """Add the modules of a source for as long as the block lasts.
 
         Yields the function that its owner calls after a change. Raises `RefusedError` once the
@@ -150,7 +152,7 @@ class Reloads:
         finally:
             done.set()
 
-    async def rehearse(self) -> Plan:
+    async def rehearse(self) -> ReloadPlan:
         """Return what a reload would do; raises `RefusedError` once the daemon is stopping."""
         async with self._one_at_a_time:
             return await self._plan(again=True)
@@ -160,7 +162,7 @@ class Reloads:
         seen = await self._look_at_policy()
         return str(seen) if isinstance(seen, PolicyError) else None
 
-    async def wait_decided(self, applied: Plan) -> list[Quarantined]:
+    async def wait_decided(self, applied: ReloadPlan) -> list[QuarantinedFile]:
         """Return which changed modules keep their old descriptor, once that is known of all."""
         modules = self._fleet.modules
         names = [one.descriptor.name for one in applied.changed]
@@ -184,7 +186,7 @@ class Reloads:
         """Return the last content of the modules' files, by name."""
         return {name: one.succession.offered for name, one in self._fleet.modules.items()}
 
-    async def _plan(self, *, again: bool) -> Plan:
+    async def _plan(self, *, again: bool) -> ReloadPlan:
         self._refuse_at_the_end()
         descriptors = self.descriptors()
         modules = self._fleet.modules.items()
@@ -198,7 +200,7 @@ class Reloads:
             for name, one in modules
         }
 
-        def read_and_compare() -> Plan:
+        def read_and_compare() -> ReloadPlan:
             return plan(current, self.sources.read(descriptors))
 
         # In a thread: ten thousand files, or one on a slow disk, are not to hold up the modules.
@@ -214,7 +216,7 @@ class Reloads:
         self._refuse_at_the_end()
         return found
 
-    async def _obstacles(self, found: Plan) -> dict[str, tuple[str, Interests]]:
+    async def _obstacles(self, found: ReloadPlan) -> dict[str, tuple[str, Interests]]:
         """Return what keeps programs of new and changed modules from running, by module name.
 
         That is as far as the disk answers; with the words comes what to watch until they can run.
@@ -242,7 +244,7 @@ class Reloads:
             raise RefusedError.because(Reason.SHUTDOWN, "the daemon is stopping")
 
 
-def _shown(found: Plan) -> dict[str, Any]:
+def _shown(found: ReloadPlan) -> dict[str, Any]:
     """Return the names for the log; values may be secrets, and stay out of it."""
     return {
         "modules_added": [one.name for one in found.added][:SHOWN],

@@ -17,7 +17,7 @@ from protocol.connection import Notice
 from protocol.errors import Failure, Reason
 from protocol.problem import Problem, described, did_you_mean, named
 from protocol.trace_context import EXAMPLE, is_traceparent
-from supervisor.policy.findings import Quarantined
+from supervisor.policy.findings import QuarantinedFile
 from supervisor.policy.principals import Principal, Scope
 from supervisor.runtime.supervision.fleet import Fleet
 from supervisor.runtime.supervision.module import Module
@@ -145,7 +145,7 @@ def without_unseen(failure: Failure, principal: Principal, module: str = "") -> 
     return msgspec.structs.replace(failure, message=words, details=details)
 
 
-def _quarantined(tool: str, quarantined: Sequence[Quarantined]) -> Quarantined | None:
+def _quarantined(tool: str, quarantined: Sequence[QuarantinedFile]) -> QuarantinedFile | None:
     """Return the probable descriptor of a module, by the name of its file."""
     if len(tool) > NAME_CHARS:
         return None

@@ -35,9 +35,9 @@ from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.hooks.guard import Guards
 from supervisor.kernel.hooks.registry import Gates
 from supervisor.kernel.host_calls.docket import CallsOfModules, Docket
-from supervisor.kernel.host_calls.method import Host as HostOfCalls
+from supervisor.kernel.host_calls.method import HostServices as HostOfCalls
 from supervisor.kernel.host_calls.over_socket import ModuleRequests
-from supervisor.kernel.invocation import Invocation, Setting
+from supervisor.kernel.invocation import Invocation, InvocationServices
 from supervisor.kernel.invoke_record import record_response
 from supervisor.kernel.long_way import Parents
 from supervisor.kernel.operations import ALL_MODULES, LOGINS, SCOPES, WHOLE_MODULE, Operations
@@ -108,7 +108,7 @@ class Requests:
         )
         host.calls = CallsOfModules(calls)
         self._of_modules = ModuleRequests(calls)
-        self._setting = Setting(
+        self._setting = InvocationServices(
             host=host,
             effects=effects,
             calls=partial(Docket, host=calls),

@@ -87,7 +87,7 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
         return {**shown, "scopes": list(map(str, self.scopes)), "modules": list(self.modules)}
 
 
-class Login:
+class Authentication:
     """An authenticated connection, until it is closed or the token is over."""
 
     def __init__(self, token: Token, face: str, over: Callable[[], None]) -> None:
@@ -108,8 +108,8 @@ class Tokens:
         self._deadlines = deadlines
         self._all: dict[str, Token] = {}
         """By id."""
-        self._logins: dict[str, set[Login]] = {}
-        self._over: deque[Login] = deque()
+        self._logins: dict[str, set[Authentication]] = {}
+        self._over: deque[Authentication] = deque()
         """The logins whose token is over, and which were not ended yet."""
         self._all_over = trio.lowlevel.ParkingLot()
         self._buckets: dict[str, Bucket] = {}
@@ -117,12 +117,12 @@ class Tokens:
 
     # To come in by.
 
-    def login(self, said: str, face: str, over: Callable[[], None]) -> Login | None:
+    def login(self, said: str, face: str, over: Callable[[], None]) -> Authentication | None:
         """Authenticate a connection by a token; None if the token is unknown or over."""
         token = self.find(said)
         if token is None:
             return None
-        login = Login(token, face, over)
+        login = Authentication(token, face, over)
         self._logins.setdefault(token.id, set()).add(login)
         if token.expires is not None:
             left_s = max(0.0, token.expires - self._wall_clock())
@@ -145,10 +145,10 @@ class Tokens:
         """Whether a token whose logins are over has expired; else it was revoked."""
         return token.id in self._all or self._is_over(token)
 
-    def is_of(self, login: Login, said: str) -> bool:
+    def is_of(self, login: Authentication, said: str) -> bool:
         return self.find(said) is login.token
 
-    def wait_s(self, login: Login, now_s: float) -> float:
+    def wait_s(self, login: Authentication, now_s: float) -> float:
         """Count a request; returns in how many seconds it may be repeated, 0 if it is served.
 
         `now_s` is of a clock that does not jump.
@@ -161,7 +161,7 @@ class Tokens:
             bucket = self._buckets[token.id] = Bucket(token.rate_per_s, now_s)
         return bucket.take(now_s)
 
-    def leave(self, login: Login) -> None:
+    def leave(self, login: Authentication) -> None:
         """Note that the connection is closed; idempotent."""
         if login.timer is not None:
             login.timer.cancel()
@@ -282,7 +282,7 @@ class Tokens:
         self._recorder.keep(KIND, token.id, None)
         self._end(self._logins.get(token.id, ()))
 
-    def _end(self, logins: Iterable[Login]) -> None:
+    def _end(self, logins: Iterable[Authentication]) -> None:
         idle = not self._over
         self._over.extend(logins)
         if idle and self._over:

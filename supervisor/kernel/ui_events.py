@@ -18,7 +18,7 @@ from protocol.errors import Reason
 from protocol.events import Log, UiEvent, built
 from protocol.host_events import PlaceholderUiEvent, SeenUiEvent
 from supervisor.kernel.last_items import LastItems
-from supervisor.kernel.parties import Origin, RefusedError
+from supervisor.kernel.parties import Provenance, RefusedError
 from supervisor.policy.principals import Principal
 from supervisor.policy.shares import Shares
 from supervisor.runtime.held_bytes import ANSWERS, Account, HeldBytes
@@ -135,7 +135,7 @@ class Subscription:
         self._session_id = session_id
         self._module = module
 
-    def sees(self, origin: Origin) -> bool:
+    def sees(self, origin: Provenance) -> bool:
         """Return whether it gets the events of a module, in a session, apart from its globs."""
         return (
             self._session_id in (None, origin.session_id)
@@ -325,12 +325,12 @@ class UiEvents:
             and type(event.payload.get("content")) is str
         )
 
-    def tell(self, event: UiEvent, origin: Origin) -> None:
+    def tell(self, event: UiEvent, origin: Provenance) -> None:
         """Send subscribers an event of the host's own."""
         wanted_by, is_new = self._who_wants(event, origin)
         self._keep(event, origin, wanted_by, is_new=is_new)
 
-    def pass_on(self, event: UiEvent, origin: Origin) -> UiEvent:
+    def pass_on(self, event: UiEvent, origin: Provenance) -> UiEvent:
         """Send an event to subscribers; returns the event for the client that invoked."""
         problem = _problem(event)
         wanted_by, is_new = self._who_wants(event, origin)
@@ -362,7 +362,9 @@ class UiEvents:
         self.plain = frozenset() if self._subscriptions else _RUNNING_TEXT
         self._forget_what_all_read()
 
-    def _who_wants(self, event: UiEvent, origin: Origin) -> tuple[frozenset[Subscription], bool]:
+    def _who_wants(
+        self, event: UiEvent, origin: Provenance
+    ) -> tuple[frozenset[Subscription], bool]:
         """Return the subscribers that want an event, and whether that was computed just now."""
         if not self._subscriptions:
             return _NOBODY, False
@@ -396,7 +398,7 @@ class UiEvents:
     def _keep(
         self,
         event: UiEvent,
-        origin: Origin,
+        origin: Provenance,
         wanted_by: frozenset[Subscription],
         placeholder: str | None = None,
         *,

@@ -139,20 +139,20 @@ class Mode(StrEnum):
     PERMISSIVE = "permissive"
 
 
-class Verdict(StrEnum):
+class Authorization(StrEnum):
     ALLOWED = "allowed"
     DENIED = "denied"
     ASK = "ask"
 
 
 _VERDICTS = {
-    Mode.STRICT: Verdict.DENIED,
-    Mode.PROMPT: Verdict.ASK,
-    Mode.PERMISSIVE: Verdict.ALLOWED,
+    Mode.STRICT: Authorization.DENIED,
+    Mode.PROMPT: Authorization.ASK,
+    Mode.PERMISSIVE: Authorization.ALLOWED,
 }
 
 
-class Entry(msgspec.Struct, frozen=True):
+class ListEntry(msgspec.Struct, frozen=True):
     """An entry of a list, and its key path in the file, such as `modules.kv.allow[0]`."""
 
     text: str
@@ -162,8 +162,8 @@ class Entry(msgspec.Struct, frozen=True):
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
     mode: Mode | None = None
     mode_key: str | None = None
-    allow: tuple[Entry, ...] = ()
-    deny: tuple[Entry, ...] = ()
+    allow: tuple[ListEntry, ...] = ()
+    deny: tuple[ListEntry, ...] = ()
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,7 +179,7 @@ class RulePlace(StrEnum):
     MODE = "mode"
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True):
+class RuleMatch(msgspec.Struct, frozen=True, kw_only=True):
     """The rule that decided.
 
     `module` is None for a global one, `entry` is the text in the list or the mode, `key` its key
@@ -203,23 +203,26 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    verdict: Verdict
+    verdict: Authorization
     module: str
     capability: str
-    rule: Rule
+    rule: RuleMatch
 
 
 def decide(policy: Policy, module: str, declared: Iterable[str], capability: str) -> Decision:
     """Decide by the rules at the top; `declared` are the capabilities in the descriptor."""
     if not any(covers(entry, capability) for entry in declared):
-        rule = Rule(source=RulePlace.DESCRIPTOR, module=module)
-        return Decision(Verdict.DENIED, module, capability, rule)
+        rule = RuleMatch(source=RulePlace.DESCRIPTOR, module=module)
+        return Decision(Authorization.DENIED, module, capability, rule)
     own = policy.modules.get(module, Rules())
-    for source, verdict in ((RulePlace.DENY, Verdict.DENIED), (RulePlace.ALLOW, Verdict.ALLOWED)):
+    for source, verdict in (
+        (RulePlace.DENY, Authorization.DENIED),
+        (RulePlace.ALLOW, Authorization.ALLOWED),
+    ):
         for scope, rules in ((module, own), (None, policy.everywhere)):
             for entry in rules.deny if source is RulePlace.DENY else rules.allow:
                 if covers(entry.text, capability):
-                    rule = Rule(
+                    rule = RuleMatch(
                         source=source,
                         module=scope,
                         entry=entry.text,
@@ -229,7 +232,7 @@ def decide(policy: Policy, module: str, declared: Iterable[str], capability: str
                     return Decision(verdict, module, capability, rule)
     scope, rules = (None, policy.everywhere) if own.mode is None else (module, own)
     mode = rules.mode or Mode.STRICT
-    rule = Rule(
+    rule = RuleMatch(
         source=RulePlace.MODE, module=scope, entry=mode, file=policy.source, key=rules.mode_key
     )
     return Decision(_VERDICTS[mode], module, capability, rule)
@@ -238,7 +241,7 @@ def decide(policy: Policy, module: str, declared: Iterable[str], capability: str
 def remedy(policy: Policy, decision: Decision, descriptor: str) -> str | None:
     """Say what to write in which file to allow it; `descriptor` is the module's file."""
     module, rule, capability = decision.module, decision.rule, decision.capability
-    if decision.verdict is Verdict.ALLOWED:
+    if decision.verdict is Authorization.ALLOWED:
         return None
     if (words := unknown_capability(capability)) is not None:
         return words

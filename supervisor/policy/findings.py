@@ -35,7 +35,7 @@ def kept(reason: str) -> str:
     return reason + (KEPT.removeprefix(".") if reason.endswith("?") else KEPT)
 
 
-class Quarantined(msgspec.Struct, frozen=True):
+class QuarantinedFile(msgspec.Struct, frozen=True):
     descriptor: str
     reason: str
 
@@ -51,7 +51,7 @@ class Reading(msgspec.Struct, frozen=True):
     """
 
     descriptors: tuple[Descriptor, ...] = ()
-    bad: tuple[Quarantined, ...] = ()
+    bad: tuple[QuarantinedFile, ...] = ()
     bad_names: frozenset[str] = frozenset()
     programs: Mapping[Version, Mapping[str, str]] = {}
     unanswered: bool = False
@@ -65,7 +65,7 @@ def version_of(descriptor: Descriptor) -> Version:
 def merged(readings: Iterable[Reading]) -> Reading:
     """Join the readings of several sources; a file in two of them belongs to the first."""
     descriptors: dict[str, Descriptor] = {}
-    bad: dict[str, Quarantined] = {}
+    bad: dict[str, QuarantinedFile] = {}
     bad_names: set[str] = set()
     unanswered = False
     for reading in readings:
@@ -90,7 +90,7 @@ class Found(msgspec.Struct, frozen=True):
     """
 
     descriptors: tuple[Descriptor, ...] = ()
-    quarantined: tuple[Quarantined, ...] = ()
+    quarantined: tuple[QuarantinedFile, ...] = ()
     programs: Mapping[str, Mapping[str, str]] = {}
 
 
@@ -98,7 +98,7 @@ def usable(current: Mapping[str, Descriptor], reading: Reading) -> Found:
     """Decide which modules remain after a reading, and which it adds."""
     chosen, quarantined = _claims(current, reading)
     refused = _refused(current, chosen, set(reading.bad_names))
-    quarantined += [Quarantined(source, reason) for source, reason in refused.items()]
+    quarantined += [QuarantinedFile(source, reason) for source, reason in refused.items()]
     quarantined.sort(key=lambda one: one.descriptor)
     programs = {
         name: reading.programs[version]
@@ -159,7 +159,7 @@ def _refuse_unmet(
 
 def _claims(
     current: Mapping[str, Descriptor], reading: Reading
-) -> tuple[dict[str, Descriptor], list[Quarantined]]:
+) -> tuple[dict[str, Descriptor], list[QuarantinedFile]]:
     """Give each name to one file; return the descriptors by name, and the remaining files."""
     by_source = {one.source: one for one in reading.descriptors}
     bad = {one.descriptor: one.reason for one in reading.bad}
@@ -170,14 +170,14 @@ def _claims(
         or (said is None and why_bad(one, bad) is not None)
     }
     chosen: dict[str, Descriptor] = {}
-    quarantined: list[Quarantined] = []
+    quarantined: list[QuarantinedFile] = []
     for one in reading.descriptors:
         taken = held.get(one.name) or chosen.get(one.name)
         if taken is None or taken.source == one.source:
             chosen[one.name] = one
         else:
             reason = f"the name {one.name!r} is taken by {taken.source}"
-            quarantined.append(Quarantined(one.source, reason))
+            quarantined.append(QuarantinedFile(one.source, reason))
     left_over = {one.descriptor for one in quarantined}
     still = {
         name: one
@@ -189,10 +189,10 @@ def _claims(
     return {**chosen, **still}, quarantined
 
 
-def _completed(one: Quarantined, in_use: set[str]) -> Quarantined:
+def _completed(one: QuarantinedFile, in_use: set[str]) -> QuarantinedFile:
     if one.descriptor not in in_use:
         return one
-    return Quarantined(one.descriptor, kept(one.reason))
+    return QuarantinedFile(one.descriptor, kept(one.reason))
 
 
 def why_bad(descriptor: Descriptor, bad: Mapping[str, str]) -> str | None:

@@ -22,7 +22,7 @@ from typing import Any, assert_never
 import msgspec
 
 from protocol.descriptor.model import OnFailure
-from protocol.hook_result import Action, HookResult, Invalid
+from protocol.hook_result import Directive, HookResult, Invalid
 
 INVALID_ANSWER = "Hook handler returned invalid response"
 """The reason of a denial for an answer that is no HookResult, as the Amplifier kernel words it."""
@@ -111,7 +111,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
         rest = msgspec.structs.replace(self, asked=None)
         if no is None:
             return rest
-        denied = GateResult(asked.name, HookResult(action=Action.DENY, reason=no))
+        denied = GateResult(asked.name, HookResult(action=Directive.DENY, reason=no))
         return msgspec.structs.replace(rest, denied=denied)
 
     def result(self) -> HookResult:
@@ -136,24 +136,24 @@ def chain_of(links: Iterable[Link], data: Any) -> Chain:
 def _taken(chain: Chain, said: GateResult) -> Chain:
     result, replace = said.result, msgspec.structs.replace
     match result.action:
-        case Action.CONTINUE:
+        case Directive.CONTINUE:
             return chain
-        case Action.DENY:
+        case Directive.DENY:
             return replace(chain, denied=said)
-        case Action.MODIFY:
+        case Directive.MODIFY:
             return chain if result.data is None else replace(chain, data=result.data)
-        case Action.INJECT_CONTEXT:
+        case Directive.INJECT_CONTEXT:
             if not result.context_injection:
                 return chain
             return replace(chain, injected=(*chain.injected, said))
-        case Action.ASK_USER:
+        case Directive.ASK_USER:
             return chain if chain.asked is not None else replace(chain, asked=said)
         case _:
             assert_never(result.action)
 
 
 def _denied(chain: Chain, link: Link, reason: str, problem: str) -> Chain:
-    denial = HookResult(action=Action.DENY, reason=reason)
+    denial = HookResult(action=Directive.DENY, reason=reason)
     return msgspec.structs.replace(chain, denied=GateResult(link.name, denial), problem=problem)
 
 
@@ -163,7 +163,7 @@ def _merged(results: tuple[HookResult, ...]) -> HookResult:
     if not others:
         return first
     return HookResult(
-        action=Action.INJECT_CONTEXT,
+        action=Directive.INJECT_CONTEXT,
         context_injection=_BETWEEN_INJECTIONS.join(one.context_injection or "" for one in results),
         context_injection_role=first.context_injection_role,
         ephemeral=first.ephemeral,

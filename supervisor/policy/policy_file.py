@@ -17,7 +17,7 @@ from protocol.problem import did_you_mean, quoted
 from supervisor.policy.capabilities import (
     INVOKE,
     WILDCARD,
-    Entry,
+    ListEntry,
     Mode,
     Policy,
     Rules,
@@ -146,7 +146,7 @@ class _Reading:
             deny=self._list((*at, "deny"), table.get("deny", [])),
         )
 
-    def _list(self, at: Place, value: Any) -> tuple[Entry, ...]:
+    def _list(self, at: Place, value: Any) -> tuple[ListEntry, ...]:
         if not isinstance(value, list):
             self._wrong(at, value, _LIST)
             return ()
@@ -159,7 +159,7 @@ class _Reading:
         for index, text in enumerate(value):
             place = (*at, index)
             if isinstance(text, str) and text:
-                entries.append(Entry(text, key_text(place)))
+                entries.append(ListEntry(text, key_text(place)))
             else:
                 self._wrong(place, text, 'a capability such as "module.invoke:kv.get"')
         return tuple(entries)
@@ -193,13 +193,13 @@ def _findings(policy: Policy) -> Iterator[Remark]:
                 yield Remark(f"{entry.key}: {words}")
 
 
-def _lists(policy: Policy) -> Iterator[tuple[Entry, ...]]:
+def _lists(policy: Policy) -> Iterator[tuple[ListEntry, ...]]:
     for rules in (policy.everywhere, *policy.modules.values()):
         yield rules.allow
         yield rules.deny
 
 
-def _never(allow: Iterable[Entry], deny: Sequence[Entry]) -> Iterator[Remark]:
+def _never(allow: Iterable[ListEntry], deny: Sequence[ListEntry]) -> Iterator[Remark]:
     """Find the entries of an allow list that a deny entry covers completely."""
     for allowed in allow:
         denied = next((one for one in deny if covers(one.text, allowed.text)), None)

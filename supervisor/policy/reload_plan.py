@@ -15,7 +15,7 @@ import msgspec
 
 from protocol.descriptor.model import WHENCE, Descriptor
 from protocol.problem import step
-from supervisor.policy.findings import Quarantined, Reading, in_order, kept, usable
+from supervisor.policy.findings import QuarantinedFile, Reading, in_order, kept, usable
 
 ABSENT = msgspec.UNSET
 
@@ -119,7 +119,7 @@ class Changed(msgspec.Struct, frozen=True):
         return self.again or bool(self.programs)
 
 
-class Plan(msgspec.Struct, frozen=True):
+class ReloadPlan(msgspec.Struct, frozen=True):
     """The fate of each module; a name stands in one list only.
 
     `added` and `changed` are in the order of dependencies, `removed` in the reverse. `unchanged`
@@ -132,8 +132,8 @@ class Plan(msgspec.Struct, frozen=True):
     unchanged: tuple[Descriptor, ...] = ()
     moved: tuple[tuple[str, Descriptor], ...] = ()
     """Unchanged ones whose file has moved, with its former path."""
-    quarantined: tuple[Quarantined, ...] = ()
-    unrunnable: tuple[Quarantined, ...] = ()
+    quarantined: tuple[QuarantinedFile, ...] = ()
+    unrunnable: tuple[QuarantinedFile, ...] = ()
     """Those that are used, though their programs could not be run now, with the reasons."""
     programs: Mapping[str, Mapping[str, str]] = {}
     """The digests to remember for the next plan."""
@@ -162,7 +162,7 @@ class Plan(msgspec.Struct, frozen=True):
         }
 
 
-def plan(current: Mapping[str, Running], reading: Reading) -> Plan:
+def plan(current: Mapping[str, Running], reading: Reading) -> ReloadPlan:
     known = {name: one.newest for name, one in current.items()}
     found = usable(known, reading)
     wanted = {one.name: one for one in found.descriptors}
@@ -182,7 +182,7 @@ def plan(current: Mapping[str, Running], reading: Reading) -> Plan:
             moved.append((before.newest.source, descriptor))
     gone = {name: one for name, one in known.items() if name not in wanted}
     order = _order(wanted)
-    return Plan(
+    return ReloadPlan(
         added=tuple(wanted[name] for name in order if name not in current),
         removed=tuple(gone[name] for name in reversed(_order(gone))),
         changed=tuple(changed[name] for name in order if name in changed),
@@ -200,11 +200,11 @@ def plan(current: Mapping[str, Running], reading: Reading) -> Plan:
 
 
 def runnable(
-    found: Plan,
+    found: ReloadPlan,
     obstacles: Mapping[str, str],
     current: Mapping[str, Running],
     hopeless: Container[str],
-) -> Plan:
+) -> ReloadPlan:
     """Refuse the changes that would replace a program with one that can't be run.
 
     `obstacles` has the reasons, by module name; `hopeless` modules have nothing to lose.
@@ -221,12 +221,12 @@ def runnable(
         quarantined=(
             *found.quarantined,
             *(
-                Quarantined(one.descriptor.source, kept(obstacles[name]))
+                QuarantinedFile(one.descriptor.source, kept(obstacles[name]))
                 for name, one in refused.items()
             ),
         ),
         unrunnable=tuple(
-            Quarantined(one.source, obstacles[one.name])
+            QuarantinedFile(one.source, obstacles[one.name])
             for one in used
             if one.name in obstacles and one.name not in refused
         ),

@@ -18,7 +18,7 @@ from supervisor.kernel.hooks.approvals import Question
 from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.operations import INPUTS
 from supervisor.kernel.operations.modules import WAITED
-from supervisor.kernel.parties import Origin, Party
+from supervisor.kernel.parties import Party, Provenance
 from supervisor.policy.principals import ALL_SCOPES, GLOB_CHARS, GLOBS, WILDCARDS, Principal
 from supervisor.policy.session import BOUNDS
 from supervisor.policy.verdict import Stopped
@@ -114,7 +114,7 @@ async def test_no_step_of_an_op_is_long_whatever_it_is_asked(
         )
         for number in range(MODULES)
     ]
-    origin = Origin("m0", "a", "r1", owner="ada")
+    origin = Provenance("m0", "a", "r1", owner="ada")
     question = Question(prompt="?", asked_by="hook m", origin=origin, form=FORM)
     steps: dict[str, int] = {}
     async with daemon_with(tmp_path, *made) as daemon, trio.open_nursery() as nursery:

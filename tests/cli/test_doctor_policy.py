@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from supervisor.cli.examination import examine_policy
-from supervisor.cli.machine import Finding
+from supervisor.cli.machine import DoctorFinding
 from supervisor.policy.capabilities import METHODS
 from tests.factories import descriptor
 
 
-def only(found: list[Finding]) -> Finding:
+def only(found: list[DoctorFinding]) -> DoctorFinding:
     (one,) = found
     assert one.area == "policy"
     assert one.hint or one.level == "ok"

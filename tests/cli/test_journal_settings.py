@@ -7,15 +7,15 @@ import pytest
 from supervisor.cli.daemon_options import journal_options
 from supervisor.daemon.config_file import Config
 from supervisor.daemon.serve import ServeOptions, asset_options
-from supervisor.kernel.store.settings import JournalOptions, Limits
+from supervisor.kernel.store.settings import JournalLimits, JournalOptions
 
 
 @pytest.mark.parametrize(
     ("config", "options"),
     [
         (Config(), JournalOptions()),
-        (Config(journal_days=7.0), JournalOptions(limits=Limits(days=7.0))),
-        (Config(journal_bytes=1 << 20), JournalOptions(limits=Limits(size_bytes=1 << 20))),
+        (Config(journal_days=7.0), JournalOptions(limits=JournalLimits(days=7.0))),
+        (Config(journal_bytes=1 << 20), JournalOptions(limits=JournalLimits(size_bytes=1 << 20))),
         (Config(durability="power"), JournalOptions(power=True)),
         (Config(durability="process"), JournalOptions(power=False)),
     ],

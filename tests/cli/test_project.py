@@ -19,7 +19,7 @@ from supervisor.cli import background
 from supervisor.cli import project as project_file
 from supervisor.cli.command_line import stdiod
 from supervisor.cli.machine import examine_project
-from supervisor.cli.project import FILE, Project, Standing
+from supervisor.cli.project import FILE, Project, TrustState
 from supervisor.daemon import project_trust
 from supervisor.daemon.project_trust import STORE, objection, trusted_projects
 from supervisor.daemon.serve import ServeOptions
@@ -87,7 +87,7 @@ def users_daemon(home: Path, serve_at: ServeAt) -> FakeDaemon:
 
 
 def of(folder: Path) -> Project:
-    return Project(folder, Standing.TRUSTED)
+    return Project(folder, TrustState.TRUSTED)
 
 
 def test_without_trust_the_file_is_not_read_and_the_users_daemon_is_asked(
@@ -508,13 +508,13 @@ def test_each_verb_says_whose_daemon_it_is(shop: Path, typed: Type) -> None:
 @pytest.mark.parametrize(
     ("standing", "level", "words"),
     [
-        (Standing.TRUSTED, "ok", "is trusted"),
-        (Standing.UNTRUSTED, "warn", UNTRUSTED),
-        (Standing.CHANGED, "warn", "has changed since it was trusted"),
+        (TrustState.TRUSTED, "ok", "is trusted"),
+        (TrustState.UNTRUSTED, "warn", UNTRUSTED),
+        (TrustState.CHANGED, "warn", "has changed since it was trusted"),
     ],
 )
 def test_doctor_says_whether_the_project_counts(
-    shop: Path, standing: Standing, level: str, words: str
+    shop: Path, standing: TrustState, level: str, words: str
 ) -> None:
     finding = examine_project(Project(shop, standing, str(shop / FILE)))
     assert finding.level == level

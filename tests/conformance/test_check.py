@@ -10,7 +10,7 @@ import trio
 
 from protocol.descriptor.model import Timeouts
 from supervisor.conformance import clauses, plays
-from supervisor.conformance.clauses import Status, Verdict
+from supervisor.conformance.clauses import ClauseStatus, Verdict
 from supervisor.conformance.examination import Permission
 from supervisor.runtime.files.directory import read_descriptor
 from tests.conformance.examining import BAD, by_status, report_of
@@ -35,7 +35,7 @@ async def test_a_module_that_does_all_right_holds_to_every_clause(
     report = await report_of(tmp_path, animal(tmp_path, species), progress=told.append)
     assert "m: starts" in told
     assert any(one.startswith("m: invoke ") for one in told)
-    assert by_status(report, *BAD, Status.NOT_TRIED, Status.NOT_JUDGED) == {}
+    assert by_status(report, *BAD, ClauseStatus.NOT_TRIED, ClauseStatus.NOT_JUDGED) == {}
     assert report.verdict is Verdict.PASS
 
 
@@ -61,10 +61,10 @@ async def test_a_schema_of_an_mcp_server_that_cannot_be_used_is_a_warning(tmp_pa
     made = animal(tmp_path, "mcp", '{"type": "object"}', schema)
     report = await report_of(tmp_path, made)
     (warned,) = (one for one in report.findings if one.clause == "schemas")
-    assert warned.status is Status.WARNING
+    assert warned.status is ClauseStatus.WARNING
     assert '/inputs/echo/properties/a/pattern: "(" is not a regular expression' in warned.words
     assert "/inputs/echo/properties/b/type: is not a JSON Schema type" in warned.words
-    assert by_status(report, Status.FAILS) == {}
+    assert by_status(report, ClauseStatus.FAILS) == {}
 
 
 async def test_what_a_build_printed_is_shown_if_it_fails(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ async def test_the_samples_hold_to_all_clauses(tmp_path: Path, name: str) -> Non
     descriptor = msgspec.structs.replace(descriptor, supervision=supervision)
     report = await report_of(tmp_path, descriptor, Permission({}))
     assert by_status(report, *BAD) == {}
-    untried = set(by_status(report, Status.NOT_TRIED))
+    untried = set(by_status(report, ClauseStatus.NOT_TRIED))
     assert untried >= PARTIAL.get(name, set())
     assert bool(untried) is (name in PARTIAL), untried
 

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from supervisor.cli.checking import answer
-from supervisor.conformance.trial import KEPT_FOR, PATIENCE, Place, Timing, Trial
+from supervisor.conformance.trial import KEPT_FOR, PATIENCE, Timing, Trial, TrialHost
 from supervisor.policy.capabilities import Policy
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.files.log_files import LogFiles
@@ -43,7 +43,7 @@ async def test_what_a_busy_machine_keeps_from_running_has_more_time(
     comes_after_s, ends_after_s = times_s
     began = trio.current_time()
     monkeypatch.setattr(procfs, "run_delay_s", lambda _: machine * (trio.current_time() - began))
-    place = Place(Host({}, LogFiles(NOWHERE)), partial(answer, Policy()))
+    place = TrialHost(Host({}, LogFiles(NOWHERE)), partial(answer, Policy()))
     trial = Trial(actor(NOWHERE), place, {}, lambda: "id")
     came = trio.Event()
 

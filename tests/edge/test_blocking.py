@@ -16,7 +16,7 @@ import pytest
 
 from protocol.client import ConnectionEndedError, EndCause
 from protocol.frames import encode_line
-from supervisor.edge.bindings.blocking import BlockingClient, NoAnswerError, connect
+from supervisor.edge.bindings.blocking import BlockingClient, RequestTimeoutError, connect
 from tests.bounds import until
 from tests.cli.conftest import Serve, serve, socket_path
 from tests.cli.fake_daemon import log, ok
@@ -90,7 +90,7 @@ def test_args_and_results_larger_than_a_socket_holds_go_through(daemon: Running)
 def test_a_timeout_ends_the_wait_and_a_cancel_the_request(daemon: Running) -> None:
     with client_of(daemon) as client:
         request_id = client.send(*HANG)
-        with pytest.raises(NoAnswerError):
+        with pytest.raises(RequestTimeoutError):
             next(client.events(0.01))
         client.connection.cancel(request_id)
         # Its `done` is dropped: the next answer is that of the next request.
@@ -175,7 +175,7 @@ def test_what_a_daemon_said_before_it_hung_up_is_read_though_nothing_can_be_writ
 
 
 def test_a_daemon_that_is_silent_is_waited_for_no_longer_than_the_caller_says() -> None:
-    with pair() as (client, _), pytest.raises(NoAnswerError):
+    with pair() as (client, _), pytest.raises(RequestTimeoutError):
         client.request("m", "invoke", {}, timeout_s=0.01)
 
 

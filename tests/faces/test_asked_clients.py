@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from supervisor.faces.questions import OPEN_QUESTIONS
-from supervisor.kernel.kernel import Bounds, HeldBounds
+from supervisor.kernel.kernel import Capacity, HeldBounds
 from tests.bounds import WAIT_S
 from tests.faces.in_process import connected
 from tests.faces.lines import Client, request
@@ -195,7 +195,7 @@ async def test_a_question_whose_time_is_over_is_withdrawn(tmp_path: Path) -> Non
 
 
 async def test_an_answer_passes_the_requests_that_wait_for_it(tmp_path: Path) -> None:
-    bounds = Bounds(held=HeldBounds(party=100_000))
+    bounds = Capacity(held=HeldBounds(party=100_000))
     async with asked(tmp_path, bounds=bounds) as (_, client):
         args = {"calls": [payload("roots.list")], "pad": "x" * 200_000}
         await client.client.send({**request("r", "a", op="calls", args=args), "asks": MAY})

@@ -12,7 +12,7 @@ import trio.testing
 
 from protocol.errors import Success
 from supervisor.faces.outbox import HIGH_BYTES
-from supervisor.kernel.kernel import Bounds
+from supervisor.kernel.kernel import Capacity
 from supervisor.kernel.operations import op
 from supervisor.runtime.held_bytes import HeldBounds
 from tests.faces.in_process import connected
@@ -55,7 +55,7 @@ async def test_answers_that_are_not_read_are_not_made_for_ever(
 async def test_a_client_that_asks_too_much_at_a_time_waits_and_another_one_does_not(
     tmp_path: Path,
 ) -> None:
-    bounds = Bounds(held=HeldBounds(party=8000))
+    bounds = Capacity(held=HeldBounds(party=8000))
     async with (
         daemon_with(tmp_path, actor(tmp_path), bounds=bounds) as daemon,
         connected(daemon) as greedy,
@@ -76,7 +76,7 @@ async def test_a_client_that_asks_too_much_at_a_time_waits_and_another_one_does_
 async def test_no_more_large_args_wait_for_a_module_than_one_client_may_have(
     tmp_path: Path,
 ) -> None:
-    bounds = Bounds(held=HeldBounds(party=20_000))
+    bounds = Capacity(held=HeldBounds(party=20_000))
     count, size, taken = 9, 9_000, 3  # with the last of these it is too much
     async with (
         daemon_with(
@@ -108,7 +108,7 @@ async def test_no_more_large_args_wait_for_a_module_than_one_client_may_have(
 async def test_a_request_that_finds_no_room_is_refused_and_a_small_one_is_not(
     tmp_path: Path,
 ) -> None:
-    bounds = Bounds(held=HeldBounds(least_free=10_000, all=60_000))
+    bounds = Capacity(held=HeldBounds(least_free=10_000, all=60_000))
     async with (
         daemon_with(tmp_path, actor(tmp_path), bounds=bounds) as daemon,
         AsyncExitStack() as clients,
@@ -132,7 +132,7 @@ async def test_a_request_that_finds_no_room_is_refused_and_a_small_one_is_not(
 async def test_an_answer_that_finds_no_room_is_told_as_one(
     tmp_path: Path,
 ) -> None:
-    bounds = Bounds(held=HeldBounds(party=HIGH_BYTES * 2))
+    bounds = Capacity(held=HeldBounds(party=HIGH_BYTES * 2))
     async with (
         daemon_with(
             tmp_path, actor(tmp_path, supervision={"concurrency": 4}), bounds=bounds

@@ -11,7 +11,7 @@ import trio.testing
 
 from supervisor.faces.byte_stream import carry, disconnect
 from supervisor.faces.conversation import Conversation
-from supervisor.faces.module_wire import Exchange
+from supervisor.faces.module_wire import LineClient
 from supervisor.kernel.invocation import Invocation
 from supervisor.kernel.parties import Party
 from tests.bounds import WAIT_S
@@ -24,7 +24,7 @@ from tests.principals import ADA
 
 def of_requests() -> list[object]:
     """Return what there is of requests, reachable or not."""
-    return [one for one in gc.get_objects() if type(one) in (Exchange, Invocation)]
+    return [one for one in gc.get_objects() if type(one) in (LineClient, Invocation)]
 
 
 async def test_an_answered_invocation_needs_no_garbage_collector(tmp_path: Path) -> None:

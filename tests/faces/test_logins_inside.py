@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from supervisor.kernel.kernel import Bounds, HeldBounds
+from supervisor.kernel.kernel import Capacity, HeldBounds
 from tests.faces.in_process import connected
 from tests.faces.test_logins import Gateway, reason
 from tests.factories import actor
@@ -18,7 +18,7 @@ async def test_of_a_login_with_too_much_open_requests_are_refused_and_of_no_othe
     held = HeldBounds(party=1 << 20)
     modules = actor(tmp_path), actor(tmp_path, name="n")
     async with (
-        daemon_with(tmp_path, *modules, bounds=Bounds(held=held)) as daemon,
+        daemon_with(tmp_path, *modules, bounds=Capacity(held=held)) as daemon,
         connected(daemon) as client,
     ):
         one = Gateway(client)

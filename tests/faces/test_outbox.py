@@ -7,7 +7,7 @@ import pytest
 
 from protocol.errors import Pieces, Success
 from protocol.response import Response
-from supervisor.faces.module_wire import Exchange
+from supervisor.faces.module_wire import LineClient
 from supervisor.faces.outbox import TOGETHER_BYTES, Outbox
 from supervisor.runtime.held_bytes import Account, HeldBytes
 from supervisor.runtime.turns import SERVING
@@ -74,7 +74,7 @@ async def test_a_long_answer_is_the_same_line_and_is_not_put_together(
     answer: Response, request_id: str | None
 ) -> None:
     waiting = outbox()
-    Exchange(request_id, waiting, lambda _: None).finished(answer)
+    LineClient(request_id, waiting, lambda _: None).finished(answer)
     assert LONG in waiting._lines
     taken = b""
     while waiting.waiting_bytes:

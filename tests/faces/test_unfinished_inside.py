@@ -6,7 +6,7 @@ from pathlib import Path
 
 from protocol.errors import Reason
 from supervisor.faces.conversation import Conversation
-from supervisor.kernel.kernel import Bounds
+from supervisor.kernel.kernel import Capacity
 from supervisor.kernel.parties import Party
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import Account, HeldBounds, HeldBytes
@@ -54,7 +54,7 @@ def test_what_is_held_is_what_was_said_last() -> None:
 
 
 async def test_clients_that_end_no_line_hold_no_more_than_the_bound(tmp_path: Path) -> None:
-    bounds = Bounds(held=HeldBounds(unfinished=1 << 20))
+    bounds = Capacity(held=HeldBounds(unfinished=1 << 20))
     async with daemon_with(tmp_path, actor(tmp_path), bounds=bounds) as daemon:
         ledger = daemon.facts.ledger
         clients = [Conversation(daemon, Party(ADA)) for _ in range(8)]
@@ -68,7 +68,7 @@ async def test_clients_that_end_no_line_hold_no_more_than_the_bound(tmp_path: Pa
 
 
 async def test_who_loses_a_line_is_told_and_is_served_after_it(tmp_path: Path) -> None:
-    bounds = Bounds(held=HeldBounds(unfinished=1000))
+    bounds = Capacity(held=HeldBounds(unfinished=1000))
     async with daemon_with(tmp_path, actor(tmp_path), bounds=bounds) as daemon:
         greedy, modest = (Conversation(daemon, Party(ADA)) for _ in range(2))
         greedy._turn = modest._turn = Turn(lambda: 0.0)  # nobody serves what a turn leaves

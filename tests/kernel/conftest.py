@@ -15,7 +15,7 @@ from protocol.errors import Failure, Reason
 from protocol.events import Progress
 from protocol.response import Response
 from supervisor.kernel.kernel import Client, Congestion, Handle, Kernel, Party, RefusedError
-from supervisor.policy.findings import Found, Quarantined
+from supervisor.policy.findings import Found, QuarantinedFile
 from supervisor.policy.principals import Principal
 from supervisor.policy.verdict import Stopped
 from tests.principals import ADA
@@ -65,7 +65,7 @@ class Asker(Client):
 async def daemon_with(
     folder: Path,
     *descriptors: Descriptor,
-    quarantined: tuple[Quarantined, ...] = (),
+    quarantined: tuple[QuarantinedFile, ...] = (),
     **options: Any,
 ) -> AsyncIterator[Kernel]:
     """Run a daemon; the block begins when its eager modules are ready."""

@@ -15,7 +15,7 @@ import trio
 from supervisor.kernel.kernel import Kernel, LentDescriptors, Sources, UnreadableSourceError
 from supervisor.policy.findings import Reading, usable
 from supervisor.policy.lifecycle import SERVES
-from supervisor.policy.reload_plan import Plan
+from supervisor.policy.reload_plan import ReloadPlan
 from tests.bounds import WAIT_S
 from tests.factories import ACTOR, PYTHON, document
 
@@ -116,7 +116,9 @@ class Lender:
 
     async def run(
         self,
-        task_status: trio.TaskStatus[Callable[[], Awaitable[Plan]]] = trio.TASK_STATUS_IGNORED,
+        task_status: trio.TaskStatus[
+            Callable[[], Awaitable[ReloadPlan]]
+        ] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         try:
             with self.scope:

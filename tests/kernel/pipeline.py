@@ -23,13 +23,13 @@ from supervisor.kernel.grants.grants import Answers, Grant
 from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.hooks.registry import Gates
 from supervisor.kernel.operations.op import OwnRequest
-from supervisor.kernel.parties import Lineage, Origin
+from supervisor.kernel.parties import Lineage, Provenance
 from supervisor.kernel.recorder import Recorder
 from supervisor.kernel.requests import Requests
 from supervisor.kernel.sessions.registry import Sessions
 from supervisor.kernel.tokens import Tokens
 from supervisor.kernel.ui_events import UiEvents
-from supervisor.policy.capabilities import Decision, Rule, RulePlace, Verdict
+from supervisor.policy.capabilities import Authorization, Decision, RuleMatch, RulePlace
 from supervisor.policy.latency import Histogram
 from supervisor.policy.tally import Tally
 from supervisor.policy.verdict import Stopped
@@ -175,10 +175,10 @@ class Granting:
     """What `kernel.grants.grants.Grants` is to requests: whatever is asked for is allowed."""
 
     def decide(self, descriptor: Descriptor, capability: str) -> Decision:
-        rule = Rule(source=RulePlace.ALLOW)
-        return Decision(Verdict.ALLOWED, descriptor.name, capability, rule)
+        rule = RuleMatch(source=RulePlace.ALLOW)
+        return Decision(Authorization.ALLOWED, descriptor.name, capability, rule)
 
-    def record(self, grant: Grant, origin: Origin) -> None:
+    def record(self, grant: Grant, origin: Provenance) -> None:
         pass
 
 

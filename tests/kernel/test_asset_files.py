@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from supervisor.kernel.assets import files as asset_files
-from supervisor.kernel.assets.files import ChangedError, UnreadableError, digest, opened
+from supervisor.kernel.assets.files import AssetFileError, ChangedError, digest, opened
 from tests.factories import open_files, opened_since
 
 
@@ -73,7 +73,7 @@ def test_what_cannot_be_read_is_refused_in_words(tmp_path: Path, path: str, word
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff")).write_text("x")
     (tmp_path / "bytes").symlink_to(os.fsdecode(b"\xff"))
     before = open_files()
-    with pytest.raises(UnreadableError, match=words) as caught, opened(path, str(tmp_path)):
+    with pytest.raises(AssetFileError, match=words) as caught, opened(path, str(tmp_path)):
         pass
     assert len(str(caught.value)) < 500
     assert not opened_since(before)
@@ -107,7 +107,7 @@ def test_a_fifo_in_the_place_of_a_file_does_not_hold_up_who_opens_it(
         next(checks)(*given)
 
     monkeypatch.setattr(asset_files, "_check_regular", check)
-    with pytest.raises(UnreadableError, match="not a regular file"), opened("fifo", str(tmp_path)):
+    with pytest.raises(AssetFileError, match="not a regular file"), opened("fifo", str(tmp_path)):
         pass
 
 
@@ -122,7 +122,7 @@ def test_a_file_that_may_not_be_read_is_refused(
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", refuse)  # root may read everything
         with (
-            pytest.raises(UnreadableError, match="may not be read by the daemon"),
+            pytest.raises(AssetFileError, match="may not be read by the daemon"),
             opened("secret", str(tmp_path)),
         ):
             pass

@@ -22,7 +22,7 @@ from protocol.response import Response
 from supervisor.kernel.assets import checks as asset_checks
 from supervisor.kernel.assets import intake as asset_intake
 from supervisor.kernel.assets import registry as assets
-from supervisor.kernel.assets.checks import Looked
+from supervisor.kernel.assets.checks import CheckedFile
 from supervisor.kernel.assets.registry import is_supported
 from supervisor.kernel.invocation import Invocation
 from supervisor.kernel.kernel import AssetOptions, Kernel, Party, Times
@@ -88,7 +88,7 @@ class Gate:
         self.open = threading.Event()
         self._look = asset_checks._look
 
-    def look(self, path: str, *args: Any, **kwargs: Any) -> Looked:
+    def look(self, path: str, *args: Any, **kwargs: Any) -> CheckedFile:
         if Path(path).name.startswith("slow"):
             self.entered.release()
             self.open.wait(60)
@@ -334,8 +334,8 @@ async def test_metadata_that_is_too_large_is_left_out_in_words(tmp_path: Path) -
 async def test_a_file_that_changes_while_it_is_read_has_no_digest_and_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def changed(path: str, *args: Any, **kwargs: Any) -> Looked:
-        return Looked(f"{tmp_path}/f", f"{tmp_path}/f", 1, 1, changed=True)
+    def changed(path: str, *args: Any, **kwargs: Any) -> CheckedFile:
+        return CheckedFile(f"{tmp_path}/f", f"{tmp_path}/f", 1, 1, changed=True)
 
     monkeypatch.setattr(asset_checks, "_look", changed)
     recorder = Remembering()
@@ -375,9 +375,11 @@ async def test_a_large_file_that_changes_before_it_is_read_says_so(
     path = tmp_path / "f"
     path.write_text("abc")
 
-    def large(*args: Any, **kwargs: Any) -> Looked:
+    def large(*args: Any, **kwargs: Any) -> CheckedFile:
         size = path.stat().st_size if "limit_bytes" in kwargs else 2
-        return Looked(str(path), str(path), size, 1, "0" * 64 if "limit_bytes" in kwargs else None)
+        return CheckedFile(
+            str(path), str(path), size, 1, "0" * 64 if "limit_bytes" in kwargs else None
+        )
 
     monkeypatch.setattr(asset_checks, "_look", large)
     recorder = Remembering()
@@ -524,7 +526,7 @@ async def test_permissions_are_looked_at_in_the_thread_too(
 ) -> None:
     threads = []
 
-    def look(*args: Any, **kwargs: Any) -> Looked:
+    def look(*args: Any, **kwargs: Any) -> CheckedFile:
         threads.append(threading.current_thread())
         raise asset_checks.RefusedAssetError("unreadable_path", "may not be read by the daemon")
 

@@ -9,7 +9,7 @@ import pytest
 
 from supervisor.kernel.grants.grants import program_digest
 from supervisor.kernel.grants.operator_policy import read_policy
-from supervisor.kernel.hooks.approvals import Approvals, Decision, Question
+from supervisor.kernel.hooks.approvals import Approvals, Question, Resolution
 from supervisor.kernel.kernel import JournalOptions
 from supervisor.kernel.recorder import Recorder
 from supervisor.policy.policy_file import PolicyError
@@ -27,9 +27,9 @@ class Person(Approvals):
     def __init__(self, answer: str = "allow always") -> None:
         super().__init__(Recorder())
         self.asked: list[Question] = []
-        self._decision = Decision(answer.startswith("allow"), answer, "client")
+        self._decision = Resolution(answer.startswith("allow"), answer, "client")
 
-    async def ask(self, question: Question, tell: object = None) -> Decision:
+    async def ask(self, question: Question, tell: object = None) -> Resolution:
         del tell
         self.asked.append(question)
         return self._decision
@@ -96,7 +96,7 @@ async def test_a_remembered_answer_outlives_the_daemon(tmp_path: Path) -> None:
 
 async def test_a_request_that_ends_does_not_wait_for_a_person(tmp_path: Path) -> None:
     class Slow(Person):
-        async def ask(self, question: Question, tell: object = None) -> Decision:
+        async def ask(self, question: Question, tell: object = None) -> Resolution:
             daemon.sessions.end(ADA, "s")
             return await super().ask(question)
 

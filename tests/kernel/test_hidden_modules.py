@@ -9,7 +9,7 @@ import pytest
 
 from supervisor.kernel.kernel import JournalOptions
 from supervisor.policy.causes import seen_cause
-from supervisor.policy.findings import Quarantined
+from supervisor.policy.findings import QuarantinedFile
 from supervisor.policy.principals import Principal, Scope
 from tests.factories import actor
 from tests.kernel.conftest import begin, daemon_with, own
@@ -29,7 +29,7 @@ async def test_what_becomes_of_a_module_names_no_other_that_its_reader_may_not_s
         actor(tmp_path, name="hidden", supervision=LAZY),
     ]
     why = f"{tmp_path}: depends_on names 'hidden', which is quarantined"
-    bad = Quarantined(parties[0].source, why)
+    bad = QuarantinedFile(parties[0].source, why)
     async with daemon_with(
         tmp_path, *parties, quarantined=(bad,), memory=JournalOptions()
     ) as daemon:

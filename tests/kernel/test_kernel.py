@@ -11,7 +11,7 @@ import trio
 from protocol.descriptor.model import Descriptor
 from protocol.events import Progress
 from supervisor.kernel.kernel import (
-    Bounds,
+    Capacity,
     DataInUseError,
     HeldBounds,
     JournalOptions,
@@ -99,7 +99,7 @@ async def test_its_end_answers_what_is_open_and_frees_the_data_directory(tmp_pat
 async def test_bounds_times_and_the_clock_are_those_it_was_given(tmp_path: Path) -> None:
     ticks = itertools.count(1_000_000)
     options = {
-        "bounds": Bounds(held=HeldBounds(party=1234)),
+        "bounds": Capacity(held=HeldBounds(party=1234)),
         "times": Times(flush_s=WAIT_S),
         "clock": lambda: float(next(ticks)),
         "memory": JournalOptions(),

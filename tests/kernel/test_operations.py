@@ -11,7 +11,7 @@ from protocol.events import Log, Progress
 from supervisor.kernel.kernel import Kernel, RefusedError
 from supervisor.kernel.operations import INPUTS
 from supervisor.kernel.operations.modules import WAITED
-from supervisor.policy.findings import Quarantined
+from supervisor.policy.findings import QuarantinedFile
 from supervisor.policy.lifecycle import State
 from supervisor.runtime.containment.ladder import RUNGS
 from tests.factories import actor, descriptor
@@ -53,7 +53,7 @@ async def refused(daemon: Kernel, op: str, **args: Any) -> tuple[str, str, str]:
 
 
 async def test_status_has_what_is_documented(tmp_path: Path) -> None:
-    bad = Quarantined("/x.json", "is empty")
+    bad = QuarantinedFile("/x.json", "is empty")
     async with daemon_with(tmp_path, actor(tmp_path), quarantined=(bad,)) as daemon:
         await ask(daemon, "m", "exit", args={"code": 3, "words": "boom"}).response()
         m = daemon.fleet.modules["m"]

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from protocol.errors import Failure, Pieces, Success
-from supervisor.kernel.kernel import Bounds, Congestion, HeldBounds, Party
+from supervisor.kernel.kernel import Capacity, Congestion, HeldBounds, Party
 from supervisor.kernel.operations import INPUTS, modules
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.held_bytes import Account
@@ -65,7 +65,7 @@ async def test_a_log_that_cannot_be_read_is_not_waited_for_for_ever(
 async def test_what_was_read_of_a_log_and_is_not_sent_is_held_for_who_asked(
     tmp_path: Path,
 ) -> None:
-    bounds = Bounds(held=HeldBounds(free=1000, least_free=1000, all=8000))
+    bounds = Capacity(held=HeldBounds(free=1000, least_free=1000, all=8000))
     async with (
         daemon_with(tmp_path, actor(tmp_path), bounds=bounds) as daemon,
         trio.open_nursery() as nursery,

@@ -13,7 +13,7 @@ import trio
 from protocol.events import Log, Progress
 from protocol.transcript import Happened, Transcript, read_transcript
 from supervisor.kernel.kernel import Kernel, RefusedError
-from supervisor.policy.reload_plan import Plan
+from supervisor.policy.reload_plan import ReloadPlan
 from tests.factories import actor, script
 from tests.kernel.conftest import ask, daemon_with, refused, run_op
 
@@ -115,7 +115,7 @@ async def test_it_ends_with_its_module(tmp_path: Path) -> None:
     async with daemon_with(tmp_path, actor(tmp_path)) as daemon, trio.open_nursery() as nursery:
         nursery.start_soon(record, daemon, client, results)
         await client.until("attached")
-        await daemon.fleet.apply(Plan(removed=(daemon.fleet.modules["m"].descriptor,)))
+        await daemon.fleet.apply(ReloadPlan(removed=(daemon.fleet.modules["m"].descriptor,)))
     assert [one.event for one in client.transcript().entries][-2:] == [
         Happened.EXITED,
         Happened.ENDED,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from supervisor.kernel.kernel import Kernel
-from supervisor.policy.findings import Quarantined
+from supervisor.policy.findings import QuarantinedFile
 from supervisor.policy.principals import Scope
 from tests.factories import actor
 from tests.kernel.conftest import ask, begin, daemon_with, own
@@ -23,7 +23,7 @@ INPUTS = {
 OPS = {"ops": ["echo", "whoami"]}
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 WEEK_S = 7 * 24 * 3600
-BAD = Quarantined("/x/bad.json", "it is bad")
+BAD = QuarantinedFile("/x/bad.json", "it is bad")
 NARROW = ADA.narrowed([Scope.INVOKE], ("m.echo", "fr*"))
 
 NO_OP = 'invoke of m names no op; it needs {"op":"...","args":{...}}'

@@ -14,7 +14,7 @@ from protocol.journal_event import lint
 from protocol.merge_patch import encoded_bytes, merged, without_nulls
 from protocol.response import Response
 from supervisor.kernel.kernel import RefusedError
-from supervisor.kernel.parties import Origin
+from supervisor.kernel.parties import Provenance
 from supervisor.kernel.recorder import CutShort
 from supervisor.kernel.sessions.registry import Sessions
 from supervisor.kernel.sessions.session import SNAPSHOT_BYTES, Session
@@ -252,7 +252,7 @@ def test_a_patch_is_merged_counted_and_told_with_where_it_is_from() -> None:
     recorder = Remembering()
     known = sessions(recorder)
     session = known.new(ADA, "s")
-    origin = Origin("torch", "light", "r3", span_id="1-3")
+    origin = Provenance("torch", "light", "r3", span_id="1-3")
     assert known.patch(session, {"flags": {"lit": True}}, origin) is None
     known.patch_from_client(ADA, "s", {"flags": {"lit": None}, "room": "hall"})
     assert (session.kept.state, session.kept.revision) == ({"flags": {}, "room": "hall"}, 2)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio.testing
 
-from supervisor.kernel.kernel import AssetOptions, Bounds, Kernel, UiBounds
+from supervisor.kernel.kernel import AssetOptions, Capacity, Kernel, UiBounds
 from supervisor.policy.principals import EVERYTHING, Principal, Scope
 from supervisor.policy.session import SessionLimits
 from tests.dialects.registry import speaking
@@ -221,7 +221,7 @@ async def watching(daemon: Kernel, who: Principal) -> Asker:
 
 @pytest.mark.fault(40)
 async def test_who_opens_all_subscriptions_loses_the_oldest_to_others(tmp_path: Path) -> None:
-    async with daemon_with(tmp_path, bounds=Bounds(ui=UiBounds(subscriptions=6))) as daemon:
+    async with daemon_with(tmp_path, bounds=Capacity(ui=UiBounds(subscriptions=6))) as daemon:
         his = await watching(daemon, MAX)
         hers = [await watching(daemon, EVE) for _ in range(5)]
         refused = await begin(daemon, "supervisor", "ui.subscribe", {}, EVE).document()

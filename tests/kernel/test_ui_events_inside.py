@@ -14,7 +14,7 @@ from protocol.events import Log, Progress, UiEvent
 from protocol.host_events import PlaceholderUiEvent, SeenUiEvent
 from supervisor.kernel import ui_events
 from supervisor.kernel.kernel import HeldBounds, RefusedError, UiBounds
-from supervisor.kernel.parties import Origin
+from supervisor.kernel.parties import Provenance
 from supervisor.kernel.ui_events import Subscription, UiEvents
 from supervisor.policy.principals import Principal, Scope
 from supervisor.runtime.held_bytes import HeldBytes
@@ -22,7 +22,7 @@ from tests.factories import actor
 from tests.kernel.conftest import Asker, daemon_with, run_op
 from tests.principals import ADA
 
-HERE = Origin("m", "say", "r1", "s-1")
+HERE = Provenance("m", "say", "r1", "s-1")
 
 
 def ui(name: str, payload: Any = msgspec.UNSET) -> UiEvent:
@@ -133,11 +133,11 @@ def test_who_may_see_one_op_of_a_module_is_told_of_that_one() -> None:
     leave = events.subscribe(Subscription(narrow, ["toast"]))
     seen = []
     for module, op in (("m", "say"), ("m", "sing"), ("n", "say"), ("o", "say")):
-        passed = events.pass_on(ui("toast"), Origin(module, op, "r1", owner=ADA.name))
+        passed = events.pass_on(ui("toast"), Provenance(module, op, "r1", owner=ADA.name))
         seen.append(type(passed) is UiEvent)
     assert seen == [True, False, True, False]
     leave()
-    passed = events.pass_on(ui("toast"), Origin("n", "say", "r1", owner=ADA.name))
+    passed = events.pass_on(ui("toast"), Provenance("n", "say", "r1", owner=ADA.name))
     assert isinstance(passed, PlaceholderUiEvent)
 
 
@@ -221,7 +221,7 @@ async def test_a_flood_takes_nothing_from_a_slow_subscriber_that_does_not_want_i
     for number in range(4):
         events.pass_on(ui(f"e{number}"), HERE)
         for _ in range(10):
-            events.pass_on(ui("toast"), Origin("flood", "say", "r2", None))
+            events.pass_on(ui("toast"), Provenance("flood", "say", "r2", None))
     assert [await next_name(events, slow) for _ in range(2)] == ["e0", "e1"]
     events.pass_on(ui("last"), HERE)
     assert [await next_name(events, slow) for _ in range(3)] == ["e2", "e3", "last"]
@@ -324,7 +324,7 @@ async def test_each_line_is_kept_once_and_no_subscriber_is_asked_in_the_turn_of_
     for number in range(128):
         events.pass_on(ui(f"made up {number}"), HERE)
     for number in range(128):
-        events.pass_on(ui("toast"), Origin("m", f"op {number}", f"r{number}", "s-1"))
+        events.pass_on(ui("toast"), Provenance("m", f"op {number}", f"r{number}", "s-1"))
     assert asked == {"sees": 64, "covers": 1 + 128}  # once for each op, and not for each line
     held = ledger.total
     for one in subscribers:

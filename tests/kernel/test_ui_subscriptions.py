@@ -11,7 +11,7 @@ import pytest
 import trio.testing
 
 from protocol.events import Log, UiEvent
-from supervisor.kernel.kernel import Bounds, Congestion, Kernel, Party, UiBounds
+from supervisor.kernel.kernel import Capacity, Congestion, Kernel, Party, UiBounds
 from supervisor.policy.principals import Principal, Scope
 from supervisor.policy.verdict import Stopped
 from tests.factories import actor
@@ -201,7 +201,7 @@ async def test_a_subscriber_gets_what_it_wants_and_may_see(
 
 
 async def test_a_connection_and_all_have_a_bounded_number_of_subscriptions(tmp_path: Path) -> None:
-    bounds = Bounds(ui=UiBounds(subscriptions=3, of_one_party=2))
+    bounds = Capacity(ui=UiBounds(subscriptions=3, of_one_party=2))
     async with daemon_with(tmp_path, bounds=bounds) as daemon:
         party, other = Party(ADA), Party(ADA)
         first = await Subscriber(daemon, party).watches()
@@ -242,7 +242,7 @@ LEFT_OUT = "events were left out: the subscriber was too slow"
 async def test_a_slow_subscriber_loses_the_oldest_of_what_it_wants_and_is_told(
     tmp_path: Path,
 ) -> None:
-    bounds = Bounds(ui=UiBounds(events=3, behind_bytes=0))
+    bounds = Capacity(ui=UiBounds(events=3, behind_bytes=0))
     async with daemon_with(tmp_path, actor(tmp_path), bounds=bounds) as daemon:
         everything = await Subscriber(daemon).watches()
         some = await Subscriber(daemon, events=["e0", "e8"]).watches()
@@ -267,7 +267,7 @@ async def test_a_slow_subscriber_loses_the_oldest_of_what_it_wants_and_is_told(
 async def test_what_a_slow_subscriber_has_not_read_is_kept_for_it_within_a_bound(
     tmp_path: Path,
 ) -> None:
-    bounds = Bounds(ui=UiBounds(events=2))
+    bounds = Capacity(ui=UiBounds(events=2))
     async with daemon_with(tmp_path, actor(tmp_path), bounds=bounds) as daemon:
         slow = await Subscriber(daemon, events=["e*"]).watches()
         slow.slow = Congestion.SLOW
@@ -281,7 +281,7 @@ async def test_what_a_slow_subscriber_has_not_read_is_kept_for_it_within_a_bound
 
 
 async def test_who_leaves_while_it_is_behind_leaves_nothing(tmp_path: Path) -> None:
-    bounds = Bounds(ui=UiBounds(events=1))
+    bounds = Capacity(ui=UiBounds(events=1))
     async with daemon_with(tmp_path, actor(tmp_path), bounds=bounds) as daemon:
         slow = await Subscriber(daemon).watches()
         slow.slow = Congestion.SLOW

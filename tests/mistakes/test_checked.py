@@ -16,9 +16,9 @@ import pytest
 
 from protocol.descriptor.loading import parse_descriptor
 from protocol.descriptor.model import Descriptor, Lifecycle
-from supervisor.cli.module_templates import Choice, descriptor_of, files_of
+from supervisor.cli.module_templates import Selection, descriptor_of, files_of
 from supervisor.conformance import plays
-from supervisor.conformance.clauses import Status
+from supervisor.conformance.clauses import ClauseStatus
 from supervisor.conformance.examination import Permission
 from supervisor.runtime.files.directory import read_descriptor
 from tests.conformance.examining import BAD, by_status, report_of
@@ -231,7 +231,7 @@ def test_each_mistake_of_the_page_is_made() -> None:
 async def test_check_finds_the_mistake_and_says_what_is_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lang: str, name: str, made: Made
 ) -> None:
-    choice = Choice("greeter", lang, "tool", "module", Lifecycle.PERSISTENT)
+    choice = Selection("greeter", lang, "tool", "module", Lifecycle.PERSISTENT)
     if shutil.which(choice.needs) is None:
         assert not ALL, f"{choice.needs} is missing"
         pytest.skip(f"{choice.needs} is missing")
@@ -242,14 +242,14 @@ async def test_check_finds_the_mistake_and_says_what_is_wrong(
         folder = tmp_path / str(longer)
         folder.mkdir()
         report = await report_of(folder, described(choice, made, folder, longer), Permission({}))
-        found = by_status(report, *BAD, Status.NOT_TRIED)
+        found = by_status(report, *BAD, ClauseStatus.NOT_TRIED)
         no_other = set(by_status(report, *BAD)) <= {made.clause}
         if no_other and made.said in found.get(made.clause, ""):
             return
     pytest.fail(str(found))
 
 
-def described(choice: Choice, made: Made, folder: Path, longer: int) -> Descriptor:
+def described(choice: Selection, made: Made, folder: Path, longer: int) -> Descriptor:
     """Write a module with its mistake; what is waited for may take so many times its bound."""
     document = descriptor_of(choice, choice.lifecycle)
     timeouts = {"start_s": longer * made.start_s, "invoke_s": longer * made.invoke_s}

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from supervisor.policy.capabilities import (
     METHODS,
-    Entry,
+    Authorization,
+    ListEntry,
     Mode,
     Policy,
-    Rule,
+    RuleMatch,
     RulePlace,
     Rules,
-    Verdict,
     covers,
     decide,
     emit_capability,
@@ -124,18 +124,25 @@ def with_rules(own: bool, **fields: object) -> Callable[[Policy], Policy]:
     return add
 
 
-def entry_at(key: str) -> tuple[Entry, ...]:
-    return (Entry("log", "x"), Entry("module.invoke:shell", key), Entry("module.*", "y"))
+def entry_at(key: str) -> tuple[ListEntry, ...]:
+    return (
+        ListEntry("log", "x"),
+        ListEntry("module.invoke:shell", key),
+        ListEntry("module.*", "y"),
+    )
 
 
-RULES: dict[str, tuple[Callable[[Policy], Policy], Verdict, Rule]] = {}
-for source, verdict in ((RulePlace.DENY, Verdict.DENIED), (RulePlace.ALLOW, Verdict.ALLOWED)):
+RULES: dict[str, tuple[Callable[[Policy], Policy], Authorization, RuleMatch]] = {}
+for source, verdict in (
+    (RulePlace.DENY, Authorization.DENIED),
+    (RulePlace.ALLOW, Authorization.ALLOWED),
+):
     for own in (True, False):
         key = f"{'modules.m.' if own else ''}{source}[1]"
         RULES[f"{source} of the {'module' if own else 'file'}"] = (
             with_rules(own, **{source: entry_at(key)}),
             verdict,
-            Rule(
+            RuleMatch(
                 source=source,
                 module="m" if own else None,
                 entry="module.invoke:shell",
@@ -144,9 +151,9 @@ for source, verdict in ((RulePlace.DENY, Verdict.DENIED), (RulePlace.ALLOW, Verd
             ),
         )
 VERDICTS = {
-    Mode.STRICT: Verdict.DENIED,
-    Mode.PROMPT: Verdict.ASK,
-    Mode.PERMISSIVE: Verdict.ALLOWED,
+    Mode.STRICT: Authorization.DENIED,
+    Mode.PROMPT: Authorization.ASK,
+    Mode.PERMISSIVE: Authorization.ALLOWED,
 }
 for own in (True, False):
     for mode, verdict in VERDICTS.items():
@@ -154,7 +161,7 @@ for own in (True, False):
         RULES[f"{mode} of the {'module' if own else 'file'}"] = (
             with_rules(own, mode=mode, mode_key=key),
             verdict,
-            Rule(
+            RuleMatch(
                 source=RulePlace.MODE,
                 module="m" if own else None,
                 entry=mode,
@@ -195,24 +202,24 @@ def test_of_two_rules_the_stronger_decides(stronger: str, weaker: str) -> None:
 @pytest.mark.parametrize("name", RULES)
 def test_what_the_descriptor_does_not_list_is_denied_whatever_the_policy_says(name: str) -> None:
     decision = decide(RULES[name][0](FILE), "m", ["module.invoke:kv", "log"], WANTED)
-    assert decision.verdict is Verdict.DENIED
+    assert decision.verdict is Authorization.DENIED
     assert decision.rule.source is RulePlace.DESCRIPTOR
     assert str(decision.rule) == "the descriptor's capabilities do not list it"
 
 
 def test_without_a_policy_all_is_denied_by_default() -> None:
     decision = decide(Policy(), "m", METHODS, "log")
-    assert decision.verdict is Verdict.DENIED
+    assert decision.verdict is Authorization.DENIED
     assert str(decision.rule) == 'mode "strict", the default'
 
 
 def test_rules_of_another_module_are_nothing_to_this_one() -> None:
     policy = Policy(
         modules={
-            "other": Rules(mode=Mode.PERMISSIVE, allow=(Entry("*", "modules.other.allow[0]"),))
+            "other": Rules(mode=Mode.PERMISSIVE, allow=(ListEntry("*", "modules.other.allow[0]"),))
         }
     )
-    assert decide(policy, "m", METHODS, "log").verdict is Verdict.DENIED
+    assert decide(policy, "m", METHODS, "log").verdict is Authorization.DENIED
 
 
 def test_a_rule_reads_as_one_line() -> None:
@@ -228,8 +235,8 @@ UNKNOWN = (
 
 RULED = Policy(
     source="p.toml",
-    everywhere=Rules(deny=(Entry("user.ask", "deny[0]"),), mode=Mode.PERMISSIVE),
-    modules={"kv": Rules(mode=Mode.STRICT, deny=(Entry("roots.list", "modules.kv.deny[1]"),))},
+    everywhere=Rules(deny=(ListEntry("user.ask", "deny[0]"),), mode=Mode.PERMISSIVE),
+    modules={"kv": Rules(mode=Mode.STRICT, deny=(ListEntry("roots.list", "modules.kv.deny[1]"),))},
 )
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.descriptor.model import OnFailure
-from protocol.hook_result import Action, HookResult, Invalid, Role
+from protocol.hook_result import Directive, HookResult, Invalid, Role
 from supervisor.policy.hook_chain import (
     INVALID_ANSWER,
     Answer,
@@ -20,16 +20,16 @@ from supervisor.policy.hook_chain import (
     chain_of,
 )
 
-DENY = HookResult(action=Action.DENY, reason="no")
-ASK = HookResult(action=Action.ASK_USER, approval_prompt="?")
+DENY = HookResult(action=Directive.DENY, reason="no")
+ASK = HookResult(action=Directive.ASK_USER, approval_prompt="?")
 
 
 def modify(data: Any) -> HookResult:
-    return HookResult(action=Action.MODIFY, data=data)
+    return HookResult(action=Directive.MODIFY, data=data)
 
 
 def inject(text: str, **fields: Any) -> HookResult:
-    return HookResult(action=Action.INJECT_CONTEXT, context_injection=text, **fields)
+    return HookResult(action=Directive.INJECT_CONTEXT, context_injection=text, **fields)
 
 
 def asked(*answers: Answer, on_failure: OnFailure = OnFailure.CLOSED, data: Any = None) -> Chain:
@@ -52,7 +52,7 @@ def test_a_denial_names_the_gate_that_gave_it() -> None:
 def test_an_invalid_answer_denies_whatever_a_failure_would_come_to() -> None:
     for on_failure in OnFailure:
         chain = asked(Invalid("result is a string"), on_failure=on_failure)
-        assert chain.result() == HookResult(action=Action.DENY, reason=INVALID_ANSWER)
+        assert chain.result() == HookResult(action=Directive.DENY, reason=INVALID_ANSWER)
         assert chain.problem == "result is a string"
 
 
@@ -126,7 +126,7 @@ def test_a_gate_that_was_removed_stands_open_whatever_its_failure_would_come_to(
 TEXTS = st.sampled_from(["", "A", "B"])
 RESULTS = st.builds(
     HookResult,
-    action=st.sampled_from(Action),
+    action=st.sampled_from(Directive),
     data=st.none() | st.integers(0, 3),
     reason=st.none() | TEXTS,
     context_injection=st.none() | TEXTS,
@@ -139,7 +139,7 @@ GATES = st.lists(st.tuples(st.integers(0, 2), st.sampled_from(OnFailure), ANSWER
 def ends(on_failure: OnFailure, answer: Answer) -> bool:
     match answer:
         case HookResult():
-            return answer.action is Action.DENY
+            return answer.action is Directive.DENY
         case Invalid():
             return True
         case Failed():
@@ -166,23 +166,25 @@ def test_any_chain_is_asked_in_order_until_the_first_denial(
 
     answers = [gates[at][2] for _, at in called]
     results = [answer for answer in answers if isinstance(answer, HookResult)]
-    replaced = [one.data for one in results if one.action is Action.MODIFY and one.data is not None]
+    replaced = [
+        one.data for one in results if one.action is Directive.MODIFY and one.data is not None
+    ]
     assert chain.data == (replaced[-1] if replaced else data)
     assert all(was in [data, *replaced] for _, _, was in seen)
 
     action = chain.result().action
-    questions = [one for one in results if one.action is Action.ASK_USER]
+    questions = [one for one in results if one.action is Directive.ASK_USER]
     texts = [
         one.context_injection
         for one in results
-        if one.action is Action.INJECT_CONTEXT and one.context_injection
+        if one.action is Directive.INJECT_CONTEXT and one.context_injection
     ]
     if ending:
-        assert action is Action.DENY
+        assert action is Directive.DENY
     elif questions:
         assert chain.result() == questions[0]
     elif texts:
-        assert action is Action.INJECT_CONTEXT
+        assert action is Directive.INJECT_CONTEXT
         assert chain.result().context_injection == "\n\n".join(texts)
     else:
         assert chain.result() == HookResult(data=chain.data)

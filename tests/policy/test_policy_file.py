@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from supervisor.policy.capabilities import Entry, Mode, Policy, Rules
+from supervisor.policy.capabilities import ListEntry, Mode, Policy, Rules
 from supervisor.policy.policy_file import (
     MAX_ENTRIES,
     MAX_TOLD,
@@ -50,14 +50,14 @@ def test_a_policy_is_read_with_the_keys_of_its_entries() -> None:
             everywhere=Rules(
                 mode=Mode.PROMPT,
                 mode_key="mode",
-                allow=(Entry("log", "allow[0]"), Entry("session.*", "allow[1]")),
-                deny=(Entry("module.invoke:shell", "deny[0]"),),
+                allow=(ListEntry("log", "allow[0]"), ListEntry("session.*", "allow[1]")),
+                deny=(ListEntry("module.invoke:shell", "deny[0]"),),
             ),
             modules={
                 "orchestrator": Rules(
                     mode=Mode.PERMISSIVE,
                     mode_key="modules.orchestrator.mode",
-                    allow=(Entry("module.invoke", "modules.orchestrator.allow[0]"),),
+                    allow=(ListEntry("module.invoke", "modules.orchestrator.allow[0]"),),
                 ),
                 "a b": Rules(),
             },

@@ -16,8 +16,8 @@ from protocol.descriptor.model import (
     Supervision,
     Transport,
 )
-from supervisor.policy.findings import KEPT, Quarantined, Reading, kept, version_of
-from supervisor.policy.reload_plan import Change, Plan, Running, changes, plan, runnable
+from supervisor.policy.findings import KEPT, QuarantinedFile, Reading, kept, version_of
+from supervisor.policy.reload_plan import Change, ReloadPlan, Running, changes, plan, runnable
 
 
 def descriptor(
@@ -48,14 +48,14 @@ def running(*descriptors: Descriptor, **programs: dict[str, str]) -> dict[str, R
 
 
 def read(*descriptors: Descriptor, bad: tuple[str, ...] = ()) -> Reading:
-    return Reading(descriptors, tuple(Quarantined(path, "is not JSON") for path in bad))
+    return Reading(descriptors, tuple(QuarantinedFile(path, "is not JSON") for path in bad))
 
 
 def names(descriptors: tuple[Descriptor, ...]) -> list[str]:
     return [one.name for one in descriptors]
 
 
-def after(found: Plan) -> dict[str, Running]:
+def after(found: ReloadPlan) -> dict[str, Running]:
     """Return what runs once a plan has been applied."""
     kept = (*found.added, *(one.descriptor for one in found.changed), *found.unchanged)
     return {one.name: Running(one, found.programs.get(one.name, {})) for one in kept}
@@ -143,7 +143,7 @@ def test_a_bad_file_leaves_its_module_as_it_is() -> None:
     found = plan(running(descriptor("a")), read(bad=("/d/a.json",)))
     assert found.empty
     assert names(found.unchanged) == ["a"]
-    assert found.quarantined == (Quarantined("/d/a.json", "is not JSON" + KEPT),)
+    assert found.quarantined == (QuarantinedFile("/d/a.json", "is not JSON" + KEPT),)
 
 
 def test_a_directory_that_cannot_be_read_says_nothing_of_its_modules() -> None:
@@ -395,7 +395,7 @@ def test_a_program_that_cannot_be_run_replaces_none_that_runs() -> None:
         "e": {"/d/e": "2"},
     }
     assert runnable(found, {"e": "x"}, current, ()) == msgspec.structs.replace(
-        found, unrunnable=(Quarantined("/d/e.json", "x"),)
+        found, unrunnable=(QuarantinedFile("/d/e.json", "x"),)
     )
 
 

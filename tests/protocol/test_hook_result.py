@@ -14,8 +14,8 @@ from protocol.descriptor.model import Gate
 from protocol.hook_result import (
     RESULT,
     UNKNOWN_LOOKED_AT,
-    Action,
     ApprovalDefault,
+    Directive,
     HookResult,
     Invalid,
     MessageLevel,
@@ -51,7 +51,7 @@ def test_every_field_is_read() -> None:
     }
     assert whole.keys() == RESULT.fields.keys()
     assert read_hook_result(whole) == HookResult(
-        action=Action.ASK_USER,
+        action=Directive.ASK_USER,
         data=["any", 1],
         reason="r",
         context_injection="c",

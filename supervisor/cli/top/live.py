@@ -31,7 +31,7 @@ from supervisor.cli.top.view import (
     selected_row,
     view,
 )
-from supervisor.edge.bindings.blocking import NoAnswerError
+from supervisor.edge.bindings.blocking import RequestTimeoutError
 
 ARGS: dict[str, Any] = {"histogram": True}
 
@@ -45,8 +45,8 @@ class Live:
     ) -> None:
         self._screen = screen
         self._socket = socket
-        self._link = Link(socket)
-        self._restart = Link(socket)
+        self._link = LiveConnection(socket)
+        self._restart = LiveConnection(socket)
         self._restarted = ""
         """The module that is being restarted, or that the question is about."""
         self._log: LogPage | None = None
@@ -232,7 +232,7 @@ _REST_OF_A_LINE_S = 0.05
 """How long to wait for the rest of an answer that has begun, before keys are read again."""
 
 
-class Link:
+class LiveConnection:
     """A connection that asks the daemon one op at a time and never blocks."""
 
     def __init__(self, path: Path) -> None:
@@ -270,7 +270,7 @@ class Link:
             for event in self._client.events(_REST_OF_A_LINE_S):
                 if isinstance(event, RequestEvent | Answer) and event.request_id == self._asked:
                     yield event
-        except NoAnswerError:
+        except RequestTimeoutError:
             return
         raise NoDaemonError("the daemon closed the connection")
 
@@ -290,7 +290,7 @@ class LogPage:
         self.message = ""
         """Why the log has ended."""
         self.lines: deque[LogText] = deque(maxlen=LINES)
-        self.link = Link(socket)
+        self.link = LiveConnection(socket)
         try:
             self.link.ask("logs", {"module": module, "lines": LINES, "follow": True})
         except NoDaemonError as error:

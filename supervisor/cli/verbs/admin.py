@@ -28,7 +28,7 @@ from supervisor.cli.results import print_document
 from supervisor.cli.terminal import dim, one_line
 
 if TYPE_CHECKING:
-    from supervisor.cli.machine import Finding
+    from supervisor.cli.machine import DoctorFinding
 
 
 _COLOURS = {"ok": "green", "warn": "yellow", "bad": "red"}
@@ -106,7 +106,7 @@ def doctor(
     exit_unless(well)
 
 
-def _print_findings(findings: list[Finding]) -> None:
+def _print_findings(findings: list[DoctorFinding]) -> None:
     area = ""
     for one in findings:
         if one.area != area:

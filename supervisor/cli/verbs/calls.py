@@ -44,7 +44,7 @@ from supervisor.cli.options import (
 from supervisor.cli.quantities import duration
 from supervisor.cli.results import echo_json, own_result, print_json, print_laid_out
 from supervisor.cli.terminal import dim, is_terminal, one_line
-from supervisor.edge.bindings.blocking import NoAnswerError, OnEvent
+from supervisor.edge.bindings.blocking import OnEvent, RequestTimeoutError
 from supervisor.policy.session import plan_problems
 
 if TYPE_CHECKING:
@@ -304,7 +304,7 @@ def call(
     timeout_s = content["timeout_s"] + GRACE_S if "timeout_s" in content else None
     try:
         return client.request(module, "invoke", content, on_event, timeout_s).document
-    except NoAnswerError:
+    except RequestTimeoutError:
         words = f"the daemon on {client.path} gave no answer, {GRACE_S:g} s after the deadline"
         raise NoDaemonError(words) from None
 
@@ -462,5 +462,8 @@ def _session(
         yield own
     finally:
         # An error is reported already; a daemon that is gone cannot end the session.
-        with contextlib.suppress(NoDaemonError, NoAnswerError), DaemonClient(socket) as client:
+        with (
+            contextlib.suppress(NoDaemonError, RequestTimeoutError),
+            DaemonClient(socket) as client,
+        ):
             client.own("session.end", {"session_id": own}, timeout_s=END_S)

@@ -20,7 +20,7 @@ from supervisor.cli.quantities import count, duration
 from supervisor.cli.results import print_document, result_of, short, show_result
 from supervisor.cli.status_text import in_trouble, module_text, of_project, status_text
 from supervisor.cli.terminal import Ticker, columns_of_stdout, dim, one_line
-from supervisor.edge.bindings.blocking import NoAnswerError
+from supervisor.edge.bindings.blocking import RequestTimeoutError
 
 
 @click.command(epilog=example("status", "status dice", "status --failing"))
@@ -167,7 +167,7 @@ def _shut_down(client: DaemonClient, ticker: Ticker, running: list[str]) -> int:
         client.send(*own_op("wait", {"modules": running, "for": "down"}))
     asked = client.send(*own_op("shutdown"))
     pid = 0
-    with contextlib.suppress(NoAnswerError):
+    with contextlib.suppress(RequestTimeoutError):
         for event in client.events(GONE_S):
             if isinstance(event, RequestEvent):
                 told = event.document

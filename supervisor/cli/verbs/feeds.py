@@ -89,7 +89,7 @@ def logs(
     """
     with DaemonClient(socket) as client:
         names = client.chosen(modules, every=every)
-        show = _Shown(names, as_json=as_json, since=since or 0.0)
+        show = _LineView(names, as_json=as_json, since=since or 0.0)
         if lines is None:
             lines = LAST if since is None else MAX_LINES
         if len(modules) == 1:
@@ -101,7 +101,7 @@ def logs(
 
 
 def _merged(
-    client: DaemonClient, names: list[str], lines: int, show: _Shown, *, follow: bool
+    client: DaemonClient, names: list[str], lines: int, show: _LineView, *, follow: bool
 ) -> bool:
     """Show the last lines of all logs by time, then new ones.
 
@@ -152,7 +152,7 @@ def _key(entry: Entry) -> tuple[Any, ...]:
     return tuple(entry[one] for one in ("ts", "instance", "stream", "text"))
 
 
-class _Shown:
+class _LineView:
     """Shows lines; each of several modules has a colour."""
 
     def __init__(self, names: list[str], *, as_json: bool, since: float) -> None:

@@ -27,7 +27,7 @@ from supervisor.cli.results import (
 )
 from supervisor.cli.status_text import in_trouble
 from supervisor.cli.terminal import Ticker, dim, is_in, one_line
-from supervisor.edge.bindings.blocking import NoAnswerError
+from supervisor.edge.bindings.blocking import RequestTimeoutError
 
 _MEMBER = re.compile(rb'"enabled"\s*:\s*(true|false)')
 
@@ -352,7 +352,7 @@ def wait(
 
         try:
             answer = client.own("wait", {"modules": pending[:], "for": goal}, progress, timeout_s)
-        except NoAnswerError:
+        except RequestTimeoutError:
             words = f"not {goal} after {timeout_s:g} s: {one_line(', '.join(pending))}"
             if not as_json:
                 raise NoError(words) from None

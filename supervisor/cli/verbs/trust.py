@@ -11,7 +11,7 @@ from supervisor.cli import configured
 from supervisor.cli.exit_status import NoError, remark
 from supervisor.cli.lock_file import lock_holder, socket_lock
 from supervisor.cli.options import example, with_json
-from supervisor.cli.project import FILE, Project, Standing, is_shared, judged, nearest, why_none
+from supervisor.cli.project import FILE, Project, TrustState, is_shared, judged, nearest, why_none
 from supervisor.cli.quantities import utc_second
 from supervisor.cli.results import print_json
 from supervisor.cli.terminal import dim, one_line
@@ -156,7 +156,7 @@ def _revoke(folder: Path | None) -> None:
             f"{wanted} is in no project that is trusted; `stdiod trust --list` lists them"
         )
     click.echo(f"{one_line(str(found))} is no longer trusted")
-    project = Project(found, Standing.UNTRUSTED)
+    project = Project(found, TrustState.UNTRUSTED)
     if _runs(project):
         click.echo(f"its daemon goes on: `stdiod --socket {project.socket} down` ends it", err=True)
 
@@ -178,7 +178,7 @@ def _entry(name: str, trusted_at: float) -> dict[str, Any]:
     folder = Path(name)
     project = judged(folder)
     problem = why_none(folder)
-    if problem is None and project.standing is Standing.CHANGED:
+    if problem is None and project.standing is TrustState.CHANGED:
         problem = f"{project.changed} has changed since"
     return {
         "folder": name,

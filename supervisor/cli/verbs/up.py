@@ -21,7 +21,7 @@ from supervisor.cli.quantities import count, duration
 from supervisor.cli.results import print_json, result_of
 from supervisor.cli.status_text import is_asleep, note, of_project, warning
 from supervisor.cli.terminal import Ticker, is_in, one_line, shell_word, state_word
-from supervisor.edge.bindings.blocking import NoAnswerError
+from supervisor.edge.bindings.blocking import RequestTimeoutError
 
 
 @click.command(epilog=example("up modules", "up modules --timeout 20", "up"))
@@ -125,7 +125,7 @@ def _follow(socket: Path, ticker: Ticker, timeout_s: float | None) -> dict[str, 
         ticker.show("starting the modules")
         try:
             answer = client.own("wait", {"for": "verdict"}, progress, timeout_s)
-        except NoAnswerError:
+        except RequestTimeoutError:
             ticker.line(f"not all modules have a verdict after {timeout_s:g} s")
         else:
             result_of(answer, as_json=False, module="wait")

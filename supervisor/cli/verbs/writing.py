@@ -20,8 +20,8 @@ from supervisor.cli.terminal import Ticker, dim, is_terminal, one_line, safe, sh
 
 if TYPE_CHECKING:
     from protocol.descriptor.model import Descriptor, Lifecycle
-    from supervisor.cli.checked import Checked, CheckedDescriptor
-    from supervisor.cli.module_templates import Choice
+    from supervisor.cli.checked import CheckedDescriptor, CheckReport
+    from supervisor.cli.module_templates import Selection
     from supervisor.conformance.clauses import Finding, Report
 
 
@@ -126,11 +126,11 @@ def new(
 
 def _choice(
     name: str, lang: str, kind: str, protocol: str | None, lifecycle: str | None
-) -> tuple[Choice, Lifecycle]:
+) -> tuple[Selection, Lifecycle]:
     """Return the module to make, and the default lifecycle of its protocol."""
     from protocol.descriptor.model import Lifecycle
     from protocol.dialects.registry import DIALECTS
-    from supervisor.cli.module_templates import Choice
+    from supervisor.cli.module_templates import Selection
 
     if lang == "exec":
         if protocol is not None:
@@ -147,7 +147,7 @@ def _choice(
     if chosen not in lifecycles:
         words = f"{spoken} has no lifecycle {chosen}, it is always {lifecycles[0]}"
         raise click.UsageError(words)
-    return Choice(name, lang, kind, spoken, chosen), lifecycles[0]
+    return Selection(name, lang, kind, spoken, chosen), lifecycles[0]
 
 
 def _parsed(document: dict[str, Any], name: str, folder: Path) -> Descriptor:
@@ -432,7 +432,7 @@ def validate(paths: tuple[Path, ...], as_json: bool) -> None:
     exit_unless(well)
 
 
-def _print_checked(checked: Checked) -> None:
+def _print_checked(checked: CheckReport) -> None:
     from supervisor.runtime.files.directory import none_found
 
     for one in checked.descriptors:

@@ -48,7 +48,7 @@ OnEvent = Callable[[dict[str, Any], bytes], None]
 """Takes an event of a request, and its line."""
 
 
-class NoAnswerError(Exception):
+class RequestTimeoutError(Exception):
     """The caller's timeout has passed."""
 
 
@@ -108,7 +108,7 @@ class BlockingClient:
         on_event: OnEvent | None = None,
         timeout_s: float | None = None,
     ) -> Answer:
-        """Send a request and wait for its end; raises `NoAnswerError`, and as `failed` says."""
+        """Send a request, wait for its end; raises `RequestTimeoutError`, and as `failed` says."""
         told = None if on_event is None else lambda _, event, line: on_event(event, line)
         _, answer = next(self.together([(tool, operation, given)], told, timeout_s))
         return answer
@@ -150,7 +150,7 @@ class BlockingClient:
     def events(self, timeout_s: float | None = None) -> Iterator[ClientEvent]:
         """Yield the events of all requests until the daemon closes the connection.
 
-        Raises `NoAnswerError` after the timeout, and as `failed` says for another end.
+        Raises `RequestTimeoutError` after the timeout, and as `failed` says for another end.
         """
         ends_at = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
@@ -164,7 +164,7 @@ class BlockingClient:
                 raise self.failed(end)
             left_s = None if ends_at is None else ends_at - time.monotonic()
             if left_s is not None and left_s <= 0:
-                raise NoAnswerError
+                raise RequestTimeoutError
             self._events += self.pump(left_s)
 
     def pump(self, timeout_s: float | None) -> list[ClientEvent]:

@@ -24,10 +24,10 @@ from supervisor.edge.http.messages import (
     JSON,
     RETRY,
     Refusal,
-    Reply,
+    WholeResponse,
 )
 
-Tell = Callable[["DoneLine"], Reply]
+Tell = Callable[["DoneLine"], WholeResponse]
 """Makes the reply of a route of what ended its request."""
 
 Result = dict[str, Any]
@@ -127,7 +127,7 @@ async def ask(exchange: Exchange, tool: str, operation: str, given: dict[str, An
 # Failures.
 
 
-def refusal_of(failure: Failure, status: int | None = None) -> Reply:
+def refusal_of(failure: Failure, status: int | None = None) -> WholeResponse:
     """Tell a failure as an error of the route."""
     error = error_of(failure)
     again = [RETRY] if failure.details.get("reason") in LATER else []
@@ -135,7 +135,7 @@ def refusal_of(failure: Failure, status: int | None = None) -> Reply:
         body = encode(error.body())
     except UNENCODABLE:  # a path that is no UTF-8, say
         body = encode(msgspec.structs.replace(error, details={}).body())
-    return Reply(status or error.status, [JSON, *again], body)
+    return WholeResponse(status or error.status, [JSON, *again], body)
 
 
 # Ops of the daemon.
@@ -144,10 +144,12 @@ def refusal_of(failure: Failure, status: int | None = None) -> Reply:
 def result(view: Callable[[Any], Any] | None = None, status: int = 200) -> Tell:
     """Tell the result of an op, or the part of it that `view` selects."""
 
-    def tell(done: DoneLine) -> Reply:
+    def tell(done: DoneLine) -> WholeResponse:
         if not done.ok:
             return refusal_of(done.failure)
-        return Reply(status, [JSON], done.result if view is None else encode(view(done.built)))
+        return WholeResponse(
+            status, [JSON], done.result if view is None else encode(view(done.built))
+        )
 
     return tell
 
@@ -156,7 +158,7 @@ def tagged(view: Callable[[Any], Any] | None = None) -> Tell:
     """Tell a result with a session's revision as its tag; another one is a failed precondition."""
     plain = result(view)
 
-    def tell(done: DoneLine) -> Reply:
+    def tell(done: DoneLine) -> WholeResponse:
         if done.ok:
             reply = plain(done)
             reply.headers.append(("ETag", f'"{done.built["revision"]}"'))
@@ -173,16 +175,16 @@ _NOT_FOUND_OF = {"tool": ErrorCode.TOOL_NOT_FOUND, "agent": ErrorCode.AGENT_NOT_
 def one_of(kind: str) -> Tell:
     """Tell a module's status if it is of a kind: to AMCP there is no other one of that name."""
 
-    def tell(done: DoneLine) -> Reply:
+    def tell(done: DoneLine) -> WholeResponse:
         if done.ok and done.built["kind"] == kind:
-            return Reply(200, [JSON], done.result)
+            return WholeResponse(200, [JSON], done.result)
         if done.ok:
             words = f"there is no {kind} {named(done.built['name'], 80)}"
             return Refusal(_NOT_FOUND_OF[kind], words).reply()
         error = error_of(done.failure)
         if error.code is ErrorCode.NOT_FOUND:
             error = msgspec.structs.replace(error, code=_NOT_FOUND_OF[kind])
-        return Reply(error.status, [JSON], encode(error.body()))
+        return WholeResponse(error.status, [JSON], encode(error.body()))
 
     return tell
 
@@ -190,11 +192,11 @@ def one_of(kind: str) -> Tell:
 def gathered(name: str, first: int = 0) -> Tell:
     """Tell a result with the fields of the `log` events, from that number on, as one member."""
 
-    def tell(done: DoneLine) -> Reply:
+    def tell(done: DoneLine) -> WholeResponse:
         if not done.ok:
             return refusal_of(done.failure)
         shown = [fields_of(one) for one in done.events[first:]]
-        return Reply(200, [JSON], encode({name: shown, **done.built}))
+        return WholeResponse(200, [JSON], encode({name: shown, **done.built}))
 
     return tell
 
@@ -208,46 +210,46 @@ def fields_of(event: RequestEvent) -> Result:
     return {"message": document["message"], **fields}
 
 
-def metrics(done: DoneLine) -> Reply:
+def metrics(done: DoneLine) -> WholeResponse:
     """Tell the metrics' text."""
     if not done.ok:
         return refusal_of(done.failure)
     shown = done.built
-    return Reply(200, [("Content-Type", shown["content_type"])], shown["text"].encode())
+    return WholeResponse(200, [("Content-Type", shown["content_type"])], shown["text"].encode())
 
 
 # Invocations.
 
 
-def response(done: DoneLine) -> Reply:
+def response(done: DoneLine) -> WholeResponse:
     """Tell the response of an invocation (docs/http.md has the table)."""
     status = 200 if done.ok else status_of(done.failure)
     again = [RETRY] if status == TRY_LATER else []
-    return Reply(status, [JSON, *again], done.response)
+    return WholeResponse(status, [JSON, *again], done.response)
 
 
-def module_protocol(done: DoneLine) -> Reply:
+def module_protocol(done: DoneLine) -> WholeResponse:
     """Tell a response of Module Protocol v1: a module's own error unwrapped, and no status."""
     if done.ok:
-        return Reply(200, [JSON], b'{"ok":true,"result":%s}' % done.result)
+        return WholeResponse(200, [JSON], b'{"ok":true,"result":%s}' % done.result)
     failure = done.failure
     if failure.details.get("origin") == Origin.MODULE:
-        return Reply(200, [JSON], encode({"ok": False, "error": failure.as_reported}))
+        return WholeResponse(200, [JSON], encode({"ok": False, "error": failure.as_reported}))
     plain = {"code": failure.code, "message": failure.message, "details": failure.details}
-    return Reply(200, [JSON], encode({"ok": False, "error": plain}))
+    return WholeResponse(200, [JSON], encode({"ok": False, "error": plain}))
 
 
-def module_answer(done: DoneLine) -> Reply:
+def module_answer(done: DoneLine) -> WholeResponse:
     """Tell the answer to `health` or `describe` as Module Protocol v1 does."""
-    return Reply(200, [JSON], done.result) if done.ok else module_protocol(done)
+    return WholeResponse(200, [JSON], done.result) if done.ok else module_protocol(done)
 
 
-def prompt(done: DoneLine) -> Reply:
+def prompt(done: DoneLine) -> WholeResponse:
     """Tell the answer to a prompt, or its failure: an error of the module is no 5xx."""
     if done.ok:
         line, shown = done.line, done.built
         answer = {"session_id": line.session_id, "status": "complete", **shown}
-        return Reply(200, [JSON], encode({**answer, "response": shown["content"]}))
+        return WholeResponse(200, [JSON], encode({**answer, "response": shown["content"]}))
     code = error_of(done.failure).code
     return refusal_of(done.failure, status_of(done.failure) if code.status >= 500 else None)  # noqa: PLR2004
 

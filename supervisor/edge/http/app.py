@@ -30,7 +30,7 @@ from supervisor.edge.http.daemon import (
     DAEMON,
     Daemon,
     DaemonAwayError,
-    RefusedError,
+    OpFailedError,
 )
 from supervisor.edge.http.exchange import ClientGoneError, Exchange
 from supervisor.edge.http.messages import (
@@ -42,9 +42,9 @@ from supervisor.edge.http.messages import (
     SSE,
     Receive,
     Refusal,
-    Reply,
     Scope,
     Send,
+    WholeResponse,
     read_json,
     too_large,
 )
@@ -92,7 +92,7 @@ class Application:
                 await self._serve(exchange)
             except Refusal as error:
                 await exchange.respond(*error.reply())
-            except RefusedError as error:
+            except OpFailedError as error:
                 is_wrong = error.is_wrong_login
                 await exchange.respond(
                     *(unauthorized().reply() if is_wrong else refusal_of(error.failure))
@@ -134,7 +134,7 @@ class Application:
             sys.exit(1)  # the daemon starts another
 
     async def _serve(self, exchange: Exchange) -> None:
-        """Answer a request; raises `Refusal`, `RefusedError`, `DaemonAwayError`, ..."""
+        """Answer a request; raises `Refusal`, `OpFailedError`, `DaemonAwayError`, ..."""
         exchange.read_head()
         door = exchange.door
         if door.origins:
@@ -269,9 +269,9 @@ def _asked(
     return module, route.op, args
 
 
-async def _reply(exchange: Exchange, reply: Reply) -> None:
+async def _reply(exchange: Exchange, reply: WholeResponse) -> None:
     if ("ETag", exchange.headers.get("if-none-match")) in reply.headers:
-        reply = Reply(304, [one for one in reply.headers if one != JSON], b"")
+        reply = WholeResponse(304, [one for one in reply.headers if one != JSON], b"")
     await exchange.respond(*reply)
 
 
@@ -375,7 +375,7 @@ _NO_ROOM = Refusal(
 )
 
 
-def _away(error: DaemonAwayError) -> Reply:
+def _away(error: DaemonAwayError) -> WholeResponse:
     """Tell that the daemon is away: 503 to try again, or 502 if it may have done something."""
     status, again = (502, []) if error.was_asked else (503, [RETRY])
     refusal = Refusal(ErrorCode.CONNECTION_FAILED, str(error), status=status, headers=again)

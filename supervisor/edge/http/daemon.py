@@ -56,7 +56,7 @@ class DaemonAwayError(Exception):
         self.was_asked = was_asked
 
 
-class RefusedError(Exception):
+class OpFailedError(Exception):
     """The daemon refused an op that the gateway itself asked."""
 
     def __init__(self, answer: Answer) -> None:
@@ -172,7 +172,7 @@ class Daemon:
                     redial.connected(time.monotonic())
                     await self._follow(client)
                 words = "the daemon ended the connection"
-            except (OSError, RefusedError, ConnectionEndedError) as error:
+            except (OSError, OpFailedError, ConnectionEndedError) as error:
                 words = str(error)
             if words != said or self._shared is not None:
                 log.warning("the daemon is away: %s", words)
@@ -224,7 +224,7 @@ class Daemon:
     async def log_in(self, credentials: Credentials) -> Login:
         """Return the login of these credentials, an open one if there is one.
 
-        Raises `RefusedError` (`wrong_login`, `rate_limited`, `queue_full`), `DaemonAwayError`.
+        Raises `OpFailedError` (`wrong_login`, `rate_limited`, `queue_full`), `DaemonAwayError`.
         """
         task = self._logins.get(credentials)
         if task is None:
@@ -252,7 +252,7 @@ class Daemon:
         """Revoke the token of a browser's login; returns whether there was one."""
         try:
             closed = await self._ask_own("login.close", handle=login.handle, forget=True)
-        except RefusedError:
+        except OpFailedError:
             return False
         return bool(closed["forgotten"])
 
@@ -298,7 +298,7 @@ class Daemon:
 
     def _close_soon(self, handle: str) -> None:
         async def close() -> None:
-            with contextlib.suppress(RefusedError, DaemonAwayError):  # it is over already
+            with contextlib.suppress(OpFailedError, DaemonAwayError):  # it is over already
                 await self._ask_own("login.close", handle=handle)
 
         task = asyncio.create_task(close())
@@ -331,7 +331,7 @@ class Daemon:
         """Ask over the shared connection, and pass over the events; as `Login.request`.
 
         Calls `passed_on` when nothing of `given` is held any more. Raises `DaemonAwayError`, and
-        `RefusedError` if a login that was lost cannot be had again.
+        `OpFailedError` if a login that was lost cannot be had again.
         """
         if login.over.is_set():
             login = await self.log_in(login.credentials)
@@ -341,7 +341,7 @@ class Daemon:
                 answer = await stream.answer()
         except ConnectionEndedError as error:
             raise DaemonAwayError(was_asked=error.was_written) from None
-        if not answer.ok and RefusedError(answer).reason == Reason.LOGIN_OVER:
+        if not answer.ok and OpFailedError(answer).reason == Reason.LOGIN_OVER:
             # `login.follow` tells it later, or has told it before the login was known here. The
             # daemon ends logins by itself only of tokens that are over.
             self._end(login, "revoked")
@@ -377,9 +377,9 @@ def _look_at(task: asyncio.Task[Login]) -> None:
 
 
 async def _own(client: AsyncClient, op: str, **args: Any) -> Any:
-    """Run one of the daemon's ops as the gateway itself; raises `RefusedError`."""
+    """Run one of the daemon's ops as the gateway itself; raises `OpFailedError`."""
     async with await client.request(DAEMON, op, args) as stream:
         answer = await stream.answer()
     if not answer.ok:
-        raise RefusedError(answer)
+        raise OpFailedError(answer)
     return answer.result

@@ -49,7 +49,7 @@ from protocol.mcp_server.request import TOLD
 from protocol.weight import LONG_BYTES, collector_paused
 from supervisor.edge.http.exchange import Exchange
 from supervisor.edge.http.mcp_servers import OK, Hosted, KeptSession, McpServers, McpStream
-from supervisor.edge.http.messages import JSON, SSE, Headers, Refusal, Reply
+from supervisor.edge.http.messages import JSON, SSE, Headers, Refusal, WholeResponse
 from supervisor.edge.http.sse import place_for_stream
 
 _SERVERS = McpServers()
@@ -126,7 +126,7 @@ async def _post(exchange: Exchange, view: str | None) -> None:
 
 def _of_no_server(
     headers: Mapping[str, str], message: RpcMessage | None, body: bytes, *, is_first: bool
-) -> Reply | None:
+) -> WholeResponse | None:
     """Return the answer to what no server is needed for, or may be begun for."""
     said = headers.get(VERSION)
     is_known = said is None or said in LEGACY
@@ -138,7 +138,7 @@ def _of_no_server(
             return _failed(400, message.rpc_id, mistake(message))
         case RpcNotification() if said == MODERN:
             problem = header_problem(headers, message.method, message.params, MODERN)
-            return Reply(202, [], b"") if problem is None else _failed(400, None, problem)
+            return WholeResponse(202, [], b"") if problem is None else _failed(400, None, problem)
         case RpcCall() if not is_modern(message, headers) and (is_first or not is_known):
             client = client_of(message, headers, None)
             if isinstance(client, RpcError):
@@ -146,5 +146,5 @@ def _of_no_server(
     return None
 
 
-def _failed(status: int, rpc_id: RpcId | None, error: RpcError) -> Reply:
-    return Reply(status, [JSON], answer_line(rpc_id, error))
+def _failed(status: int, rpc_id: RpcId | None, error: RpcError) -> WholeResponse:
+    return WholeResponse(status, [JSON], answer_line(rpc_id, error))

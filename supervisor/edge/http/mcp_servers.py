@@ -29,7 +29,7 @@ from protocol.mcp_server.client import SESSION, VERSION
 from protocol.mcp_server.offered import KnownLists
 from protocol.mcp_server.server import ClientMessage, McpServer
 from protocol.problem import quoted
-from supervisor.edge.http.daemon import DaemonAwayError, Login, RefusedError
+from supervisor.edge.http.daemon import DaemonAwayError, Login, OpFailedError
 from supervisor.edge.http.exchange import Exchange
 from supervisor.edge.http.messages import JSON, RETRY, SSE, Headers, Refusal
 from supervisor.edge.http.room import Holder
@@ -325,7 +325,7 @@ class Hosted(Holder):
                     await own.client.ended.wait()
             except DaemonAwayError:
                 pass
-            except RefusedError as error:
+            except OpFailedError as error:
                 if error.reason != Reason.QUEUE_FULL:  # its token is over
                     break
             finally:

@@ -80,11 +80,11 @@ class Refusal(Exception):  # noqa: N818 - an answer, not a mistake
         self.status = status or code.status
         self.headers = list(headers)
 
-    def reply(self) -> Reply:
-        return Reply(self.status, [*self.headers, JSON], encode(self.error.body()))
+    def reply(self) -> WholeResponse:
+        return WholeResponse(self.status, [*self.headers, JSON], encode(self.error.body()))
 
 
-class Reply(NamedTuple):
+class WholeResponse(NamedTuple):
     """A response with its whole body."""
 
     status: int

@@ -22,13 +22,13 @@ from protocol.errors import Reason
 from protocol.frames import encode
 from protocol.problem import named
 from supervisor.edge.http.auth import token_of, unauthorized
-from supervisor.edge.http.daemon import Credentials, Login, RefusedError
+from supervisor.edge.http.daemon import Credentials, Login, OpFailedError
 from supervisor.edge.http.exchange import Exchange
 from supervisor.edge.http.messages import (
     JSON,
     Headers,
     Refusal,
-    Reply,
+    WholeResponse,
 )
 from supervisor.policy.http_exposure import is_loopback
 
@@ -66,7 +66,7 @@ _SAFE: Headers = [
 
 
 @cache
-def _files() -> dict[str, Reply]:
+def _files() -> dict[str, WholeResponse]:
     """Return all files by their paths below the folder; "" is the document itself."""
     found = {}
     for path in FOLDER.rglob("*"):
@@ -75,7 +75,7 @@ def _files() -> dict[str, Reply]:
             tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
             headers = [("Content-Type", _MEDIA[path.suffix]), ("ETag", tag), *_SAFE]
             name = "" if path.name == INDEX else path.relative_to(FOLDER).as_posix()
-            found[name] = Reply(200, headers, body)
+            found[name] = WholeResponse(200, headers, body)
     return found
 
 
@@ -108,7 +108,7 @@ async def log_in_by_code(exchange: Exchange, args: dict[str, Any]) -> None:
     code = args.get("code", "")
     try:
         cookie = await exchange.daemon.log_in_by_code(code)
-    except RefusedError as error:
+    except OpFailedError as error:
         _check_wrong(error, "too many codes were wrong; run `stdiod page` again")
         refused = _files()[REFUSED]
         await exchange.respond(403, refused.headers, refused.body)
@@ -126,7 +126,7 @@ async def log_in_by_token(exchange: Exchange, args: dict[str, Any]) -> None:
             raise Refusal(ErrorCode.FORBIDDEN, words)
         try:
             await exchange.daemon.log_in(Credentials(token=said))
-        except RefusedError as error:
+        except OpFailedError as error:
             _check_wrong(error, "too many tokens were wrong; try again")
             raise unauthorized() from None
         headers.append(_cookie(exchange, said, PAGE_S))
@@ -159,13 +159,13 @@ async def _of_cookie(exchange: Exchange) -> Login | None:
         return exchange.login
     try:
         return await exchange.daemon.log_in(Credentials(token=said))
-    except RefusedError as error:
+    except OpFailedError as error:
         if error.is_wrong_login:
             return None
         raise
 
 
-def _check_wrong(error: RefusedError, words: str) -> None:
+def _check_wrong(error: OpFailedError, words: str) -> None:
     """Raise `Refusal` if too many logins were wrong, and `error` if it is another failure."""
     if error.reason == Reason.RATE_LIMITED:
         headers = [("Retry-After", "1")]

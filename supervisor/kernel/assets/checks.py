@@ -17,10 +17,10 @@ import structlog
 import trio
 
 from supervisor.kernel.assets.files import (
+    AssetFileError,
     ChangedError,
     KeepOn,
     OpenFile,
-    UnreadableError,
     digest,
     opened,
 )
@@ -48,7 +48,7 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 
-class Looked(msgspec.Struct, frozen=True):
+class CheckedFile(msgspec.Struct, frozen=True):
     """What a check found out about a file; without `sha256` it has not been read to its end."""
 
     path: str
@@ -95,13 +95,13 @@ class AssetChecks:
         """Stop the threads that read at their next chunk."""
         self._ending.set()
 
-    async def look(self, module: str, path: str, folder: str) -> Looked:
+    async def look(self, module: str, path: str, folder: str) -> CheckedFile:
         """Check a file, and read it if that does not take long; raises `RefusedAssetError`."""
         until = time.monotonic() + self._digest_s
         keep_on = self._keep_on(lambda: time.monotonic() < until)
         given_up = threading.Event()
 
-        def work() -> Looked:
+        def work() -> CheckedFile:
             looked = _look(path, folder, self._copy_to, keep_on)
             if given_up.is_set():  # the request has ended
                 self.release(looked)
@@ -115,7 +115,7 @@ class AssetChecks:
         words = f"{path!r:.200} could not be looked at within {self.check_s:g} s"
         raise RefusedAssetError("unreadable_path", words)
 
-    async def read(self, module: str, path: str) -> Looked:
+    async def read(self, module: str, path: str) -> CheckedFile:
         """Read all of a file, however long it takes; raises `RefusedAssetError`."""
         keep_on = self._keep_on(lambda: True)
         return await self._blocking.run(
@@ -124,12 +124,12 @@ class AssetChecks:
             abandon_after_s=0,
         )
 
-    def release(self, looked: Looked) -> None:
+    def release(self, looked: CheckedFile) -> None:
         """Release the copy of a file whose asset was not taken; does file work."""
         if looked.copied and looked.sha256 is not None:
             self.store.release(looked.sha256)
 
-    async def release_later(self, copies: Iterable[Looked]) -> None:
+    async def release_later(self, copies: Iterable[CheckedFile]) -> None:
         """Release such copies in a thread; the next daemon removes those that are left."""
 
         def release() -> None:
@@ -180,23 +180,25 @@ def _look(
     keep_on: KeepOn,
     *,
     limit_bytes: int | None = DIGEST_BYTES,
-) -> Looked:
+) -> CheckedFile:
     try:
         with opened(path, folder) as file:
-            looked = Looked(file.path, file.real_path, file.size, file.mtime_ns)
+            looked = CheckedFile(file.path, file.real_path, file.size, file.mtime_ns)
             if limit_bytes is None or file.size <= limit_bytes:
                 return _read(file, looked, store, keep_on)
             if store is not None:
                 store.check_room(file.size)
             return looked
-    except UnreadableError as error:
+    except AssetFileError as error:
         raise RefusedAssetError("unreadable_path", str(error)) from None
     except NotCopiedError as error:
         words = f"{path!r:.200}: {error}"
         raise RefusedAssetError("asset_not_copied", words, error.no_room_for) from None
 
 
-def _read(file: OpenFile, looked: Looked, store: AssetStore | None, keep_on: KeepOn) -> Looked:
+def _read(
+    file: OpenFile, looked: CheckedFile, store: AssetStore | None, keep_on: KeepOn
+) -> CheckedFile:
     try:
         sha256 = digest(file, keep_on) if store is None else store.add(file, keep_on)
     except ChangedError:

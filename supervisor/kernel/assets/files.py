@@ -34,7 +34,7 @@ KeepOn = Callable[[], bool]
 """Asked before each chunk; False stops the reading."""
 
 
-class UnreadableError(Exception):
+class AssetFileError(Exception):
     """The file cannot be handed over; the text says why, beginning with its path."""
 
 
@@ -56,7 +56,7 @@ class OpenFile(msgspec.Struct, frozen=True):
 
 @contextlib.contextmanager
 def opened(path: str, folder: str) -> Iterator[OpenFile]:
-    """Open a file for the block; a relative path starts from `folder`. Raises `UnreadableError`."""
+    """Open a file for the block; a relative path starts from `folder`. Raises `AssetFileError`."""
     # Opened for the check and for the digest only: to render it is deferred until somebody asks
     # (Spec 001 4.3).
     absolute = os.path.join(folder, path)  # noqa: PTH118 - `Path` would raise here for some
@@ -73,13 +73,13 @@ def opened(path: str, folder: str) -> Iterator[OpenFile]:
         shown = str(Path(absolute))
         yield OpenFile(descriptor, shown, real_path, found.st_size, found.st_mtime_ns)
     except UnicodeEncodeError:
-        raise UnreadableError(f"{path!r:.{SHOWN_CHARS}}: its full path is not UTF-8") from None
+        raise AssetFileError(f"{path!r:.{SHOWN_CHARS}}: its full path is not UTF-8") from None
     except PermissionError:
         words = f"{path!r:.{SHOWN_CHARS}} may not be read by the daemon"
-        raise UnreadableError(words) from None
+        raise AssetFileError(words) from None
     except (OSError, ValueError) as error:
         words = os.strerror(error.errno or 0) if isinstance(error, OSError) else str(error)
-        raise UnreadableError(f"{path!r:.{SHOWN_CHARS}} cannot be read: {words}") from None
+        raise AssetFileError(f"{path!r:.{SHOWN_CHARS}} cannot be read: {words}") from None
     finally:
         if descriptor >= 0:
             os.close(descriptor)
@@ -127,7 +127,7 @@ def write_all(descriptor: int, data: bytes) -> None:
 
 
 def _resolved(absolute: str, path: str) -> str:
-    """Return where a path leads, all links followed; raises `UnreadableError` and `OSError`.
+    """Return where a path leads, all links followed; raises `AssetFileError` and `OSError`.
 
     Each step is looked at, since a link in /proc (and so /dev/fd/3) leads to a file that the daemon
     has open, wherever that is.
@@ -144,7 +144,7 @@ def _resolved(absolute: str, path: str) -> str:
             if at == SHARED[0] and steps[-1:] == [SHARED[1]]:
                 continue
             words = f"{path!r:.{SHOWN_CHARS}} leads into {at}, where the daemon would find its own"
-            raise UnreadableError(words)
+            raise AssetFileError(words)
         if stat.S_ISLNK(os.lstat(at).st_mode):
             links += 1
             if links > MOST_LINKS:
@@ -163,4 +163,4 @@ def _steps(path: str) -> list[str]:
 
 def _check_regular(found: os.stat_result, path: str) -> None:
     if not stat.S_ISREG(found.st_mode):
-        raise UnreadableError(f"{path!r:.{SHOWN_CHARS}} is not a regular file")
+        raise AssetFileError(f"{path!r:.{SHOWN_CHARS}} is not a regular file")

@@ -16,7 +16,7 @@ from protocol.assets import asset_refusal
 from protocol.connection import HostCalled, Notice
 from protocol.errors import Outcome
 from protocol.events import Asset, AssetBytes, CallEvent, Progress
-from supervisor.kernel.assets.checks import Looked
+from supervisor.kernel.assets.checks import CheckedFile
 from supervisor.kernel.assets.spool import SPOOLS_OPEN, SPOOLS_WHOLE, Spool
 from supervisor.runtime.files.program_files import module_folder
 from supervisor.runtime.held_bytes import ASSETS
@@ -40,7 +40,7 @@ class _Pending:
 
     def __init__(self, asset: Asset) -> None:
         self.asset = asset
-        self.found: Looked | Notice | None = None
+        self.found: CheckedFile | Notice | None = None
         self.dropped = False
 
 
@@ -160,10 +160,10 @@ class AssetIntake(Listener):
             refusal = self._refused[asset_id] = spool.notice("asset_not_copied", words)
         return refusal
 
-    def _spooled(self, spool: Spool, found: Looked | Notice) -> None:
+    def _spooled(self, spool: Spool, found: CheckedFile | Notice) -> None:
         del self._spools[spool.first.asset_id]
         pending = self._handed_over.pop(spool)
-        if isinstance(found, Looked):
+        if isinstance(found, CheckedFile):
             pending.asset = spool.asset(found.path)
         self._checked(pending, found)
 
@@ -187,11 +187,11 @@ class AssetIntake(Listener):
         self._waiting.append((waiting, line))
         self._waiting_bytes += len(line or b"")
 
-    def _checked(self, pending: _Pending, found: Looked | Notice) -> None:
+    def _checked(self, pending: _Pending, found: CheckedFile | Notice) -> None:
         if not pending.dropped:
             pending.found = found
             self._go_on()
-        elif isinstance(found, Looked):
+        elif isinstance(found, CheckedFile):
             self._assets.discard(found)
 
     def _go_on(self) -> None:
@@ -215,7 +215,7 @@ class AssetIntake(Listener):
 
     def _take(self, pending: _Pending, line: bytes | None) -> None:
         found = pending.found
-        if not isinstance(found, Looked):
+        if not isinstance(found, CheckedFile):
             assert found is not None  # noqa: S101 - taken only once it is there
             self._invocation.warn(found)
             return

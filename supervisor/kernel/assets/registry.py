@@ -24,9 +24,9 @@ from protocol.connection import Notice
 from protocol.errors import Failure, Reason
 from protocol.events import Asset, built
 from protocol.host_events import RegisteredAsset, Registration
-from supervisor.kernel.assets.checks import AssetChecks, Looked, RefusedAssetError
+from supervisor.kernel.assets.checks import AssetChecks, CheckedFile, RefusedAssetError
 from supervisor.kernel.assets.spool import Spool
-from supervisor.kernel.parties import Origin, RefusedError
+from supervisor.kernel.parties import Provenance, RefusedError
 from supervisor.kernel.recorder import Recorder
 from supervisor.policy.principals import Principal
 from supervisor.policy.shares import Shares
@@ -129,7 +129,7 @@ CHANGED_WORDS = "it changed while it was read, so it has no digest"
 
 log = structlog.get_logger()
 
-Checked = Callable[[Looked | Notice], None]
+Checked = Callable[[CheckedFile | Notice], None]
 _ENCODE = msgspec.json.Encoder().encode
 _DECODE = msgspec.json.Decoder(AssetRecord).decode
 
@@ -157,7 +157,7 @@ class Assets:
 
     # For invocations.
 
-    def check(self, asset: Asset, origin: Origin, folder: str, done: Checked) -> None:
+    def check(self, asset: Asset, origin: Provenance, folder: str, done: Checked) -> None:
         """Look at the file of an asset and call `done`, later and within a bound."""
         self._nursery.start_soon(self._check, asset, origin, folder, done)
 
@@ -165,7 +165,7 @@ class Assets:
         self._nursery.start_soon(spool.run)
 
     def register(
-        self, asset: Asset, looked: Looked, origin: Origin
+        self, asset: Asset, looked: CheckedFile, origin: Provenance
     ) -> tuple[Asset, AssetRecord | None, list[Notice]]:
         """Remember an asset; returns the event for the client, its record, and warnings."""
         asset = msgspec.structs.replace(asset, path=looked.path)
@@ -191,7 +191,7 @@ class Assets:
         passed_on = RegisteredAsset(**content, registered=record.registration())
         return passed_on, record, notices
 
-    def discard(self, looked: Looked) -> None:
+    def discard(self, looked: CheckedFile) -> None:
         """Release the copy of an asset that is not taken."""
         if looked.copied:
             self._nursery.start_soon(self.checks.release_later, (looked,))
@@ -215,7 +215,7 @@ class Assets:
 
     async def _look(
         self, owner: str | None, module: str, path: str, folder: str | None = None
-    ) -> Looked:
+    ) -> CheckedFile:
         """Check a file, or read all of it, where there is or can be room for its copy."""
         while True:
             try:
@@ -276,7 +276,7 @@ class Assets:
                 found.append(one)
         return found
 
-    def note_read(self, record: AssetRecord, failure: Failure | None, reader: Origin) -> None:
+    def note_read(self, record: AssetRecord, failure: Failure | None, reader: Provenance) -> None:
         """Record that a client asked for the file, and whether it was there.
 
         The ids are the reader's: those of the writer are in the `artifact:write` of the same
@@ -318,7 +318,7 @@ class Assets:
                 self._nursery.start_soon(self._read, record)
 
     def _record(
-        self, asset: Asset, looked: Looked, origin: Origin, metadata: dict[str, Any] | None
+        self, asset: Asset, looked: CheckedFile, origin: Provenance, metadata: dict[str, Any] | None
     ) -> AssetRecord:
         return AssetRecord(
             asset=self._new_id(),
@@ -370,7 +370,7 @@ class Assets:
             while shares.left < 0:
                 self.discard(self._forget(self._records[next(iter(shares.to_lose(owner)))]))
 
-    def _forget(self, record: AssetRecord) -> Looked:
+    def _forget(self, record: AssetRecord) -> CheckedFile:
         """Forget an asset; returns what is to be discarded then."""
         del self._records[record.asset]
         for shares in (self._count, self._bytes, self._copies):
@@ -382,10 +382,10 @@ class Assets:
             words = "assets are forgotten from now on, the oldest of the owner who has most first"
             log.warning(words, kept=ASSETS_KEPT)
         self.forgotten += 1
-        return Looked(record.path, record.real_path, 0, 0, record.sha256, copied=record.copied)
+        return CheckedFile(record.path, record.real_path, 0, 0, record.sha256, copied=record.copied)
 
-    async def _check(self, asset: Asset, origin: Origin, folder: str, done: Checked) -> None:
-        found: Looked | Notice = _notice("unreadable_path", asset, "the daemon is ending")
+    async def _check(self, asset: Asset, origin: Provenance, folder: str, done: Checked) -> None:
+        found: CheckedFile | Notice = _notice("unreadable_path", asset, "the daemon is ending")
         try:
             found = await self._look(origin.owner, origin.module, asset.path, folder)
         except RefusedAssetError as error:

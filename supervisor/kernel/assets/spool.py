@@ -23,10 +23,10 @@ import trio
 
 from protocol.connection import Notice
 from protocol.events import Asset, AssetBytes
-from supervisor.kernel.assets.checks import Looked
+from supervisor.kernel.assets.checks import CheckedFile
 from supervisor.kernel.assets.files import write_all
 from supervisor.kernel.assets.store import AssetStore, NotCopiedError
-from supervisor.kernel.parties import Origin
+from supervisor.kernel.parties import Provenance
 
 if TYPE_CHECKING:
     from supervisor.kernel.assets.registry import Assets
@@ -48,9 +48,9 @@ class Spool:
         self,
         first: AssetBytes,
         assets: Assets,
-        origin: Origin,
+        origin: Provenance,
         *,
-        done: Callable[[Spool, Looked | Notice], None],
+        done: Callable[[Spool, CheckedFile | Notice], None],
         drained: Callable[[], None],
     ) -> None:
         """Call `done` once it is whole, or cannot be; `drained` when there is room for more."""
@@ -122,16 +122,18 @@ class Spool:
             if whole and found is not None and not self._dropped:
                 self._done(self, found)
                 return
-            if isinstance(found, Looked):  # dropped while the thread was about to return
+            if isinstance(found, CheckedFile):  # dropped while the thread was about to return
                 await self._checks.in_lane(self._module, partial(self._checks.release, found))
 
-    async def _write(self, pieces: list[bytes | str], *, whole: bool) -> Looked | Notice | None:
+    async def _write(
+        self, pieces: list[bytes | str], *, whole: bool
+    ) -> CheckedFile | Notice | None:
         """Return the result if it is known: None while more pieces are to come."""
         if self._refused is not None:
             return self._refused
         half = self._half
 
-        def work() -> Looked | None:
+        def work() -> CheckedFile | None:
             try:
                 half.write(pieces)
                 looked = half.finish() if whole else None
@@ -193,7 +195,7 @@ class HalfFile:
         self._summed.update(part)
         write_all(self._descriptor, part)
 
-    def finish(self) -> Looked:
+    def finish(self) -> CheckedFile:
         """Give it its name; raises `NotCopiedError`."""
         self._enter()
         try:
@@ -207,7 +209,7 @@ class HalfFile:
             found = path.stat()
             real_path = str(path.resolve())
             size, mtime_ns = found.st_size, found.st_mtime_ns
-            return Looked(str(path), real_path, size, mtime_ns, sha256, copied=True)
+            return CheckedFile(str(path), real_path, size, mtime_ns, sha256, copied=True)
         except OSError as error:
             words = f"it could not be kept in {self._store.folder}: {error.strerror}"
             raise NotCopiedError(words) from None

@@ -23,10 +23,10 @@ from protocol.frames import encode
 from protocol.host_events import ApprovalUiEvent
 from supervisor.kernel.grants.operator_policy import OperatorPolicy
 from supervisor.kernel.hooks.approvals import POLICY, Approvals, Question
-from supervisor.kernel.parties import Origin
+from supervisor.kernel.parties import Provenance
 from supervisor.kernel.recorder import Recorder, Restored
 from supervisor.policy.approval import ALLOW, DENY, is_lasting
-from supervisor.policy.capabilities import Decision, Verdict, decide
+from supervisor.policy.capabilities import Authorization, Decision, decide
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.files.file_digest import FileDigests
 from supervisor.runtime.files.program_files import program_files
@@ -166,7 +166,7 @@ class Grants:
         self,
         descriptor: Descriptor,
         decision: Decision,
-        origin: Origin,
+        origin: Provenance,
         tell: Callable[[ApprovalUiEvent], None],
     ) -> Grant:
         """Return a person's answer, now or remembered, where the policy says to ask.
@@ -199,7 +199,7 @@ class Grants:
         digest = partial(program_digest, descriptor, self._environment, self._files)
         return await self._blocking.run(f"reading the program of {descriptor.name}", digest)
 
-    def record(self, grant: Grant, origin: Origin) -> None:
+    def record(self, grant: Grant, origin: Provenance) -> None:
         rule = grant.decision.rule
         data: dict[str, Any] = {
             "capability": grant.decision.capability[:CAPABILITY_CHARS],
@@ -211,7 +211,7 @@ class Grants:
         self._recorder.record(
             "policy:decision",
             module=grant.decision.module,
-            status=str(Verdict.ALLOWED if grant.allowed else Verdict.DENIED),
+            status=str(Authorization.ALLOWED if grant.allowed else Authorization.DENIED),
             data=data,
             **origin.recorded(),
         )

@@ -17,7 +17,7 @@ import trio
 from protocol.errors import Reason
 from protocol.hook_result import ApprovalDefault
 from protocol.host_events import ApprovalUiEvent
-from supervisor.kernel.parties import Origin, RefusedError, refuse_if
+from supervisor.kernel.parties import Provenance, RefusedError, refuse_if
 from supervisor.kernel.recorder import Recorder
 from supervisor.kernel.request_checks import scope_refusal
 from supervisor.kernel.store.settings import NAME_CHARS, OPEN_QUESTION, DocumentKey, OpenQuestion
@@ -42,7 +42,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     prompt: str
     asked_by: str
-    origin: Origin
+    origin: Provenance
     """The request; its owner is the question's."""
     options: tuple[str, ...] = ()
     """The options in words; `allow` and `deny` are always understood too."""
@@ -55,7 +55,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     """The module's own id of the question."""
 
 
-class Decision(msgspec.Struct, frozen=True):
+class Resolution(msgspec.Struct, frozen=True):
     """The decision of a question; `by` is `client`, `timeout`, `withdrawn` or `too_many`."""
 
     allowed: bool
@@ -68,15 +68,15 @@ class Decision(msgspec.Struct, frozen=True):
 POLICY = "policy"
 """The asker of the operator's questions, whose answers may be remembered (`grants.grants`)."""
 
-WITHDRAWN = Decision(allowed=False, answer="deny", by="withdrawn")
+WITHDRAWN = Resolution(allowed=False, answer="deny", by="withdrawn")
 
 
-class _Open:
+class _OpenQuestion:
     def __init__(self, id_: str, question: Question) -> None:
         self.id = id_
         self.question = question
         self.asked_at = trio.current_time()
-        self.decision: Decision | None = None
+        self.decision: Resolution | None = None
         self.decided_by: msgspec.Raw | None = None
         self.answered = trio.Event()
 
@@ -101,11 +101,11 @@ class _Open:
         }
 
 
-class Change(msgspec.Struct, frozen=True):
+class QuestionUpdate(msgspec.Struct, frozen=True):
     """A question that was asked, or decided (`decision`), for a follower; `lost` came before it."""
 
     question: dict[str, Any]
-    decision: Decision | None = None
+    decision: Resolution | None = None
     lost: int = 0
 
 
@@ -115,16 +115,16 @@ class Following:
     def __init__(self, principal: Principal) -> None:
         self.lost = 0
         self.principal = principal
-        self.send, self._receive = trio.open_memory_channel[Change](FOLLOWED)
+        self.send, self._receive = trio.open_memory_channel[QuestionUpdate](FOLLOWED)
 
-    def put(self, change: Change) -> None:
+    def put(self, change: QuestionUpdate) -> None:
         """Add a change, or count it where there is no room."""
         try:
             self.send.send_nowait(change)
         except trio.WouldBlock:
             self.lost += 1
 
-    async def next(self) -> Change:
+    async def next(self) -> QuestionUpdate:
         change = await self._receive.receive()
         lost, self.lost = self.lost, 0
         return msgspec.structs.replace(change, lost=lost) if lost else change
@@ -135,13 +135,13 @@ class Approvals:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, _OpenQuestion] = {}
         self._followers: list[Following] = []
         self._stopping = False
 
     async def ask(
         self, question: Question, tell: Callable[[ApprovalUiEvent], None] = lambda _: None
-    ) -> Decision:
+    ) -> Resolution:
         """Ask, and wait for the decision; `tell` takes events for the client of the request.
 
         If this is cancelled, the question is withdrawn.
@@ -149,20 +149,20 @@ class Approvals:
         if self._stopping:
             return WITHDRAWN
         if len(self._open) >= OPEN:
-            return Decision(allowed=False, answer="deny", by="too_many")
-        one = _Open(self._new_id(), question)
+            return Resolution(allowed=False, answer="deny", by="too_many")
+        one = _OpenQuestion(self._new_id(), question)
         self._open[one.id] = one
         document = one.document()
         key = self._keep(one.id, question)
         self._record("approval:request", question, None, document, by=question.origin.by)
-        self._publish(question, Change(document))
+        self._publish(question, QuestionUpdate(document))
         tell(_event(REQUEST, one.id, document))
         try:
             with trio.move_on_after(question.timeout_s):
                 await one.answered.wait()
             if one.decision is None:
                 allowed = question.default is ApprovalDefault.ALLOW
-                one.decision = Decision(allowed, str(question.default), "timeout")
+                one.decision = Resolution(allowed, str(question.default), "timeout")
             return one.decision
         finally:
             del self._open[one.id]
@@ -171,12 +171,12 @@ class Approvals:
             status = "allowed" if decision.allowed else "denied"
             by = one.decided_by or question.origin.by
             self._record("approval:decision", question, status, said, by=by, in_place_of=key)
-            self._publish(question, Change(document, decision))
+            self._publish(question, QuestionUpdate(document, decision))
             tell(_event(DECISION, one.id, {**said, "allowed": decision.allowed}))
 
     def decide(
         self, id_: str, answer: str, principal: Principal, content: dict[str, Any] | None = None
-    ) -> Decision:
+    ) -> Resolution:
         """Answer a question; raises `RefusedError` if it does not wait, or for another answer.
 
         `content` is its filled-in form, if it has one and the answer allows. A question of the
@@ -201,7 +201,7 @@ class Approvals:
         if isinstance(found, str):
             raise RefusedError.because(Reason.INVALID_ARGS, f"{id_}: {found}", pointer="/content")
         one.decided_by = principal.by
-        one.decision = Decision(allowed, answer, "client", found)
+        one.decision = Resolution(allowed, answer, "client", found)
         one.answered.set()
         return one.decision
 
@@ -235,7 +235,7 @@ class Approvals:
             pass
         return id_
 
-    def _publish(self, question: Question, change: Change) -> None:
+    def _publish(self, question: Question, change: QuestionUpdate) -> None:
         for one in self._followers:
             if _may_see(one.principal, question):
                 one.put(change)

@@ -22,7 +22,7 @@ from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import Log, Progress
 from protocol.frames import DEPTH
 from protocol.hook_result import (
-    Action,
+    Directive,
     HookResult,
     Invalid,
     MessageLevel,
@@ -32,8 +32,8 @@ from protocol.hook_result import (
 from protocol.host_events import ApprovalUiEvent
 from protocol.response import Response
 from protocol.weight import is_deeper
-from supervisor.kernel.hooks.approvals import REQUEST, Approvals, Decision, Question
-from supervisor.kernel.hooks.registry import Gates, Standing
+from supervisor.kernel.hooks.approvals import REQUEST, Approvals, Question, Resolution
+from supervisor.kernel.hooks.registry import GateChain, Gates
 from supervisor.kernel.invocation import Invocation
 from supervisor.kernel.parties import Invoke, Lineage, OutcomeOnly
 from supervisor.kernel.request_checks import Unlisted, obstacle
@@ -76,7 +76,7 @@ class _Phase(Enum):
 class Guard:
     """Decides, by the gates, whether an invocation is served and which outcome the client gets."""
 
-    def __init__(self, invocation: Invocation, standing: Standing, guards: Guards) -> None:
+    def __init__(self, invocation: Invocation, standing: GateChain, guards: Guards) -> None:
         self.injected: list[dict[str, Any]] = []
         """What the gates that were asked so far want in the context."""
         self.question: str | None = None
@@ -232,7 +232,7 @@ class Guard:
             return result
         if result.user_message:
             self._show(name, result)
-        if result.action is Action.MODIFY and result.data is not None:
+        if result.action is Directive.MODIFY and result.data is not None:
             problem = await self._problem(gate, result.data)
             if problem is not None:
                 return Invalid(problem)
@@ -279,7 +279,7 @@ class Guard:
                 return self._shutdown()
             return _denial(gate, chain.denied, chain.problem, invocation.what, approval)
         result = chain.result()
-        if result.action is Action.INJECT_CONTEXT:
+        if result.action is Directive.INJECT_CONTEXT:
             self.injected.append(
                 {
                     "content": result.context_injection,
@@ -290,7 +290,7 @@ class Guard:
             )
         return None
 
-    async def _ask_person(self, asked: GateResult) -> Decision:
+    async def _ask_person(self, asked: GateResult) -> Resolution:
         invocation, result = self._invocation, asked.result
         question = Question(
             origin=invocation.origin,
@@ -398,7 +398,7 @@ def _denial(
     )
 
 
-def _no(decision: Decision, asked: HookResult) -> str | None:
+def _no(decision: Resolution, asked: HookResult) -> str | None:
     """Return why a decision is a no, or None for a yes."""
     if decision.allowed:
         return None

@@ -67,9 +67,9 @@ class Hooks:
         self._invoke = invoke
         self._nursery = nursery
         self._mounted: dict[str, Hook] = {}
-        self._observers: dict[str, Observer] = {}
+        self._observers: dict[str, HookSubscriber] = {}
         self._globs: dict[str, re.Pattern[str]] = {}
-        self._wanted: dict[str, tuple[Observer, ...]] = {}
+        self._wanted: dict[str, tuple[HookSubscriber, ...]] = {}
 
     def mount(self, descriptor: Descriptor) -> None:
         """Mount a module that is new, or has another descriptor; most are no hooks."""
@@ -117,7 +117,7 @@ class Hooks:
         name = descriptor.name
         observer = self._observers.get(name)
         if observer is None:
-            observer = Observer(
+            observer = HookSubscriber(
                 self._host,
                 self._fleet,
                 self._recorder,
@@ -157,7 +157,7 @@ class Hooks:
             if observer.name != entry.module and observer.name not in behind:
                 observer.put(waiting)
 
-    def _who_wants(self, event: str) -> tuple[Observer, ...]:
+    def _who_wants(self, event: str) -> tuple[HookSubscriber, ...]:
         found = tuple(
             observer
             for name, observer in self._observers.items()
@@ -184,7 +184,7 @@ class Hooks:
             self._recorder.record("hook:register", module=name, data=data)
 
 
-class Standing(NamedTuple):
+class GateChain(NamedTuple):
     """The gates before a module, in the order in which they were mounted."""
 
     pre: tuple[Link, ...]
@@ -197,7 +197,7 @@ class Gates:
         self.any = False
         """Whether there is a gate at all; each invocation asks this."""
         self._hooks: dict[str, tuple[Hook, re.Pattern[str]]] = {}
-        self._standing: dict[str, Standing | None] = {}
+        self._standing: dict[str, GateChain | None] = {}
 
     def mount(self, name: str, hook: Hook) -> None:
         """Put a hook before the modules that it names; a mounted one keeps its place."""
@@ -215,7 +215,7 @@ class Gates:
         """Compute the gates of a module anew: it may be of another kind now."""
         self._standing.pop(name, None)
 
-    def before(self, module: Module) -> Standing | None:
+    def before(self, module: Module) -> GateChain | None:
         """Return the gates before a module; None if there are none, as before any hook."""
         name = module.name
         if name not in self._standing:
@@ -231,10 +231,10 @@ class Gates:
         self.any = bool(self._hooks)
         self._standing.clear()
 
-    def _find(self, module: Module) -> Standing | None:
+    def _find(self, module: Module) -> GateChain | None:
         if module.descriptor.kind is Kind.HOOK:
             return None
-        standing = Standing(*(self._links(gate, module.name) for gate in Gate))
+        standing = GateChain(*(self._links(gate, module.name) for gate in Gate))
         return standing if any(standing) else None
 
     def _links(self, gate: Gate, module: str) -> tuple[Link, ...]:
@@ -325,7 +325,7 @@ REPORT_S = 10.0
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-class Observer:
+class HookSubscriber:
     """A hook that observes, while it is mounted."""
 
     def __init__(

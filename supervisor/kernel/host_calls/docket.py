@@ -18,15 +18,20 @@ from protocol.errors import Failure, Reason
 from protocol.events import Progress
 from supervisor.kernel.begin_order import BeginOrder
 from supervisor.kernel.grants.grants import CAPABILITY_CHARS, Grant
-from supervisor.kernel.host_calls.method import Host, Method, OpenCall, check_params
+from supervisor.kernel.host_calls.method import (
+    HostMethod,
+    HostServices,
+    PendingHostCall,
+    check_params,
+)
 from supervisor.kernel.host_calls.methods import method_named
-from supervisor.kernel.parties import Caller, Origin, RefusedError
+from supervisor.kernel.parties import Caller, Provenance, RefusedError
 from supervisor.policy.capabilities import (
     LOG,
+    Authorization,
     Decision,
     Policy,
     RulePlace,
-    Verdict,
     covers,
     remedy,
 )
@@ -44,11 +49,11 @@ log = structlog.get_logger()
 
 
 class Docket:
-    def __init__(self, caller: Caller, host: Host) -> None:
+    def __init__(self, caller: Caller, host: HostServices) -> None:
         self._caller = caller
         self._host = host
-        self._open: dict[str, OpenCall] = {}
-        self._to_begin: deque[OpenCall] = deque()
+        self._open: dict[str, PendingHostCall] = {}
+        self._to_begin: deque[PendingHostCall] = deque()
         self._beginning = False
         self._told: set[bool] = set()
         self.order = BeginOrder(host.nursery, caller.module.name)
@@ -60,7 +65,7 @@ class Docket:
             reason, words = refusal
             dialogue.refuse(asked, words, reason)
             return
-        call = OpenCall(self._caller, asked, dialogue, self)
+        call = PendingHostCall(self._caller, asked, dialogue, self)
         self._open[call.call_id] = call
         self._caller.module.account.add(ARGS, asked.size_bytes)
         call.limit(self._host.deadlines)
@@ -69,7 +74,7 @@ class Docket:
             self._beginning = True
             self._host.nursery.start_soon(self._begin_all)
 
-    def closed(self, call: OpenCall) -> None:
+    def closed(self, call: PendingHostCall) -> None:
         """Remove a call that has its answer."""
         del self._open[call.call_id]
         self._caller.attend()
@@ -129,19 +134,19 @@ class Docket:
         finally:
             self._beginning = False
 
-    def _begin(self, call: OpenCall) -> None:
+    def _begin(self, call: PendingHostCall) -> None:
         method = method_named(call.asked.call.method)
         check_params(method, call.params)
         capability = method.capability(call, self._host)
         module = call.caller.module
         decision = self._host.grants.decide(module.descriptor, capability)
-        if decision.verdict is Verdict.ASK:
+        if decision.verdict is Authorization.ASK:
             self._host.nursery.start_soon(self._ask, call, method, decision)
         else:
-            allowed = decision.verdict is Verdict.ALLOWED
+            allowed = decision.verdict is Authorization.ALLOWED
             self._go_on(call, method, Grant(decision, allowed))
 
-    async def _ask(self, call: OpenCall, method: Method, decision: Decision) -> None:
+    async def _ask(self, call: PendingHostCall, method: HostMethod, decision: Decision) -> None:
         caller = call.caller
         descriptor = caller.module.descriptor
         try:
@@ -152,7 +157,7 @@ class Docket:
         except Exception as error:  # noqa: BLE001 - `_fail` logs it
             _fail(call, error)
 
-    def _go_on(self, call: OpenCall, method: Method, grant: Grant) -> None:
+    def _go_on(self, call: PendingHostCall, method: HostMethod, grant: Grant) -> None:
         decision = grant.decision
         self._tell(grant)
         if not grant.allowed:
@@ -176,7 +181,7 @@ class Docket:
         self._host.grants.record(grant, self._caller.origin)
 
 
-def _fail(call: OpenCall, error: Exception) -> None:
+def _fail(call: PendingHostCall, error: Exception) -> None:
     """Answer a call with the failure of an exception that is being handled."""
     # No context manager: it would leave a cycle (docs/limits.md, Memory).
     if isinstance(error, RefusedError):
@@ -199,7 +204,7 @@ def denied(grant: Grant, policy: Policy, descriptor: Descriptor) -> Failure:
     return Failure.because(Reason.CAPABILITY, words, capability=capability, rule=grant.words)
 
 
-def _agrees(claimed: str, capability: str, method: Method) -> bool:
+def _agrees(claimed: str, capability: str, method: HostMethod) -> bool:
     # The Pi schema: "must match core-derived requirement". It may be less exact than ours is.
     return covers(claimed, capability) or claimed in method.names
 
@@ -218,7 +223,9 @@ class ModuleItself:
     def __init__(self, module: Module) -> None:
         self.module = module
         self.principal = Principal(module_name(module.name), "module", frozenset({Scope.INVOKE}))
-        self.origin = Origin(module.name, "", None, owner=self.principal.name, by=self.principal.by)
+        self.origin = Provenance(
+            module.name, "", None, owner=self.principal.name, by=self.principal.by
+        )
 
     def attend(self) -> None: ...
 
@@ -228,7 +235,7 @@ class ModuleItself:
 class CallsOfModules(ModuleCalls):
     """The calls of all processes for no request."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: HostServices) -> None:
         self._host = host
         self._dockets: dict[str, Docket] = {}
 

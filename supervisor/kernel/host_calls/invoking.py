@@ -21,7 +21,7 @@ from protocol.host_call import UNENCODABLE
 from protocol.host_events import HostUiEvent
 from protocol.problem import shortened
 from protocol.response import Response
-from supervisor.kernel.host_calls.method import Host, Method, OpenCall, invalid
+from supervisor.kernel.host_calls.method import HostMethod, HostServices, PendingHostCall, invalid
 from supervisor.kernel.parties import NOBODY, Caller, Client, RefusedError
 from supervisor.policy.capabilities import INVOKE, invoke_capability
 from supervisor.runtime.supervision.call import Congestion
@@ -30,7 +30,7 @@ DEPTH = 16
 """The longest chain of calls from module to module; an endless one ends here."""
 
 
-class ModuleInvoke(Method):
+class ModuleInvoke(HostMethod):
     """`module.invoke`, also written `invoke`."""
 
     names = (INVOKE, "invoke")
@@ -46,7 +46,7 @@ class ModuleInvoke(Method):
     )
     required = ("module", "op")
 
-    def capability(self, call: OpenCall, host: Host) -> str:
+    def capability(self, call: PendingHostCall, host: HostServices) -> str:
         del host
         params = call.params
         for field in ("module", "op"):
@@ -54,7 +54,7 @@ class ModuleInvoke(Method):
                 raise RefusedError(invalid(f'"{field}" is empty'))
         return invoke_capability(params["module"], params["op"])
 
-    def begin(self, call: OpenCall, host: Host) -> None:
+    def begin(self, call: PendingHostCall, host: HostServices) -> None:
         """Submit the invocation; its response answers the call."""
         caller, params = call.caller, call.params
         session_id = params.get("session_id")
@@ -84,8 +84,8 @@ class ModuleInvoke(Method):
 
 
 def begin_child(
-    call: OpenCall,
-    host: Host,
+    call: PendingHostCall,
+    host: HostServices,
     module: str,
     content: Mapping[str, Any],
     answer: Callable[[Response], None],
@@ -106,7 +106,7 @@ def begin_child(
         caller.principal.delegated(),
         module,
         content,
-        _Asker(call, host, answer, told),
+        _ChildClient(call, host, answer, told),
         parent=caller.serving,
         behind=_behind(caller),
         order=call.order,
@@ -120,13 +120,13 @@ def _behind(caller: Caller) -> frozenset[str]:
     return frozenset({caller.module.name}) if own else NOBODY
 
 
-class _Asker(Client):
+class _ChildClient(Client):
     """The client of a child: the call that it serves."""
 
     def __init__(
         self,
-        call: OpenCall,
-        host: Host,
+        call: PendingHostCall,
+        host: HostServices,
         answer: Callable[[Response], None],
         told: Callable[[Response], None] | None,
     ) -> None:
@@ -173,7 +173,9 @@ _encode = msgspec.json.Encoder().encode
 class ToolCall:
     """The events of one call of a tool."""
 
-    def __init__(self, call: OpenCall, host: Host, tool_name: str, request_id: str) -> None:
+    def __init__(
+        self, call: PendingHostCall, host: HostServices, tool_name: str, request_id: str
+    ) -> None:
         self._caller = call.caller
         self._ui = host.effects.ui
         self._known = {"tool_name": tool_name, "tool_call_id": f"{request_id}.{call.call_id}"}
@@ -201,7 +203,7 @@ class ToolCall:
         self._caller.tell_first(event)
 
 
-def tool_call(call: OpenCall, host: Host) -> ToolCall | None:
+def tool_call(call: PendingHostCall, host: HostServices) -> ToolCall | None:
     """Return the call that an invocation by a module is; None if it is no call of a tool."""
     serving = call.caller.serving
     if serving is None or call.caller.module.descriptor.kind not in CALLERS:

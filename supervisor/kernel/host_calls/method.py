@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from supervisor.kernel.host_calls.docket import Docket
 
 
-class OpenCall:
+class PendingHostCall:
     """A call that waits for its answer; it is answered once."""
 
     __slots__ = (
@@ -189,7 +189,7 @@ def _for_the_module(failure: Failure, *, begun: bool) -> Failure:
     return Failure.because(Reason.STOPPING, words, **evidence, retry_safe=not begun)
 
 
-class Host(msgspec.Struct, frozen=True, kw_only=True):
+class HostServices(msgspec.Struct, frozen=True, kw_only=True):
     invoke: Invoke
     effects: Effects
     grants: Grants
@@ -199,7 +199,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     nursery: trio.Nursery
 
 
-class Method:
+class HostMethod:
     names: tuple[str, ...]
     """Its names; the first is the one in the documents."""
 
@@ -209,12 +209,12 @@ class Method:
     required: tuple[str, ...] = ()
     """The params that must be there."""
 
-    def capability(self, call: OpenCall, host: Host) -> str:
+    def capability(self, call: PendingHostCall, host: HostServices) -> str:
         """Return the capability that the call needs; raises `RefusedError` over a bad call."""
         del call, host
         return self.names[0]
 
-    def begin(self, call: OpenCall, host: Host) -> None:
+    def begin(self, call: PendingHostCall, host: HostServices) -> None:
         """Do it, or begin to; the call is then answered once. Raises `RefusedError`."""
         raise NotImplementedError
 
@@ -229,7 +229,7 @@ _KINDS = {
 }
 
 
-def check_params(method: Method, params: Mapping[str, Any]) -> None:
+def check_params(method: HostMethod, params: Mapping[str, Any]) -> None:
     """Check the params of a call; raises `RefusedError`."""
     known = method.params
     for key, value in params.items():

@@ -12,7 +12,7 @@ from protocol.events import Log
 from protocol.journal_event import module_event_problem
 from protocol.problem import described, did_you_mean
 from supervisor.kernel.host_calls.invoking import ModuleInvoke
-from supervisor.kernel.host_calls.method import Host, Method, OpenCall, invalid
+from supervisor.kernel.host_calls.method import HostMethod, HostServices, PendingHostCall, invalid
 from supervisor.kernel.host_calls.of_client import ModelSample, RootsList, UserAsk
 from supervisor.kernel.parties import RefusedError, or_refused, refuse_if
 from supervisor.kernel.sessions.session import Session
@@ -30,25 +30,25 @@ EMIT_BYTES = 64 << 10
 """The most bytes of an event's data, as JSON."""
 
 
-class SessionRead(Method):
+class SessionRead(HostMethod):
     """`session.read`: the state and the plan of the session of the request being served."""
 
     names = (SESSION_READ,)
 
-    def begin(self, call: OpenCall, host: Host) -> None:
+    def begin(self, call: PendingHostCall, host: HostServices) -> None:
         shown = _session(call, host).shown()
         wanted = ("session_id", "title", "cwd", "status", "revision", "plan", "state")
         call.answer({key: shown[key] for key in wanted})
 
 
-class SessionWrite(Method):
+class SessionWrite(HostMethod):
     """`session.write`: merge a patch into the state, and answer once that is stored."""
 
     names = (SESSION_WRITE,)
     params = MappingProxyType({"patch": dict, "if_revision": int})
     required = ("patch",)
 
-    def begin(self, call: OpenCall, host: Host) -> None:
+    def begin(self, call: PendingHostCall, host: HostServices) -> None:
         session = _session(call, host)
         sessions = host.effects.sessions
         refusal = revision_problem(session.kept.revision, call.params.get("if_revision"))
@@ -64,14 +64,14 @@ class SessionWrite(Method):
         host.effects.durability.confirm(stored)
 
 
-class EventEmit(Method):
+class EventEmit(HostMethod):
     """`event.emit`: an entry of the journal in the module's name."""
 
     names = (EMIT,)
     params = MappingProxyType({"event": str, "data": dict, "status": str})
     required = ("event",)
 
-    def capability(self, call: OpenCall, host: Host) -> str:
+    def capability(self, call: PendingHostCall, host: HostServices) -> str:
         del host
         params = call.params
         problem = module_event_problem(params)
@@ -79,7 +79,7 @@ class EventEmit(Method):
             raise RefusedError(invalid(problem))
         return emit_capability(params["event"])
 
-    def begin(self, call: OpenCall, host: Host) -> None:
+    def begin(self, call: PendingHostCall, host: HostServices) -> None:
         if call.caller.serving is None and call.caller.module.descriptor.kind is Kind.HOOK:
             # The event that made it emit is not known here, so two hooks would go on and
             # on telling each other (kernel.parties).
@@ -100,14 +100,14 @@ class EventEmit(Method):
         call.answer({})
 
 
-class LogLine(Method):
+class LogWrite(HostMethod):
     """`log`: a line of the module's log."""
 
     names = (LOG,)
     params = MappingProxyType({"message": str, "level": str, "fields": dict})
     required = ("message",)
 
-    def capability(self, call: OpenCall, host: Host) -> str:
+    def capability(self, call: PendingHostCall, host: HostServices) -> str:
         del host
         params = call.params
         level = params.get("level", "info")
@@ -116,7 +116,7 @@ class LogLine(Method):
             raise RefusedError(invalid(words))
         return LOG
 
-    def begin(self, call: OpenCall, host: Host) -> None:
+    def begin(self, call: PendingHostCall, host: HostServices) -> None:
         del host
         params = call.params
         line = Log(
@@ -132,7 +132,7 @@ class LogLine(Method):
 _LEVELS = ("debug", "info", "warn", "error")
 
 
-def _session(call: OpenCall, host: Host) -> Session:
+def _session(call: PendingHostCall, host: HostServices) -> Session:
     serving, session_id = call.caller.serving, call.caller.session_id
     if serving is None or session_id is None or not host.effects.with_sessions:
         words = "the request that is being served has no session"
@@ -142,12 +142,12 @@ def _session(call: OpenCall, host: Host) -> Session:
     return or_refused(host.effects.sessions.find_live(session_id, serving.first.principal))
 
 
-METHODS: tuple[Method, ...] = (
+METHODS: tuple[HostMethod, ...] = (
     ModuleInvoke(),
     SessionRead(),
     SessionWrite(),
     EventEmit(),
-    LogLine(),
+    LogWrite(),
     RootsList(),
     UserAsk(),
     ModelSample(),
@@ -156,7 +156,7 @@ METHODS: tuple[Method, ...] = (
 _BY_NAME = {name: method for method in METHODS for name in method.names}
 
 
-def method_named(name: str) -> Method:
+def method_named(name: str) -> HostMethod:
     """Return a method; raises `RefusedError` if there is none of that name."""
     method = _BY_NAME.get(name)
     if method is None:

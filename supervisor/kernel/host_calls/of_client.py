@@ -21,28 +21,28 @@ from protocol.descriptor.model import Kind
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.problem import described, quoted
 from protocol.response import Response
-from supervisor.kernel.hooks.approvals import Decision, Question
+from supervisor.kernel.hooks.approvals import Question, Resolution
 from supervisor.kernel.host_calls.invoking import begin_child
-from supervisor.kernel.host_calls.method import Host, Method, OpenCall, invalid
+from supervisor.kernel.host_calls.method import HostMethod, HostServices, PendingHostCall, invalid
 from supervisor.kernel.parties import Client, RefusedError
-from supervisor.policy.capabilities import ROOTS, SAMPLE, USER_ASK, Verdict, sample_capability
+from supervisor.policy.capabilities import ROOTS, SAMPLE, USER_ASK, Authorization, sample_capability
 from supervisor.policy.form import form_problem
 from supervisor.runtime.supervision.module import Module
 
 
-def client_of(call: OpenCall) -> Client | None:
+def client_of(call: PendingHostCall) -> Client | None:
     """Return the client behind a call; None if the module calls on its own account."""
     serving = call.caller.serving
     return None if serving is None else serving.first.client
 
 
-def askable(call: OpenCall, method: str) -> Client | None:
+def askable(call: PendingHostCall, method: str) -> Client | None:
     """Return the client behind a call, if it may be asked by that method."""
     client = client_of(call)
     return client if client is not None and client.may_be_asked(method) else None
 
 
-async def ask_client(call: OpenCall, client: Client, method: str) -> None:
+async def ask_client(call: PendingHostCall, client: Client, method: str) -> None:
     answered, answers = trio.open_memory_channel[Outcome](1)
     with call.scope:
         withdraw = client.ask(call.call_id, method, call.params, answered.send_nowait)
@@ -53,7 +53,7 @@ async def ask_client(call: OpenCall, client: Client, method: str) -> None:
         _pass_on_answer(call, outcome)
 
 
-def _pass_on_answer(call: OpenCall, outcome: Outcome) -> None:
+def _pass_on_answer(call: PendingHostCall, outcome: Outcome) -> None:
     if isinstance(outcome, Failure):
         call.refuse(outcome)
         return
@@ -65,12 +65,12 @@ def _pass_on_answer(call: OpenCall, outcome: Outcome) -> None:
         call.refuse(Failure.because(Reason.INVALID_EVENT, words))
 
 
-class RootsList(Method):
+class RootsList(HostMethod):
     """`roots.list`: the folders that the descriptor gives it, as `file:` URIs."""
 
     names = (ROOTS,)
 
-    def begin(self, call: OpenCall, host: Host) -> None:
+    def begin(self, call: PendingHostCall, host: HostServices) -> None:
         """Answer with the folders; if the descriptor has none, the client answers."""
         descriptor = call.caller.module.descriptor
         # No link is followed: that would ask the disk, and the server does so itself.
@@ -85,14 +85,14 @@ class RootsList(Method):
         call.answer({"roots": [{"uri": one.as_uri(), "name": one.name} for one in paths]})
 
 
-class UserAsk(Method):
+class UserAsk(HostMethod):
     """`user.ask`: a question to a person, which may come with a form to fill in."""
 
     names = (USER_ASK,)
     params = MappingProxyType({"message": str, "form": dict})
     required = ("message",)
 
-    def capability(self, call: OpenCall, host: Host) -> str:
+    def capability(self, call: PendingHostCall, host: HostServices) -> str:
         del host
         params = call.params
         problem = form_problem(params["form"]) if "form" in params else None
@@ -100,11 +100,11 @@ class UserAsk(Method):
             raise RefusedError(invalid(problem))
         return USER_ASK
 
-    def begin(self, call: OpenCall, host: Host) -> None:
+    def begin(self, call: PendingHostCall, host: HostServices) -> None:
         """Ask the question; the answer may take as long as the request has."""
         host.nursery.start_soon(self._ask, call, host)
 
-    async def _ask(self, call: OpenCall, host: Host) -> None:
+    async def _ask(self, call: PendingHostCall, host: HostServices) -> None:
         with call.scope:
             origin = call.caller.origin
             question = Question(
@@ -117,7 +117,7 @@ class UserAsk(Method):
             call.answer(_decided(await host.approvals.ask(question, call.tell)))
 
 
-def _decided(decision: Decision) -> dict[str, Any]:
+def _decided(decision: Resolution) -> dict[str, Any]:
     if decision.by != "client":
         return {"action": "cancel"}
     if not decision.allowed:
@@ -138,7 +138,7 @@ SHOWN = 8
 """Providers that the failure names where there are several."""
 
 
-class ModelSample(Method):
+class ModelSample(HostMethod):
     """`model.sample`: a module lets a model answer."""
 
     names = (SAMPLE,)
@@ -156,20 +156,20 @@ class ModelSample(Method):
     )
     required = ("messages",)
 
-    def capability(self, call: OpenCall, host: Host) -> str:
+    def capability(self, call: PendingHostCall, host: HostServices) -> str:
         """Return `model.sample:MODULE`, with the provider that is to answer.
 
         `model.sample` alone is for an answer by the client's own model, which comes first.
         """
         if askable(call, SAMPLE) is not None:
             decision = host.grants.decide(call.caller.module.descriptor, SAMPLE)
-            if decision.verdict is Verdict.ALLOWED:
+            if decision.verdict is Authorization.ALLOWED:
                 return SAMPLE
         _messages(call.params)
         call.chosen = _choose(call, host)
         return sample_capability(call.chosen)
 
-    def begin(self, call: OpenCall, host: Host) -> None:
+    def begin(self, call: PendingHostCall, host: HostServices) -> None:
         client = None if call.chosen else askable(call, SAMPLE)
         if client is not None:
             host.nursery.start_soon(ask_client, call, client, SAMPLE)
@@ -190,7 +190,7 @@ class ModelSample(Method):
         )
 
 
-def _choose(call: OpenCall, host: Host) -> str:
+def _choose(call: PendingHostCall, host: HostServices) -> str:
     """Return the name of the provider; raises `RefusedError` if there is none, or several."""
     caller = call.caller
     able = [
@@ -212,12 +212,12 @@ def _choose(call: OpenCall, host: Host) -> str:
         if client is not None:
             client.was_needed(SAMPLE)
         raise RefusedError.because(Reason.UNKNOWN_MODULE, words)
-    by_verdict: dict[Verdict, list[str]] = {}
+    by_verdict: dict[Authorization, list[str]] = {}
     for one in able:
         decision = host.grants.decide(caller.module.descriptor, sample_capability(one))
         by_verdict.setdefault(decision.verdict, []).append(one)
     # A provider that a person has to be asked about only where none is allowed.
-    found = by_verdict.get(Verdict.ALLOWED) or by_verdict.get(Verdict.ASK)
+    found = by_verdict.get(Authorization.ALLOWED) or by_verdict.get(Authorization.ASK)
     if found is None:
         return able[0]  # which is denied, with the rule
     if len(found) > 1:
@@ -269,7 +269,7 @@ def _text(content: object) -> str | None:
     return None
 
 
-def _answer_with_text(call: OpenCall, response: Response) -> None:
+def _answer_with_text(call: PendingHostCall, response: Response) -> None:
     outcome = response.outcome
     result = outcome.result if isinstance(outcome, Success) else None
     said = result if isinstance(result, dict) else {}

@@ -19,15 +19,15 @@ from protocol.response import Response
 from supervisor.kernel.begin_order import order_of
 from supervisor.kernel.grants.grants import Grant
 from supervisor.kernel.host_calls.docket import ModuleItself, denied
-from supervisor.kernel.host_calls.method import Host
+from supervisor.kernel.host_calls.method import HostServices
 from supervisor.kernel.parties import Client, Handle, Party
 from supervisor.kernel.request_checks import op_refusal
-from supervisor.policy.capabilities import Decision, Verdict, invoke_capability
+from supervisor.policy.capabilities import Authorization, Decision, invoke_capability
 from supervisor.policy.verdict import Stopped
 
 
 class ModuleRequests:
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: HostServices) -> None:
         self._host = host
 
     def begin(
@@ -57,10 +57,10 @@ class ModuleRequests:
         capability = invoke_capability(tool, str(op))
         decision = self._host.grants.decide(module.descriptor, capability)
         asked = _ModuleInvocation(self._host, caller, party, (tool, content), client)
-        if decision.verdict is Verdict.ASK:
+        if decision.verdict is Authorization.ASK:
             self._host.nursery.start_soon(asked.ask, decision)
         else:
-            asked.go_on(Grant(decision, decision.verdict is Verdict.ALLOWED))
+            asked.go_on(Grant(decision, decision.verdict is Authorization.ALLOWED))
         return None if asked.ended else asked
 
 
@@ -69,7 +69,7 @@ class _ModuleInvocation(Handle):
 
     def __init__(
         self,
-        host: Host,
+        host: HostServices,
         caller: ModuleItself,
         party: Party,
         asked: tuple[str, dict[str, Any]],

@@ -18,16 +18,16 @@ from protocol.errors import Reason
 from protocol.events import Log
 from supervisor.kernel.assets.checks import DIGEST_BYTES, AssetChecks
 from supervisor.kernel.assets.files import (
+    AssetFileError,
     ChangedError,
     KeepOn,
     OpenFile,
-    UnreadableError,
     digest,
     opened,
 )
 from supervisor.kernel.assets.registry import AssetRecord
 from supervisor.kernel.operations.op import MODULE, WORD, Op, OpGroup, OwnRequest, args_schema
-from supervisor.kernel.parties import DAEMON, Origin, RefusedError, or_refused
+from supervisor.kernel.parties import DAEMON, Provenance, RefusedError, or_refused
 
 LISTED = 1000
 """The most assets in a list: the newest ones."""
@@ -87,7 +87,7 @@ class AssetOps(OpGroup):
 
     async def _content(self, args: dict[str, Any], asked: OwnRequest) -> Any:
         wanted = {name: int(args[name]) for name in ("offset", "length", "last") if name in args}
-        checks, part = self._parts.effects.assets.checks, Part(**wanted)
+        checks, part = self._parts.effects.assets.checks, ByteRange(**wanted)
         return await self._noted(
             "asset.content", args, asked, lambda one: send_content(one, checks, part, asked.emit)
         )
@@ -109,13 +109,13 @@ class AssetOps(OpGroup):
         self._parts.effects.assets.note_read(record, None, reader)
         return result
 
-    def _reader(self, op: str, asked: OwnRequest) -> Origin:
+    def _reader(self, op: str, asked: OwnRequest) -> Provenance:
         """Return the origin of a read: the principal, in the session that was named with the op."""
         principal, session_id = asked.principal, asked.session_id
         if session_id is not None:
             or_refused(self._parts.effects.sessions.find(session_id, principal))
         request_id = self._parts.next_request_id()
-        return Origin(DAEMON, op, request_id, session_id, by=principal.by)
+        return Provenance(DAEMON, op, request_id, session_id, by=principal.by)
 
 
 PIECE_BYTES = 1 << 18
@@ -125,7 +125,7 @@ READ_CHECK_S = 10.0
 """The longest a client waits for the look at a file."""
 
 
-class Part(msgspec.Struct, frozen=True):
+class ByteRange(msgspec.Struct, frozen=True):
     """The bytes that are wanted: `length` from `offset` on, or the `last` ones."""
 
     offset: int = 0
@@ -147,7 +147,7 @@ class Part(msgspec.Struct, frozen=True):
 async def send_content(
     record: AssetRecord,
     checks: AssetChecks,
-    part: Part,
+    part: ByteRange,
     emit: Callable[[Log], Awaitable[None]],
 ) -> dict[str, Any]:
     """Emit the size and the offset, then the bytes; raises `RefusedError`.
@@ -192,7 +192,7 @@ async def _piece(
                 if same != (seen.real_path, seen.size, seen.mtime_ns):
                     return b""
                 return os.pread(file.descriptor, size, offset)
-        except UnreadableError:
+        except AssetFileError:
             return b""
 
     return await checks.in_thread(record.module, READ_CHECK_S, work) or b""
@@ -252,7 +252,7 @@ def _compare(
                 return {"size": f"it has {file.size} bytes, it had {record.size}"}, [], None
             original = real_path is not None
             return *_compare_content(record, file, keep_on, original=original), file
-    except UnreadableError as error:
+    except AssetFileError as error:
         return {"file": str(error)}, [], None
 
 

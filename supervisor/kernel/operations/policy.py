@@ -12,10 +12,10 @@ import msgspec
 
 from protocol.events import Log
 from supervisor.kernel.grants.operator_policy import explained
-from supervisor.kernel.hooks.approvals import Change
+from supervisor.kernel.hooks.approvals import QuestionUpdate
 from supervisor.kernel.operations.op import MODULE, WORD, Op, OpGroup, OwnRequest, args_schema
 from supervisor.policy.approval import ALLOW, OPTION_CHARS
-from supervisor.policy.capabilities import Verdict
+from supervisor.policy.capabilities import Authorization
 
 ID_CHARS = 40
 """More than the id of a question has."""
@@ -70,7 +70,7 @@ class PolicyOps(OpGroup):
         descriptor = self._parts.module(args["module"], asked.principal).descriptor
         decision = self._parts.grants.decide(descriptor, args["capability"])
         found = explained(self._parts.grants.operator.policy, decision, descriptor)
-        if decision.verdict is Verdict.ASK:
+        if decision.verdict is Authorization.ASK:
             known = self._parts.grants.answers.find(descriptor.name, args["capability"])
             if known is not None:
                 same = known.program == await self._parts.grants.program(descriptor)
@@ -94,7 +94,7 @@ class PolicyOps(OpGroup):
         try:
             # Both at once: later questions come as changes.
             for question in self._parts.approvals.waiting(asked.principal):
-                await asked.emit(_event(Change(question)))
+                await asked.emit(_event(QuestionUpdate(question)))
             while True:  # until it is cancelled
                 change = await following.next()
                 if change.lost:
@@ -110,7 +110,7 @@ class PolicyOps(OpGroup):
         return {"id": args["id"], "answer": decision.answer, "allowed": decision.allowed}
 
 
-def _event(change: Change) -> Log:
+def _event(change: QuestionUpdate) -> Log:
     question, decision = change.question, change.decision
     fields: dict[str, Any] = {"approval": question}
     if decision is None:

@@ -14,7 +14,7 @@ import msgspec
 from protocol.amcp import EventType
 from protocol.errors import Reason
 from supervisor.kernel.operations.op import MODULE, WORD, Op, OpGroup, OwnRequest, args_schema
-from supervisor.kernel.parties import Origin, or_refused, refuse_if
+from supervisor.kernel.parties import Provenance, or_refused, refuse_if
 from supervisor.kernel.prompts import cast_problem
 from supervisor.kernel.sessions.session import Session
 from supervisor.policy.roles import TOOLS, Roles
@@ -178,7 +178,7 @@ class SessionOps(OpGroup):
 
     def _tell(self, kind: EventType, session: Session, asked: OwnRequest) -> None:
         owner, by = session.owner, asked.principal.by
-        origin = Origin("", "", None, session.id, None, owner, by)
+        origin = Provenance("", "", None, session.id, None, owner, by)
         self._parts.prompts.publish(kind, {"title": session.kept.title}, origin)
 
     def _queued(self, session: Session) -> dict[str, int]:

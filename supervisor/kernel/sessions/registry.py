@@ -20,7 +20,7 @@ from protocol.errors import Code, Failure, Reason
 from protocol.merge_patch import copied, encoded_bytes, without_nulls
 from protocol.problem import did_you_mean, named, printable
 from protocol.response import Response
-from supervisor.kernel.parties import Origin, RefusedError, or_refused, refuse_if
+from supervisor.kernel.parties import Provenance, RefusedError, or_refused, refuse_if
 from supervisor.kernel.recorder import CutShort, Recorder, Restored, RestoredPatch
 from supervisor.kernel.sessions.session import (
     PAST,
@@ -62,15 +62,15 @@ T = TypeVar("T")
 log = structlog.get_logger()
 
 
-class _Data(msgspec.Struct):
+class _PatchData(msgspec.Struct):
     patch: dict[str, Any]
 
 
-class _Entry(msgspec.Struct):
+class _PatchEntry(msgspec.Struct):
     """A `session:patch` of the journal; `ts` is the time of the first merge (Unix time, s)."""
 
     ts: float
-    data: _Data
+    data: _PatchData
 
 
 LOOKED_THROUGH = 200
@@ -266,7 +266,7 @@ class Sessions:
         return session
 
     def patch(
-        self, session: Session, patch: dict[str, Any], source: Origin | Principal
+        self, session: Session, patch: dict[str, Any], source: Provenance | Principal
     ) -> Failure | None:
         """Merge a patch of a module or of a client into a session, or return why not."""
         if session.kept.ended is not None:
@@ -276,7 +276,7 @@ class Sessions:
         )
         if refusal is not None:
             return refusal
-        origin = source if isinstance(source, Origin) else None
+        origin = source if isinstance(source, Provenance) else None
         self._recorder.record(
             "session:patch",
             session_id=session.id,
@@ -334,7 +334,7 @@ class Sessions:
 
     def _merge_again(self, patch: RestoredPatch) -> str | None:
         """Merge a patch that is newer than its session's document, or return why not."""
-        entry = _decode(patch.event, _Entry)
+        entry = _decode(patch.event, _PatchEntry)
         if isinstance(entry, str):
             return entry
         session = self._all.get(patch.session_id)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import msgspec
 
 from supervisor.kernel.store.database import Database, transaction
-from supervisor.kernel.store.settings import Limits
+from supervisor.kernel.store.settings import JournalLimits
 
 STEP_ROWS = 4096
 """Entries that a step examines; some 20 ms."""
@@ -44,7 +44,7 @@ class Clocks(msgspec.Struct, frozen=True):
 class Retention:
     """The removal of old and surplus entries; `step` is called until it returns False."""
 
-    def __init__(self, limits: Limits, clocks: Clocks) -> None:
+    def __init__(self, limits: JournalLimits, clocks: Clocks) -> None:
         self.used_bytes = 0
         self._limits = limits
         self._clocks = clocks

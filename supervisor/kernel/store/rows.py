@@ -57,7 +57,7 @@ MAY_BE_EMPTY = frozenset({"module", "session_id", "revision"})
 _ENCODER = msgspec.json.Encoder()
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False):
+class EventRow(msgspec.Struct, frozen=True, gc=False):
     """A row of `events` without its `seq`; `body` is the Event v1 document as JSON."""
 
     ts: float
@@ -77,7 +77,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 class Batch(msgspec.Struct):
     """What is written at once; of each document, the newest form (None: it is deleted)."""
 
-    entries: list[Entry | Span] = msgspec.field(default_factory=list)
+    entries: list[EventRow | Span] = msgspec.field(default_factory=list)
     documents: dict[DocumentKey, tuple[int, Content | None]] = msgspec.field(default_factory=dict)
     size_bytes: int = 0
     """Of the entries."""
@@ -128,7 +128,7 @@ def _invoked(span: Span) -> _Invoked:
 
 
 def insert_entries(
-    connection: sqlite3.Connection, entries: Sequence[Entry | Span], last_seq: int
+    connection: sqlite3.Connection, entries: Sequence[EventRow | Span], last_seq: int
 ) -> None:
     """Add rows after `last_seq`.
 
@@ -289,7 +289,7 @@ def _duration_ms(was: InFlight, now: float) -> int:
     return max(0, round((now - was.ts) * 1000))
 
 
-def _closing(span_id: str, was: InFlight, entry_id: str, now: float) -> Entry:
+def _closing(span_id: str, was: InFlight, entry_id: str, now: float) -> EventRow:
     words = f"the daemon ended while {was.module}.{was.op} was in flight"
     failure = Failure.because(Reason.DAEMON_RESTART, words)
     data = {"op": was.op}
@@ -313,7 +313,7 @@ def _closing(span_id: str, was: InFlight, entry_id: str, now: float) -> Entry:
     return _entry(event)
 
 
-def _undecided(was: OpenQuestion, entry_id: str, now: float) -> Entry:
+def _undecided(was: OpenQuestion, entry_id: str, now: float) -> EventRow:
     event = JournalEvent(
         id=entry_id,
         ts=now,
@@ -330,6 +330,6 @@ def _undecided(was: OpenQuestion, entry_id: str, now: float) -> Entry:
     return _entry(event)
 
 
-def _entry(event: JournalEvent) -> Entry:
+def _entry(event: JournalEvent) -> EventRow:
     body = msgspec.json.encode(event)
-    return Entry(event.ts, event.event, event.module, event.session_id, None, body)
+    return EventRow(event.ts, event.event, event.module, event.session_id, None, body)

@@ -19,7 +19,7 @@ UNENDED = frozenset({IN_FLIGHT, OPEN_QUESTION})
 """Kinds of documents that are kept until their end is recorded, under a name from `new_span`."""
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class JournalLimits(msgspec.Struct, frozen=True, kw_only=True):
     """The age and the size up to which entries are kept."""
 
     days: float = 30.0
@@ -27,7 +27,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JournalOptions(msgspec.Struct, frozen=True, kw_only=True):
-    limits: Limits = Limits()
+    limits: JournalLimits = JournalLimits()
     power: bool = False
     """Whether acknowledged changes survive a power cut, and not only `kill -9`."""
 

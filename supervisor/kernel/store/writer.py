@@ -45,13 +45,13 @@ from supervisor.kernel.store.database import (
 from supervisor.kernel.store.retention import Clocks, Retention
 from supervisor.kernel.store.rows import (
     Batch,
-    Entry,
+    EventRow,
     insert_entries,
     remember_stored,
     restore,
     store_documents,
 )
-from supervisor.kernel.store.settings import UNENDED, DocumentKey, Limits, Span
+from supervisor.kernel.store.settings import UNENDED, DocumentKey, JournalLimits, Span
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.files.directory import shown
 
@@ -118,7 +118,7 @@ class WriterOptions(msgspec.Struct, frozen=True, kw_only=True):
     life: str
     """The beginning of the ids that this run of the daemon gives."""
     power: bool = False
-    limits: Limits = Limits()
+    limits: JournalLimits = JournalLimits()
     clocks: Clocks = Clocks()
     retry_s: float = RETRY_S
 
@@ -139,7 +139,7 @@ class Writer:
         self._relay = relay
         self._unended = unended
         self._pending = Batch()
-        self._entries: deque[Entry | Span] = deque()
+        self._entries: deque[EventRow | Span] = deque()
         self.asleep = False
         self._added_bytes = 0
         """Of all entries that ever came; counted by the event loop alone."""
@@ -172,7 +172,7 @@ class Writer:
     def waiting_bytes(self) -> int:
         return self._added_bytes - self._written_bytes
 
-    def add(self, entry: Entry | Span) -> bool:
+    def add(self, entry: EventRow | Span) -> bool:
         """Queue an entry, the end of what is `unended` under its key; False without room."""
         added_bytes = self._added_bytes + entry.size_bytes
         if added_bytes - self._written_bytes > QUEUE_BYTES:

@@ -17,7 +17,7 @@ import msgspec
 from protocol.descriptor.loading import DescriptorError, parse_descriptor
 from protocol.descriptor.model import Descriptor
 from protocol.problem import Problem, nearest
-from supervisor.policy.findings import Quarantined, Reading
+from supervisor.policy.findings import QuarantinedFile, Reading
 from supervisor.runtime.files.file_digest import Signature, signature
 from supervisor.runtime.files.looks import Looks, Unanswered
 from supervisor.runtime.files.watched_paths import DESCRIPTORS, Interest, Interests, on_the_way
@@ -155,7 +155,7 @@ class _Known(msgspec.Struct, frozen=True):
 
     signature: Signature | None
     digest: str
-    read: Descriptor | Quarantined
+    read: Descriptor | QuarantinedFile
     bad_name: str | None = None
 
 
@@ -192,7 +192,7 @@ class DescriptorFiles:
         for entry, one in zip(entries, seen, strict=True):
             if isinstance(one, Unanswered):
                 path = self._descriptor_of(entry)
-                known[path] = _Known(None, "", Quarantined(shown(path), NO_ANSWER))
+                known[path] = _Known(None, "", QuarantinedFile(shown(path), NO_ANSWER))
             else:
                 read, inside = one
                 known.update(read)
@@ -201,7 +201,7 @@ class DescriptorFiles:
         reads = [one.read for one in known.values()]
         return Reading(
             tuple(one for one in reads if isinstance(one, Descriptor)),
-            tuple(one for one in reads if isinstance(one, Quarantined)),
+            tuple(one for one in reads if isinstance(one, QuarantinedFile)),
             frozenset(one.bad_name for one in known.values() if one.bad_name is not None),
             unanswered=Unanswered.UNANSWERED in seen,
         )
@@ -240,7 +240,7 @@ class DescriptorFiles:
 
     def _look(self, path: Path) -> _Known:
         if not _is_utf8(str(path)):
-            return _Known(None, "", Quarantined(shown(path), NOT_UTF8))
+            return _Known(None, "", QuarantinedFile(shown(path), NOT_UTF8))
         before = self._known.get(str(path))
         name: str | None = None
         try:
@@ -261,4 +261,4 @@ class DescriptorFiles:
         except DescriptorError as error:
             reason, name = error.reason, error.name
         # A bad file is read again each time: it may be half-written, and there are few of them.
-        return _Known(None, "", Quarantined(shown(path), reason), name)
+        return _Known(None, "", QuarantinedFile(shown(path), reason), name)

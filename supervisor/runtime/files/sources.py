@@ -17,7 +17,7 @@ from protocol.descriptor.loading import DescriptorError, parse_descriptor
 from protocol.descriptor.model import Descriptor
 from supervisor.policy.findings import (
     Found,
-    Quarantined,
+    QuarantinedFile,
     Reading,
     Version,
     merged,
@@ -85,14 +85,14 @@ class LentDescriptors:
 
     def _parsed(self, documents: Mapping[str, bytes]) -> Reading:
         good: list[Descriptor] = []
-        bad: list[Quarantined] = []
+        bad: list[QuarantinedFile] = []
         names: set[str] = set()
         for label, data in documents.items():
             place = f"{self.owner}/{label}"
             try:
                 good.append(parse_descriptor(data, place, owner=self.owner, folder=self._folder))
             except DescriptorError as error:
-                bad.append(Quarantined(place, error.reason))
+                bad.append(QuarantinedFile(place, error.reason))
                 if error.name is not None:
                     names.add(error.name)
         return Reading(tuple(good), tuple(bad), frozenset(names))
@@ -208,4 +208,4 @@ def _read(source: Source, interests: Interests) -> Reading:
 
 
 def _unread(source: Source, reason: str, *, unanswered: bool) -> Reading:
-    return Reading(bad=(Quarantined(source.owner, reason),), unanswered=unanswered)
+    return Reading(bad=(QuarantinedFile(source.owner, reason),), unanswered=unanswered)

@@ -13,9 +13,9 @@ import trio
 from protocol.descriptor.model import Descriptor, Start
 from protocol.errors import Failure
 from supervisor.policy.causes import got_ready, is_needed
-from supervisor.policy.findings import Found, Quarantined
+from supervisor.policy.findings import Found, QuarantinedFile
 from supervisor.policy.lifecycle import HAS_PROCESS, SERVES, State
-from supervisor.policy.reload_plan import Changed, Plan
+from supervisor.policy.reload_plan import Changed, ReloadPlan
 from supervisor.runtime.supervision.dependence import Dependence, outlook, starts_on_demand
 from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.module import Module
@@ -90,7 +90,7 @@ class Fleet:
     def __init__(self, host: Host, nursery: trio.Nursery) -> None:
         """All lives run in `nursery`."""
         self.modules: dict[str, Module] = {}
-        self._quarantined: tuple[Quarantined, ...] = ()
+        self._quarantined: tuple[QuarantinedFile, ...] = ()
         self.quarantine_reasons: dict[str, str] = {}
         """Why a file is quarantined for what it says, by its path."""
         self.leaving: dict[str, Module] = {}
@@ -115,7 +115,7 @@ class Fleet:
             module.start("the daemon started")
         self._wake_dependants(self.modules)
 
-    async def apply(self, plan: Plan) -> None:
+    async def apply(self, plan: ReloadPlan) -> None:
         """Do what a plan says; the processes follow in their own time, each within its bounds.
 
         Of thousands of modules it takes some turns of the loop; not cancelled. What is left when
@@ -123,7 +123,7 @@ class Fleet:
         """
         await in_turns(THE_DAEMON, "a reload", self._applying(plan))
 
-    def _applying(self, plan: Plan) -> Iterator[None]:
+    def _applying(self, plan: ReloadPlan) -> Iterator[None]:
         """Do it, a little with each step. What others see in between is consistent.
 
         A module is there or not, and goes on by its former descriptor until it is offered the new
@@ -148,7 +148,7 @@ class Fleet:
         # Those that were removed, or came back, are waited for too.
         self._changed(*self.modules, *self.leaving)
 
-    def _exchanging(self, plan: Plan, back: set[str]) -> Iterator[None]:
+    def _exchanging(self, plan: ReloadPlan, back: set[str]) -> Iterator[None]:
         """Remove and add modules; those among the added that were still leaving go into `back`."""
         for descriptor in plan.removed:
             self._host.observer.unmounted(descriptor)
@@ -168,7 +168,7 @@ class Fleet:
             self._add(descriptor)
             yield
 
-    def _offering(self, plan: Plan) -> Iterator[None]:
+    def _offering(self, plan: ReloadPlan) -> Iterator[None]:
         concerned = {one.descriptor.name for one in plan.changed}
         concerned |= {one.name for one in plan.added}
         held: list[tuple[Changed, list[str]]] = []
@@ -255,7 +255,7 @@ class Fleet:
         return [one for one in self._depends().on(name) if self._has(one)]
 
     @property
-    def quarantined(self) -> tuple[Quarantined, ...]:
+    def quarantined(self) -> tuple[QuarantinedFile, ...]:
         """The descriptors that are not used, by what their files say or by how they started."""
         refused = [one.succession.refused for one in self.modules.values()]
         known = {one.descriptor for one in self._quarantined}
@@ -301,7 +301,7 @@ class Fleet:
             self._dependence = Dependence(self.all())
         return self._dependence
 
-    def _quarantining(self, quarantined: tuple[Quarantined, ...]) -> Iterator[None]:
+    def _quarantining(self, quarantined: tuple[QuarantinedFile, ...]) -> Iterator[None]:
         """Take over what is quarantined, and tell of what is new, a step for each."""
         known = set(self._quarantined)
         self._quarantined = quarantined

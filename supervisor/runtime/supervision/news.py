@@ -10,7 +10,7 @@ import structlog
 
 from protocol.descriptor.model import Descriptor
 from supervisor.policy.causes import went
-from supervisor.policy.findings import Quarantined
+from supervisor.policy.findings import QuarantinedFile
 from supervisor.policy.lifecycle import SERVES, State
 from supervisor.runtime.supervision.observer import Described
 from supervisor.runtime.supervision.worker import Worker
@@ -41,7 +41,7 @@ def tell_of_worker(module: Module, worker: Worker, before: State, cause: str) ->
     module.log.host_line(instance, f"this instance: {before} -> {after}: {cause}")
 
 
-def tell_of_refusal(module: Module, refused: Quarantined) -> None:
+def tell_of_refusal(module: Module, refused: QuarantinedFile) -> None:
     log.warning("descriptor refused", module=module.name, **msgspec.structs.asdict(refused))
     module.log.host_line(None, refused.reason)
     module.host.observer.quarantined(refused)

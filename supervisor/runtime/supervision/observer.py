@@ -8,7 +8,7 @@ import msgspec
 
 from protocol.connection import Notified, ResourceUpdated
 from protocol.descriptor.model import Descriptor
-from supervisor.policy.findings import Quarantined
+from supervisor.policy.findings import QuarantinedFile
 from supervisor.policy.lifecycle import State
 
 
@@ -46,5 +46,5 @@ class Observer:
     def unmounted(self, descriptor: Descriptor) -> None:
         """A module's descriptor is gone."""
 
-    def quarantined(self, found: Quarantined) -> None:
+    def quarantined(self, found: QuarantinedFile) -> None:
         """A descriptor is not used."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from protocol.descriptor.model import Descriptor, Start
-from supervisor.policy.findings import Quarantined, kept
+from supervisor.policy.findings import QuarantinedFile, kept
 from supervisor.policy.lifecycle import COMES, SERVES, State
 from supervisor.policy.reload_plan import changes
 from supervisor.runtime.supervision.life import LastExit
@@ -47,7 +47,7 @@ class Succession:
     def __init__(self, module: Module) -> None:
         self.offered = module.descriptor
         """The newest descriptor, in use or not."""
-        self.refused: Quarantined | None = None
+        self.refused: QuarantinedFile | None = None
         """Why the newest one failed, if it did."""
         self.beside: list[Worker] = []
         """The workers of another descriptor than the one in effect."""
@@ -250,5 +250,5 @@ class Succession:
     def _refuse(self, died: LastExit | None) -> None:
         why = "it did not get ready" if died is None else f"it {died.words}"
         reason = kept(f"the module that it describes did not start: {why}")
-        self.refused = Quarantined(self.offered.source, reason)
+        self.refused = QuarantinedFile(self.offered.source, reason)
         tell_of_refusal(self._module, self.refused)

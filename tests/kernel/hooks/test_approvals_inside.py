@@ -12,7 +12,7 @@ from protocol.host_events import ApprovalUiEvent
 from supervisor.kernel.hooks import approvals
 from supervisor.kernel.hooks.approvals import Approvals, Question
 from supervisor.kernel.kernel import JournalOptions
-from supervisor.kernel.parties import Origin
+from supervisor.kernel.parties import Provenance
 from supervisor.kernel.recorder import Recorder
 from supervisor.policy.verdict import Stopped
 from tests.factories import actor
@@ -21,7 +21,7 @@ from tests.kernel.hooks.parties import begin, entries, hook
 from tests.kernel.hooks.test_approvals import approve, asking, waiting
 from tests.principals import ADA
 
-QUESTION = Question(prompt="?", asked_by="policy", origin=Origin("m", "echo", "r1"))
+QUESTION = Question(prompt="?", asked_by="policy", origin=Provenance("m", "echo", "r1"))
 
 
 @pytest.mark.parametrize("event", ["tool:pre", "tool:post"])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from protocol.events import Log
-from protocol.hook_result import Action
+from protocol.hook_result import Directive
 from supervisor.kernel.kernel import Kernel
 from tests.conformance.test_hook_chains import CASES
 from tests.factories import GENEROUS_S, actor
@@ -202,10 +202,10 @@ async def test_what_several_gates_inject_is_joined_as_the_vectors_say(tmp_path: 
     ]
 
 
-@pytest.mark.parametrize("action", Action)
+@pytest.mark.parametrize("action", Directive)
 @pytest.mark.parametrize("event", ["tool:pre", "tool:post"])
 async def test_a_message_for_the_user_is_an_event_whatever_the_action(
-    tmp_path: Path, event: str, action: Action
+    tmp_path: Path, event: str, action: Directive
 ) -> None:
     answer = {
         "action": action,

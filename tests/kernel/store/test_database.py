@@ -12,10 +12,10 @@ import pytest
 
 from supervisor.kernel.store import database
 from supervisor.kernel.store.database import APPLICATION_ID, MIGRATIONS, Database, open_database
-from supervisor.kernel.store.rows import Entry, insert_entries
+from supervisor.kernel.store.rows import EventRow, insert_entries
 
 NOW = 1_763_669_622.0
-ENTRY = Entry(NOW, "daemon:stop", None, None, None, b'{"event":"daemon:stop"}')
+ENTRY = EventRow(NOW, "daemon:stop", None, None, None, b'{"event":"daemon:stop"}')
 
 
 @contextlib.contextmanager
@@ -53,7 +53,7 @@ def test_no_parameter_of_an_entry_without_a_session_needs_an_adapter() -> None:
 
 
 def test_entries_with_and_without_a_session_are_written_together(tmp_path: Path) -> None:
-    patch = Entry(NOW, "session:patch", "m", "s1", 2, b"{}")
+    patch = EventRow(NOW, "session:patch", "m", "s1", 2, b"{}")
     with opened(tmp_path / "store.db") as found:
         insert_entries(found.connection, [ENTRY, patch, ENTRY], 0)
         rows = found.connection.execute("SELECT * FROM events ORDER BY seq").fetchall()

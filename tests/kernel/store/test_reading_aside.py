@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from supervisor.kernel.store.database import how_to_read, kept_aside, open_database, set_aside
-from supervisor.kernel.store.rows import Entry, insert_entries
+from supervisor.kernel.store.rows import EventRow, insert_entries
 
 NOW = 1_763_669_622.0
 COUNT = 500
@@ -19,7 +19,7 @@ def damaged(path: Path) -> Path:
     """Make a journal with a page of nonsense in the middle, and set it aside."""
     found = open_database(path, power=False, now=NOW)
     body = b'{"event":"daemon:stop","data":{"cause":"%s"}}' % (b"x" * 300)
-    entries = [Entry(NOW, "daemon:stop", None, None, None, body)] * COUNT
+    entries = [EventRow(NOW, "daemon:stop", None, None, None, body)] * COUNT
     insert_entries(found.connection, entries, found.last_seq)
     found.connection.close()
     content = bytearray(path.read_bytes())

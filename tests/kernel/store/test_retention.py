@@ -10,8 +10,8 @@ import pytest
 from supervisor.kernel.store import retention
 from supervisor.kernel.store.database import Database, open_database
 from supervisor.kernel.store.retention import DAY_S, STEP_ROWS, Clocks, Retention
-from supervisor.kernel.store.rows import Entry, insert_entries
-from supervisor.kernel.store.settings import Limits
+from supervisor.kernel.store.rows import EventRow, insert_entries
+from supervisor.kernel.store.settings import JournalLimits
 
 NOW = 1_763_669_622.0
 BODY = b'{"data":"%s"}' % (b"x" * 300)
@@ -44,7 +44,7 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 
 def fill(database: Database, count: int, ts: float = NOW, **fields: Any) -> None:
-    entry = Entry(ts, "module:invoke", None, None, None, BODY)
+    entry = EventRow(ts, "module:invoke", None, None, None, BODY)
     entry = msgspec.structs.replace(entry, **fields)
     insert_entries(database.connection, [entry] * count, database.last_seq)
     database.last_seq += count
@@ -64,7 +64,7 @@ def seqs(database: Database) -> list[int]:
 
 
 def test_what_is_too_old_goes_and_the_rest_stays(database: Database, clock: Clock) -> None:
-    kept = Retention(Limits(days=30), clock.clocks())
+    kept = Retention(JournalLimits(days=30), clock.clocks())
     fill(database, 10, NOW - 31 * DAY_S)
     fill(database, 5, NOW - 29 * DAY_S)
     tend(kept, database)
@@ -80,7 +80,7 @@ def test_what_is_too_much_goes_oldest_first_in_bounded_steps(
     database: Database, clock: Clock
 ) -> None:
     limit = 4 << 20
-    kept = Retention(Limits(size_bytes=limit), clock.clocks())
+    kept = Retention(JournalLimits(size_bytes=limit), clock.clocks())
     fill(database, 40_000)
     steps = tend(kept, database)
     assert steps >= 25_000 / STEP_ROWS
@@ -96,10 +96,10 @@ def test_the_file_follows_when_the_limit_is_lowered(
 ) -> None:
     monkeypatch.setattr(retention, "FREE_BYTES", 1 << 20)
     fill(database, 40_000)
-    tend(Retention(Limits(), clock.clocks()), database)
+    tend(Retention(JournalLimits(), clock.clocks()), database)
     checkpoint(database)
     before = database.path.stat().st_size
-    steps = tend(Retention(Limits(size_bytes=2 << 20), clock.clocks()), database)
+    steps = tend(Retention(JournalLimits(size_bytes=2 << 20), clock.clocks()), database)
     assert steps < 20
     checkpoint(database)
     assert database.path.stat().st_size < min(4 << 20, before / 3)
@@ -110,7 +110,7 @@ def checkpoint(database: Database) -> None:
 
 
 def test_a_file_at_its_limit_does_not_grow(database: Database, clock: Clock) -> None:
-    kept = Retention(Limits(size_bytes=2 << 20), clock.clocks())
+    kept = Retention(JournalLimits(size_bytes=2 << 20), clock.clocks())
     for _ in range(40):
         fill(database, 2000)
         tend(kept, database)
@@ -120,7 +120,7 @@ def test_a_file_at_its_limit_does_not_grow(database: Database, clock: Clock) -> 
 
 
 def test_patches_that_a_session_needs_stay(database: Database, clock: Clock) -> None:
-    kept = Retention(Limits(days=1, size_bytes=1 << 20), clock.clocks())
+    kept = Retention(JournalLimits(days=1, size_bytes=1 << 20), clock.clocks())
     old = NOW - 2 * DAY_S
     database.connection.execute("INSERT INTO documents VALUES ('session', 'a', 2, x'00')")
     for session in ("a", "gone"):
@@ -139,7 +139,7 @@ def test_patches_that_a_session_needs_stay(database: Database, clock: Clock) -> 
 def test_more_patches_than_a_step_looks_at_do_not_keep_what_comes_after(
     database: Database, clock: Clock
 ) -> None:
-    kept = Retention(Limits(size_bytes=4 << 20), clock.clocks())
+    kept = Retention(JournalLimits(size_bytes=4 << 20), clock.clocks())
     database.connection.execute("INSERT INTO documents VALUES ('session', 'a', 0, x'00')")
     fill(database, STEP_ROWS + 10, event="session:patch", session_id="a", revision=1)
     fill(database, 20_000)
@@ -152,7 +152,7 @@ def test_more_patches_than_a_step_looks_at_do_not_keep_what_comes_after(
 def test_a_clock_that_was_set_makes_nothing_old_for_a_day(
     database: Database, clock: Clock, jump_s: float
 ) -> None:
-    kept = Retention(Limits(days=30), clock.clocks())
+    kept = Retention(JournalLimits(days=30), clock.clocks())
     fill(database, 10, NOW - 29.9 * DAY_S)
     fill(database, 1)
     clock.wall += jump_s
@@ -166,7 +166,7 @@ def test_a_clock_that_was_set_makes_nothing_old_for_a_day(
 
 
 def test_an_entry_from_the_future_keeps_no_other(database: Database, clock: Clock) -> None:
-    kept = Retention(Limits(days=30), clock.clocks())
+    kept = Retention(JournalLimits(days=30), clock.clocks())
     fill(database, 1, NOW + 1e9)
     fill(database, 10, NOW - 31 * DAY_S)
     fill(database, 1)
@@ -179,7 +179,7 @@ def test_the_count_is_right_after_the_file_was_opened_again(
 ) -> None:
     fill(database, 10, NOW - 31 * DAY_S)
     fill(database, 5)
-    tend(Retention(Limits(days=30), clock.clocks()), database)
+    tend(Retention(JournalLimits(days=30), clock.clocks()), database)
     fill(database, 2)
     again = open_database(database.path, power=False, now=NOW)
     assert (again.events, again.last_seq) == (7, 17)

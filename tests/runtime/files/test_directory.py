@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from protocol.descriptor.loading import DescriptorError
-from supervisor.policy.findings import Found, Quarantined, Reading, usable
+from supervisor.policy.findings import Found, QuarantinedFile, Reading, usable
 from supervisor.runtime.files.directory import (
     DESCRIPTOR_BYTES,
     DescriptorFiles,
@@ -72,7 +72,7 @@ def test_the_second_of_a_name_is_quarantined_and_says_who_has_it(tmp_path: Path)
     found = scan([tmp_path / "1", tmp_path / "2"])
     assert names(found) == ["same"]
     reason = f"the name 'same' is taken by {first}"
-    assert found.quarantined == (Quarantined(str(second), reason),)
+    assert found.quarantined == (QuarantinedFile(str(second), reason),)
 
 
 def test_a_directory_that_is_named_twice_is_read_as_one(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.policy.findings import Quarantined, Reading
+from supervisor.policy.findings import QuarantinedFile, Reading
 from supervisor.runtime.files.directory import DescriptorFiles, MissingDirectoryError
 from supervisor.runtime.files.sources import LentDescriptors, Sources
 from supervisor.runtime.files.watched_paths import Interest
@@ -85,7 +85,7 @@ def test_the_first_reading_is_of_all_sources_and_a_later_one_of_those_that_can_b
     reading = sources.read({})
     assert places(reading) == [("a", "the editor/one")]
     reason = "the directory is gone. What was last read stays in use."
-    assert reading.bad == (Quarantined(str(tmp_path / "gone"), reason),)
+    assert reading.bad == (QuarantinedFile(str(tmp_path / "gone"), reason),)
     assert Interest(str(tmp_path), "gone", content=False) in sources.interests  # it may come back
 
 

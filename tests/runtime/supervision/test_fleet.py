@@ -14,9 +14,9 @@ import trio.testing
 
 from protocol.errors import Failure
 from supervisor.kernel.status import module_status
-from supervisor.policy.findings import Found, Quarantined
+from supervisor.policy.findings import Found, QuarantinedFile
 from supervisor.policy.lifecycle import State
-from supervisor.policy.reload_plan import Changed, Plan
+from supervisor.policy.reload_plan import Changed, ReloadPlan
 from supervisor.runtime.supervision.fleet import Fleet
 from tests.factories import Heard, call
 from tests.runtime.fakes import Stage, staged
@@ -282,7 +282,7 @@ async def test_hurrying_reaches_every_life(fleet: Fleet, stage: Stage, tmp_path:
 
 
 async def test_what_was_quarantined_is_kept_for_status(fleet: Fleet, tmp_path: Path) -> None:
-    bad = Quarantined("/x.json", "is empty")
+    bad = QuarantinedFile("/x.json", "is empty")
     fleet.admit(Found((), (bad,)))
     assert fleet.quarantined == (bad,)
 
@@ -382,7 +382,9 @@ async def test_a_module_that_waits_starts_when_it_depends_on_nothing_any_more(
     admit(fleet, tmp_path, {"kv": {}, "shop": on("kv")})
     assert stage.names == ["kv"]
     free = staged(tmp_path, name="shop", supervision=STEADY)
-    await fleet.apply(Plan(changed=(Changed(free),), unchanged=(fleet.modules["kv"].descriptor,)))
+    await fleet.apply(
+        ReloadPlan(changed=(Changed(free),), unchanged=(fleet.modules["kv"].descriptor,))
+    )
     await settle()
     assert stage.names == ["kv", "shop"]
 
@@ -411,7 +413,7 @@ async def test_a_reload_of_many_leaves_others_their_turns_and_holds_dependants_b
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(neighbour)
-        await fleet.apply(Plan(changed=tuple(map(Changed, changed))))
+        await fleet.apply(ReloadPlan(changed=tuple(map(Changed, changed))))
         nursery.cancel_scope.cancel()
     await settle()
     assert rounds >= len(changed) // 2  # who of the two comes first in a turn is chance
@@ -431,7 +433,7 @@ async def test_a_log_that_cannot_be_written_is_an_error_until_its_module_is_gone
     module = fleet.modules["a"]
     await module.log.last_lines(1)
     assert files.last_error is not None
-    await fleet.apply(Plan(removed=(module.descriptor,)))
+    await fleet.apply(ReloadPlan(removed=(module.descriptor,)))
     await settle()
     await stage.of("a").die(0)
     await settle()
