@@ -38,7 +38,7 @@ SOURCES = {
     "reason": ("protocol.errors", "Reason"),
     "AMCP event": ("protocol.amcp", "EventType"),
     "scope": ("supervisor.policy.principals", "Scope"),
-    "hook action": ("protocol.hook_result", "Action"),
+    "hook action": ("protocol.hook_result", "Directive"),
     "journal event": ("protocol.journal_event", "REGISTRY"),
     "capability": ("supervisor.policy.capabilities", "METHODS"),
 }
