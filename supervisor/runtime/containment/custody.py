@@ -32,7 +32,6 @@ from supervisor.runtime.containment.orphans import Led
 from supervisor.runtime.containment.procfs import Stat
 from supervisor.runtime.containment.reaping import tracer_of, why_held
 from supervisor.runtime.containment.spawn_threads import Late, SpawnThreads, SpawnTooSlowError
-from supervisor.runtime.containment.strays import Strays, Survey
 from supervisor.runtime.containment.survivors import ClaimKeeper
 from supervisor.runtime.turns import THE_DAEMON, SharedTurn
 
@@ -80,7 +79,6 @@ class Custody:
         self.blocking = blocking or BlockingWork()
         self.spawn_threads = SpawnThreads(self.blocking)
         self.blocking.spare = self.spawn_threads
-        self.mark_fd: int | None = None
         self._ground = on
         self._rung = on.chosen.rung
         self._orphans = on.orphans
@@ -88,8 +86,7 @@ class Custody:
         self._guardianship: Guardianship | None = None
         self._keeper: ClaimKeeper | None = None
         if on.holding is not None:
-            data, author, ledger, file = on.holding
-            self.mark_fd = author.mark_fd
+            data, _, ledger, file = on.holding
             self._guardianship = Guardianship(ledger, file, self)
             self._keeper = ClaimKeeper(data, file.renew, self.blocking)
         self._removals: Removals | None = None
@@ -97,13 +94,6 @@ class Custody:
             self._removals = Removals(self.blocking)
         self.ends = SharedTurn(THE_DAEMON)
         """The turns in which ended processes are seen to: all modules may end in one moment."""
-        self.strays = Strays(
-            self._orphans,
-            self._rung,
-            self._guardianship,
-            self.blocking,
-            whole_process=whole_process,
-        )
 
     @classmethod
     def bare(cls) -> Custody:
@@ -141,11 +131,6 @@ class Custody:
     def marks(self) -> dict[str, str]:
         """The variables by which a process of this daemon's modules is known."""
         return {DAEMON_VARIABLE: self.daemon}
-
-    @property
-    def inherited(self) -> tuple[int, ...]:
-        """The descriptors each process gets besides its pipes."""
-        return () if self.mark_fd is None else (self.mark_fd,)
 
     @contextlib.contextmanager
     def spawning(self) -> Iterator[int]:
@@ -275,9 +260,9 @@ class Custody:
         for one in untold:
             procfs.send(one, signal.SIGKILL)
 
-    def leave(self, process: Stat, reaped: Callable[[], None] = lambda: None) -> None:
+    def leave(self, process: Stat) -> None:
         """Reap a child, which has ended or is about to, as soon as that is possible."""
-        self._orphans.leave(process, reaped)
+        self._orphans.leave(process)
 
     def abandon(self, pid: int) -> None:
         """Kill and reap a child that has no owner; for a thread that spawns."""
@@ -335,38 +320,44 @@ class Custody:
         is `at_work` until it is done.
         """
         if not containment.may_have_left:
-            self.strays.take_in(self.strays.nobody())
             return ()
 
-        def end() -> tuple[list[int], Survey]:
+        def end() -> list[int]:
             while True:
                 with contextlib.suppress(hunt.NotKnownError):  # it looks again
                     left = hunt.exterminate(containment.left, within_s)
-                    return left, self.strays.survey()
+                    self._orphans.collect()
+                    return left
 
-        ended = await self.blocking.run_or_leave(
+        left = await self.blocking.run_or_leave(
             f"killing what {containment.instance} left",
             end,
             at_work,
             leave_after_s=within_s + LOOKED_WITHIN_S,
         )
-        if ended is None:
-            return ()
-        left, survey = ended
-        self.strays.take_in(survey)
-        return tuple(left)
+        return tuple(left or ())
 
     async def _attend_children(self) -> None:
         while True:
             with trio.open_signal_receiver(signal.SIGCHLD) as signals:
                 # A child that was passed over, in a spawn or by the kernel's list, or ended while
                 # no signals were received, is told of by no further one.
-                await self.strays.look()
-                if not self._orphans.put_off:
+                if await self._collect():
                     await anext(signals)
             # None for a while: each costs a turn of the loop, and the end of each tool sends one.
-            await self.strays.look()
+            await self._collect()
             await trio.sleep(COLLECT_S)
+
+    async def _collect(self) -> bool:
+        """Reap the orphans that have ended; returns whether none has to be reaped later."""
+        if not self._orphans.may_be_left():
+            return True
+
+        def collect() -> bool:
+            self._orphans.look()
+            return self._orphans.collect()
+
+        return await self.blocking.run("looking at orphans", collect, in_any_case=True)
 
     @asynccontextmanager
     async def in_force(self) -> AsyncIterator[None]:
@@ -383,7 +374,6 @@ class Custody:
                 nursery.start_soon(self._removals.run)
             if self._whole_process:
                 nursery.start_soon(self._attend_children)
-                nursery.start_soon(self.strays.run)
             try:
                 yield
             finally:

@@ -22,7 +22,7 @@ from supervisor.runtime.containment import hunt, ladder, procfs
 from supervisor.runtime.containment.contained import ProcessGroupRung
 from supervisor.runtime.containment.guardianship import LedgerFile
 from supervisor.runtime.containment.ladder import Chosen
-from supervisor.runtime.containment.ledger import Adopted, Author, Ledger
+from supervisor.runtime.containment.ledger import Author, Ledger
 from supervisor.runtime.containment.orphans import Orphans
 from supervisor.runtime.containment.procfs import Stat
 from supervisor.runtime.containment.reaping import tracer_of
@@ -175,9 +175,10 @@ def _sweep(on: Ground) -> list[int]:
     ledger.author = on.holding.author._replace(start=on.since)
 
     def find() -> list[Stat]:
-        strays = on.orphans.look().strays
-        ledger.strays = {one.pid: Adopted(one.pid, one.start) for one in strays}
-        return ledger.find()
+        unknown = on.orphans.unknown()
+        if unknown:
+            unknown = hunt.with_descendants(unknown, procfs.every_process())
+        return ledger.find() + unknown
 
     left: list[int] | None = None
     with contextlib.suppress(hunt.NotKnownError):

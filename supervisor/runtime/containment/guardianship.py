@@ -30,7 +30,7 @@ from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.guardian import command
 from supervisor.runtime.containment.ladder import ContainmentError
-from supervisor.runtime.containment.ledger import Adopted, Leader, Ledger
+from supervisor.runtime.containment.ledger import Leader, Ledger
 from supervisor.runtime.containment.reaping import reap, tracer_of
 
 if TYPE_CHECKING:
@@ -204,17 +204,6 @@ class Guardianship:
             gone = f"-\t{pid}\n".encode()
             if not self.file.withdraw(leader.line()):
                 self.file.append(gone)
-            self._tell(gone)
-
-    def register_stray(self, stray: Adopted) -> None:
-        self._ledger.strays[stray.pid] = stray
-        self.file.append(stray.line())
-        self._tell(stray.line())
-
-    def unregister_stray(self, pid: int) -> None:
-        if self._ledger.strays.pop(pid, None) is not None:
-            gone = f"gone\t{pid}\n".encode()
-            self.file.append(gone)
             self._tell(gone)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

@@ -1,15 +1,11 @@
 """Make sure that this daemon starts alone: no other on its data, nothing left of a former one.
 
-Three files in the data directory:
+Two files in the data directory:
 
 - `instances.lock`: locked (flock(2)) by the daemon for as long as it lives. No module inherits it:
   the lock belongs to the open file, and any process that has it could release the lock.
 - `instances`: the ledger (`containment.ledger`), which says what is to be killed should the daemon
   die: pids with start times, marks.
-- `instances.UUID`: the mark of this run, open in each process of its modules, and removed at an
-  orderly end. A process may drop all else by which it could be told; few think of a descriptor.
-
-The mark's descriptor has a high number, `LOCK_FD`, out of the way of what programs expect.
 
 A lock is on a file, not on its name: once the file is deleted, another daemon could make a new one
 and start beside this one. So the directory is watched (`ClaimKeeper`). When the lock file under its
@@ -23,7 +19,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import resource
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -36,15 +31,12 @@ import trio
 
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment import guardian, procfs
-from supervisor.runtime.containment.ledger import Author, Ledger, mark_name
+from supervisor.runtime.containment.ledger import Author, Ledger
 from supervisor.runtime.containment.reaping import tracer_of
 from supervisor.runtime.files.inotify import Inotify, Mask
 from supervisor.runtime.files.lock_file import open_lock
 from supervisor.runtime.files.looks import NEEDED_PATIENCE_S, NoAnswerError
 from supervisor.runtime.files.whole_file import UnreadableError, read_whole
-
-LOCK_FD = 1000
-"""The number of the mark's descriptor in each module's process; the next free one if taken."""
 
 KILLED_WITHIN_S = 10.0
 """How long a start waits for a former daemon's processes to be gone."""
@@ -82,7 +74,6 @@ class Claim:
         """Where the ledger goes."""
         self.data_dir = data_dir
         self._lock_fd = lock_fd
-        self._folder = _identity(data_dir)
         self._daemon: str | None = None
         self._closing = threading.Lock()
         self._closed = False
@@ -90,15 +81,11 @@ class Claim:
         self._owned.callback(lambda: os.close(self._lock_fd))
 
     def author(self, daemon: str, brand: int) -> Author:
-        """Make the mark of this run, and return the first line of its ledger."""
+        """Return the first line of this run's ledger."""
         me = procfs.stat(os.getpid())
         assert me is not None  # noqa: S101 - this process is there
         self._daemon = daemon
-        path = self.data_dir / mark_name(daemon)
-        mark_fd = _open_high(path)
-        self._owned.callback(os.close, mark_fd)
-        self._owned.callback(_remove, path)
-        return Author(daemon, me.pid, me.start, procfs.boot_id(), mark_fd, brand)
+        return Author(daemon, me.pid, me.start, procfs.boot_id(), brand)
 
     def lost(self) -> bool:
         """Whether the lock file is not the one that is locked, so that another daemon may start."""
@@ -109,7 +96,7 @@ class Claim:
         return _identity(self.data_dir / LOCK_FILE) != (held.st_dev, held.st_ino)
 
     def retake(self) -> bool:
-        """Make and lock directory and file anew; tell whether the directory is another one.
+        """Make and lock directory and file anew; tell whether what was in it is lost.
 
         Blocks like `claim`. Raises `DataInUseError` or `OSError`; the claim is as it was then.
         """
@@ -118,8 +105,8 @@ class Claim:
         try:
             if not _try_lock(lock_fd):
                 _refuse_locked(self.data_dir)
+            is_emptied = not self.record.exists()
             self._clear_up_others()
-            folder = _identity(self.data_dir)
         except BaseException:  # see `claim`
             os.close(lock_fd)
             raise
@@ -127,7 +114,7 @@ class Claim:
             os.close(lock_fd if self._closed else self._lock_fd)
             if not self._closed:
                 self._lock_fd = lock_fd
-        return folder != self._folder
+        return is_emptied
 
     def _clear_up_others(self) -> None:
         # The ledger may be this daemon's own, if only the lock file was deleted.
@@ -154,9 +141,6 @@ def claim(data_dir: Path) -> Claim:
     try:
         former = _take(lock_fd, data_dir)
         _clear_up(former)
-        for mark in data_dir.glob(mark_name("*")):
-            if mark.name != LOCK_FILE:
-                mark.unlink(missing_ok=True)
     # Ctrl-C too: a descriptor that stays open keeps the lock, and this process may go on.
     except BaseException:
         os.close(lock_fd)
@@ -215,22 +199,6 @@ def _traced(pid: int) -> str:
 def _is_alive(author: Author) -> bool:
     now = procfs.stat(author.pid)
     return now is not None and now.start == author.start and now.lives
-
-
-def _open_high(path: Path) -> int:
-    low = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        number = LOCK_FD if soft == resource.RLIM_INFINITY else min(LOCK_FD, soft - 1)
-        return int(fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, number))
-    finally:
-        os.close(low)
-
-
-def _remove(mark: Path) -> None:
-    # One that stays, as on a disk that has become read-only, is removed by the next daemon.
-    with contextlib.suppress(OSError):
-        mark.unlink()
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
