@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.runtime.containment.survivors import LOCK_FILE
+from supervisor.runtime.containment.data_dir import LOCK_FILE
 from tests.bounds import WAIT_S, until
 from tests.runtime.containment.lifelines import PATIENCE_S, Lifelines, describe, gone
 from tests.system.daemon import command

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import trio
 
-from supervisor.runtime.containment import custody, ground, hunt, ladder, procfs
+from supervisor.runtime.containment import custody, hunt, ladder, procfs
+from supervisor.runtime.containment.data_dir import RECORD_FILE, DataDirLock, lock_data_dir
 from supervisor.runtime.containment.guardianship import LedgerFile
-from supervisor.runtime.containment.survivors import RECORD_FILE, Claim, claim
 from tests.factories import none_left
 from tests.runtime.containment.lifelines import PATIENCE_S
 
@@ -44,8 +44,8 @@ async def test_no_file_is_waited_for_on_the_loop_at_its_beginning_and_end(
 ) -> None:
     noted = Noted(monkeypatch)
     noted.note(ladder, "choose")
-    noted.note(Claim, "author")
-    noted.note(Claim, "close")
+    noted.note(DataDirLock, "author")
+    noted.note(DataDirLock, "close")
     noted.note(LedgerFile, "_begin")
     noted.note(hunt, "exterminate")
     async with custody.holding(tmp_path, containment=rung):
@@ -90,13 +90,13 @@ async def test_a_last_sweep_that_is_held_up_is_left_to_the_guardian(
         return []
 
     monkeypatch.setattr(hunt, "exterminate", held_up)
-    monkeypatch.setattr(ground, "WAITED_FOR_S", 0.01)
+    monkeypatch.setattr(custody, "SWEEP_WITHIN_S", 0.01)
     async with custody.holding(tmp_path):
         pass
     goes_on.set()
     assert b"bye" not in (tmp_path / RECORD_FILE).read_bytes()
     monkeypatch.undo()
-    claim(tmp_path).close()
+    lock_data_dir(tmp_path).close()
 
 
 @pytest.mark.fault(36)
@@ -107,23 +107,6 @@ async def test_without_a_further_thread_one_that_spawns_lets_go_of_the_data_dire
         await held.spawn_threads.run("beginning a thread", lambda: None)
         monkeypatch.setattr(trio.to_thread, "run_sync", none_left)
     monkeypatch.undo()
-    claim(tmp_path).close()
+    lock_data_dir(tmp_path).close()
     with pytest.raises(OSError, match="temporarily unavailable"):
         await held.spawn_threads.lend(lambda: None, lambda: None)
-
-
-@pytest.mark.fault(36)
-async def test_a_first_look_at_the_data_directory_that_is_held_up_keeps_no_daemon_from_starting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    goes_on = threading.Event()
-
-    def held_up(_: Claim) -> bool:
-        assert goes_on.wait(PATIENCE_S)
-        return False
-
-    monkeypatch.setattr(Claim, "lost", held_up)
-    monkeypatch.setattr(custody, "FIRST_LOOK_S", 0.01)
-    with trio.fail_after(PATIENCE_S):
-        async with custody.holding(tmp_path):
-            goes_on.set()
