@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from supervisor.runtime.containment import hunt, procfs
+from supervisor.runtime.containment.ledger import NO_BRAND
 from supervisor.runtime.containment.orphans import (
     Led,
     Orphans,
@@ -147,6 +149,41 @@ def test_the_child_of_one_that_dies_while_it_is_looked_at_is_found(
     assert instance.left() == []
     orphans.collect()
     assert orphans.reaped_count == 2
+
+
+@pytest.mark.fault(7)
+@pytest.mark.usefixtures("adopting")
+def test_an_orphan_that_shows_nothing_belongs_to_the_instance_that_saw_it_below_its_leader() -> (
+    None
+):
+    orphans = Orphans("d", whole_process=True)
+    parent = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", PARENT], stdout=subprocess.PIPE, start_new_session=True
+    )
+    assert parent.stdout is not None
+    with parent.stdout:
+        child = int(parent.stdout.readline())
+    leader = procfs.stat(parent.pid)
+    assert leader is not None
+    orphans.spawned(leader)
+    orphans.leads(Led(leader, "a#1", NO_BRAND))
+    instance = Subtree("a#1", leader, NO_BRAND, orphans)
+    other = Subtree("b#1", leader._replace(pid=1), NO_BRAND, orphans)
+    assert {one.pid for one in instance.find()} == {parent.pid, child}
+    parent.kill()
+    parent.wait()
+    assert other.left() == []
+    assert [one.pid for one in orphans.unknown()] == [child]
+    assert hunt.exterminate(instance.left, PATIENCE_S) == []
+    assert gone_after(orphans, child)
+
+
+def gone_after(orphans: Orphans, pid: int) -> bool:
+    """Whether an orphan that was killed is reaped with the others."""
+    with contextlib.suppress(ChildProcessError):
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    orphans.collect()
+    return not procfs.read_bytes(f"/proc/{pid}/stat")
 
 
 def test_a_list_that_is_older_than_a_look_forgets_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
