@@ -60,7 +60,7 @@ GONE_WITHIN_S = 2.0
 LOOK_S = 0.001
 """Between two checks whether it is gone."""
 
-OWN_GONE_WITHIN_S = 10.0
+OWN_GONE_WITHIN_S = 2.0
 """How long a process of the daemon's own may take to be gone, once it is killed."""
 
 WHOSE_AT_ONCE = 8
@@ -265,7 +265,12 @@ class Custody:
         return popen, process
 
     async def end_own(
-        self, popen: subprocess.Popen[bytes], process: Stat, patience_s: float = 0.0
+        self,
+        popen: subprocess.Popen[bytes],
+        process: Stat,
+        patience_s: float,
+        *,
+        name: str = "a process of the daemon",
     ) -> None:
         """Reap a process of the daemon's own; it is killed unless it ends within `patience_s`.
 
@@ -283,17 +288,15 @@ class Custody:
                 os.close(pidfd)
         popen.kill()
         if popen.poll() is not None:
-            self.reaped_own(process)
+            self._orphans.reaped(process)
             return
         # A tracer may hold it. It is reaped with the orphans then, and not by `Popen`.
         tracer = tracer_of(process.pid)
         by = None if tracer is None else tracer.words
-        log.error("a process of the daemon cannot be reaped", pid=process.pid, traced_by=by)
+        words = f"{name} cannot be reaped"
+        log.error(words, pid=process.pid, traced_by=by)
         popen.returncode = -signal.SIGKILL
         self.leave(process)
-
-    def reaped_own(self, process: Stat) -> None:
-        self._orphans.reaped(process)
 
     def end_untold(self, thread: int, late: Late) -> None:
         """Kill a child that a thread has just forked, and that waits for its program.
