@@ -1,6 +1,6 @@
 // TypeScript types of stdiod: what HTTP takes and answers (`paths`), and what stands in files.
 // Made by `make typescript` (scripts/generate_types.py) with openapi-typescript@7.13.0; do not edit.
-// The document it was made of: sha256 e473093d9955cf7e5c0843afd0307e1d63d06e493061e0ff2ac6141907d294b9
+// The document it was made of: sha256 84bdf0362410c2b037a66e2f591e9ce2da418f1cea935ef35287277510420435
 
 export interface paths {
     "/": {
@@ -884,7 +884,6 @@ export interface components {
             directories: string[];
             rss_bytes: number;
             reaped_orphans: number;
-            possible_survivors: components["schemas"]["Suspect"][];
             left_containers: string[];
             /** @description descriptors */
             open_files: {
@@ -1233,8 +1232,6 @@ export interface components {
             stderr_tail: string[];
             /** @description the pids of its processes that could not be killed */
             survivors: number[];
-            /** @description processes of it that possibly still run */
-            possible_survivors: components["schemas"]["Suspect"][];
             /** @description whether the host wanted it to end */
             stopped_by_host: boolean;
             /** @description the limit that it was ended for */
@@ -1853,12 +1850,6 @@ export interface components {
             for_s: number;
             /** @description how much more of its kind waits for it */
             waiting: number;
-        };
-        /** @description A process that some module left, and that shows nothing of which one. */
-        Suspect: {
-            pid: number;
-            /** @description what it runs, cut to a line */
-            command: string;
         };
         /** @description The modules of the kind tool. */
         Tools: {
@@ -2954,7 +2945,6 @@ export type StatePatchEvent = components['schemas']['StatePatchEvent'];
 export type Status = components['schemas']['Status'];
 export type StreamNotice = components['schemas']['StreamNotice'];
 export type Stuck = components['schemas']['Stuck'];
-export type Suspect = components['schemas']['Suspect'];
 export type Tools = components['schemas']['Tools'];
 export type Tracer = components['schemas']['Tracer'];
 export type UiEvent = components['schemas']['UiEvent'];

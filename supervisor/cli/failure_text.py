@@ -37,7 +37,6 @@ _TOLD = frozenset(
         "rule",
         "limit",
         "survivors",
-        "possible_survivors",
         "stopped_by_host",
         "traced_by",
         "unfinished_line",
@@ -144,8 +143,6 @@ def _found(details: dict[str, Any]) -> Iterator[tuple[str, str]]:
     tracer = details.get("traced_by")
     if isinstance(tracer, dict):
         yield "traced by", one_line(f"{tracer.get('name')} (pid {tracer.get('pid')})")
-    for one in details.get("possible_survivors") or ():
-        yield "may run on", one_line(f"pid {one['pid']}, {one['command']}")
 
 
 def _process(details: dict[str, Any]) -> str:

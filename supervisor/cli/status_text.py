@@ -63,7 +63,7 @@ def recent_exit(module: dict[str, Any], now_s: float) -> dict[str, Any] | None:
     died: dict[str, Any] | None = module["last_exit"]
     if died is None or module["state"] != "ready" or now_s - died["ts"] < FORGOTTEN_S:
         return died
-    return died if died.get("survivors") or died.get("possible_survivors") else None
+    return died if died.get("survivors") else None
 
 
 def in_trouble(module: dict[str, Any]) -> bool:
@@ -158,10 +158,6 @@ def status_text(
         lines += ["", _yellow("Quarantined descriptors")]
         for one in quarantined:
             lines += [f"  {one_line(one['descriptor'])}", f"    {one_line(one['reason'])}"]
-    strays = daemon.get("possible_survivors")
-    if strays:
-        lines += ["", _yellow("Processes that an unknown module left")]
-        lines += [f"  pid {one['pid']}  {one_line(one['command'])}" for one in strays]
     left = daemon.get("left_containers")
     if left:
         lines += ["", _yellow("Containers left over; remove them by hand")]
@@ -501,8 +497,6 @@ def _last_exit(died: dict[str, Any]) -> Iterator[str]:
     if died.get("survivors"):
         pids = ", ".join(map(str, died["survivors"]))
         yield _fact("", f"still running, could not be killed: pid {pids}")
-    for one in died.get("possible_survivors") or ():
-        yield _fact("", f"possibly still running: pid {one['pid']}, {one_line(one['command'])}")
 
 
 def _how(died: dict[str, Any]) -> str:

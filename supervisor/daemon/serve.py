@@ -54,9 +54,9 @@ from supervisor.policy.mcp_views import McpOptions
 from supervisor.policy.policy_file import PolicyError
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment import procfs
+from supervisor.runtime.containment.data_dir import DataInUseError
 from supervisor.runtime.containment.file_limit import FileLimit
 from supervisor.runtime.containment.ladder import ContainmentError
-from supervisor.runtime.containment.survivors import DataInUseError
 from supervisor.runtime.files.directory import MissingDirectoryError, shown
 from supervisor.runtime.files.looks import Looks
 from supervisor.runtime.files.sources import Sources

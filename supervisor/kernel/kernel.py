@@ -62,9 +62,9 @@ from supervisor.policy.reload_plan import ReloadPlan
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment.custody import holding
+from supervisor.runtime.containment.data_dir import DataInUseError
 from supervisor.runtime.containment.file_limit import FileLimit
 from supervisor.runtime.containment.reaping import tracer_of
-from supervisor.runtime.containment.survivors import DataInUseError
 from supervisor.runtime.files.directory import UnreadableSourceError, shown
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.files.sources import LentDescriptors, Source, Sources

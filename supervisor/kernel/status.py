@@ -99,7 +99,6 @@ def daemon_status(facts: DaemonFacts, now: float) -> dict[str, Any]:
         "directories": facts.directories,
         "rss_bytes": procfs.rss_bytes(facts.pid),
         "reaped_orphans": facts.custody.reaped_orphans,
-        "possible_survivors": msgspec.to_builtins(facts.custody.strays.possible_survivors()),
         "left_containers": list(facts.left_containers.values()),
         "open_files": {
             "used": facts.custody.file_limit.used,

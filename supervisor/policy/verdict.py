@@ -70,14 +70,6 @@ class Breach(msgspec.Struct, frozen=True):
         return f"used {self.used} bytes of memory, and {self.allowed} is its limit"
 
 
-class Suspect(msgspec.Struct, frozen=True):
-    """A left process that shows no mark of its module."""
-
-    pid: int
-    command: str
-    """Its command line, cut to one line."""
-
-
 class Tracer(msgspec.Struct, frozen=True):
     """A process that holds another by ptrace(2): a debugger, strace."""
 
@@ -100,8 +92,6 @@ class Exit(msgspec.Struct, frozen=True):
     stderr_tail: tuple[str, ...] = ()
     survivors: tuple[int, ...] = ()
     """The pids of processes it left that could not be killed."""
-    possible_survivors: tuple[Suspect, ...] = ()
-    """Processes that it may have left, or another module that still runs."""
     breach: Breach | None = None
     """The limit it was ended for; without this evidence no end is called `oom`."""
     stopped_by_host: bool = False
@@ -140,7 +130,6 @@ class Exit(msgspec.Struct, frozen=True):
             "uptime_s": self.uptime_s,
             "stderr_tail": list(self.stderr_tail),
             "survivors": list(self.survivors) or None,
-            "possible_survivors": msgspec.to_builtins(self.possible_survivors) or None,
             "limit": None if self.breach is None else msgspec.structs.asdict(self.breach),
             "stopped_by_host": self.stopped_by_host or None,
             "traced_by": None if self.traced_by is None else msgspec.structs.asdict(self.traced_by),

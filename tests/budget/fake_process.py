@@ -11,7 +11,6 @@ import pytest
 import trio
 
 from protocol.descriptor.model import Descriptor
-from supervisor.policy.verdict import Suspect
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.containment.reaping import End
 from supervisor.runtime.process.process import Opening
@@ -42,7 +41,6 @@ class FakeProcess:
     pid = 4711
     opening = None
     remove_container = None
-    possible_survivors: tuple[Suspect, ...] = ()
     unset_variables: tuple[str, ...] = ()
     tracer = None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import threading
 from collections.abc import Iterator
 from operator import itemgetter
@@ -21,7 +20,6 @@ from supervisor.policy.lifecycle import SERVES, State
 from supervisor.policy.principals import Principal
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.brand import Brands
-from supervisor.runtime.containment.orphans import KNOWN, Orphans
 from tests import factories
 from tests.budget.fake_process import without_processes
 from tests.budget.lines import Lines
@@ -190,24 +188,6 @@ async def among(
         found = await restarted_and_stopped(folder / str(count), count)
     turns.peers.clear()
     return found
-
-
-def test_collecting_orphans_does_not_look_at_all_that_are_known(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    me = procfs.stat(os.getpid())
-    assert me is not None
-    orphans = Orphans("d", whole_process=False)
-    orphans.remember([me._replace(pid=pid) for pid in range(10**8, 10**8 + KNOWN)], "m#1")
-    looked_at: list[int] = []
-    monkeypatch.setattr(procfs, "stat", looked_at.append)  # nobody is there
-    orphans.collect()
-    assert len(looked_at) >= KNOWN  # those that are gone are forgotten
-    looked_at.clear()
-    for pid in range(KNOWN // 2):
-        orphans.remember([me._replace(pid=10**8 + pid)], "m#1")
-        orphans.collect()
-    assert sum(pid >= 10**8 for pid in looked_at) == 0
 
 
 def test_a_fork_is_seen_without_a_look_at_those_before_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -362,22 +362,10 @@ def test_lines_that_were_left_out_are_counted_in_good_english() -> None:
     )
 
 
-def test_the_pages_name_who_is_left_and_who_may_be() -> None:
-    suspect = {"pid": 41, "command": "nohup me"}
-    died = last_exit("was stopped", reason="stopped") | {
-        "survivors": [7, 8],
-        "possible_survivors": [suspect],
-    }
+def test_the_page_of_a_module_names_the_processes_that_could_not_be_killed() -> None:
+    died = last_exit("was stopped", reason="stopped") | {"survivors": [7, 8]}
     lines = [line.strip() for line in plain(module_text(module(last_exit=died)))]
     assert "still running, could not be killed: pid 7, 8" in lines
-    assert "possibly still running: pid 41, nohup me" in lines
-    fleet = status(module())
-    fleet["daemon"]["possible_survivors"] = [suspect]
-    assert plain(status_text(fleet, None))[-3:] == [
-        "",
-        "Processes that an unknown module left",
-        "  pid 41  nohup me",
-    ]
 
 
 def test_a_module_without_instances_says_so() -> None:

@@ -54,7 +54,7 @@ async def test_whoever_waits_for_it_at_the_end_has_what_the_others_have_left(
             mounted.enter_context(dead_mount(data))
             daemon.facts.log_files.append("m", b"a line\n")
     waited = [one for one in asked.by if one != "BlockingWork.run"]  # who was cancelled by then
-    assert waited == ["Journal.end", "LedgerFile.close", "leave", "LogFiles.close"]
+    assert waited == ["Journal.end", "LedgerFile.close", "_release", "LogFiles.close"]
     # The journal is read after the test; nobody has waited for its thread to close it.
     journals = [one for one in threading.enumerate() if one not in before and one.name == "journal"]
     await wait_until(

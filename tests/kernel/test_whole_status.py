@@ -46,7 +46,6 @@ async def test_a_daemon_without_modules_has_done_nothing(tmp_path: Path, mock_cl
             "data_dir_problem": None,
             "directories": [],
             "reaped_orphans": 0,
-            "possible_survivors": (),
             "left_containers": [],
             "held_bytes": {
                 "total": 0,

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from supervisor.runtime.containment.survivors import LOCK_FD
 from tests.system.conftest import StartDaemon
 from tests.system.descriptors import misbehaving, narratoria
 
@@ -33,13 +32,11 @@ def test_the_secrets_of_the_daemon_reach_no_module(start_daemon: StartDaemon, ma
     assert "NOT_SET" not in environment
 
 
-def test_a_module_inherits_no_descriptor_of_the_daemon_but_the_lock(
-    start_daemon: StartDaemon,
-) -> None:
+def test_a_module_inherits_no_descriptor_of_the_daemon(start_daemon: StartDaemon) -> None:
     daemon = start_daemon(misbehaving("one"), narratoria("two"))
     with daemon.connect():
         descriptors = Path(f"/proc/{daemon.pid('one')}/fd").iterdir()
-        assert {int(one.name) for one in descriptors} == {0, 1, 2, LOCK_FD}
+        assert {int(one.name) for one in descriptors} == {0, 1, 2}
 
 
 def test_a_module_leads_a_session_and_group_of_its_own(start_daemon: StartDaemon) -> None:

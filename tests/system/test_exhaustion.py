@@ -18,7 +18,6 @@ import trio
 from supervisor.faces.control_socket import OUT_OF_DESCRIPTORS_PAUSE_S
 from supervisor.kernel.kernel import Kernel
 from supervisor.policy.lifecycle import State
-from supervisor.runtime.containment.survivors import LOCK_FD
 from supervisor.runtime.files.sources import scan
 from tests import factories
 from tests.bounds import until
@@ -41,11 +40,9 @@ def few_files(daemon: Daemon, more: int) -> Iterator[None]:
     """Let a daemon open no more files than it has, and some."""
     pid, kind = daemon.process.pid, resource.RLIMIT_NOFILE
     soft, hard = resource.prlimit(pid, kind)
-    # The limit is on the number of a descriptor, so holes below the highest one count. The lock
-    # that modules inherit has a high number of its own, and stays open above any limit.
+    # The limit is on the number of a descriptor, so holes below the highest one count.
     used = {int(path.name) for path in Path(f"/proc/{pid}/fd").iterdir()}
     limit, free = 0, 0
-    used.discard(LOCK_FD)
     while free < more or limit <= max(used):
         free += limit not in used
         limit += 1

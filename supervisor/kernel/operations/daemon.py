@@ -27,9 +27,6 @@ from supervisor.runtime.turns import Turn, each_in_turns
 if TYPE_CHECKING:
     from supervisor.kernel.exposition import Exposition
 
-LOOK_WITHIN_S = 1.0
-"""How long a status waits for a look at orphans, which the kernel may hold up."""
-
 
 class DaemonOps(OpGroup):
     INPUTS: ClassVar[Mapping[str, Any]] = {
@@ -102,18 +99,6 @@ class DaemonOps(OpGroup):
             return self._parts.status_of(
                 module, principal, inputs=args.get("inputs", False), **more
             )
-        if self._parts.facts.custody.strays.may_be_any:
-            return self._status_after_look(asked, more)
-        return self._status_of_all(asked, more)
-
-    async def _status_after_look(self, asked: OwnRequest, more: dict[str, bool]) -> Any:
-        # The status then names what is stuck.
-        with trio.move_on_after(LOOK_WITHIN_S):
-            await self._parts.facts.custody.strays.look()
-        shown = self._status_of_all(asked, more)
-        return shown if isinstance(shown, dict) else await shown
-
-    def _status_of_all(self, asked: OwnRequest, more: dict[str, bool]) -> Begun:
         # First, so that no entry of a module is older than the reloads that are counted.
         principal, shown = asked.principal, self._whole(asked.principal)
         return self._answers.tell(self._told(principal, **more), shown, asked.party.telling)
@@ -145,8 +130,8 @@ class DaemonOps(OpGroup):
         if facts.gateway is not None:
             shown["http"] = gateway_status(facts.gateway) if whole else None
         if not whole:
-            # They name modules that the principal may not see.
-            shown["daemon"] |= {"possible_survivors": [], "left_containers": []}
+            # Their commands name modules that the principal may not see.
+            shown["daemon"]["left_containers"] = []
         return shown
 
     def _told(self, principal: Principal, **more: bool) -> Iterator[dict[str, Any] | None]:

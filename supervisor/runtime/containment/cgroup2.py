@@ -5,13 +5,12 @@
 A process per invocation without a memory limit has none, unless the configuration asks for this
 rung: the move would cost its call a millisecond, and it is held as on the rung below. Any other is
 moved in right after its spawn, so there is a window: what it forks before the move stays outside.
-Four things close it:
+Three things close it:
 
 1. after the move its children are moved too, and theirs, until no new one is outside;
 2. a process that was forked in the window *and* orphaned in it is adopted by the daemon, which is a
    subreaper on this rung as well, and is told by brand, session or marker when the instance ends;
-3. when the daemon is killed, the guardian looks for brand, marker and lock file besides the cgroup;
-4. a process that shows none of these is moved to a cgroup of its own, `stray`, once it is seen.
+3. when the daemon is killed, the guardian looks for brand and marker besides the cgroup.
 
 The kernel has one lock for all cgroups of the machine (`cgroup_mutex`), which `mkdir`, `rmdir`,
 `cgroup.procs` and `cgroup.kill` take. The move of a process holds it for an RCU grace period, so
@@ -42,9 +41,6 @@ from supervisor.runtime.containment.procfs import Stat
 PREFIX = "stdiod."
 NAME_CHARS = 200
 """Folders may have names of 255 bytes; the rest is for what tells long ones apart."""
-
-STRAYS = "stray"
-"""The cgroup of strays; an instance's name has a `#`."""
 
 SWEEPS = 16
 """Rounds of looking for children forked before the move; a second one finds none, usually."""
@@ -109,16 +105,8 @@ class Cgroup2Rung(Rung):
         below = os.path.basename(self.folder)  # noqa: PTH119
         with contextlib.suppress(OSError):
             _, _, inside = _path_of(str(orphan.pid)).partition(f"/{below}/")
-            return inside.partition("/")[0] not in ("", STRAYS)
+            return inside != ""
         return False
-
-    def hold_stray(self, stray: Stat) -> None:
-        """Move it, and all it forked, below the folder that the guardian kills as one."""
-        folder = f"{self.folder}/{STRAYS}"
-        # The guardian is told of it as well; so a kernel that refuses loses nothing.
-        with contextlib.suppress(OSError):
-            os.makedirs(folder, exist_ok=True)  # noqa: PTH103
-            _move(stray.pid, folder)
 
     def close(self) -> None:
         cgroup_folder.remove_tree(self.folder)
@@ -158,8 +146,6 @@ class Cgroup(Containment):
     def kill(self) -> None:
         """Kill all of the cgroup, and the group: a leader may not have been moved yet."""
         if not self._is_empty():
-            # A zombie is in no list and has no environment: the members are noted before.
-            self._tree.remember(cgroup_folder.members([self.folder]))
             cgroup_folder.kill(self.folder)
         self._tree.kill()
 

@@ -100,9 +100,6 @@ class Rung:
         del orphan
         return False
 
-    def hold_stray(self, stray: Stat) -> None:
-        """Make an orphan that may be any module's die with the daemon, if this rung can do that."""
-
     def close(self) -> None:
         """Undo what the rung did to this process and machine."""
 

@@ -2,6 +2,11 @@
 
 `holding` is the daemon's; a `Host` made without one has `Custody.bare`, which contains by process
 group and leaves no trace on disk.
+
+What is taken before a process is started (`_take`) is files, of which any may be on a disk that
+does not answer: so it is taken in one go in a thread, and released in another, each within a bound.
+Before that, the last thing that a daemon does with processes: it kills what all the modules' ends
+have missed (`_sweep`).
 """
 
 from __future__ import annotations
@@ -12,28 +17,35 @@ import os
 import signal
 import subprocess
 import time
+import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import structlog
 import trio
 
 from supervisor.runtime.blocking import BlockingWork
-from supervisor.runtime.containment import ground, hunt, procfs
+from supervisor.runtime.containment import hunt, ladder, procfs
 from supervisor.runtime.containment.cgroup2 import Cgroup2Rung, Removals
-from supervisor.runtime.containment.contained import Containment
+from supervisor.runtime.containment.contained import Containment, ProcessGroupRung
+from supervisor.runtime.containment.data_dir import (
+    KILLED_WITHIN_S,
+    DataDirLock,
+    DataInUseError,
+    lock_data_dir,
+)
 from supervisor.runtime.containment.file_limit import FileLimit
-from supervisor.runtime.containment.ground import Ground
-from supervisor.runtime.containment.guardianship import Guardianship
-from supervisor.runtime.containment.ledger import DAEMON_VARIABLE, Leader
-from supervisor.runtime.containment.orphans import Led
+from supervisor.runtime.containment.guardianship import Guardianship, LedgerFile
+from supervisor.runtime.containment.ladder import Chosen
+from supervisor.runtime.containment.ledger import DAEMON_VARIABLE, Author, Leader, Ledger
+from supervisor.runtime.containment.orphans import Led, Orphans
 from supervisor.runtime.containment.procfs import Stat
 from supervisor.runtime.containment.reaping import tracer_of, why_held
 from supervisor.runtime.containment.spawn_threads import Late, SpawnThreads, SpawnTooSlowError
-from supervisor.runtime.containment.strays import Strays, Survey
-from supervisor.runtime.containment.survivors import ClaimKeeper
+from supervisor.runtime.files.looks import NEEDED_PATIENCE_S, NoAnswerError
 from supervisor.runtime.turns import THE_DAEMON, SharedTurn
 
 LOOKED_WITHIN_S = 5.0
@@ -48,7 +60,7 @@ GONE_WITHIN_S = 2.0
 LOOK_S = 0.001
 """Between two checks whether it is gone."""
 
-KILLED_WITHIN_S = 10.0
+OWN_GONE_WITHIN_S = 2.0
 """How long a process of the daemon's own may take to be gone, once it is killed."""
 
 WHOSE_AT_ONCE = 8
@@ -57,58 +69,81 @@ WHOSE_AT_ONCE = 8
 WHOSE_S = 2.0
 """How long such a look may take: a connecting client waits for it."""
 
-FIRST_LOOK_S = 2.0
-"""So long a start waits for the first look at the data directory; `status` names it then."""
+TAKEN_WITHIN_S = 2 * KILLED_WITHIN_S + NEEDED_PATIENCE_S
+"""How long the data directory may take to be the daemon's: `lock_data_dir` kills, and may read."""
+
+SWEPT_WITHIN_S = 5.0
+"""How long it may take to kill what the modules' ends have missed."""
+
+TRACED_WITHIN_S = 0.5
+"""How long it tries if a tracer holds each of them: no SIGKILL is heard before that lets go."""
+
+SWEEP_WITHIN_S = TRACED_WITHIN_S + SWEPT_WITHIN_S + 5.0
+"""How long the daemon's end waits: a look at a process may be held up by the kernel."""
 
 log = structlog.get_logger()
+
+
+class Disk(NamedTuple):
+    """What a daemon has in its data directory."""
+
+    lock: DataDirLock
+    ledger: Ledger
+    file: LedgerFile
+
+
+class Resources(NamedTuple):
+    """What one run of a daemon has before it starts a process, until `owned` is closed."""
+
+    daemon: str
+    """A UUID."""
+    orphans: Orphans
+    chosen: Chosen
+    disk: Disk | None
+    """None if no trace is left there."""
+    since: int
+    """Processes that began before came of no module (clock ticks since boot)."""
+    owned: contextlib.ExitStack
 
 
 class Custody:
     def __init__(
         self,
-        on: Ground,
+        has: Resources,
         file_limit: FileLimit | None = None,
         blocking: BlockingWork | None = None,
         *,
         whole_process: bool = False,
     ) -> None:
         """Nothing is held before `in_force`."""
-        self.daemon = on.daemon
+        self.daemon = has.daemon
         self.file_limit = file_limit or FileLimit()
-        self.why_not_higher = on.chosen.why_not_higher
-        self.data_dir = None if on.holding is None else on.holding.data.data_dir
+        self.why_not_higher = has.chosen.why_not_higher
+        self.data_dir = None if has.disk is None else has.disk.lock.data_dir
         self.blocking = blocking or BlockingWork()
         self.spawn_threads = SpawnThreads(self.blocking)
         self.blocking.spare = self.spawn_threads
-        self.mark_fd: int | None = None
-        self._ground = on
-        self._rung = on.chosen.rung
-        self._orphans = on.orphans
+        self._resources = has
+        self._rung = has.chosen.rung
+        self._orphans = has.orphans
         self._whole_process = whole_process
         self._guardianship: Guardianship | None = None
-        self._keeper: ClaimKeeper | None = None
-        if on.holding is not None:
-            data, author, ledger, file = on.holding
-            self.mark_fd = author.mark_fd
-            self._guardianship = Guardianship(ledger, file, self)
-            self._keeper = ClaimKeeper(data, file.renew, self.blocking)
+        if has.disk is not None:
+            self._guardianship = Guardianship(has.disk.ledger, has.disk.file, self)
         self._removals: Removals | None = None
         if isinstance(self._rung, Cgroup2Rung):
             self._removals = Removals(self.blocking)
         self.ends = SharedTurn(THE_DAEMON)
         """The turns in which ended processes are seen to: all modules may end in one moment."""
-        self.strays = Strays(
-            self._orphans,
-            self._rung,
-            self._guardianship,
-            self.blocking,
-            whole_process=whole_process,
-        )
 
     @classmethod
     def bare(cls) -> Custody:
         """Contain by process group, without lock, guardian and record."""
-        return cls(ground.bare())
+        daemon = str(uuid.uuid4())
+        chosen = Chosen(ProcessGroupRung(daemon), "nobody asked what this machine allows")
+        orphans = Orphans(daemon, whole_process=False)
+        nothing = contextlib.ExitStack()
+        return cls(Resources(daemon, orphans, chosen, None, procfs.now_ticks(), nothing))
 
     @property
     def containment(self) -> str:
@@ -130,7 +165,8 @@ class Custody:
 
     @property
     def data_dir_problem(self) -> str | None:
-        return None if self._keeper is None else self._keeper.problem
+        disk = self._resources.disk
+        return None if disk is None else disk.lock.problem
 
     @property
     def reaped_orphans(self) -> int:
@@ -141,11 +177,6 @@ class Custody:
     def marks(self) -> dict[str, str]:
         """The variables by which a process of this daemon's modules is known."""
         return {DAEMON_VARIABLE: self.daemon}
-
-    @property
-    def inherited(self) -> tuple[int, ...]:
-        """The descriptors each process gets besides its pipes."""
-        return () if self.mark_fd is None else (self.mark_fd,)
 
     @contextlib.contextmanager
     def spawning(self) -> Iterator[int]:
@@ -234,7 +265,12 @@ class Custody:
         return popen, process
 
     async def end_own(
-        self, popen: subprocess.Popen[bytes], process: Stat, patience_s: float = 0.0
+        self,
+        popen: subprocess.Popen[bytes],
+        process: Stat,
+        patience_s: float,
+        *,
+        name: str = "a process of the daemon",
     ) -> None:
         """Reap a process of the daemon's own; it is killed unless it ends within `patience_s`.
 
@@ -246,23 +282,21 @@ class Custody:
                 with trio.move_on_after(patience_s, shield=True):
                     await trio.lowlevel.wait_readable(pidfd)
                 popen.kill()
-                with trio.move_on_after(KILLED_WITHIN_S, shield=True):
+                with trio.move_on_after(OWN_GONE_WITHIN_S, shield=True):
                     await trio.lowlevel.wait_readable(pidfd)
             finally:
                 os.close(pidfd)
         popen.kill()
         if popen.poll() is not None:
-            self.reaped_own(process)
+            self._orphans.reaped(process)
             return
         # A tracer may hold it. It is reaped with the orphans then, and not by `Popen`.
         tracer = tracer_of(process.pid)
         by = None if tracer is None else tracer.words
-        log.error("a process of the daemon cannot be reaped", pid=process.pid, traced_by=by)
+        words = f"{name} cannot be reaped"
+        log.error(words, pid=process.pid, traced_by=by)
         popen.returncode = -signal.SIGKILL
         self.leave(process)
-
-    def reaped_own(self, process: Stat) -> None:
-        self._orphans.reaped(process)
 
     def end_untold(self, thread: int, late: Late) -> None:
         """Kill a child that a thread has just forked, and that waits for its program.
@@ -275,9 +309,9 @@ class Custody:
         for one in untold:
             procfs.send(one, signal.SIGKILL)
 
-    def leave(self, process: Stat, reaped: Callable[[], None] = lambda: None) -> None:
+    def leave(self, process: Stat) -> None:
         """Reap a child, which has ended or is about to, as soon as that is possible."""
-        self._orphans.leave(process, reaped)
+        self._orphans.leave(process)
 
     def abandon(self, pid: int) -> None:
         """Kill and reap a child that has no owner; for a thread that spawns."""
@@ -335,62 +369,109 @@ class Custody:
         is `at_work` until it is done.
         """
         if not containment.may_have_left:
-            self.strays.take_in(self.strays.nobody())
             return ()
 
-        def end() -> tuple[list[int], Survey]:
+        def end() -> list[int]:
             while True:
                 with contextlib.suppress(hunt.NotKnownError):  # it looks again
                     left = hunt.exterminate(containment.left, within_s)
-                    return left, self.strays.survey()
+                    self._orphans.collect()
+                    return left
 
-        ended = await self.blocking.run_or_leave(
+        left = await self.blocking.run_or_leave(
             f"killing what {containment.instance} left",
             end,
             at_work,
             leave_after_s=within_s + LOOKED_WITHIN_S,
         )
-        if ended is None:
-            return ()
-        left, survey = ended
-        self.strays.take_in(survey)
-        return tuple(left)
+        return tuple(left or ())
 
     async def _attend_children(self) -> None:
         while True:
             with trio.open_signal_receiver(signal.SIGCHLD) as signals:
                 # A child that was passed over, in a spawn or by the kernel's list, or ended while
                 # no signals were received, is told of by no further one.
-                await self.strays.look()
-                if not self._orphans.put_off:
+                if await self._collect():
                     await anext(signals)
             # None for a while: each costs a turn of the loop, and the end of each tool sends one.
-            await self.strays.look()
+            await self._collect()
             await trio.sleep(COLLECT_S)
+
+    async def _collect(self) -> bool:
+        """Reap the orphans that have ended; returns whether none has to be reaped later."""
+        if not self._orphans.may_be_left():
+            return True
+
+        def collect() -> bool:
+            self._orphans.look()
+            return self._orphans.collect()
+
+        return await self.blocking.run("looking at orphans", collect, in_any_case=True)
 
     @asynccontextmanager
     async def in_force(self) -> AsyncIterator[None]:
-        """Keep guardian, record and claim within the block, and leave no process at its end."""
-        guardianship, keeper = self._guardianship, self._keeper
-        assert guardianship is not None and keeper is not None  # noqa: PT018, S101 - not a bare one
+        """Keep guardian, record and lock within the block, and leave no process at its end."""
+        guardianship, disk = self._guardianship, self._resources.disk
+        assert guardianship is not None and disk is not None  # noqa: PT018, S101 - not a bare one
         async with trio.open_nursery() as nursery:
             await nursery.start(guardianship.run)
-            nursery.start_soon(guardianship.file.run)
-            nursery.start_soon(keeper.run)
-            with trio.move_on_after(FIRST_LOOK_S):  # a disk may hold it up
-                await keeper.looked.wait()
+            nursery.start_soon(disk.file.run)
+            nursery.start_soon(disk.lock.keep, disk.file.renew, self.blocking)
             if self._removals is not None:
                 nursery.start_soon(self._removals.run)
             if self._whole_process:
                 nursery.start_soon(self._attend_children)
-                nursery.start_soon(self.strays.run)
             try:
                 yield
             finally:
-                if await ground.leaves_nobody(self._ground, self.blocking):
+                if await self._leaves_nobody(disk.ledger):
                     guardianship.close()
-                await guardianship.file.close()
+                await disk.file.close()
                 nursery.cancel_scope.cancel()
+
+    async def _leaves_nobody(self, ledger: Ledger) -> bool:
+        """Kill what is left; returns whether none is: else the guardian has to."""
+        with trio.move_on_after(SWEEP_WITHIN_S, shield=True):
+            left: list[int] | None = None
+            with contextlib.suppress(hunt.NotKnownError):
+                left = await self.blocking.run(
+                    "looking for what modules left",
+                    partial(self._sweep, ledger.author),
+                    abandon_after_s=0,
+                    in_any_case=True,
+                )
+            if left is None:
+                log.error(
+                    "the processes that modules left could not be looked for; the guardian kills"
+                    " them"
+                )
+                return False
+            if left:
+                log.error("left behind", pids=left)
+            return not left
+        log.error("left to the guardian: looking for what modules left took too long")
+        return False
+
+    def _sweep(self, author: Author | None) -> list[int]:
+        """Return the pids that are left; for a thread."""
+        assert author is not None  # noqa: S101 - it is written before the first process
+        marked = Ledger()
+        # This process may be older than this run of a daemon in it.
+        marked.author = author._replace(start=self._resources.since)
+
+        def find() -> list[Stat]:
+            unknown = self._orphans.unknown()
+            if unknown:
+                unknown = hunt.with_descendants(unknown, procfs.every_process())
+            return marked.find() + unknown
+
+        left: list[int] | None = None
+        with contextlib.suppress(hunt.NotKnownError):
+            left = hunt.exterminate(find, TRACED_WITHIN_S)
+        if left is None or not all(map(tracer_of, left)):
+            left = hunt.exterminate(find, SWEPT_WITHIN_S)
+        self._orphans.collect()
+        return left
 
 
 @asynccontextmanager
@@ -409,7 +490,7 @@ async def holding(
     `DataInUseError`, before anything is started.
     """
     blocking = blocking or BlockingWork()
-    taken = await ground.take(data_dir, containment, blocking, whole_process=whole_process)
+    taken = await _taken(data_dir, containment, blocking, whole_process=whole_process)
     with contextlib.ExitStack() as at_last:
         try:
             custody = Custody(taken, file_limit, blocking, whole_process=whole_process)
@@ -417,7 +498,73 @@ async def holding(
             async with custody.in_force():
                 yield custody
         finally:
-            await ground.leave(taken, blocking)
+            await _release(taken, blocking)
+
+
+async def _taken(
+    data_dir: Path, containment: str | None, blocking: BlockingWork, *, whole_process: bool
+) -> Resources:
+    """Take all that a daemon has, in a thread.
+
+    The caller may be cancelled, or give up, while the thread is at work. The later of the two
+    closes what was made then; perhaps both do, and to close it twice is harmless.
+    """
+    given_up = False
+    made: list[Resources] = []
+
+    def work() -> Resources:
+        taken = _take(data_dir, containment, blocking, whole_process=whole_process)
+        made.append(taken)
+        if given_up:
+            taken.owned.close()
+        return taken
+
+    try:
+        with trio.move_on_after(TAKEN_WITHIN_S):
+            taken = await blocking.run(f"taking {data_dir}", work, abandon_after_s=0)
+            made.clear()
+            return taken
+    except OSError as error:
+        raise DataInUseError(f"{data_dir} cannot be used: {error.strerror}") from None
+    finally:
+        given_up = True
+        for taken in made:
+            taken.owned.close()
+    raise DataInUseError(str(NoAnswerError(data_dir)))
+
+
+def _take(
+    data_dir: Path, containment: str | None, blocking: BlockingWork, *, whole_process: bool
+) -> Resources:
+    with contextlib.ExitStack() as owned:
+        lock = lock_data_dir(data_dir)
+        owned.callback(lock.close)
+        orphans = Orphans(lock.daemon, whole_process=whole_process)
+        chosen = ladder.choose(containment, lock.daemon, orphans)
+        owned.callback(chosen.rung.close)
+        ledger = Ledger()
+        ledger.author = lock.author(orphans.brands.run)
+        ledger.cgroups = [] if chosen.rung.folder is None else [chosen.rung.folder]
+        file = LedgerFile(lock.record, ledger.lines, blocking)
+        owned.callback(file.let_go)
+        file.begin()
+        disk, since = Disk(lock, ledger, file), procfs.now_ticks()
+        return Resources(lock.daemon, orphans, chosen, disk, since, owned.pop_all())
+
+
+async def _release(taken: Resources, blocking: BlockingWork) -> None:
+    """Release it in a thread, within what is left of the daemon's end; not cancelled."""
+    why = "it does not answer"
+    with trio.move_on_after(blocking.end_left_s(), shield=True):
+        try:
+            await blocking.run(
+                "letting go of the data directory", taken.owned.close, abandon_after_s=0
+            )
+        except OSError as error:  # without a thread: the event loop waits for no disk
+            why = f"there is no thread for it: {error.strerror}"
+        else:
+            return
+    log.error("the data directory is free once this process has ended", words=why)
 
 
 def _registered(containment: Containment) -> Leader | None:

@@ -30,8 +30,7 @@ from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.guardian import command
 from supervisor.runtime.containment.ladder import ContainmentError
-from supervisor.runtime.containment.ledger import Adopted, Leader, Ledger
-from supervisor.runtime.containment.reaping import reap, tracer_of
+from supervisor.runtime.containment.ledger import Leader, Ledger
 
 if TYPE_CHECKING:
     from supervisor.runtime.containment.custody import Custody
@@ -44,7 +43,7 @@ STEADY_S = 10.0
 """One that lived this long was well: the next one's wait starts from the beginning."""
 
 BYE_S = 2.0
-"""How long a guardian may take to leave after the goodbye, before it is killed; and after that."""
+"""How long a guardian may take to leave after the goodbye, before it is killed."""
 
 RECORD_BYTES = 1 << 18
 """When the record has grown to this size, it is written anew with what still holds."""
@@ -206,17 +205,6 @@ class Guardianship:
                 self.file.append(gone)
             self._tell(gone)
 
-    def register_stray(self, stray: Adopted) -> None:
-        self._ledger.strays[stray.pid] = stray
-        self.file.append(stray.line())
-        self._tell(stray.line())
-
-    def unregister_stray(self, pid: int) -> None:
-        if self._ledger.strays.pop(pid, None) is not None:
-            gone = f"gone\t{pid}\n".encode()
-            self.file.append(gone)
-            self._tell(gone)
-
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Keep a guardian until cancelled; started once there is one, or its start is held up.
 
@@ -240,7 +228,7 @@ class Guardianship:
 
     async def _serve(self, task_status: trio.TaskStatus[None]) -> None:
         try:
-            process, pidfd = await self._begin()
+            popen, process, pidfd = await self._begin()
         except OSError as error:
             self.problem = _missing(f"none can be started: {error}")
             first = task_status is not trio.TASK_STATUS_IGNORED
@@ -261,25 +249,31 @@ class Guardianship:
             self._behind.set()
         task_status.started()
         try:
-            await self._until_it_ends(process.pid, pidfd)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._catch_up)
+                await trio.lowlevel.wait_readable(pidfd)
+                nursery.cancel_scope.cancel()
         finally:
+            os.close(pidfd)
+            self._say_bye()
+            self._drop_pipe()
+            await self._custody.end_own(popen, process, BYE_S, name="the guardian")
             self.pid, self.problem = None, _missing("it died")
-            self._custody.reaped_own(process)
         log.warning("the guardian died", pid=process.pid)
 
-    async def _begin(self) -> tuple[procfs.Stat, int]:
-        """Start a guardian that waits at our pipe; returns it and its pidfd; raises `OSError`."""
+    async def _begin(self) -> tuple[subprocess.Popen[bytes], procfs.Stat, int]:
+        """Start a guardian that waits at our pipe; returns it and a pidfd; raises `OSError`."""
         reading, self._pipe = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self._pipe, False)
         try:
             popen, process = await self._custody.spawn_own(
                 "starting the guardian", partial(_start, reading, str(self.file.path))
             )
-            popen.returncode = 0  # it is reaped by its pidfd, and not by Popen, too
             try:
-                return process, os.pidfd_open(process.pid)
+                return popen, process, os.pidfd_open(process.pid)
             except OSError:  # its end would not be noticed
-                os.kill(process.pid, signal.SIGKILL)
+                popen.kill()
+                popen.returncode = -signal.SIGKILL
                 self._custody.leave(process)
                 raise
         except (OSError, trio.Cancelled):
@@ -287,17 +281,6 @@ class Guardianship:
             raise
         finally:
             os.close(reading)
-
-    async def _until_it_ends(self, pid: int, pidfd: int) -> None:
-        try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._catch_up)
-                await trio.lowlevel.wait_readable(pidfd)
-                nursery.cancel_scope.cancel()
-        finally:
-            self._say_bye()
-            self._drop_pipe()
-            await _leave(pid, pidfd)
 
     async def _catch_up(self) -> None:
         while True:
@@ -356,22 +339,3 @@ def _start(reading: int, record: str) -> subprocess.Popen[bytes]:
         # Nothing of the daemon's: a guardian is not to be taken for a module's process.
         env={"LANG": "C.UTF-8"},
     )
-
-
-async def _ends(pidfd: int) -> bool:
-    with trio.move_on_after(BYE_S, shield=True) as scope:
-        await trio.lowlevel.wait_readable(pidfd)
-    return not scope.cancelled_caught
-
-
-async def _leave(pid: int, pidfd: int) -> None:
-    try:
-        if not await _ends(pidfd):
-            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-            await _ends(pidfd)
-        if reap(pidfd) is None:  # it is reaped with the orphans, once that is possible
-            tracer = tracer_of(pid)
-            known = {} if tracer is None else {"traced_by": tracer.words}
-            log.warning("the guardian cannot be reaped", pid=pid, **known)
-    finally:
-        os.close(pidfd)

@@ -2,19 +2,16 @@ r"""What has to be killed should the daemon die: written as lines, read back as 
 
 The same lines go to the guardian's pipe and to a file for the next daemon:
 
-    daemon\tUUID\tPID\tSTART\tBOOT\tMARK_FD\tBRAND    the writer
-    cgroup\tPATH                                       all its cgroups are below this one
-    +\tPID\tSTART\tINSTANCE                            a leader of a session
+    daemon\tUUID\tPID\tSTART\tBOOT\tBRAND    the writer
+    cgroup\tPATH                              all its cgroups are below this one
+    +\tPID\tSTART\tINSTANCE                   a leader of a session
     -\tPID
-    stray\tPID\tSTART                                 an orphan of one of its modules
-    gone\tPID                                         that one has ended
-    bye                                                an orderly end: nothing is left
+    bye                                       an orderly end: nothing is left
 
 A process is one of this daemon's if it has a brand of the run's (`brand`), or carries
-`STDIOD_DAEMON=UUID` in its environment, or has the file `instances.UUID` open under MARK_FD, or
-belongs to a leader's session or group, or is a stray, or descends from one such. The marks are of
-one run of a daemon: a guardian that is still at work for a former one must not touch the next one's
-processes, nor the next daemon itself.
+`STDIOD_DAEMON=UUID` in its environment, or belongs to a leader's session or group, or descends from
+one such. The marks are of one run of a daemon: a guardian that is still at work for a former one
+must not touch the next one's processes, nor the next daemon itself.
 """
 
 from __future__ import annotations
@@ -43,11 +40,6 @@ def same_run(one: int, other: int) -> bool:
     return one >= 0 and other >= 0 and one >> SERIAL_BITS == other >> SERIAL_BITS
 
 
-def mark_name(daemon: str) -> str:
-    """Return the name of the file that a daemon's modules inherit open."""
-    return f"instances.{daemon}"
-
-
 class Author(NamedTuple):
     """The daemon that writes a ledger, and the marks its modules' processes carry."""
 
@@ -55,7 +47,6 @@ class Author(NamedTuple):
     pid: int
     start: int
     boot: str
-    mark_fd: int = -1
     brand: int = NO_BRAND
     """The brand of this run, with no serial number in it."""
 
@@ -72,22 +63,11 @@ class Leader(NamedTuple):
         return f"+\t{self.pid}\t{self.start}\t{self.instance}\n".encode(errors="replace")
 
 
-class Adopted(NamedTuple):
-    """An orphan of one of the modules; of which one is not known."""
-
-    pid: int
-    start: int
-
-    def line(self) -> bytes:
-        return f"stray\t{self.pid}\t{self.start}\n".encode()
-
-
 class Ledger:
     def __init__(self) -> None:
         self.author: Author | None = None
         self.cgroups: list[str] = []
         self.leaders: dict[int, Leader] = {}
-        self.strays: dict[int, Adopted] = {}
         self.closed = False
 
     def forget(self) -> None:
@@ -97,8 +77,7 @@ class Ledger:
         """Return the shortest lines that say the same."""
         head = [] if self.author is None else [self.author.line()]
         cgroups = [os.fsencode(f"cgroup\t{path}\n") for path in self.cgroups]
-        leaders = [leader.line() for leader in self.leaders.values()]
-        return head + cgroups + leaders + [stray.line() for stray in self.strays.values()]
+        return head + cgroups + [leader.line() for leader in self.leaders.values()]
 
     def read(self, line: bytes) -> None:
         """Take one line; one that cannot be understood, such as a cut one, says nothing."""
@@ -106,10 +85,11 @@ class Ledger:
         try:
             match word:
                 case "daemon":
-                    name, pid, start, boot, *mark = fields
+                    # Former versions wrote the number of a descriptor before the brand.
+                    name, pid, start, boot, *_, brand = fields
                     # A new beginning, after the guardian or the file was too slow for the old one.
                     self.forget()
-                    self.author = Author(name, int(pid), int(start), boot, *map(int, mark))
+                    self.author = Author(name, int(pid), int(start), boot, int(brand))
                 case "cgroup":
                     self.cgroups.append(fields[0])
                 case "+":
@@ -117,11 +97,6 @@ class Ledger:
                     self.leaders[leader.pid] = leader
                 case "-":
                     self.leaders.pop(int(fields[0]), None)
-                case "stray":
-                    stray = Adopted(int(fields[0]), int(fields[1]))
-                    self.strays[stray.pid] = stray
-                case "gone":
-                    self.strays.pop(int(fields[0]), None)
                 case "bye":
                     self.closed = True
         except (ValueError, IndexError, TypeError):
@@ -142,12 +117,6 @@ class Ledger:
             return False
         leader = self.leaders.get(one.sid) or self.leaders.get(one.pgid)
         if leader is not None and one.start >= leader.start:
-            return True
-        stray = self.strays.get(one.pid)
-        if stray is not None and one.start == stray.start:
-            return True
-        mark = mark_name(author.daemon)
-        if author.mark_fd >= 0 and procfs.holds_file(one.thread, author.mark_fd, mark):
             return True
         if author.brand >= 0 and same_run(procfs.brand(one.pid), author.brand):
             return True

@@ -34,9 +34,6 @@ puts as many as fit into a page of 4096 bytes (seq_read_iter in fs/seq_file.c)."
 LINKS_OF_ONE_THREAD = 3
 """Of the folder /proc/PID/task; what a process has forked is then in one list."""
 
-COMMAND_CHARS = 200
-"""A command is shown to be recognized, and some are long."""
-
 THREADS = 64
 """Of a process with more threads than this, not all are asked for a tracer: one that traces them
 all is found by any."""
@@ -234,22 +231,6 @@ def variable(thread: int, name: str) -> str | None:
     environment = b"\0" + read_bytes(f"/proc/{thread}/environ")
     _, found, rest = environment.partition(b"\0" + os.fsencode(name) + b"=")
     return os.fsdecode(rest.partition(b"\0")[0]) if found else None
-
-
-def holds_file(thread: int, descriptor: int, name: str) -> bool:
-    """Whether a process has a file of this name open, or deleted, under this descriptor number."""
-    try:
-        found = os.readlink(f"/proc/{thread}/fd/{descriptor}")  # noqa: PTH115
-    except OSError as error:
-        MISSED.note(error)
-        return False
-    return found.removesuffix(" (deleted)").rpartition("/")[2] == name
-
-
-def command(thread: int) -> str:
-    """Return what a process runs, with its arguments, cut to `COMMAND_CHARS`."""
-    words = read_bytes(f"/proc/{thread}/cmdline") or read_bytes(f"/proc/{thread}/comm")
-    return words.replace(b"\0", b" ").decode(errors="replace").strip()[:COMMAND_CHARS]
 
 
 def name(pid: int) -> str:

@@ -233,7 +233,6 @@ class Incarnation:
             uptime_s=round(self.uptime_s, 3),
             stderr_tail=tuple(self.stderr.tail()),
             survivors=survivors,
-            possible_survivors=self._process.possible_survivors,
             breach=self._breach,
             stopped_by_host=self._stopping,
             traced_by=self._process.tracer,

@@ -21,7 +21,7 @@ from functools import partial
 
 import trio
 
-from supervisor.policy.verdict import Suspect, Tracer
+from supervisor.policy.verdict import Tracer
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.contained import Containment, signal_group
 from supervisor.runtime.containment.custody import Custody
@@ -105,8 +105,6 @@ class Process:
         """What is written to it by `begin`."""
         self.containment = containment
         self.remove_container: Callable[[], Awaitable[str]] | None = None
-        self.possible_survivors: tuple[Suspect, ...] = ()
-        """Processes that it may have started, or another module; known once it is reaped."""
         self.unset_variables = unset_variables
         """The names in `pass_env` for which it got no value."""
         self._custody = custody
@@ -231,9 +229,6 @@ class Process:
     def _release(self) -> None:
         self._let_go = True
         self._custody.release_on_loop(self.containment)
-        self.possible_survivors = self._custody.strays.possible_survivors(
-            self.containment.leader.start
-        )
         self.close_stdin()
         for descriptor in (self.stdout, self.stderr, self._pidfd):
             trio.lowlevel.notify_closing(descriptor)

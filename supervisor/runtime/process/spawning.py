@@ -128,7 +128,7 @@ def _spawn(wanted: Wanted, environment: dict[str, str], program: str) -> Process
                     stderr=stderr,
                     cwd=folder,
                     env=environment,
-                    pass_fds=(*custody.inherited, *inherited),
+                    pass_fds=inherited,
                     start_new_session=True,
                 )
         except OSError as error:

@@ -25,7 +25,7 @@ from protocol.dialects.registry import DIALECTS, Dialect
 from protocol.errors import Outcome
 from protocol.replies import Operation
 from supervisor.policy.lifecycle import State
-from supervisor.policy.verdict import Breach, Exit, Suspect, last_words
+from supervisor.policy.verdict import Breach, Exit, last_words
 from supervisor.runtime.files.module_log import ModuleLog, log_text
 from supervisor.runtime.process.dialogue import Dialogue, Receiver
 from supervisor.runtime.process.incarnation import Incarnation
@@ -94,8 +94,6 @@ class LastExit(msgspec.Struct, frozen=True):
     stderr_tail: tuple[str, ...] = ()
     survivors: tuple[int, ...] = ()
     """The pids of processes of it that could not be killed."""
-    possible_survivors: tuple[Suspect, ...] = ()
-    """Processes that it may have left, or another module that still runs."""
     stopped_by_host: bool = False
     limit: Breach | None = None
     """The limit it was ended for, with the figures, as in `details.limit` of a failure."""
@@ -119,7 +117,6 @@ class LastExit(msgspec.Struct, frozen=True):
             signal=exit_.signal,
             stderr_tail=exit_.stderr_tail,
             survivors=exit_.survivors,
-            possible_survivors=exit_.possible_survivors,
             stopped_by_host=exit_.stopped_by_host,
             limit=exit_.breach,
             rule=rule,

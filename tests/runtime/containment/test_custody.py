@@ -11,12 +11,9 @@ from typing import Any
 import pytest
 import trio
 
-from supervisor.runtime.containment import custody, ground, hunt, ladder, procfs
-from supervisor.runtime.containment.contained import ProcessGroup, ProcessGroupRung
+from supervisor.runtime.containment import custody, hunt, ladder, procfs
+from supervisor.runtime.containment.data_dir import RECORD_FILE, DataDirLock, lock_data_dir
 from supervisor.runtime.containment.guardianship import LedgerFile
-from supervisor.runtime.containment.orphans import Looked, Orphans
-from supervisor.runtime.containment.procfs import Stat
-from supervisor.runtime.containment.survivors import LOCK_FILE, RECORD_FILE, Claim, claim
 from tests.factories import none_left
 from tests.runtime.containment.lifelines import PATIENCE_S
 
@@ -47,8 +44,8 @@ async def test_no_file_is_waited_for_on_the_loop_at_its_beginning_and_end(
 ) -> None:
     noted = Noted(monkeypatch)
     noted.note(ladder, "choose")
-    noted.note(Claim, "author")
-    noted.note(Claim, "close")
+    noted.note(DataDirLock, "author")
+    noted.note(DataDirLock, "close")
     noted.note(LedgerFile, "_begin")
     noted.note(hunt, "exterminate")
     async with custody.holding(tmp_path, containment=rung):
@@ -74,7 +71,7 @@ async def test_of_who_began_before_the_daemon_the_last_sweep_reads_nothing_more(
     while procfs.now_ticks() == since:
         os.sched_yield()
     async with custody.holding(tmp_path, containment=rung):
-        for name in ("brand", "holds_file", "has_variables"):
+        for name in ("brand", "has_variables"):
             monkeypatch.setattr(procfs, name, noting(getattr(procfs, name)))
     monkeypatch.undo()
     children = set(procfs.children(os.getpid()) or ())
@@ -93,18 +90,13 @@ async def test_a_last_sweep_that_is_held_up_is_left_to_the_guardian(
         return []
 
     monkeypatch.setattr(hunt, "exterminate", held_up)
-    monkeypatch.setattr(ground, "WAITED_FOR_S", 0.01)
+    monkeypatch.setattr(custody, "SWEEP_WITHIN_S", 0.01)
     async with custody.holding(tmp_path):
         pass
     goes_on.set()
     assert b"bye" not in (tmp_path / RECORD_FILE).read_bytes()
     monkeypatch.undo()
-    claim(tmp_path).close()
-
-
-def marks(data_dir: Path) -> list[Path]:
-    known = (data_dir / LOCK_FILE, data_dir / RECORD_FILE)
-    return [one for one in data_dir.glob("instances*") if one not in known]
+    lock_data_dir(tmp_path).close()
 
 
 @pytest.mark.fault(36)
@@ -113,54 +105,8 @@ async def test_without_a_further_thread_one_that_spawns_lets_go_of_the_data_dire
 ) -> None:
     async with custody.holding(tmp_path) as held:
         await held.spawn_threads.run("beginning a thread", lambda: None)
-        assert len(marks(tmp_path)) == 1
         monkeypatch.setattr(trio.to_thread, "run_sync", none_left)
     monkeypatch.undo()
-    assert not marks(tmp_path)
+    lock_data_dir(tmp_path).close()
     with pytest.raises(OSError, match="temporarily unavailable"):
         await held.spawn_threads.lend(lambda: None, lambda: None)
-
-
-async def test_a_look_that_is_slower_than_a_newer_one_names_nobody_who_is_gone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    held = custody.Custody.bare()
-    begun, goes_on = trio.Event(), threading.Event()
-    token = trio.lowlevel.current_trio_token()
-
-    def slow(*_: object) -> bool:
-        token.run_sync_soon(begun.set)
-        assert goes_on.wait(PATIENCE_S)
-        return False
-
-    monkeypatch.setattr(ProcessGroupRung, "holds", slow)
-    monkeypatch.setattr(Orphans, "ownerless", lambda *_: [])
-    stray = Stat(1 << 22, "S", 1, 1, 1, 1, 1 << 22)
-    monkeypatch.setattr(Orphans, "look", lambda _: Looked(set(), (stray,), 0))
-    async with trio.open_nursery() as nursery:
-        monkeypatch.setattr(Orphans, "may_be_left", lambda *_: True)
-        nursery.start_soon(held.strays.look)
-        with trio.fail_after(PATIENCE_S):
-            await begun.wait()
-        monkeypatch.setattr(Orphans, "may_be_left", lambda *_: False)
-        monkeypatch.setattr(ProcessGroup, "may_have_left", False)
-        await held.end_the_rest(ProcessGroup("a#1", stray, 0, "d"), 0.0, set())
-        goes_on.set()
-    assert held.strays.possible_survivors() == ()
-
-
-@pytest.mark.fault(36)
-async def test_a_first_look_at_the_data_directory_that_is_held_up_keeps_no_daemon_from_starting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    goes_on = threading.Event()
-
-    def held_up(_: Claim) -> bool:
-        assert goes_on.wait(PATIENCE_S)
-        return False
-
-    monkeypatch.setattr(Claim, "lost", held_up)
-    monkeypatch.setattr(custody, "FIRST_LOOK_S", 0.01)
-    with trio.fail_after(PATIENCE_S):
-        async with custody.holding(tmp_path):
-            goes_on.set()

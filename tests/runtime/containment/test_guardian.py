@@ -28,7 +28,7 @@ from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.containment.guardian import command
 from supervisor.runtime.containment.guardianship import Guardianship, LedgerFile
 from supervisor.runtime.containment.ladder import ContainmentError
-from supervisor.runtime.containment.ledger import Adopted, Author, Leader, Ledger
+from supervisor.runtime.containment.ledger import Author, Leader, Ledger
 from tests import shell_guardian
 from tests.runtime.containment.lifelines import PATIENCE_S, STUBBORN, Lifelines, gone
 
@@ -151,23 +151,6 @@ def test_who_carries_the_brand_of_the_run_dies_whatever_it_wiped(
     guarded = Guarded(tmp_path)
     guarded.tell(author()._replace(brand=brands.run).line())
     guarded.daemon_dies()
-    lifelines.wait_dead()
-    end(popen)
-
-
-def test_a_registered_stray_dies_and_no_other_of_that_number(
-    lifelines: Lifelines, tmp_path: Path
-) -> None:
-    popen = stubborn(lifelines, "hidden")
-    _, pid = lifelines.take("leader", "hidden")
-    stray = procfs.stat(pid)
-    assert stray is not None
-    for start in (stray.start + 1, stray.start):
-        assert not lifelines.dead_already()
-        guarded = Guarded(tmp_path)
-        guarded.tell(author().line(), Adopted(pid, start).line())
-        guarded.daemon_dies()
-    popen.kill()
     lifelines.wait_dead()
     end(popen)
 
@@ -404,16 +387,17 @@ async def test_one_whose_start_is_held_up_holds_up_nobody_and_is_given_up(
 
 def test_a_ledger_reads_what_it_writes_and_ignores_what_is_cut() -> None:
     ledger = Ledger()
-    first = Author("uuid", 1, 2, "boot", 1000, 5 << 22)
-    lines = [
-        first.line(),
-        b"cgroup\t/a b\n",
-        Leader(7, 8, "na me#1").line(),
-        Adopted(9, 10).line(),
-    ]
-    gone = [Adopted(11, 12).line(), b"gone\t11\n", b"stray\t13\n", b"gone\tx\n"]
-    for line in [*lines, *gone, b"+\t9\n", b"+\tx\ty\tz\n", b"\xff\n", b"\n", b"-\t\n"]:
+    first = Author("uuid", 1, 2, "boot", 5 << 22)
+    lines = [first.line(), b"cgroup\t/a b\n", Leader(7, 8, "na me#1").line()]
+    for line in [*lines, b"+\t9\n", b"+\tx\ty\tz\n", b"\xff\n", b"\n", b"-\t\n"]:
         ledger.read(line)
     assert ledger.author == first
     assert ledger.lines() == lines
     assert not ledger.closed
+
+
+def test_a_ledger_reads_that_of_a_former_version() -> None:
+    ledger = Ledger()
+    for line in (b"daemon\tuuid\t1\t2\tboot\t1000\t%d\n" % (5 << 22), b"stray\t9\t10\n"):
+        ledger.read(line)
+    assert ledger.author == Author("uuid", 1, 2, "boot", 5 << 22)

@@ -47,7 +47,6 @@ async def test_it_lives_and_shows_all_it_has_through_a_thread(
         assert procfs.rss_bytes(pid) == 0
         assert procfs.rss_bytes_of_process(pid) == procfs.rss_bytes(one.thread) > MIB
         assert procfs.has_variables(one.thread, "STDIOD_INSTANCE=stubborn#1")
-        assert "stubborn.py" in procfs.command(one.thread)
         assert (await ask(daemon, "echo", x=1).response()).ok
 
 

@@ -12,9 +12,9 @@ import trio
 from supervisor.kernel.kernel import Kernel
 from supervisor.policy.findings import Found
 from supervisor.runtime.containment import cgroup2, ladder, procfs
+from supervisor.runtime.containment.data_dir import DataInUseError, lock_data_dir
 from supervisor.runtime.containment.ladder import ContainmentError
 from supervisor.runtime.containment.orphans import Orphans, is_subreaper
-from supervisor.runtime.containment.survivors import DataInUseError, claim
 
 
 def orphans() -> Orphans:
@@ -148,7 +148,7 @@ async def test_a_daemon_does_not_start_without_the_containment_it_was_told(
         async with Kernel(Found(), data_dir=tmp_path, containment="cgroup2"):
             pytest.fail("it started")
     # And it lets go of the data directory.
-    (await trio.to_thread.run_sync(claim, tmp_path)).close()
+    (await trio.to_thread.run_sync(lock_data_dir, tmp_path)).close()
 
 
 async def test_a_second_daemon_on_the_same_data_is_refused_with_the_pid_of_the_first(
@@ -156,4 +156,4 @@ async def test_a_second_daemon_on_the_same_data_is_refused_with_the_pid_of_the_f
 ) -> None:
     async with Kernel(Found(), data_dir=tmp_path):
         with pytest.raises(DataInUseError, match=r"in use by the daemon with pid \d+"):
-            await trio.to_thread.run_sync(claim, tmp_path)
+            await trio.to_thread.run_sync(lock_data_dir, tmp_path)

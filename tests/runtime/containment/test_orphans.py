@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from supervisor.runtime.containment import hunt, procfs
-from supervisor.runtime.containment import orphans as containment_orphans
+from supervisor.runtime.containment.ledger import NO_BRAND
 from supervisor.runtime.containment.orphans import (
     Led,
     Orphans,
@@ -27,12 +27,6 @@ from tests.runtime.containment.lifelines import PATIENCE_S
 LIVING = 20
 
 
-def collected(orphans: Orphans) -> bool:
-    """Collect; returns whether nothing was put off."""
-    orphans.collect()
-    return not orphans.put_off
-
-
 def zombie() -> int:
     popen = subprocess.Popen([sys.executable, "-I", "-S", "-c", ""])
     os.waitid(os.P_PID, popen.pid, os.WEXITED | os.WNOWAIT)
@@ -44,9 +38,9 @@ def test_an_orphan_that_ends_during_a_spawn_is_put_off_and_not_forgotten() -> No
     orphans = Orphans("d", whole_process=True)
     with orphans.spawning():
         pid = zombie()
-        assert not collected(orphans)
+        assert not orphans.collect()
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # it is still there
-    assert collected(orphans)
+    assert orphans.collect()
     with pytest.raises(ChildProcessError):
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG)
 
@@ -54,7 +48,7 @@ def test_an_orphan_that_ends_during_a_spawn_is_put_off_and_not_forgotten() -> No
 def test_inside_another_program_a_zombie_without_evidence_is_left_to_it() -> None:
     orphans = Orphans("d", whole_process=False)
     pid = zombie()
-    assert collected(orphans)
+    assert orphans.collect()
     os.waitid(os.P_PID, pid, os.WEXITED)
 
 
@@ -80,7 +74,7 @@ def test_one_that_lives_is_looked_at_once_for_all_modules_and_reaped_when_it_has
     found = procfs.stat
     monkeypatch.setattr(procfs, "stat", stat)
     assert orphans.may_be_left("b#1")
-    assert orphans.look().strays == ()
+    assert orphans.look()
     assert sorted(looked) == sorted(one.pid for one in living)
     for _ in range(10):  # so many modules end
         orphans.look()
@@ -157,6 +151,41 @@ def test_the_child_of_one_that_dies_while_it_is_looked_at_is_found(
     assert orphans.reaped_count == 2
 
 
+@pytest.mark.fault(7)
+@pytest.mark.usefixtures("adopting")
+def test_an_orphan_that_shows_nothing_belongs_to_the_instance_that_saw_it_below_its_leader() -> (
+    None
+):
+    orphans = Orphans("d", whole_process=True)
+    parent = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", PARENT], stdout=subprocess.PIPE, start_new_session=True
+    )
+    assert parent.stdout is not None
+    with parent.stdout:
+        child = int(parent.stdout.readline())
+    leader = procfs.stat(parent.pid)
+    assert leader is not None
+    orphans.spawned(leader)
+    orphans.leads(Led(leader, "a#1", NO_BRAND))
+    instance = Subtree("a#1", leader, NO_BRAND, orphans)
+    other = Subtree("b#1", leader._replace(pid=1), NO_BRAND, orphans)
+    assert {one.pid for one in instance.find()} == {parent.pid, child}
+    parent.kill()
+    parent.wait()
+    assert other.left() == []
+    assert [one.pid for one in orphans.unknown()] == [child]
+    assert hunt.exterminate(instance.left, PATIENCE_S) == []
+    assert gone_after(orphans, child)
+
+
+def gone_after(orphans: Orphans, pid: int) -> bool:
+    """Whether an orphan that was killed is reaped with the others."""
+    with contextlib.suppress(ChildProcessError):
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    orphans.collect()
+    return not procfs.read_bytes(f"/proc/{pid}/stat")
+
+
 def test_a_list_that_is_older_than_a_look_forgets_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     orphans = Orphans("d", whole_process=True)
     instance, brand = led(orphans)
@@ -171,17 +200,6 @@ def test_a_list_that_is_older_than_a_look_forgets_nobody(monkeypatch: pytest.Mon
     assert [one.pid for one in instance.left()] == [orphan.pid]
     orphan.kill()
     orphan.wait()
-
-
-def test_who_waits_for_a_look_that_is_held_up_goes_on_without(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    orphans = Orphans("d", whole_process=True)
-    monkeypatch.setattr(containment_orphans, "TURN_S", 0.0)
-    with orphans._looking:
-        assert orphans.look().strays == ()
-        assert not collected(orphans)
-    assert collected(orphans)
 
 
 class Shortage:
@@ -225,9 +243,9 @@ def test_who_cannot_be_looked_at_for_want_of_descriptors_is_not_let_go(
             assert not shortage.left
             assert os.waitid(os.P_PID, orphan.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             shortage.left = 2
-            assert file == "limits" or not collected(orphans)
+            assert file != "children" or not orphans.collect()
             shortage.left = 0
-            assert collected(orphans)
+            assert orphans.collect()
             assert orphans.reaped_count == 1
         finally:
             orphan.kill()
@@ -241,26 +259,3 @@ def test_a_hunt_of_which_it_is_not_known_whether_it_found_all_says_so(
     Shortage(monkeypatch, errno.EMFILE, "children").left = 1 << 30
     with pytest.raises(hunt.NotKnownError):
         hunt.exterminate(instance.left, 0.0)
-
-
-def test_who_waited_for_a_look_that_missed_some_looks_itself(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    orphans = Orphans("d", whole_process=True)
-    shortage = Shortage(monkeypatch, errno.EMFILE, "children")
-    in_turn = orphans._in_turn
-
-    @contextlib.contextmanager
-    def after_another() -> Iterator[bool]:
-        monkeypatch.setattr(orphans, "_in_turn", in_turn)
-        shortage.left = 2
-        orphans.look()
-        with in_turn() as own_turn:
-            yield own_turn
-
-    monkeypatch.setattr(orphans, "_in_turn", after_another)
-    with subprocess.Popen(["sleep", "1000"]) as child:
-        orphans.look()
-        child.kill()
-    assert not shortage.left
-    assert orphans._last.at == {child.pid}

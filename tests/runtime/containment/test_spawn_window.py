@@ -74,15 +74,10 @@ async def test_one_that_wiped_everything_in_the_window_ends_with_its_module(
         assert daemon.fleet.modules["other"].state is State.READY
 
 
-async def test_one_that_lost_its_brand_too_is_named_and_held_in_a_cgroup_for_strays(
+async def test_one_that_lost_its_brand_too_ends_with_the_daemon(
     escaped: Escaped, lifelines: Lifelines
 ) -> None:
-    async with escaped("hidden") as (daemon, pid):
+    async with escaped("hidden") as (daemon, _):
         await stop(daemon, "stubborn")
-        last = daemon.fleet.modules["stubborn"].last_exit
-        assert last is not None
-        assert [one.pid for one in last.possible_survivors] == [pid]
-        held = procfs.read_bytes(f"/proc/{pid}/cgroup").decode().splitlines()[-1]
-        assert held.endswith("/stray")
-        await stop(daemon, "other")
-        await lifelines.all_dead()
+        assert not lifelines.dead_already()
+    await lifelines.all_dead()

@@ -13,10 +13,6 @@ const MOST = 50;
 export function daemonNotes(into, status) {
   const parts = [
     ["Quarantined descriptors", status.quarantined.map((one) => [one.descriptor, one.reason])],
-    [
-      "Processes that an unknown module left",
-      status.daemon.possible_survivors.map((one) => [`pid ${one.pid}`, one.command]),
-    ],
     ["Containers left over", status.daemon.left_containers.map((command) => [command, ""])],
     ["Leaving: its descriptor is gone", status.daemon.leaving.map((one) => [one.name, one.state])],
     ["Of the daemon", [...troubles(status.daemon)].map((words) => [words, ""])],

@@ -87,7 +87,6 @@ function evidence(died) {
     ["Stopped by", died.stopped_by_host ? "the daemon" : null],
     ["Kept down by", died.rule],
     ["Survivors", listed(died.survivors)],
-    ["Possible survivors", listed(died.possible_survivors)],
   ].filter(([, value]) => value);
   return [
     el("p", { class: "cause" }, said(died.message, 2000)),
@@ -105,9 +104,7 @@ function evidence(died) {
 }
 
 function listed(some) {
-  return (some ?? [])
-    .map((one) => (typeof one === "object" ? `pid ${one.pid} ${one.command ?? ""}` : `pid ${one}`))
-    .join(", ");
+  return (some ?? []).map((pid) => `pid ${pid}`).join(", ");
 }
 
 function newChange(entry) {
