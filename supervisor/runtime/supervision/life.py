@@ -7,9 +7,10 @@ invocation; the transport chooses (`worker.LIVES`). A worker does not know which
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+import trio
 
 from protocol.connection import (
     TOLERABLE,
@@ -32,13 +33,17 @@ from supervisor.runtime.process.incarnation import Incarnation
 from supervisor.runtime.process.process import Opening
 from supervisor.runtime.supervision.call import Call
 from supervisor.runtime.supervision.description import Descriptions
-from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.notes import Recollection
-from supervisor.runtime.supervision.prepare_once import Preparation
 from supervisor.runtime.taps import Taps
+
+if TYPE_CHECKING:
+    from supervisor.runtime.supervision.host import Host
 
 TRACEPARENT = "TRACEPARENT"
 """The variable in which a process has the trace context of its request, as of OpenTelemetry."""
+
+PREPARED = "prepared"
+"""The reason of an end with which a program is prepared."""
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -197,6 +202,15 @@ class Counters(msgspec.Struct):
     """Lines for a request that was no longer open; dropped."""
     quarantined_lines: int = 0
     """Lines that were no protocol; kept in the module's log as an excerpt."""
+
+
+class Preparation(msgspec.Struct):
+    """The run of `prepare` for all workers of a descriptor; there is one at a time."""
+
+    over: trio.Event | None = None
+    """Set at the end of the run that is under way."""
+    failure: Ended | None = None
+    """How the last run failed, if it did."""
 
 
 class Setting(msgspec.Struct, frozen=True):

@@ -38,7 +38,7 @@ from supervisor.runtime.supervision.news import (
     tell_of_worker,
 )
 from supervisor.runtime.supervision.persistent import PersistentLife
-from supervisor.runtime.supervision.prepare_once import forget_prepared
+from supervisor.runtime.supervision.prepare import forget_prepared
 from supervisor.runtime.supervision.refusal import (
     given_up,
     queue_full,

@@ -30,11 +30,10 @@ from supervisor.policy.lifecycle import SERVES, Action, Input, State, move
 from supervisor.policy.pool import renewed_after_requests, renewed_at_age_s
 from supervisor.policy.restart import History, RestartDecision, after_end, healthy_long_enough
 from supervisor.runtime.supervision.deadlines import Timer
-from supervisor.runtime.supervision.life import Ended, LastExit, Life, Setting
+from supervisor.runtime.supervision.life import PREPARED, Ended, LastExit, Life, Setting
 from supervisor.runtime.supervision.per_invocation import PerInvocationLife
 from supervisor.runtime.supervision.persistent import PersistentLife
-from supervisor.runtime.supervision.prepare_once import PREPARED, is_unprepared
-from supervisor.runtime.supervision.preparing import PreparingLife
+from supervisor.runtime.supervision.prepare import PreparingLife, is_unprepared
 from supervisor.runtime.supervision.service import ServiceLife
 from supervisor.runtime.supervision.starts import StartTurn
 
