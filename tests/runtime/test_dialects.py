@@ -409,7 +409,7 @@ async def test_one_that_pings_and_does_not_read_is_not_read_from_either(
     monkeypatch.setattr(dialogue_module, "HIGH_BYTES", 1000)
     module = await running.ready(speaking(tmp_path, "silent"))
     life: Any = module.workers[0].life
-    dialogue = life._dialogue
+    dialogue = life.dialogue
     dialogue._left = memoryview(b"x")  # as if its pipe were full
     dialogue._outgoing.add(b"y" * 1001)
     assert life.congested()

@@ -7,6 +7,7 @@ invocation; the transport chooses (`worker.LIVES`). A worker does not know which
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -30,6 +31,7 @@ from supervisor.policy.verdict import Breach, Exit, Suspect, last_words
 from supervisor.runtime.files.module_log import ModuleLog, log_text
 from supervisor.runtime.process.dialogue import Dialogue, Receiver
 from supervisor.runtime.process.incarnation import Incarnation
+from supervisor.runtime.process.preflight import Obstacle, obstacle
 from supervisor.runtime.process.process import Opening
 from supervisor.runtime.supervision.call import Call
 from supervisor.runtime.supervision.description import Descriptions
@@ -44,6 +46,10 @@ TRACEPARENT = "TRACEPARENT"
 
 PREPARED = "prepared"
 """The reason of an end with which a program is prepared."""
+
+
+SLOW = "if it is only slow to begin, supervision.timeouts.{} allows more"
+"""Words for a start that was not ready within a bound."""
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -260,6 +266,12 @@ class Setting(msgspec.Struct, frozen=True):
         return Incarnation(
             process, dialogue, self.log, timeouts, parting=lambda: host.shutting_down
         )
+
+    async def look_for_obstacle(self, doing: str) -> Obstacle | None:
+        """Return what keeps the program from running, in a thread: its disk may be slow."""
+        host, descriptor = self.host, self.descriptor
+        look = partial(obstacle, descriptor, host.environment)
+        return await host.custody.blocking.run(f"{doing} the program of {descriptor.name}", look)
 
     def overhear(self, instance: str, call: Call) -> None:
         """Tell the taps of a call that an instance is about to serve, and later of its outcome."""

@@ -11,7 +11,6 @@ the process is seen to its end afterwards.
 from __future__ import annotations
 
 import shlex
-from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
 
 import trio
@@ -53,7 +52,6 @@ from supervisor.policy.verdict import Exit, Said, Stopped, on_invocation
 from supervisor.runtime.files.module_log import NOTED
 from supervisor.runtime.process.dialogue import Receiver
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
-from supervisor.runtime.process.preflight import obstacle
 from supervisor.runtime.process.process import Opening
 from supervisor.runtime.process.program import SpawnError
 from supervisor.runtime.supervision.call import Awaited, Call, Server
@@ -415,11 +413,7 @@ class PerInvocationLife(Life):
         return running if self._warm is None else [*running, *self._warm.instances()]
 
     async def _check(self) -> Outcome:
-        host = self._setting.host
-        # In a thread: a folder on a slow disk is not to hold up the neighbours.
-        descriptor = self._setting.descriptor
-        look = partial(obstacle, descriptor, host.environment)
-        found = await host.custody.blocking.run(f"finding the program of {descriptor.name}", look)
+        found = await self._setting.look_for_obstacle("finding")
         if found is not None:
             return Failure.because(Reason.SPAWN_FAILED, f"could not be started: {found.words}")
         return Success({"status": "ok"})

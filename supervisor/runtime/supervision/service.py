@@ -42,9 +42,8 @@ from supervisor.policy.verdict import Stopped
 from supervisor.runtime.files.module_log import NOTED
 from supervisor.runtime.process.environment import UnsetVariableError
 from supervisor.runtime.supervision.call import NOBODY, Call, Server
-from supervisor.runtime.supervision.health_watch import HealthWatch
-from supervisor.runtime.supervision.life import Ended, Instance, Life, Setting
-from supervisor.runtime.supervision.start_attempt import SLOW
+from supervisor.runtime.supervision.health import HealthWatch
+from supervisor.runtime.supervision.life import SLOW, Ended, Instance, Life, Setting
 from supervisor.runtime.turns import SERVING, pieces
 
 if TYPE_CHECKING:
@@ -196,7 +195,7 @@ class ServiceLife(Life, Server):
         for opened in self._open.values():
             opened.room.set()
 
-    # What the watch asks of it (health_watch.Checked).
+    # What the watch asks of it (health.HealthWatch).
 
     @property
     def occupied(self) -> bool:
