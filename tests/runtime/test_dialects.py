@@ -299,8 +299,8 @@ async def test_no_handshake_is_without_an_end(running: Running, tmp_path: Path) 
     assert died is not None
     assert died.message.startswith(f"was not ready within {2 * GENEROUS_S} s; it used ")
     # The end of its stdin came first: it may have sufficed.
-    assert died.stopped_by_host
-    assert (died.exit_code, died.signal) in ((0, None), (None, signal.SIGTERM))
+    assert died.exit.stopped_by_host
+    assert (died.exit.exit_code, died.exit.signal) in ((0, None), (None, signal.SIGTERM))
 
 
 # Arguments and input of a request.

@@ -27,7 +27,7 @@ from protocol.dialects.registry import DIALECTS, Dialect
 from protocol.errors import Outcome
 from protocol.replies import Operation
 from supervisor.policy.lifecycle import State
-from supervisor.policy.verdict import Breach, Exit, Suspect, last_words
+from supervisor.policy.verdict import Exit, last_words
 from supervisor.runtime.files.module_log import ModuleLog, log_text
 from supervisor.runtime.process.dialogue import Dialogue, Receiver
 from supervisor.runtime.process.incarnation import Incarnation
@@ -52,23 +52,29 @@ SLOW = "if it is only slow to begin, supervision.timeouts.{} allows more"
 """Words for a start that was not ready within a bound."""
 
 
-class Ended(msgspec.Struct, frozen=True):
-    """How a life ended: the reason as a word, in words, and the process's exit if it had one."""
+class LifeEnd(msgspec.Struct, frozen=True):
+    """How a life ended: the reason as a word, a clause that follows `it`, and its process's end."""
 
     reason: str
     message: str
-    exit: Exit | None = None
+    exit: Exit = Exit()
+    """Empty if there was no process, or another one lives on."""
     obstacle: str | None = None
     """What keeps its program from running, as far as that shows without running it."""
     idle: bool = False
     """Whether it was ready and ended by itself, with 0, while nothing was asked of it."""
+    ts: float = 0.0
+    """When its worker took note of it, in Unix time (s)."""
+    rule: str | None = None
+    """The JSON pointer of the entry of `never_on` that keeps the module down."""
 
     @property
-    def abnormal(self) -> bool:
-        """Whether `transient` restarts after this end."""
-        return self.exit is None or self.exit.abnormal
+    def words(self) -> str:
+        """The message, with what its stderr says of it."""
+        said = last_words(self.exit.stderr_tail)
+        return f"{self.message}; its last line on stderr: {said}" if said else self.message
 
-    def as_told(self, blamed: Ended | None, *, stopped: bool) -> Ended:
+    def as_told(self, blamed: LifeEnd | None, *, stopped: bool) -> LifeEnd:
         """Return it with the reason that counts: what it was `blamed` for, or that it was asked."""
         reason, message = self.reason, self.message
         if blamed is not None:
@@ -80,7 +86,7 @@ class Ended(msgspec.Struct, frozen=True):
         reason = "stopped" if stopped else reason
         return msgspec.structs.replace(self, reason=reason, message=message)
 
-    def as_idle(self) -> Ended:
+    def as_idle(self) -> LifeEnd:
         """Return it as an end while idle, which is no crash where a request starts it again."""
         words = "exited with code 0 while nothing was asked of it"
         return msgspec.structs.replace(self, reason="idle", message=words)
@@ -88,53 +94,27 @@ class Ended(msgspec.Struct, frozen=True):
     def evidence(self) -> dict[str, Any]:
         """Return what is known of it, for the daemon's log."""
         evidence: dict[str, Any] = {"reason": self.reason, "words": self.message}
-        if self.exit is not None:
+        if self.exit.pid is not None:
             known = self.exit.evidence()
             evidence.update((key, value) for key, value in known.items() if value is not None)
         return evidence
 
-
-class LastExit(msgspec.Struct, frozen=True):
-    """What the module's last process died of, as `status` shows it; `ts` is Unix time (s)."""
-
-    reason: str
-    message: str
-    ts: float
-    exit_code: int | None = None
-    signal: int | None = None
-    stderr_tail: tuple[str, ...] = ()
-    survivors: tuple[int, ...] = ()
-    """The pids of processes of it that could not be killed."""
-    possible_survivors: tuple[Suspect, ...] = ()
-    """Processes that it may have left, or another module that still runs."""
-    stopped_by_host: bool = False
-    limit: Breach | None = None
-    """The limit it was ended for, with the figures, as in `details.limit` of a failure."""
-    rule: str | None = None
-    """The JSON pointer of the entry of `never_on` that keeps the module down."""
-
-    @property
-    def words(self) -> str:
-        """A clause that follows `it`, with what its stderr says of it."""
-        said = last_words(self.stderr_tail)
-        return f"{self.message}; its last line on stderr: {said}" if said else self.message
-
-    @classmethod
-    def of(cls, ended: Ended, ts: float, rule: str | None = None) -> LastExit:
-        exit_ = ended.exit or Exit()
-        return cls(
-            reason=ended.reason,
-            message=ended.message,
-            ts=ts,
-            exit_code=exit_.exit_code,
-            signal=exit_.signal,
-            stderr_tail=exit_.stderr_tail,
-            survivors=exit_.survivors,
-            possible_survivors=exit_.possible_survivors,
-            stopped_by_host=exit_.stopped_by_host,
-            limit=exit_.breach,
-            rule=rule,
-        )
+    def shown(self) -> dict[str, Any]:
+        """Return it as `last_exit` of a module's status."""
+        exit_ = self.exit
+        return {
+            "reason": self.reason,
+            "message": self.message,
+            "ts": self.ts,
+            "exit_code": exit_.exit_code,
+            "signal": exit_.signal,
+            "stderr_tail": exit_.stderr_tail,
+            "survivors": exit_.survivors,
+            "possible_survivors": msgspec.to_builtins(exit_.possible_survivors),
+            "stopped_by_host": exit_.stopped_by_host,
+            "limit": msgspec.to_builtins(exit_.breach),
+            "rule": self.rule,
+        }
 
 
 class Life:
@@ -143,7 +123,7 @@ class Life:
     id: str
     """Its instance; the module's name if it has none of its own."""
 
-    async def run(self) -> Ended:
+    async def run(self) -> LifeEnd:
         """Live; returns when nothing is left."""
         raise NotImplementedError
 
@@ -215,7 +195,7 @@ class Preparation(msgspec.Struct):
 
     over: trio.Event | None = None
     """Set at the end of the run that is under way."""
-    failure: Ended | None = None
+    failure: LifeEnd | None = None
     """How the last run failed, if it did."""
 
 

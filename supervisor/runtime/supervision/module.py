@@ -31,7 +31,7 @@ from supervisor.runtime.supervision import workers
 from supervisor.runtime.supervision.call import Call, CallQueue
 from supervisor.runtime.supervision.description import Descriptions, generation
 from supervisor.runtime.supervision.host import Host
-from supervisor.runtime.supervision.life import Counters, Instance, LastExit, Setting
+from supervisor.runtime.supervision.life import Counters, Instance, LifeEnd, Setting
 from supervisor.runtime.supervision.news import (
     tell_of_description,
     tell_of_module,
@@ -86,9 +86,9 @@ class Module:
         """Whether it is down, or about to be, for being idle: a request starts it again."""
         self.barred = False
         """Whether `never_on` keeps it from being started for a request."""
-        self.exit: LastExit | None = None
+        self.exit: LifeEnd | None = None
         """What its last process died of, under the descriptor in effect."""
-        self._former_exit: LastExit | None = None
+        self._former_exit: LifeEnd | None = None
         self._restarts: Counter[str] = Counter()
         """Of workers that are gone."""
         self._nursery = nursery
@@ -491,11 +491,11 @@ class Module:
 
     @property
     def restarts_by_cause(self) -> Counter[str]:
-        """As `restarts`, by the reason of the end before (`LastExit.reason`)."""
+        """As `restarts`, by the reason of the end before (`LifeEnd.reason`)."""
         return sum((one.restarts for one in self.workers), self._restarts)
 
     @property
-    def last_exit(self) -> LastExit | None:
+    def last_exit(self) -> LifeEnd | None:
         """The exit of the last process, but for those that were renewed, or idle for long."""
         return self.exit or self._former_exit
 

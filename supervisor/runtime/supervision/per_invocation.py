@@ -56,7 +56,7 @@ from supervisor.runtime.process.process import Opening
 from supervisor.runtime.process.program import SpawnError
 from supervisor.runtime.supervision.call import Awaited, Call, Server
 from supervisor.runtime.supervision.deadlines import Timer
-from supervisor.runtime.supervision.life import HELD, Ended, Instance, Life, Setting
+from supervisor.runtime.supervision.life import HELD, Instance, Life, LifeEnd, Setting
 from supervisor.runtime.supervision.warm_processes import WarmProcess, WarmProcesses
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Run(Receiver, Server):
         self._opening: Opening | None = None
         self._exit_timer: Timer | None = None
 
-    async def run(self) -> Ended | None:
+    async def run(self) -> LifeEnd | None:
         """Spawn, speak, judge; whatever happens, the call is settled then.
 
         Returns the process's end if that was a bad one, and its own: not that the host stopped it.
@@ -101,7 +101,7 @@ class Run(Receiver, Server):
             return None
         if exit_.stopped_by_host and exit_.breach is None:
             return None
-        return Ended(str(exit_.reason), f"{exit_.words}{exit_.remark}", exit_)
+        return LifeEnd(str(exit_.reason), f"{exit_.words}{exit_.remark}", exit_)
 
     async def _run(self) -> Exit | None:
         if self._warm is not None and not self.call.settled:
@@ -327,18 +327,18 @@ class PerInvocationLife(Life):
         self._warm: WarmProcesses | None = None
         if setting.descriptor.supervision.warm:
             self._warm = WarmProcesses(setting, self._crash)
-        self._crashed: Ended | None = None
+        self._crashed: LifeEnd | None = None
         self._closed = False
         self._retiring = trio.Event()
         self._abrupt = trio.Event()
         self._drained = trio.Event()
         self._nursery: trio.Nursery | None = None
 
-    async def run(self) -> Ended:
+    async def run(self) -> LifeEnd:
         """Be ready until told to end, then until the last process is gone."""
         outcome = await self._check()
         if isinstance(outcome, Failure):
-            return Ended("spawn_failed", outcome.message)
+            return LifeEnd("spawn_failed", outcome.message)
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             if self._warm is not None:
@@ -350,7 +350,7 @@ class PerInvocationLife(Life):
             finally:
                 self._closed = True  # cancelled, it takes no more calls either
             # The nursery stays open until each run has seen its process to the end.
-        return self._crashed or Ended("stopped", "was stopped", Exit(exit_code=0))
+        return self._crashed or LifeEnd("stopped", "was stopped", Exit(exit_code=0))
 
     def is_alive(self) -> bool:
         """Whether no process has died that nothing was asked of."""
@@ -452,7 +452,7 @@ class PerInvocationLife(Life):
         if self._warm is not None:
             self._warm.close()
 
-    def _crash(self, ended: Ended) -> None:
+    def _crash(self, ended: LifeEnd) -> None:
         if self._closed:
             return
         self._crashed = ended

@@ -74,7 +74,7 @@ from supervisor.runtime.process.program import SpawnError
 from supervisor.runtime.supervision.call import OVERRUN_BYTES, Call, Congestion, Server
 from supervisor.runtime.supervision.deadlines import Timer
 from supervisor.runtime.supervision.health import Probes
-from supervisor.runtime.supervision.life import SLOW, Ended, Instance, Life, Setting
+from supervisor.runtime.supervision.life import SLOW, Instance, Life, LifeEnd, Setting
 from supervisor.runtime.supervision.notes import keep, recall
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class PersistentLife(Life, Receiver, Server):
         self._spawned = 0
         """How many processes it has had: a start may take two."""
         self._is_ready = False
-        self._failure: Ended | None = None
+        self._failure: LifeEnd | None = None
         """Why its start failed."""
         self._words_if_mute = ""
         """Why its start failed if it answers once its stdin is closed: no loop, no wait."""
@@ -161,7 +161,7 @@ class PersistentLife(Life, Receiver, Server):
 
     # From spawn to gone.
 
-    async def run(self) -> Ended:
+    async def run(self) -> LifeEnd:
         """Spawn and serve until the process is gone, or the second one of a start is."""
         setting = self._setting
         try:
@@ -173,11 +173,11 @@ class PersistentLife(Life, Receiver, Server):
                 self.dialogue = setting.begin_dialogue(self.id, self)
                 exit_ = await self._run_process()
         except SpawnError as error:
-            return Ended("spawn_failed", f"could not be started: {error}")
+            return LifeEnd("spawn_failed", f"could not be started: {error}")
         finally:
             self._close()  # cancelled, it takes no more calls either
         keep(setting)
-        ended = Ended(str(exit_.reason), f"{exit_.words}{exit_.remark}", exit_)
+        ended = LifeEnd(str(exit_.reason), f"{exit_.words}{exit_.remark}", exit_)
         if self._is_ready:
             return replace(ended, idle=self._was_idle)
         if self._failure is not None:
@@ -263,9 +263,9 @@ class PersistentLife(Life, Receiver, Server):
     def _receive_start(self, item: Ready | StartFailed | StartAgain) -> None:
         match item:
             case StartFailed(reason=reason, message=message, bound=bound):
-                self._fail_start(Ended(reason, message), bound)
+                self._fail_start(LifeEnd(reason, message), bound)
             case StartAgain(why=why) if self._spawned > 1:
-                self._fail_start(Ended("bad_start", f"{why}, for the second time"))
+                self._fail_start(LifeEnd("bad_start", f"{why}, for the second time"))
             case _ if self._is_start_over or self._awaits_second or self._incarnation is None:
                 pass
             case StartAgain(why=why):
@@ -277,7 +277,7 @@ class PersistentLife(Life, Receiver, Server):
     def _ready(self, ready: Ready) -> None:
         misfit = self._setting.descriptions.begin(self.id, ready.description)
         if misfit is not None:
-            self._fail_start(Ended("bad_describe", misfit))
+            self._fail_start(LifeEnd("bad_describe", misfit))
             return
         assert self._nursery is not None  # noqa: S101 - there is a process, and so a nursery
         self._nursery.start_soon(self.probes.resolve_doubts)
@@ -292,9 +292,9 @@ class PersistentLife(Life, Receiver, Server):
         awaited = self.dialogue.waits_for
         words = f"was not ready within {self._timeouts.start_s + self._timeouts.describe_s:g} s"
         words += f"; it waited for {awaited}" if awaited else ""
-        self._fail_start(Ended(START_DEADLINE, words), "start_s")
+        self._fail_start(LifeEnd(START_DEADLINE, words), "start_s")
 
-    def _fail_start(self, ended: Ended, bound: str = "") -> None:
+    def _fail_start(self, ended: LifeEnd, bound: str = "") -> None:
         """Fail, for this reason, which may be a `bound` that was passed."""
         if self._is_start_over:
             return

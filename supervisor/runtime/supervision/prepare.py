@@ -34,7 +34,7 @@ from supervisor.runtime.process.process import Opening
 from supervisor.runtime.process.program import SpawnError, of_prepare
 from supervisor.runtime.process.spawning import spawn
 from supervisor.runtime.supervision.deadlines import Deadlines
-from supervisor.runtime.supervision.life import PREPARED, Ended, Instance, Life, Setting
+from supervisor.runtime.supervision.life import PREPARED, Instance, Life, LifeEnd, Setting
 from supervisor.runtime.supervision.notes import digest_of
 from supervisor.runtime.taps import Taps
 
@@ -113,7 +113,7 @@ class PreparingLife(Life):
         self._waiting: trio.CancelScope | None = None
         self._stop_at: StopStep | None = None
 
-    async def run(self) -> Ended:
+    async def run(self) -> LifeEnd:
         """Prepare, unless another worker does, or has done meanwhile."""
         setting, shared = self._setting, self._setting.preparation
         while is_unprepared(setting) and self._stop_at is None:
@@ -136,10 +136,10 @@ class PreparingLife(Life):
                 over.set()
             return ended
         if self._stop_at is not None:
-            return Ended("stopped", "was stopped before it was prepared")
-        return Ended(PREPARED, "is prepared")
+            return LifeEnd("stopped", "was stopped before it was prepared")
+        return LifeEnd(PREPARED, "is prepared")
 
-    async def _prepare(self) -> Ended:
+    async def _prepare(self) -> LifeEnd:
         setting, host = self._setting, self._setting.host
         supervision = setting.descriptor.supervision
         try:
@@ -153,7 +153,7 @@ class PreparingLife(Life):
                 parting=lambda: host.shutting_down,
             )
         except SpawnError as error:
-            return Ended("spawn_failed", f"could not be prepared: {error}")
+            return LifeEnd("spawn_failed", f"could not be prepared: {error}")
         setting.unset_variables[:] = incarnation.unset_variables
         if self._stop_at is not None:
             incarnation.stop(self._stop_at)
@@ -166,15 +166,15 @@ class PreparingLife(Life):
         if exit_.abnormal or self._stop_at is not None:
             program = setting.descriptor.transport.prepare[0]
             words = f"could not be prepared: {program} {exit_.words}{exit_.remark}"
-            return Ended(str(exit_.reason), words, exit_)
+            return LifeEnd(str(exit_.reason), words, exit_)
         note = {"prepared": setting.descriptor.name, "ts": round(host.wall_clock(), 3)}
         host.notes.put(_digest(setting.descriptor), note)
-        return Ended(PREPARED, f"was prepared in {exit_.uptime_s:.3g} s", exit_)
+        return LifeEnd(PREPARED, f"was prepared in {exit_.uptime_s:.3g} s", exit_)
 
     def _overdue(self) -> None:
         bound_s = self._setting.descriptor.supervision.timeouts.prepare_s
         words = f"was not prepared within {bound_s:g} s"
-        failure = Ended(str(Reason.START_DEADLINE), words)
+        failure = LifeEnd(str(Reason.START_DEADLINE), words)
         self._owner.happened(self, Input.START_FAILED, words, failure)
 
     def end(self, *, abrupt: bool) -> None:

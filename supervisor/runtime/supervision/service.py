@@ -43,7 +43,7 @@ from supervisor.runtime.files.module_log import NOTED
 from supervisor.runtime.process.environment import UnsetVariableError
 from supervisor.runtime.supervision.call import NOBODY, Call, Server
 from supervisor.runtime.supervision.health import HealthWatch
-from supervisor.runtime.supervision.life import SLOW, Ended, Instance, Life, Setting
+from supervisor.runtime.supervision.life import SLOW, Instance, Life, LifeEnd, Setting
 from supervisor.runtime.turns import SERVING, pieces
 
 if TYPE_CHECKING:
@@ -100,11 +100,11 @@ class ServiceLife(Life, Server):
             self,
         )
 
-    async def run(self) -> Ended:
+    async def run(self) -> LifeEnd:
         try:
             self._client = await self._make_client()
         except UnsetVariableError as error:
-            return Ended("spawn_failed", f"cannot be asked: {error}")
+            return LifeEnd("spawn_failed", f"cannot be asked: {error}")
         self._began_at = trio.current_time()
         try:
             async with trio.open_nursery() as nursery:
@@ -122,7 +122,7 @@ class ServiceLife(Life, Server):
             self._watch.end()
             self._setting.descriptions.end(self.id)
             await self._client.close()
-        return Ended("stopped", "was parted from")
+        return LifeEnd("stopped", "was parted from")
 
     async def _make_client(self) -> ServiceClient:
         def make() -> ServiceClient:
@@ -245,7 +245,7 @@ class ServiceLife(Life, Server):
         self._watch.begin(self._setting.host.draw())
         self._owner.happened(self, Input.STARTED, "answered health and describe")
 
-    async def _failed_start(self) -> Ended | None:
+    async def _failed_start(self) -> LifeEnd | None:
         """Ask for health until it is well, then for its description; return why that failed."""
         start_s, describe_s = self._timeouts.start_s, self._timeouts.describe_s
         outcome: Outcome | None = None
@@ -259,18 +259,18 @@ class ServiceLife(Life, Server):
         if not isinstance(outcome, Success):
             said = "it gave no answer" if outcome is None else f"it said: {outcome.message}"
             words = f"was not healthy within {start_s:g} s; {said}; {SLOW.format('start_s')}"
-            return Ended("start_deadline", words)
+            return LifeEnd("start_deadline", words)
         outcome = await self.ask(Operation.DESCRIBE, describe_s)
         if isinstance(outcome, Failure):
             return self._ended(outcome, "bad_describe", "did not describe itself")
         misfit = self._setting.descriptions.begin(self.id, outcome.result)
-        return None if misfit is None else Ended("bad_describe", misfit)
+        return None if misfit is None else LifeEnd("bad_describe", misfit)
 
-    def _ended(self, failure: Failure, reason: str, words: str) -> Ended:
+    def _ended(self, failure: Failure, reason: str, words: str) -> LifeEnd:
         if failure.code == Code.UNREACHABLE and self._why_unwell:
-            return Ended(str(failure.details["reason"]), self._why_unwell)
+            return LifeEnd(str(failure.details["reason"]), self._why_unwell)
         shown = failure.details.get("line_excerpt")
-        return Ended(reason, f"{words}: {failure.message}" + (f": {shown}" if shown else ""))
+        return LifeEnd(reason, f"{words}: {failure.message}" + (f": {shown}" if shown else ""))
 
     # One request and its answer.
 

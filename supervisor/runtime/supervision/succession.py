@@ -24,7 +24,7 @@ from protocol.descriptor.model import Descriptor, Start
 from supervisor.policy.findings import Quarantined, kept
 from supervisor.policy.lifecycle import COMES, SERVES, State
 from supervisor.policy.reload_plan import changes
-from supervisor.runtime.supervision.life import LastExit
+from supervisor.runtime.supervision.life import LifeEnd
 from supervisor.runtime.supervision.news import tell_of_refusal
 from supervisor.runtime.supervision.worker import Worker
 from supervisor.runtime.supervision.workers import is_wanted, lasting, newest_exit
@@ -247,7 +247,7 @@ class Succession:
         else:
             module.stop_workers("it did not get ready")
 
-    def _refuse(self, died: LastExit | None) -> None:
+    def _refuse(self, died: LifeEnd | None) -> None:
         why = "it did not get ready" if died is None else f"it {died.words}"
         reason = kept(f"the module that it describes did not start: {why}")
         self.refused = Quarantined(self.offered.source, reason)

@@ -30,7 +30,7 @@ from supervisor.policy.lifecycle import SERVES, Action, Input, State, move
 from supervisor.policy.pool import renewed_after_requests, renewed_at_age_s
 from supervisor.policy.restart import History, RestartDecision, after_end, healthy_long_enough
 from supervisor.runtime.supervision.deadlines import Timer
-from supervisor.runtime.supervision.life import PREPARED, Ended, LastExit, Life, Setting
+from supervisor.runtime.supervision.life import PREPARED, Life, LifeEnd, Setting
 from supervisor.runtime.supervision.per_invocation import PerInvocationLife
 from supervisor.runtime.supervision.persistent import PersistentLife
 from supervisor.runtime.supervision.prepare import PreparingLife, is_unprepared
@@ -152,7 +152,7 @@ class CrashRecord:
         elif self._healthy_since is None:
             self._healthy_since = trio.current_time()
 
-    def ended(self, ended: Ended, *, replaced: bool, draw: float) -> RestartDecision:
+    def ended(self, ended: LifeEnd, *, replaced: bool, draw: float) -> RestartDecision:
         """Decide what follows, as it was wanted; `draw` is random in [0, 1).
 
         `replaced`: the host ended it, since it could no longer be spoken with.
@@ -161,7 +161,7 @@ class CrashRecord:
         decision = after_end(
             self._supervision,
             self._history,
-            abnormal=ended.abnormal or replaced,
+            abnormal=ended.exit.abnormal or replaced,
             was_ready=self._was_ready,
             now=trio.current_time(),
             draw=draw,
@@ -203,7 +203,7 @@ class Worker:
         """The newest instance it has had; None if its lives are none."""
         self.restarts: Counter[str] = Counter()
         """How often it came back after an unasked end, by the reason of that end."""
-        self.last_exit: LastExit | None = None
+        self.last_exit: LifeEnd | None = None
         self.retry_at: float | None = None
         """When it is tried again, in `backoff` and `failed` (monotonic)."""
         self.service = Service()
@@ -213,7 +213,7 @@ class Worker:
         self._nursery = nursery
         self._module = module
         self._turn: StartTurn | None = None
-        self._blamed: Ended | None = None
+        self._blamed: LifeEnd | None = None
         """Why the host ends its life, if the life is to blame for it."""
         self._retry: Timer | None = None
         self._inputs: list[tuple[Input, str]] = []  # a deque is 700 bytes, and most have nothing
@@ -300,7 +300,7 @@ class Worker:
 
     # What a life reports; ignored once there is another life.
 
-    def happened(self, life: Life, news: Input, why: str, failure: Ended | None = None) -> None:
+    def happened(self, life: Life, news: Input, why: str, failure: LifeEnd | None = None) -> None:
         """Take one of the inputs that are about a life.
 
         STARTED: it is ready to serve; `why` is what shows it. START_FAILED: it will not get ready,
@@ -320,14 +320,14 @@ class Worker:
             self._blamed = failure
         elif news is Input.REPLACE:
             if self._blamed is None and self.state is not State.STOPPING:
-                self._blamed = Ended("replaced", why)
+                self._blamed = LifeEnd("replaced", why)
         else:
             self._crashes.probed(well=news is Input.HEALTHY)
             if news is Input.HEALTHY and self.state is State.READY:
                 return
         self._feed(news, why)
 
-    def run_failed(self, life: Life, ended: Ended) -> None:
+    def run_failed(self, life: Life, ended: LifeEnd) -> None:
         """Remember the bad end of one process of several; the life goes on."""
         if life is self.life:
             self._remember(ended)
@@ -459,7 +459,7 @@ class Worker:
             level("module ended", module=self.setting.descriptor.name, **ended.evidence())
         self._feed(given, cause)
 
-    async def _in_turn(self, life: Life) -> Ended:
+    async def _in_turn(self, life: Life) -> LifeEnd:
         try:
             if self._turn is None or await self._turn.wait():
                 return await life.run()
@@ -467,14 +467,15 @@ class Worker:
         # is gone by now: an incarnation kills and reaps on every way out.
         except Exception as error:
             log.exception("supervision failed", module=self.setting.descriptor.name)
-            return Ended("supervision_failed", f"could not be supervised: {error!r:.200}")
-        return Ended("stopped", "was stopped before it was started")
+            return LifeEnd("supervision_failed", f"could not be supervised: {error!r:.200}")
+        return LifeEnd("stopped", "was stopped before it was started")
 
     def _give_turn_back(self) -> None:
         if self._turn is not None:
             self._turn.give_back()
             self._turn = None
 
-    def _remember(self, ended: Ended, rule: str | None = None) -> None:
-        self.last_exit = LastExit.of(ended, self.setting.host.wall_clock(), rule)
+    def _remember(self, ended: LifeEnd, rule: str | None = None) -> None:
+        ts = self.setting.host.wall_clock()
+        self.last_exit = msgspec.structs.replace(ended, ts=ts, rule=rule)
         self._module.died(self)

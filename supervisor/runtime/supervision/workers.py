@@ -15,7 +15,7 @@ from protocol.replies import Operation
 from supervisor.policy.lifecycle import State
 from supervisor.policy.pool import Condition, state_of
 from supervisor.runtime.supervision.description import generation
-from supervisor.runtime.supervision.life import Instance, LastExit, Life
+from supervisor.runtime.supervision.life import Instance, Life, LifeEnd
 from supervisor.runtime.supervision.worker import Worker
 
 
@@ -71,7 +71,7 @@ def is_wanted(workers: Iterable[Worker]) -> bool:
     return any(one.is_wanted for one in workers)
 
 
-def newest_exit(workers: Iterable[Worker]) -> LastExit | None:
+def newest_exit(workers: Iterable[Worker]) -> LifeEnd | None:
     known = [one.last_exit for one in workers if one.last_exit is not None]
     return max(known, key=lambda one: one.ts, default=None)
 

@@ -81,7 +81,7 @@ async def test_one_that_lost_its_brand_too_is_named_and_held_in_a_cgroup_for_str
         await stop(daemon, "stubborn")
         last = daemon.fleet.modules["stubborn"].last_exit
         assert last is not None
-        assert [one.pid for one in last.possible_survivors] == [pid]
+        assert [one.pid for one in last.exit.possible_survivors] == [pid]
         held = procfs.read_bytes(f"/proc/{pid}/cgroup").decode().splitlines()[-1]
         assert held.endswith("/stray")
         await stop(daemon, "other")

@@ -15,7 +15,7 @@ from protocol.replies import Operation
 from supervisor.policy.lifecycle import Input
 from supervisor.runtime.supervision.health import Probes
 from supervisor.runtime.supervision.host import Host
-from supervisor.runtime.supervision.life import Ended, Life
+from supervisor.runtime.supervision.life import Life, LifeEnd
 from tests.factories import actor
 from tests.runtime.fakes import FakeLife, plain_setting
 
@@ -47,10 +47,10 @@ class FakeProcess(FakeLife):
         assert request.operation is Operation.HEALTH
         self.asked.append(request)
 
-    def happened(self, life: Life, news: Input, why: str, failure: Ended | None = None) -> None:
+    def happened(self, life: Life, news: Input, why: str, failure: LifeEnd | None = None) -> None:
         assert news in (Input.HEALTHY, Input.UNHEALTHY)
 
-    def run_failed(self, life: Life, ended: Ended) -> None:
+    def run_failed(self, life: Life, ended: LifeEnd) -> None:
         raise AssertionError(ended)
 
     def capacity_freed(self, life: Life) -> None:
