@@ -11,33 +11,25 @@ the process is seen to its end afterwards.
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any
 
 import trio
 from msgspec.structs import replace
 
 from protocol.connection import (
-    Alive,
     Answered,
-    Asked,
-    Described,
     EventReceived,
     Events,
     HostCalled,
     ModuleLog,
     Notice,
-    Notified,
-    OfProcess,
     OutOfStep,
     Quarantined,
-    Ready,
     Received,
     Request,
-    ResourceUpdated,
     StartAgain,
     StartFailed,
     Stray,
-    Unanswered,
     Violated,
     Warned,
 )
@@ -57,7 +49,7 @@ from supervisor.runtime.process.program import SpawnError
 from supervisor.runtime.supervision.call import Awaited, Call, Server
 from supervisor.runtime.supervision.deadlines import Timer
 from supervisor.runtime.supervision.life import HELD, Instance, Life, LifeEnd, Setting
-from supervisor.runtime.supervision.warm_processes import WarmProcess, WarmProcesses
+from supervisor.runtime.supervision.warm_processes import WarmProcesses
 
 if TYPE_CHECKING:
     from supervisor.runtime.supervision.worker import Worker
@@ -104,44 +96,36 @@ class Run(Receiver, Server):
         return LifeEnd(str(exit_.reason), f"{exit_.words}{exit_.remark}", exit_)
 
     async def _run(self) -> Exit | None:
-        if self._warm is not None and not self.call.settled:
+        """Run a process from spawn to gone, or from where it waits; None if there was none."""
+        setting, call = self._setting, self.call
+        if self._warm is not None and not call.settled:
             await self._warm.refresh()
-        if self.call.settled:
+        if call.settled:
             return None
-        process = None if self._warm is None else self._warm.take()
-        if process is not None:
-            return await self._run_warm(process)
-        return await self._run_cold()
-
-    async def _run_warm(self, process: WarmProcess) -> Exit:
-        self._name(process.id)
-        self._incarnation = process.incarnation
-        exit_ = await process.serve(self.call, self)
-        return self._judge(exit_)
-
-    async def _run_cold(self) -> Exit | None:
-        setting = self._setting
         if self._warm is not None:
-            self._name(setting.next_instance())
+            process = self._warm.take()
+            self.id = setting.next_instance() if process is None else process.id
+            setting.overhear(self.id, call)
+            if process is not None:
+                self._incarnation = process.incarnation
+                return self._judge(await process.serve(call, self))
         dialogue = setting.begin_dialogue(self.id, self)
-        dialogue.ask(self.call.request)
-        self.call.mark = dialogue.mark
+        dialogue.ask(call.request)
+        call.mark = dialogue.mark
         if self._said.answer is not None:  # it takes no process to say so
             dialogue.end()
-            self.call.settle(self._said.answer)
+            call.settle(self._said.answer)
             return None
         self._opening = dialogue.opening()
         if setting.descriptor.transport.protocol == "exec":
             ran = shlex.join((*setting.descriptor.transport.command, *dialogue.arguments))
             self._ran = without_password(ran)[:RAN_CHARS]
         try:
-            incarnation = await setting.incarnate(
-                dialogue, self._opening, self.call.request.traceparent
-            )
+            incarnation = await setting.incarnate(dialogue, self._opening, call.request.traceparent)
         except SpawnError as error:
             dialogue.end()  # what was asked may have set its waits off
             words = f"{self._what} could not be started: {error}"
-            self.call.settle(Failure.because(Reason.SPAWN_FAILED, words, instance=self.id))
+            call.settle(Failure.because(Reason.SPAWN_FAILED, words, instance=self.id))
             return None
         self._incarnation = incarnation
         if self._stop_at is not None:
@@ -149,10 +133,6 @@ class Run(Receiver, Server):
         with setting.host.sampler.watching(incarnation, setting.descriptor.supervision.limits):
             exit_ = self._judge(await incarnation.run())
         return await incarnation.remove_container(exit_)
-
-    def _name(self, instance: str) -> None:
-        self.id = instance
-        self._setting.overhear(instance, self.call)
 
     def _judge(self, exit_: Exit) -> Exit:
         outcome = on_invocation(self._said, exit_, self._stopped, self._what)
@@ -185,16 +165,18 @@ class Run(Receiver, Server):
         call.heard_at = trio.current_time()
         noted: list[CallEvent] = []
         for item in events:
-            match item:
-                case EventReceived():
-                    if type(item.event) in NOTED:
-                        noted.append(item.event)
-                    if not call.settled:
-                        call.listener.event(item.event, call, item.line)
-                case _:
-                    self._receive_other(item)
+            if not isinstance(item, EventReceived):
+                self._receive_other(item)
+                continue
+            if type(item.event) in NOTED:
+                noted.append(item.event)
+            if not call.settled:
+                call.listener.event(item.event, call, item.line)
         if noted:
-            self._note(noted)
+            self._setting.log.events(self.id, noted)
+            last = next((one for one in reversed(noted) if isinstance(one, ErrorEvent)), None)
+            if last is not None:
+                self._said = replace(self._said, error=read_error(last))
 
     def _receive_other(self, item: Received) -> None:
         match item:
@@ -203,39 +185,28 @@ class Run(Receiver, Server):
                 self._expect_exit(self._timeouts.linger_s)
                 if item.fault is not None:
                     self._violated(item.fault)
-            case Warned():
-                self.call.warn(item.notice)
-            case Violated():
-                self._violated(item.fault)
-            case HostCalled():
-                # A process that can be told nothing after its request cannot be answered.
-                self._setting.counters.late_lines += 1
-            case Asked() | Unanswered():
-                pass  # it serves this call and no other, and its exit says how
-            case EventReceived():
-                raise AssertionError
-            case _:
-                self._of_process(item)
-
-    def _note(self, events: list[CallEvent]) -> None:
-        self._setting.log.events(self.id, events)
-        last = next((one for one in reversed(events) if isinstance(one, ErrorEvent)), None)
-        if last is not None:
-            self._said = replace(self._said, error=read_error(last))
-
-    def _of_process(self, item: OfProcess) -> None:
-        match item:
-            case Stray() | Quarantined() | ModuleLog():
-                self._setting.keep(self.id, item)
-                self._warn_of(item)
+            case Violated(fault=fault):
+                self._violated(fault)
             case StartFailed():
                 self._violated(Fault(Reason.NOT_READY, f"the process {item.message}", ""))
             case StartAgain() | OutOfStep():
                 self._violated(Fault(Reason.NOT_READY, f"the process {item.why}", ""))
-            case Alive() | Described() | Notified() | Ready() | ResourceUpdated():
-                pass
+            case Warned(notice=notice):
+                self.call.warn(notice)
+            case Stray():
+                self._setting.keep(self.id, item)
+                words = "a line after the answer was not accepted"
+                self.call.warn(Notice("after_done", words, item.excerpt))
+            case Quarantined(fault=fault):
+                self._setting.keep(self.id, item)
+                self.call.warn(Notice.of(fault))
+            case ModuleLog():
+                self._setting.keep(self.id, item)
+            case HostCalled():
+                # A process that can be told nothing after its request cannot be answered.
+                self._setting.counters.late_lines += 1
             case _:
-                assert_never(item)
+                pass  # it serves this call and no other, and its exit says how
 
     def congested(self) -> bool:
         """Whether the listener cannot keep up; a settled call has none."""
@@ -285,16 +256,6 @@ class Run(Receiver, Server):
         if fault.reason is not Reason.TRUNCATED_LINE:
             self._expect_exit(self._timeouts.exit_s)
             self.stop(StopStep.TERMINATE)
-
-    def _warn_of(self, item: Stray | Quarantined | ModuleLog) -> None:
-        match item:
-            case Stray():
-                words = "a line after the answer was not accepted"
-                self.call.warn(Notice("after_done", words, item.excerpt))
-            case Quarantined():
-                self.call.warn(Notice.of(item.fault))
-            case ModuleLog():
-                pass
 
     def _expect_exit(self, within_s: float) -> None:
         if self._exit_timer is None:
