@@ -26,8 +26,8 @@ from supervisor.policy.lifecycle import COMES, SERVES, State
 from supervisor.policy.reload_plan import changes
 from supervisor.runtime.supervision.life import LifeEnd
 from supervisor.runtime.supervision.news import tell_of_refusal
+from supervisor.runtime.supervision.pool import is_wanted, lasting, newest_exit
 from supervisor.runtime.supervision.worker import Worker
-from supervisor.runtime.supervision.workers import is_wanted, lasting, newest_exit
 
 if TYPE_CHECKING:
     from supervisor.runtime.supervision.module import Module

@@ -5,8 +5,7 @@
 
 All of it is synchronous but `_live`, the task of one life, where it is also decided what follows
 from its end. At most one life exists at a time, and whatever a former one still reports is ignored:
-a stale exit changes nothing. A module has one worker, or several: what they are together is in
-`workers`, how many there should be in `sizing`.
+a stale exit changes nothing. A module has one worker, or several (`pool`).
 
 The transport decides which kind of life it is (`LIVES`), here and nowhere else. A new kind is a
 subclass of `life.Life` and an entry there, which is all that supervision knows of a kind: worker,
