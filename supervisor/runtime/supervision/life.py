@@ -40,6 +40,7 @@ from supervisor.runtime.taps import Taps
 
 if TYPE_CHECKING:
     from supervisor.runtime.supervision.host import Host
+    from supervisor.runtime.supervision.worker import Worker
 
 TRACEPARENT = "TRACEPARENT"
 """The variable in which a process has the trace context of its request, as of OpenTelemetry."""
@@ -120,8 +121,18 @@ class LifeEnd(msgspec.Struct, frozen=True):
 class Life:
     """One start of a module, from spawn to gone. By default nothing runs and no call is taken."""
 
-    id: str
-    """Its instance; the module's name if it has none of its own."""
+    takes_turn = True
+    """Whether a start is work for this machine, of which only so much is begun at once."""
+    is_instance = True
+    """Whether a state is that of an instance, and told with its id; else it is the module's own."""
+
+    def __init__(self, setting: Setting, owner: Worker) -> None:
+        descriptor = setting.descriptor
+        self.id = setting.next_instance() if self.is_instance else descriptor.name
+        self._setting = setting
+        self._owner = owner
+        self._timeouts = descriptor.supervision.timeouts
+        self._concurrency = descriptor.supervision.concurrency
 
     async def run(self) -> LifeEnd:
         """Live; returns when nothing is left."""

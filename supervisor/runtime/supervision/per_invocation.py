@@ -280,10 +280,12 @@ class Run(Receiver, Server):
 class PerInvocationLife(Life):
     """The readiness of a per-invocation module, and the processes it runs at the moment."""
 
+    # A check of a program is no start to speak of, and no process of the module's made it ready.
+    takes_turn = False
+    is_instance = False
+
     def __init__(self, setting: Setting, owner: Worker) -> None:
-        self.id = setting.descriptor.name
-        self._setting = setting
-        self._owner = owner
+        super().__init__(setting, owner)
         self._runs: set[Run] = set()
         self._warm: WarmProcesses | None = None
         if setting.descriptor.supervision.warm:
@@ -318,8 +320,8 @@ class PerInvocationLife(Life):
         return self._crashed is None
 
     def can_take(self) -> bool:
-        concurrency = self._setting.descriptor.supervision.concurrency
-        return self._nursery is not None and not self._closed and len(self._runs) < concurrency
+        has_room = len(self._runs) < self._concurrency
+        return self._nursery is not None and not self._closed and has_room
 
     @property
     def load(self) -> int:
@@ -425,7 +427,7 @@ class PerInvocationLife(Life):
 
     async def _retire(self) -> None:
         if not self._abrupt.is_set():
-            with trio.move_on_after(self._setting.descriptor.supervision.timeouts.stop_s):
+            with trio.move_on_after(self._timeouts.stop_s):
                 await self._drained.wait()
         for run in tuple(self._runs):
             run.call.settle(self._setting.host.stopping(run.id, run.evidence()))

@@ -108,18 +108,14 @@ LOOK_S = 1.0
 
 class PersistentLife(Life, Receiver, Server):
     def __init__(self, setting: Setting, owner: Worker) -> None:
-        supervision = setting.descriptor.supervision
-        self.id = setting.next_instance()
-        self._setting = setting
-        self._owner = owner
-        self._timeouts = supervision.timeouts
-        self._concurrency = supervision.concurrency
+        super().__init__(setting, owner)
         self._now = trio.lowlevel.current_clock().current_time
         self.dialogue = setting.begin_dialogue(self.id, self)
         self.probes = Probes(setting, self, owner)
         self._incarnation: Incarnation | None = None
         self._nursery: trio.Nursery | None = None
 
+        # Its start.
         self._start_bound: Timer | None = None
         self._spawned = 0
         """How many processes it has had: a start may take two."""
@@ -137,6 +133,7 @@ class PersistentLife(Life, Receiver, Server):
         self._warning: str | None = None
         """What was set aside or not understood last, and why."""
 
+        # Its calls.
         self._calls: dict[str, Call] = {}
         self._talked: list[Call] = []
         """The calls of which the newest piece of output had events."""
@@ -149,6 +146,7 @@ class PersistentLife(Life, Receiver, Server):
         self._left_with: tuple[str, float] | None = None
         """The `oldest` call, once that is given up."""
 
+        # Its end.
         self._ending = trio.Event()
         self._closed = False
         """Whether it takes no more calls: set with `_ending`, and looked at for each call."""

@@ -106,9 +106,7 @@ class PreparingLife(Life):
     """A worker while its program is prepared: by a process of its own, or by another worker's."""
 
     def __init__(self, setting: Setting, owner: Worker) -> None:
-        self.id = setting.next_instance()
-        self._setting = setting
-        self._owner = owner
+        super().__init__(setting, owner)
         self._incarnation: Incarnation | None = None
         self._waiting: trio.CancelScope | None = None
         self._stop_at: StopStep | None = None
@@ -141,7 +139,6 @@ class PreparingLife(Life):
 
     async def _prepare(self) -> LifeEnd:
         setting, host = self._setting, self._setting.host
-        supervision = setting.descriptor.supervision
         try:
             self._incarnation = incarnation = await _spawn(
                 setting.descriptor,
@@ -157,9 +154,9 @@ class PreparingLife(Life):
         setting.unset_variables[:] = incarnation.unset_variables
         if self._stop_at is not None:
             incarnation.stop(self._stop_at)
-        timer = host.deadlines.after(supervision.timeouts.prepare_s, self._overdue)
+        timer = host.deadlines.after(self._timeouts.prepare_s, self._overdue)
         try:
-            with host.sampler.watching(incarnation, supervision.limits):
+            with host.sampler.watching(incarnation, setting.descriptor.supervision.limits):
                 exit_ = await incarnation.run()
         finally:
             timer.cancel()
@@ -172,8 +169,7 @@ class PreparingLife(Life):
         return LifeEnd(PREPARED, f"was prepared in {exit_.uptime_s:.3g} s", exit_)
 
     def _overdue(self) -> None:
-        bound_s = self._setting.descriptor.supervision.timeouts.prepare_s
-        words = f"was not prepared within {bound_s:g} s"
+        words = f"was not prepared within {self._timeouts.prepare_s:g} s"
         failure = LifeEnd(str(Reason.START_DEADLINE), words)
         self._owner.happened(self, Input.START_FAILED, words, failure)
 

@@ -73,13 +73,11 @@ class _Open(msgspec.Struct, eq=False):
 class ServiceLife(Life, Server):
     """The time in which a service is known to be there."""
 
+    takes_turn = False  # nothing runs here, and so there is nothing to wait for
+
     def __init__(self, setting: Setting, owner: Worker) -> None:
-        self.id = setting.next_instance()
-        self._setting = setting
-        self._owner = owner
+        super().__init__(setting, owner)
         self._name = setting.descriptor.name
-        self._timeouts = setting.descriptor.supervision.timeouts
-        self._concurrency = setting.descriptor.supervision.concurrency
         self._open: dict[str, _Open] = {}
         self._client: ServiceClient | None = None
         self._nursery: trio.Nursery | None = None

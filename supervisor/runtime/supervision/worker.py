@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -44,33 +43,14 @@ log = structlog.get_logger()
 _WAITS = (State.BACKOFF, State.FAILED)
 
 
-class LifeKind(msgspec.Struct, frozen=True, kw_only=True):
-    """What has to be known of a kind of life before one begins."""
-
-    begin: Callable[[Setting, Worker], Life]
-    takes_turn: bool
-    """Whether a start is work for this machine, of which only so much is begun at once."""
-    is_instance: bool
-    """Whether a state is that of an instance, and told with its id; else it is the module's own."""
-
-
-LIVES: dict[tuple[str, Lifecycle], LifeKind] = {
-    ("stdio", Lifecycle.PERSISTENT): LifeKind(
-        begin=PersistentLife, takes_turn=True, is_instance=True
-    ),
-    # Nothing runs here, and so there is nothing to wait for.
-    ("http", Lifecycle.PERSISTENT): LifeKind(begin=ServiceLife, takes_turn=False, is_instance=True),
-    # A check of a program is no start to speak of, and no process of the module's made it ready.
-    ("stdio", Lifecycle.PER_INVOCATION): LifeKind(
-        begin=PerInvocationLife, takes_turn=False, is_instance=False
-    ),
+LIVES: dict[tuple[str, Lifecycle], type[Life]] = {
+    ("stdio", Lifecycle.PERSISTENT): PersistentLife,
+    ("http", Lifecycle.PERSISTENT): ServiceLife,
+    ("stdio", Lifecycle.PER_INVOCATION): PerInvocationLife,
 }
 
-PREPARING = LifeKind(begin=PreparingLife, takes_turn=True, is_instance=True)
-"""What comes before the first of a module that has a `prepare`, whatever its transport."""
 
-
-def life_kind(transport: Transport) -> LifeKind:
+def life_kind(transport: Transport) -> type[Life]:
     return LIVES[transport.type, transport.lifecycle]
 
 
@@ -379,7 +359,7 @@ class Worker:
     def _act(self, action: Action) -> None:
         match action:
             case Action.PREPARE:
-                self._begin(PREPARING)
+                self._begin(PreparingLife)
             case Action.SPAWN:
                 self._begin(life_kind(self.setting.descriptor.transport))
             case Action.END:
@@ -403,10 +383,10 @@ class Worker:
         self._retry = self.retry_at = None
         self._feed(Input.RETRY, "the time to try again has come")
 
-    def _begin(self, kind: LifeKind) -> None:
+    def _begin(self, kind: type[Life]) -> None:
         self._crashes.spawned()
         self.service = Service(used_at=trio.current_time())
-        self.life = kind.begin(self.setting, self)
+        self.life = kind(self.setting, self)
         self.instance = self.life.id if kind.is_instance else None
         if kind.takes_turn:
             urgent = bool(self.restarts) or self._module.queued > 0
