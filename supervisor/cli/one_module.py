@@ -49,7 +49,7 @@ from supervisor.runtime.files.module_log import LogLine
 from supervisor.runtime.loop_clock import run_timed
 from supervisor.runtime.process.program import SpawnError
 from supervisor.runtime.supervision.host import Host
-from supervisor.runtime.supervision.prepare_once import prepare_once
+from supervisor.runtime.supervision.prepare import prepare_once
 from supervisor.transcripts.compare import RPC_IDS, differences, heard, recorded_lines
 from supervisor.transcripts.playback import Played, play
 from supervisor.transcripts.recording import Recording, TranscriptFile, header_of

@@ -32,7 +32,7 @@ from supervisor.conformance.trial import PATIENCE, TimedAnswer, Timing, Trial, T
 from supervisor.runtime.process.incarnation import StopStep
 from supervisor.runtime.process.preflight import obstacle
 from supervisor.runtime.process.program import SpawnError
-from supervisor.runtime.supervision.prepare_once import prepare_once
+from supervisor.runtime.supervision.prepare import prepare_once
 
 UNASKED = "no op was called: say which may be (--op NAME, --all-ops, examples in its inputs)"
 

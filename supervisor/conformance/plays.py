@@ -24,7 +24,7 @@ from supervisor.policy.verdict import on_invocation
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.process.incarnation import StopStep
 from supervisor.runtime.supervision.description import misfit_of
-from supervisor.runtime.supervision.start_attempt import SLOW
+from supervisor.runtime.supervision.life import SLOW
 
 ODD_FIELDS: dict[str, dict[str, Any]] = {
     "unknown fields": {"unknown": {"as": ["yet", None]}, "unknownToo": "x"},

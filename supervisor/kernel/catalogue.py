@@ -21,7 +21,6 @@ from supervisor.kernel.descriptions import RememberedDescriptions
 from supervisor.policy.lifecycle import SERVES
 from supervisor.policy.principals import Principal
 from supervisor.runtime.supervision.deadlines import Deadlines, Timer
-from supervisor.runtime.supervision.dependence import starts_on_demand
 from supervisor.runtime.supervision.fleet import Fleet
 from supervisor.runtime.supervision.module import Module
 from supervisor.runtime.turns import each_in_turns
@@ -74,7 +73,7 @@ class Catalogue:
             if not principal.sees(module.name) or self._is_known(module):
                 continue
             unknown.append(module)
-            if not module.wanted and starts_on_demand(module):
+            if not module.wanted and module.starts_on_demand:
                 module.start("a caller asked what it offers")
 
         def settled() -> bool | None:

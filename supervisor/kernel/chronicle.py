@@ -11,7 +11,7 @@ from supervisor.kernel.recorder import Recorder
 from supervisor.kernel.resource_updates import ResourceUpdates
 from supervisor.policy.findings import QuarantinedFile
 from supervisor.policy.lifecycle import State
-from supervisor.runtime.supervision.observer import Described, Observer
+from supervisor.runtime.supervision.host import Described, Observer
 
 MISFITS_TOLD = 8
 """In one entry; `status` has all."""

@@ -160,7 +160,7 @@ def module_status(
         "misfits": module.descriptions.misfits(),
         "quarantined": why_bad(descriptor, quarantined) or (refused and refused.reason),
         "instances": [_instance(one, state) for one, state in module.instances()],
-        "last_exit": None if last_exit is None else msgspec.to_builtins(last_exit),
+        "last_exit": None if last_exit is None else last_exit.shown(),
         "counters": {
             "invocations": module.tally.invocations,
             "failures": module.tally.failures,

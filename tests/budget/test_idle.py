@@ -12,7 +12,7 @@ import pytest
 import trio
 import trio.testing
 
-from supervisor.runtime.supervision.health_watch import TICKS
+from supervisor.runtime.supervision.health import TICKS
 from tests import factories
 from tests.budget.conftest import assert_within
 from tests.budget.fake_process import FakeProcess, without_processes

@@ -271,4 +271,4 @@ async def test_an_end_that_is_asked_for_twice_is_hurried(tmp_path: Path) -> None
         await daemon.stop_fleet()
         last_exit = daemon.fleet.modules["m"].last_exit
         assert last_exit is not None
-        assert last_exit.signal == 9
+        assert last_exit.exit.signal == 9

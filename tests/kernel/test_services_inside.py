@@ -14,7 +14,7 @@ from supervisor.kernel.kernel import Party
 from supervisor.kernel.status import module_status
 from supervisor.policy.lifecycle import State
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.supervision.life import LastExit
+from supervisor.runtime.supervision.life import LifeEnd
 from supervisor.runtime.supervision.module import Module
 from tests.faces.http.test_security import certificate
 from tests.kernel.conftest import Asker, ask, daemon_with
@@ -38,7 +38,7 @@ BUSY = {"health": {"interval_s": 0.02}, "backoff": {"initial_s": 0.01, "max_s": 
 """Checks and tries that follow each other closely."""
 
 
-def died_of(module: Module) -> LastExit:
+def died_of(module: Module) -> LifeEnd:
     assert module.last_exit is not None
     return module.last_exit
 
@@ -127,7 +127,7 @@ async def test_a_service_that_hangs_is_found_out_after_a_call_and_parted_from(
             await daemon.fleet.wait_until(lambda: module.state is State.DEGRADED or None)
             await daemon.fleet.wait_until(lambda: module.state is State.STARTING or None)
             assert died_of(module).message.startswith("missed 3 health probes in a row")
-            assert died_of(module).exit_code is None
+            assert died_of(module).exit.exit_code is None
 
 
 async def test_a_certificate_that_nobody_vouches_for_is_refused(

@@ -25,9 +25,9 @@ from supervisor.runtime.supervision.call import Call, Server
 from supervisor.runtime.supervision.deadlines import Deadlines
 from supervisor.runtime.supervision.description import Descriptions
 from supervisor.runtime.supervision.host import Host
-from supervisor.runtime.supervision.life import Counters, Ended, Instance, Life, Setting
+from supervisor.runtime.supervision.life import Counters, Instance, Life, LifeEnd, Setting
 from supervisor.runtime.supervision.module import Module
-from supervisor.runtime.supervision.worker import LIVES, LifeKind, Worker
+from supervisor.runtime.supervision.worker import LIVES, Worker
 from tests import factories
 
 STAGE = "stage"
@@ -61,8 +61,12 @@ def plain_setting(made: Descriptor, host: Host, names: Iterator[str]) -> Setting
 class FakeLife(Life, Server):
     """A life that starts, answers and ends when told to."""
 
+    stage: Stage | None = None
+
     def __init__(self, setting: Setting, owner: Worker) -> None:
-        self.id = setting.next_instance()
+        super().__init__(setting, owner)
+        if self.stage is not None:
+            self.stage.lives.append(self)
         self.name = setting.descriptor.name
         self.calls: list[Call] = []
         self.served: list[Any] = []
@@ -73,12 +77,10 @@ class FakeLife(Life, Server):
         self.begun = False
         self.hurried = False
         self.gone = False
-        self._owner = owner
-        self._concurrency = setting.descriptor.supervision.concurrency
         self._over = trio.Event()
-        self._ended = Ended("exited", "exited with code 1", Exit(exit_code=1))
+        self._ended = LifeEnd("exited", "exited with code 1", Exit(exit_code=1))
 
-    async def run(self) -> Ended:
+    async def run(self) -> LifeEnd:
         self.begun = True
         try:
             await self._over.wait()
@@ -137,7 +139,7 @@ class FakeLife(Life, Server):
         self._owner.happened(self, Input.STARTED, "answered health and describe")
 
     def fail_to_start(self, reason: str = "start_deadline") -> None:
-        ended = Ended(reason, "was not healthy within 10 s")
+        ended = LifeEnd(reason, "was not healthy within 10 s")
         self._owner.happened(self, Input.START_FAILED, ended.message, ended)
 
     def probe(self, *, well: bool) -> None:
@@ -153,12 +155,12 @@ class FakeLife(Life, Server):
 
     async def die(self, code: int | None = 1, signal: int | None = None) -> None:
         exit_ = Exit(exit_code=code, signal=signal)
-        self._ended = Ended(str(exit_.reason), exit_.words, exit_)
+        self._ended = LifeEnd(str(exit_.reason), exit_.words, exit_)
         self._over.set()
         await trio.testing.wait_all_tasks_blocked()
 
     async def fail_to_spawn(self) -> None:
-        self._ended = Ended("spawn_failed", "could not be started: no such program")
+        self._ended = LifeEnd("spawn_failed", "could not be started: no such program")
         self._over.set()
         await trio.testing.wait_all_tasks_blocked()
 
@@ -188,16 +190,12 @@ class Stage:
     @contextmanager
     def known(self) -> Iterator[None]:
         """Have the lives of `staged` modules be on this stage."""
-        one = LifeKind(begin=self.new_life, takes_turn=True, is_instance=True)
-        other = LifeKind(begin=self.new_life, takes_turn=False, is_instance=False)
+        here = {"stage": self}
+        one = type("StagedLife", (FakeLife,), here)
+        other = type("StagedTool", (FakeLife,), {**here, "takes_turn": False, "is_instance": False})
         kinds = {(STAGE, Lifecycle.PERSISTENT): one, (STAGE, Lifecycle.PER_INVOCATION): other}
         with mock.patch.dict(LIVES, kinds):
             yield
-
-    def new_life(self, setting: Setting, owner: Worker) -> FakeLife:
-        life = FakeLife(setting, owner)
-        self.lives.append(life)
-        return life
 
     @property
     def life(self) -> FakeLife:

@@ -18,7 +18,7 @@ from supervisor.runtime.process.incarnation import StopStep
 from supervisor.runtime.process.spawning import spawn
 from supervisor.runtime.supervision.call import Call
 from supervisor.runtime.supervision.host import Host
-from supervisor.runtime.supervision.life import Ended, Life, Setting
+from supervisor.runtime.supervision.life import Life, LifeEnd, Setting
 from supervisor.runtime.supervision.per_invocation import PerInvocationLife
 from supervisor.runtime.supervision.persistent import PersistentLife
 from tests import factories
@@ -52,12 +52,12 @@ class Listening:
     def __init__(self) -> None:
         self.ready = trio.Event()
 
-    def happened(self, life: Life, news: Input, why: str, failure: Ended | None = None) -> None:
+    def happened(self, life: Life, news: Input, why: str, failure: LifeEnd | None = None) -> None:
         assert news in (Input.STARTED, Input.HEALTHY, Input.UNHEALTHY), why
         if news is Input.STARTED:
             self.ready.set()
 
-    def run_failed(self, life: Life, ended: Ended) -> None:
+    def run_failed(self, life: Life, ended: LifeEnd) -> None:
         pass
 
     def capacity_freed(self, life: Life) -> None:

@@ -299,8 +299,8 @@ async def test_no_handshake_is_without_an_end(running: Running, tmp_path: Path) 
     assert died is not None
     assert died.message.startswith(f"was not ready within {2 * GENEROUS_S} s; it used ")
     # The end of its stdin came first: it may have sufficed.
-    assert died.stopped_by_host
-    assert (died.exit_code, died.signal) in ((0, None), (None, signal.SIGTERM))
+    assert died.exit.stopped_by_host
+    assert (died.exit.exit_code, died.exit.signal) in ((0, None), (None, signal.SIGTERM))
 
 
 # Arguments and input of a request.
@@ -409,7 +409,7 @@ async def test_one_that_pings_and_does_not_read_is_not_read_from_either(
     monkeypatch.setattr(dialogue_module, "HIGH_BYTES", 1000)
     module = await running.ready(speaking(tmp_path, "silent"))
     life: Any = module.workers[0].life
-    dialogue = life._dialogue
+    dialogue = life.dialogue
     dialogue._left = memoryview(b"x")  # as if its pipe were full
     dialogue._outgoing.add(b"y" * 1001)
     assert life.congested()

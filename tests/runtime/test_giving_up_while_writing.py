@@ -44,7 +44,7 @@ def send(module: Module, number: signal.Signals) -> None:
 
 
 def in_doubt(module: Module) -> bool:
-    return life(module)._probing.in_doubt
+    return life(module).probes.in_doubt
 
 
 async def test_a_request_of_which_nothing_was_written_is_never_sent(

@@ -16,7 +16,7 @@ WALL_CLOCKS = {
 
 STAMPS = {
     "supervisor/runtime/supervision/host.py",  # hands it down, for stamps
-    "supervisor/runtime/supervision/prepare_once.py",  # of what it logs, also without a daemon
+    "supervisor/runtime/supervision/prepare.py",  # of what it logs, also without a daemon
     "supervisor/runtime/stalls.py",  # the stamp of the longest stall, for people
     "supervisor/edge/http/sse.py",  # the stamps of events in the vocabulary of AMCP
     "supervisor/runtime/files/file_digest.py",  # compared with the stamps of files, no timer

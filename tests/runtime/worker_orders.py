@@ -22,7 +22,7 @@ from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.supervision.call import Call
 from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.module import Module
-from supervisor.runtime.supervision.workers import renewed, staying
+from supervisor.runtime.supervision.pool import renewed, staying
 from tests import factories
 from tests.factories import Heard
 from tests.runtime.fakes import Alone, FakeLife, Stage, staged

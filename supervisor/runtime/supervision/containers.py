@@ -36,7 +36,7 @@ from supervisor.runtime.process.environment import CIDFILE, UnsetVariableError, 
 from supervisor.runtime.process.process import Opening, Process
 from supervisor.runtime.process.program import SpawnError, named_program
 from supervisor.runtime.process.spawning import NOTHING, spawn
-from supervisor.runtime.supervision.prepare_once import Unprepared, prepare_once
+from supervisor.runtime.supervision.prepare import Unprepared, prepare_once
 
 BOUNDS = Supervision(timeouts=Timeouts(prepare_s=4.0, stop_s=0.5))
 """Of each run of the client, which may wait for a daemon that does not answer."""

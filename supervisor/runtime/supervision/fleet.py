@@ -11,12 +11,11 @@ import structlog
 import trio
 
 from protocol.descriptor.model import Descriptor, Start
-from protocol.errors import Failure
+from protocol.errors import Failure, Reason
 from supervisor.policy.causes import got_ready, is_needed
 from supervisor.policy.findings import Found, QuarantinedFile
 from supervisor.policy.lifecycle import HAS_PROCESS, SERVES, State
 from supervisor.policy.reload_plan import Changed, ReloadPlan
-from supervisor.runtime.supervision.dependence import Dependence, outlook, starts_on_demand
 from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.module import Module
 from supervisor.runtime.supervision.refusal import unavailable
@@ -99,7 +98,8 @@ class Fleet:
         self._host = host
         self._nursery = nursery
         self._changes = Changes()
-        self._dependence: Dependence | None = None
+        self._dependants: dict[str, list[Module]] | None = None
+        """The modules that name a module in `depends_on`; None if that may have changed."""
         self._waking = False
         self._to_wake: dict[str, None] = {}
 
@@ -153,7 +153,7 @@ class Fleet:
         for descriptor in plan.removed:
             self._host.observer.unmounted(descriptor)
             self.leaving[descriptor.name] = self.modules.pop(descriptor.name)
-            self._dependence = None
+            self._dependants = None
             yield
         for descriptor in plan.unchanged:
             module = self.modules[descriptor.name]
@@ -248,11 +248,11 @@ class Fleet:
         self._changed(module.name)
 
     def dependence_changed(self) -> None:
-        self._dependence = None
+        self._dependants = None
 
     def dependants(self, name: str) -> list[Module]:
         """Return the modules that name this one in `depends_on`."""
-        return [one for one in self._depends().on(name) if self._has(one)]
+        return [one for one in self._depends().get(name, ()) if self._has(one)]
 
     @property
     def quarantined(self) -> tuple[QuarantinedFile, ...]:
@@ -274,7 +274,26 @@ class Fleet:
 
         With `final`, a module in `backoff` still may be.
         """
-        return outlook(self.modules, module, final=final)
+        if _is_stuck(module, final=final):
+            return unavailable(module)
+        # Without recursion: a chain of dependencies may be long.
+        left, seen = [module], {module.name}
+        while left:
+            waiting = left.pop()
+            if waiting.state is not State.DOWN:
+                continue
+            for name in waiting.waits_for:
+                needed = self.modules.get(name)
+                if needed is None:
+                    words = f"{module.name} waits for {name}, and there is no such module"
+                    return Failure.because(Reason.NOT_READY, words, waits_for=name)
+                if _is_stuck(needed, final=final) and not needed.starts_on_demand:
+                    words = f"{module.name} waits for {name}: {unavailable(needed).message}"
+                    return Failure.because(Reason.NOT_READY, words, waits_for=name)
+                if name not in seen:
+                    seen.add(name)
+                    left.append(needed)
+        return None
 
     def _add(self, descriptor: Descriptor) -> None:
         name = descriptor.name
@@ -290,16 +309,19 @@ class Fleet:
                 generations,
             )
         self.modules[name] = module
-        self._dependence = None
+        self._dependants = None
 
     def _has(self, module: Module) -> bool:
         name = module.name
         return self.modules.get(name) is module or self.leaving.get(name) is module
 
-    def _depends(self) -> Dependence:
-        if self._dependence is None:
-            self._dependence = Dependence(self.all())
-        return self._dependence
+    def _depends(self) -> dict[str, list[Module]]:
+        if self._dependants is None:
+            self._dependants = {}
+            for module in self.all():
+                for name in module.descriptor.supervision.depends_on:
+                    self._dependants.setdefault(name, []).append(module)
+        return self._dependants
 
     def _quarantining(self, quarantined: tuple[QuarantinedFile, ...]) -> Iterator[None]:
         """Take over what is quarantined, and tell of what is new, a step for each."""
@@ -361,7 +383,14 @@ class Fleet:
             await self._changes.wait_of(module.name)
 
     def _changed(self, *names: str) -> None:
-        concerned = self._depends().concerned(names)
+        """Tell of these, and of those that depend on one of them, however indirectly."""
+        concerned = dict.fromkeys(names)
+        left = list(concerned)
+        for name in left:  # it grows
+            for module in self._depends().get(name, ()):
+                if module.name not in concerned:
+                    concerned[module.name] = None
+                    left.append(module.name)
         self._wake_dependants(concerned)
         self._changes.tell(concerned)
 
@@ -404,9 +433,21 @@ class Fleet:
             needed = self.modules.get(name)
             if needed is None:
                 continue  # removed; it may come back
-            if not needed.wanted and starts_on_demand(needed):
+            if not needed.wanted and needed.starts_on_demand:
                 needed.start(is_needed(dependant))
 
     def _serves(self, name: str) -> bool:
         module = self.modules.get(name)
         return module is not None and module.state in SERVES
+
+
+def _is_stuck(module: Module, *, final: bool) -> bool:
+    match module.state:
+        case State.FAILED:
+            return True
+        case State.BACKOFF:
+            return not final
+        case State.DOWN:
+            return not module.wanted
+        case _:
+            return False

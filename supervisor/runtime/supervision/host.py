@@ -1,4 +1,8 @@
-"""What every module of a daemon shares: environment, clocks, deadlines, log files, numbers."""
+"""What every module of a daemon shares: environment, clocks, deadlines, log files, numbers.
+
+What becomes of the modules is told to a ring above, such as the journal (`Observer`); that serves
+the calls that they make on their own account (`ModuleCalls`).
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,13 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from protocol.connection import HostCalled
+import msgspec
+
+from protocol.connection import HostCalled, Notified, ResourceUpdated
+from protocol.descriptor.model import Descriptor
 from protocol.errors import Failure, Reason
+from supervisor.policy.findings import QuarantinedFile
+from supervisor.policy.lifecycle import State
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.held_bytes import HeldBounds, HeldBytes
@@ -19,11 +28,48 @@ from supervisor.runtime.process.limits import INTERVAL_S, Sampler
 from supervisor.runtime.supervision.containers import Containers
 from supervisor.runtime.supervision.deadlines import Deadlines
 from supervisor.runtime.supervision.notes import Notes
-from supervisor.runtime.supervision.observer import Observer
 from supervisor.runtime.supervision.starts import Starts
 
 if TYPE_CHECKING:
     from supervisor.runtime.supervision.module import Module
+
+
+class Described(msgspec.Struct, frozen=True):
+    """What the newest process of a module says that the module is."""
+
+    instance: str
+    description: dict[str, Any]
+    changes: int
+    """How often it has changed since it was told last; 0 the first time."""
+    misfits: tuple[str, ...]
+    """Whose description does not fit, in words."""
+
+
+class Observer:
+    """Is told what becomes of the modules; none of its methods may block or raise."""
+
+    def module_state(
+        self, module: str, instance: str | None, before: State, after: State, cause: str
+    ) -> None:
+        """A module went from one state to another."""
+
+    def described(self, descriptor: Descriptor, said: Described) -> None:
+        """A module has described itself: for the first time, or otherwise than before."""
+
+    def instance_ready(self, module: str) -> None:
+        """A process of a module serves from now on."""
+
+    def told(self, module: str, news: ResourceUpdated | Notified) -> None:
+        """A module has told something that belongs to no request."""
+
+    def mounted(self, descriptor: Descriptor, *, again: bool = False) -> None:
+        """A module is there now; `again` if its descriptor was replaced."""
+
+    def unmounted(self, descriptor: Descriptor) -> None:
+        """A module's descriptor is gone."""
+
+    def quarantined(self, found: QuarantinedFile) -> None:
+        """A descriptor is not used."""
 
 
 class ModuleCalls:

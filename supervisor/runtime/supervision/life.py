@@ -7,9 +7,11 @@ invocation; the transport chooses (`worker.LIVES`). A worker does not know which
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+import trio
 
 from protocol.connection import (
     TOLERABLE,
@@ -25,39 +27,55 @@ from protocol.dialects.registry import DIALECTS, Dialect
 from protocol.errors import Outcome
 from protocol.replies import Operation
 from supervisor.policy.lifecycle import State
-from supervisor.policy.verdict import Breach, Exit, last_words
+from supervisor.policy.verdict import Exit, last_words
 from supervisor.runtime.files.module_log import ModuleLog, log_text
 from supervisor.runtime.process.dialogue import Dialogue, Receiver
 from supervisor.runtime.process.incarnation import Incarnation
+from supervisor.runtime.process.preflight import Obstacle, obstacle
 from supervisor.runtime.process.process import Opening
 from supervisor.runtime.supervision.call import Call
 from supervisor.runtime.supervision.description import Descriptions
-from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.notes import Recollection
-from supervisor.runtime.supervision.prepare_once import Preparation
 from supervisor.runtime.taps import Taps
+
+if TYPE_CHECKING:
+    from supervisor.runtime.supervision.host import Host
+    from supervisor.runtime.supervision.worker import Worker
 
 TRACEPARENT = "TRACEPARENT"
 """The variable in which a process has the trace context of its request, as of OpenTelemetry."""
 
+PREPARED = "prepared"
+"""The reason of an end with which a program is prepared."""
 
-class Ended(msgspec.Struct, frozen=True):
-    """How a life ended: the reason as a word, in words, and the process's exit if it had one."""
+
+SLOW = "if it is only slow to begin, supervision.timeouts.{} allows more"
+"""Words for a start that was not ready within a bound."""
+
+
+class LifeEnd(msgspec.Struct, frozen=True):
+    """How a life ended: the reason as a word, a clause that follows `it`, and its process's end."""
 
     reason: str
     message: str
-    exit: Exit | None = None
+    exit: Exit = Exit()
+    """Empty if there was no process, or another one lives on."""
     obstacle: str | None = None
     """What keeps its program from running, as far as that shows without running it."""
     idle: bool = False
     """Whether it was ready and ended by itself, with 0, while nothing was asked of it."""
+    ts: float = 0.0
+    """When its worker took note of it, in Unix time (s)."""
+    rule: str | None = None
+    """The JSON pointer of the entry of `never_on` that keeps the module down."""
 
     @property
-    def abnormal(self) -> bool:
-        """Whether `transient` restarts after this end."""
-        return self.exit is None or self.exit.abnormal
+    def words(self) -> str:
+        """The message, with what its stderr says of it."""
+        said = last_words(self.exit.stderr_tail)
+        return f"{self.message}; its last line on stderr: {said}" if said else self.message
 
-    def as_told(self, blamed: Ended | None, *, stopped: bool) -> Ended:
+    def as_told(self, blamed: LifeEnd | None, *, stopped: bool) -> LifeEnd:
         """Return it with the reason that counts: what it was `blamed` for, or that it was asked."""
         reason, message = self.reason, self.message
         if blamed is not None:
@@ -69,7 +87,7 @@ class Ended(msgspec.Struct, frozen=True):
         reason = "stopped" if stopped else reason
         return msgspec.structs.replace(self, reason=reason, message=message)
 
-    def as_idle(self) -> Ended:
+    def as_idle(self) -> LifeEnd:
         """Return it as an end while idle, which is no crash where a request starts it again."""
         words = "exited with code 0 while nothing was asked of it"
         return msgspec.structs.replace(self, reason="idle", message=words)
@@ -77,59 +95,45 @@ class Ended(msgspec.Struct, frozen=True):
     def evidence(self) -> dict[str, Any]:
         """Return what is known of it, for the daemon's log."""
         evidence: dict[str, Any] = {"reason": self.reason, "words": self.message}
-        if self.exit is not None:
+        if self.exit.pid is not None:
             known = self.exit.evidence()
             evidence.update((key, value) for key, value in known.items() if value is not None)
         return evidence
 
-
-class LastExit(msgspec.Struct, frozen=True):
-    """What the module's last process died of, as `status` shows it; `ts` is Unix time (s)."""
-
-    reason: str
-    message: str
-    ts: float
-    exit_code: int | None = None
-    signal: int | None = None
-    stderr_tail: tuple[str, ...] = ()
-    survivors: tuple[int, ...] = ()
-    """The pids of processes of it that could not be killed."""
-    stopped_by_host: bool = False
-    limit: Breach | None = None
-    """The limit it was ended for, with the figures, as in `details.limit` of a failure."""
-    rule: str | None = None
-    """The JSON pointer of the entry of `never_on` that keeps the module down."""
-
-    @property
-    def words(self) -> str:
-        """A clause that follows `it`, with what its stderr says of it."""
-        said = last_words(self.stderr_tail)
-        return f"{self.message}; its last line on stderr: {said}" if said else self.message
-
-    @classmethod
-    def of(cls, ended: Ended, ts: float, rule: str | None = None) -> LastExit:
-        exit_ = ended.exit or Exit()
-        return cls(
-            reason=ended.reason,
-            message=ended.message,
-            ts=ts,
-            exit_code=exit_.exit_code,
-            signal=exit_.signal,
-            stderr_tail=exit_.stderr_tail,
-            survivors=exit_.survivors,
-            stopped_by_host=exit_.stopped_by_host,
-            limit=exit_.breach,
-            rule=rule,
-        )
+    def shown(self) -> dict[str, Any]:
+        """Return it as `last_exit` of a module's status."""
+        exit_ = self.exit
+        return {
+            "reason": self.reason,
+            "message": self.message,
+            "ts": self.ts,
+            "exit_code": exit_.exit_code,
+            "signal": exit_.signal,
+            "stderr_tail": exit_.stderr_tail,
+            "survivors": exit_.survivors,
+            "stopped_by_host": exit_.stopped_by_host,
+            "limit": msgspec.to_builtins(exit_.breach),
+            "rule": self.rule,
+        }
 
 
 class Life:
     """One start of a module, from spawn to gone. By default nothing runs and no call is taken."""
 
-    id: str
-    """Its instance; the module's name if it has none of its own."""
+    takes_turn = True
+    """Whether a start is work for this machine, of which only so much is begun at once."""
+    is_instance = True
+    """Whether a state is that of an instance, and told with its id; else it is the module's own."""
 
-    async def run(self) -> Ended:
+    def __init__(self, setting: Setting, owner: Worker) -> None:
+        descriptor = setting.descriptor
+        self.id = setting.next_instance() if self.is_instance else descriptor.name
+        self._setting = setting
+        self._owner = owner
+        self._timeouts = descriptor.supervision.timeouts
+        self._concurrency = descriptor.supervision.concurrency
+
+    async def run(self) -> LifeEnd:
         """Live; returns when nothing is left."""
         raise NotImplementedError
 
@@ -196,6 +200,15 @@ class Counters(msgspec.Struct):
     """Lines that were no protocol; kept in the module's log as an excerpt."""
 
 
+class Preparation(msgspec.Struct):
+    """The run of `prepare` for all workers of a descriptor; there is one at a time."""
+
+    over: trio.Event | None = None
+    """Set at the end of the run that is under way."""
+    failure: LifeEnd | None = None
+    """How the last run failed, if it did."""
+
+
 class Setting(msgspec.Struct, frozen=True):
     """What a life gets from its module."""
 
@@ -243,6 +256,12 @@ class Setting(msgspec.Struct, frozen=True):
         return Incarnation(
             process, dialogue, self.log, timeouts, parting=lambda: host.shutting_down
         )
+
+    async def look_for_obstacle(self, doing: str) -> Obstacle | None:
+        """Return what keeps the program from running, in a thread: its disk may be slow."""
+        host, descriptor = self.host, self.descriptor
+        look = partial(obstacle, descriptor, host.environment)
+        return await host.custody.blocking.run(f"{doing} the program of {descriptor.name}", look)
 
     def overhear(self, instance: str, call: Call) -> None:
         """Tell the taps of a call that an instance is about to serve, and later of its outcome."""

@@ -1,6 +1,6 @@
 """One module: the calls that wait for it, its workers, and the descriptor that is in effect.
 
-It gives each call to a worker, has as many of them as `sizing.plan` says, and tells of their
+It gives each call to a worker, has as many of them as `Sizing` plans, and tells of their
 states, which together are its own. While its descriptor changes, it has workers of two descriptors:
 those in effect serve, those beside them come or go (`succession`).
 """
@@ -27,18 +27,19 @@ from supervisor.policy.verdict import Stopped
 from supervisor.runtime.files.module_log import ModuleLog
 from supervisor.runtime.held_bytes import Account
 from supervisor.runtime.process.environment import unset_variables
-from supervisor.runtime.supervision import workers
+from supervisor.runtime.supervision import pool
 from supervisor.runtime.supervision.call import Call, CallQueue
 from supervisor.runtime.supervision.description import Descriptions, generation
 from supervisor.runtime.supervision.host import Host
-from supervisor.runtime.supervision.life import Counters, Instance, LastExit, Setting
+from supervisor.runtime.supervision.life import Counters, Instance, LifeEnd, Setting
 from supervisor.runtime.supervision.news import (
     tell_of_description,
     tell_of_module,
     tell_of_worker,
 )
 from supervisor.runtime.supervision.persistent import PersistentLife
-from supervisor.runtime.supervision.prepare_once import forget_prepared
+from supervisor.runtime.supervision.pool import Sizing
+from supervisor.runtime.supervision.prepare import forget_prepared
 from supervisor.runtime.supervision.refusal import (
     given_up,
     queue_full,
@@ -46,7 +47,6 @@ from supervisor.runtime.supervision.refusal import (
     state_evidence,
     unavailable,
 )
-from supervisor.runtime.supervision.sizing import Sizing
 from supervisor.runtime.supervision.succession import Succession
 from supervisor.runtime.supervision.worker import Wish, Worker
 from supervisor.runtime.taps import Taps
@@ -86,9 +86,9 @@ class Module:
         """Whether it is down, or about to be, for being idle: a request starts it again."""
         self.barred = False
         """Whether `never_on` keeps it from being started for a request."""
-        self.exit: LastExit | None = None
+        self.exit: LifeEnd | None = None
         """What its last process died of, under the descriptor in effect."""
-        self._former_exit: LastExit | None = None
+        self._former_exit: LifeEnd | None = None
         self._restarts: Counter[str] = Counter()
         """Of workers that are gone."""
         self._nursery = nursery
@@ -106,7 +106,7 @@ class Module:
         """Those of the descriptor in effect, in the order they were added; there is always one."""
         self.state = State.DOWN
         """That of its workers together."""
-        self.only = workers.only(self.workers)
+        self.only = pool.only(self.workers)
         """The worker, where there is but one and it is only given calls."""
         self.sizing = Sizing(self)
         self.succession = Succession(self)
@@ -133,7 +133,7 @@ class Module:
             self.fleet.module_changed(self)  # so that what it waits for is started
             return
         self.asleep = self.barred = False
-        for worker in workers.staying(self.workers) or self.workers[:1]:
+        for worker in pool.staying(self.workers) or self.workers[:1]:
             worker.start(cause)
         self.fill(self.workers, cause)
         if self.only is None:
@@ -169,9 +169,9 @@ class Module:
         self.asleep = self.barred = False
         self._cut_renewal_short(cause)
         most = self.descriptor.supervision.instances.max
-        for worker in workers.staying(self.workers)[most:]:
+        for worker in pool.staying(self.workers)[most:]:
             self.let_go(worker, cause)
-        for worker in workers.staying(self.workers) or self.workers[:1]:
+        for worker in pool.staying(self.workers) or self.workers[:1]:
             worker.restart(cause)
         self.fill(self.workers, cause)
 
@@ -227,7 +227,7 @@ class Module:
         setting = group[0].setting
         supervision = setting.descriptor.supervision
         least = max(supervision.instances.min, at_least)
-        while workers.lasting(group) < least and workers.room(group, supervision) > 0:
+        while pool.lasting(group) < least and pool.room(group, supervision) > 0:
             group.append(self.make_worker(setting))
             group[-1].start(cause)
 
@@ -243,11 +243,11 @@ class Module:
         self.workers, self.setting, self.descriptor = group, group[0].setting, descriptor
         self.descriptions = self.setting.descriptions
         self.span_attributes = DIALECTS[descriptor.transport.protocol].span_attributes
-        self.exit = workers.newest_exit(group)
+        self.exit = pool.newest_exit(group)
         self.asleep = self.barred = False
         self.tally.look_again()
-        self.only = workers.only(group)
-        self.state = workers.state(group)
+        self.only = pool.only(group)
+        self.state = pool.state(group)
         if self.state is State.DOWN:
             self.missing = descriptor.supervision.depends_on  # the fleet finds those that serve
         self.host.observer.mounted(descriptor, again=True)
@@ -294,7 +294,7 @@ class Module:
             self.exit = worker.last_exit
             self.barred = self.barred or (self.exit is not None and self.exit.rule is not None)
             if worker.wanted is Wish.ASLEEP:
-                self.asleep = not workers.is_wanted(self.workers)
+                self.asleep = not pool.is_wanted(self.workers)
 
     def freed(self, worker: Worker) -> None:
         if worker is not self.only:
@@ -311,7 +311,7 @@ class Module:
             self.refuse_waiting(unavailable(self))
 
     def _cut_renewal_short(self, cause: str) -> None:
-        old = workers.renewed(self.workers)
+        old = pool.renewed(self.workers)
         if old is not None and not old.leaves:
             self.let_go(old, cause)
 
@@ -331,7 +331,7 @@ class Module:
         if len(self.workers) > 1:
             self.workers.remove(gone)
             self._restarts.update(gone.restarts)
-            self.only = workers.only(self.workers)
+            self.only = pool.only(self.workers)
 
     def add(self, cause: str, follows: Worker | None = None) -> None:
         self.workers.append(self.make_worker(self.setting, follows))
@@ -347,7 +347,7 @@ class Module:
     def _enter(self, instance: str | None, cause: str) -> None:
         """Take the state that its workers come to together, and tell of it if it is another."""
         before, only = self.state, self.only
-        self.state = workers.state(self.workers) if only is None else only.state
+        self.state = pool.state(self.workers) if only is None else only.state
         if before is not self.state:
             self._announce(before, instance, cause)
 
@@ -363,7 +363,7 @@ class Module:
     def submit(self, call: Call) -> None:
         """Serve a call now, let it wait, or refuse it."""
         if not self.queue:
-            worker = self.only or workers.least_loaded(self.workers)
+            worker = self.only or pool.least_loaded(self.workers)
             if worker is not None and self._give(worker, call):
                 return
         refused = refusal(self, is_call=True) or queue_full(self, len(self.queue))
@@ -390,7 +390,7 @@ class Module:
 
     def _free(self) -> Worker | None:
         """Return the worker to give the next call to, if there is room."""
-        worker = self.only or workers.least_loaded(self.workers)
+        worker = self.only or pool.least_loaded(self.workers)
         return None if worker is None or worker.free() is None else worker
 
     def _serve(self) -> None:
@@ -431,8 +431,8 @@ class Module:
             )
         timeouts = self.descriptor.supervision.timeouts
         usual = timeouts.health_s if operation is Operation.HEALTH else timeouts.describe_s
-        lives = workers.serving(self.workers)
-        return await workers.asked(lives, operation, usual if timeout_s is None else timeout_s)
+        lives = pool.serving(self.workers)
+        return await pool.asked(lives, operation, usual if timeout_s is None else timeout_s)
 
     @property
     def may_have_more(self) -> bool:
@@ -454,7 +454,7 @@ class Module:
 
     async def _look_again(self, looked: trio.Event) -> None:
         try:
-            lives = workers.serving(self.workers)
+            lives = pool.serving(self.workers)
             newest = max(lives, key=lambda life: generation(life.id), default=None)
             if isinstance(newest, PersistentLife):
                 await newest.look_again()
@@ -466,7 +466,7 @@ class Module:
 
     @property
     def wanted(self) -> bool:
-        return workers.is_wanted(self.workers) or self.succession.wants
+        return pool.is_wanted(self.workers) or self.succession.wants
 
     @property
     def shown_state(self) -> str:
@@ -480,6 +480,14 @@ class Module:
         return not (busy or self.succession.beside)
 
     @property
+    def starts_on_demand(self) -> bool:
+        """Whether it is down, and would be started by one that depends on it."""
+        # What an operator stopped stays stopped, what failed has its own retry, and what ended for
+        # good (temporary, transient) is not to be started again and again.
+        may_start = not self.stopped_by_command and (self.asleep or self.last_exit is None)
+        return self.state is State.DOWN and may_start
+
+    @property
     def ending(self) -> bool:
         """Whether it is to go for good, by itself or with the daemon."""
         return self.removed or self.host.shutting_down
@@ -491,11 +499,11 @@ class Module:
 
     @property
     def restarts_by_cause(self) -> Counter[str]:
-        """As `restarts`, by the reason of the end before (`LastExit.reason`)."""
+        """As `restarts`, by the reason of the end before (`LifeEnd.reason`)."""
         return sum((one.restarts for one in self.workers), self._restarts)
 
     @property
-    def last_exit(self) -> LastExit | None:
+    def last_exit(self) -> LifeEnd | None:
         """The exit of the last process, but for those that were renewed, or idle for long."""
         return self.exit or self._former_exit
 
@@ -528,7 +536,7 @@ class Module:
     @property
     def oldest(self) -> tuple[str, float] | None:
         """The op of the call that it has served for longest, and since when (0: not known)."""
-        found = [one for life in workers.serving(self.workers) if (one := life.oldest) is not None]
+        found = [one for life in pool.serving(self.workers) if (one := life.oldest) is not None]
         return min(found, key=operator.itemgetter(1), default=None)
 
     @property
@@ -537,11 +545,11 @@ class Module:
 
     def instances(self) -> list[tuple[Instance, State]]:
         """Return the instances, each with its state; those that go or come are last."""
-        return workers.instances((*self.workers, *self.succession.beside))
+        return pool.instances((*self.workers, *self.succession.beside))
 
     def is_ready(self) -> bool:
         """Whether it serves, and its process has not just died unnoticed."""
-        return any(life.is_alive() for life in workers.serving(self.workers))
+        return any(life.is_alive() for life in pool.serving(self.workers))
 
     @property
     def in_flight(self) -> int:

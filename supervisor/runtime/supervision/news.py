@@ -12,7 +12,7 @@ from protocol.descriptor.model import Descriptor
 from supervisor.policy.causes import went
 from supervisor.policy.findings import QuarantinedFile
 from supervisor.policy.lifecycle import SERVES, State
-from supervisor.runtime.supervision.observer import Described
+from supervisor.runtime.supervision.host import Described
 from supervisor.runtime.supervision.worker import Worker
 
 if TYPE_CHECKING:

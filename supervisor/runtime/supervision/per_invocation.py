@@ -11,34 +11,25 @@ the process is seen to its end afterwards.
 from __future__ import annotations
 
 import shlex
-from functools import partial
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any
 
 import trio
 from msgspec.structs import replace
 
 from protocol.connection import (
-    Alive,
     Answered,
-    Asked,
-    Described,
     EventReceived,
     Events,
     HostCalled,
     ModuleLog,
     Notice,
-    Notified,
-    OfProcess,
     OutOfStep,
     Quarantined,
-    Ready,
     Received,
     Request,
-    ResourceUpdated,
     StartAgain,
     StartFailed,
     Stray,
-    Unanswered,
     Violated,
     Warned,
 )
@@ -53,13 +44,12 @@ from supervisor.policy.verdict import Exit, Said, Stopped, on_invocation
 from supervisor.runtime.files.module_log import NOTED
 from supervisor.runtime.process.dialogue import Receiver
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
-from supervisor.runtime.process.preflight import obstacle
 from supervisor.runtime.process.process import Opening
 from supervisor.runtime.process.program import SpawnError
 from supervisor.runtime.supervision.call import Awaited, Call, Server
 from supervisor.runtime.supervision.deadlines import Timer
-from supervisor.runtime.supervision.life import HELD, Ended, Instance, Life, Setting
-from supervisor.runtime.supervision.warm_processes import WarmProcess, WarmProcesses
+from supervisor.runtime.supervision.life import HELD, Instance, Life, LifeEnd, Setting
+from supervisor.runtime.supervision.warm_processes import WarmProcesses
 
 if TYPE_CHECKING:
     from supervisor.runtime.supervision.worker import Worker
@@ -87,7 +77,7 @@ class Run(Receiver, Server):
         self._opening: Opening | None = None
         self._exit_timer: Timer | None = None
 
-    async def run(self) -> Ended | None:
+    async def run(self) -> LifeEnd | None:
         """Spawn, speak, judge; whatever happens, the call is settled then.
 
         Returns the process's end if that was a bad one, and its own: not that the host stopped it.
@@ -103,47 +93,39 @@ class Run(Receiver, Server):
             return None
         if exit_.stopped_by_host and exit_.breach is None:
             return None
-        return Ended(str(exit_.reason), f"{exit_.words}{exit_.remark}", exit_)
+        return LifeEnd(str(exit_.reason), f"{exit_.words}{exit_.remark}", exit_)
 
     async def _run(self) -> Exit | None:
-        if self._warm is not None and not self.call.settled:
+        """Run a process from spawn to gone, or from where it waits; None if there was none."""
+        setting, call = self._setting, self.call
+        if self._warm is not None and not call.settled:
             await self._warm.refresh()
-        if self.call.settled:
+        if call.settled:
             return None
-        process = None if self._warm is None else self._warm.take()
-        if process is not None:
-            return await self._run_warm(process)
-        return await self._run_cold()
-
-    async def _run_warm(self, process: WarmProcess) -> Exit:
-        self._name(process.id)
-        self._incarnation = process.incarnation
-        exit_ = await process.serve(self.call, self)
-        return self._judge(exit_)
-
-    async def _run_cold(self) -> Exit | None:
-        setting = self._setting
         if self._warm is not None:
-            self._name(setting.next_instance())
+            process = self._warm.take()
+            self.id = setting.next_instance() if process is None else process.id
+            setting.overhear(self.id, call)
+            if process is not None:
+                self._incarnation = process.incarnation
+                return self._judge(await process.serve(call, self))
         dialogue = setting.begin_dialogue(self.id, self)
-        dialogue.ask(self.call.request)
-        self.call.mark = dialogue.mark
+        dialogue.ask(call.request)
+        call.mark = dialogue.mark
         if self._said.answer is not None:  # it takes no process to say so
             dialogue.end()
-            self.call.settle(self._said.answer)
+            call.settle(self._said.answer)
             return None
         self._opening = dialogue.opening()
         if setting.descriptor.transport.protocol == "exec":
             ran = shlex.join((*setting.descriptor.transport.command, *dialogue.arguments))
             self._ran = without_password(ran)[:RAN_CHARS]
         try:
-            incarnation = await setting.incarnate(
-                dialogue, self._opening, self.call.request.traceparent
-            )
+            incarnation = await setting.incarnate(dialogue, self._opening, call.request.traceparent)
         except SpawnError as error:
             dialogue.end()  # what was asked may have set its waits off
             words = f"{self._what} could not be started: {error}"
-            self.call.settle(Failure.because(Reason.SPAWN_FAILED, words, instance=self.id))
+            call.settle(Failure.because(Reason.SPAWN_FAILED, words, instance=self.id))
             return None
         self._incarnation = incarnation
         if self._stop_at is not None:
@@ -151,10 +133,6 @@ class Run(Receiver, Server):
         with setting.host.sampler.watching(incarnation, setting.descriptor.supervision.limits):
             exit_ = self._judge(await incarnation.run())
         return await incarnation.remove_container(exit_)
-
-    def _name(self, instance: str) -> None:
-        self.id = instance
-        self._setting.overhear(instance, self.call)
 
     def _judge(self, exit_: Exit) -> Exit:
         outcome = on_invocation(self._said, exit_, self._stopped, self._what)
@@ -187,16 +165,18 @@ class Run(Receiver, Server):
         call.heard_at = trio.current_time()
         noted: list[CallEvent] = []
         for item in events:
-            match item:
-                case EventReceived():
-                    if type(item.event) in NOTED:
-                        noted.append(item.event)
-                    if not call.settled:
-                        call.listener.event(item.event, call, item.line)
-                case _:
-                    self._receive_other(item)
+            if not isinstance(item, EventReceived):
+                self._receive_other(item)
+                continue
+            if type(item.event) in NOTED:
+                noted.append(item.event)
+            if not call.settled:
+                call.listener.event(item.event, call, item.line)
         if noted:
-            self._note(noted)
+            self._setting.log.events(self.id, noted)
+            last = next((one for one in reversed(noted) if isinstance(one, ErrorEvent)), None)
+            if last is not None:
+                self._said = replace(self._said, error=read_error(last))
 
     def _receive_other(self, item: Received) -> None:
         match item:
@@ -205,39 +185,28 @@ class Run(Receiver, Server):
                 self._expect_exit(self._timeouts.linger_s)
                 if item.fault is not None:
                     self._violated(item.fault)
-            case Warned():
-                self.call.warn(item.notice)
-            case Violated():
-                self._violated(item.fault)
-            case HostCalled():
-                # A process that can be told nothing after its request cannot be answered.
-                self._setting.counters.late_lines += 1
-            case Asked() | Unanswered():
-                pass  # it serves this call and no other, and its exit says how
-            case EventReceived():
-                raise AssertionError
-            case _:
-                self._of_process(item)
-
-    def _note(self, events: list[CallEvent]) -> None:
-        self._setting.log.events(self.id, events)
-        last = next((one for one in reversed(events) if isinstance(one, ErrorEvent)), None)
-        if last is not None:
-            self._said = replace(self._said, error=read_error(last))
-
-    def _of_process(self, item: OfProcess) -> None:
-        match item:
-            case Stray() | Quarantined() | ModuleLog():
-                self._setting.keep(self.id, item)
-                self._warn_of(item)
+            case Violated(fault=fault):
+                self._violated(fault)
             case StartFailed():
                 self._violated(Fault(Reason.NOT_READY, f"the process {item.message}", ""))
             case StartAgain() | OutOfStep():
                 self._violated(Fault(Reason.NOT_READY, f"the process {item.why}", ""))
-            case Alive() | Described() | Notified() | Ready() | ResourceUpdated():
-                pass
+            case Warned(notice=notice):
+                self.call.warn(notice)
+            case Stray():
+                self._setting.keep(self.id, item)
+                words = "a line after the answer was not accepted"
+                self.call.warn(Notice("after_done", words, item.excerpt))
+            case Quarantined(fault=fault):
+                self._setting.keep(self.id, item)
+                self.call.warn(Notice.of(fault))
+            case ModuleLog():
+                self._setting.keep(self.id, item)
+            case HostCalled():
+                # A process that can be told nothing after its request cannot be answered.
+                self._setting.counters.late_lines += 1
             case _:
-                assert_never(item)
+                pass  # it serves this call and no other, and its exit says how
 
     def congested(self) -> bool:
         """Whether the listener cannot keep up; a settled call has none."""
@@ -288,16 +257,6 @@ class Run(Receiver, Server):
             self._expect_exit(self._timeouts.exit_s)
             self.stop(StopStep.TERMINATE)
 
-    def _warn_of(self, item: Stray | Quarantined | ModuleLog) -> None:
-        match item:
-            case Stray():
-                words = "a line after the answer was not accepted"
-                self.call.warn(Notice("after_done", words, item.excerpt))
-            case Quarantined():
-                self.call.warn(Notice.of(item.fault))
-            case ModuleLog():
-                pass
-
     def _expect_exit(self, within_s: float) -> None:
         if self._exit_timer is None:
             deadlines = self._setting.host.deadlines
@@ -321,26 +280,28 @@ class Run(Receiver, Server):
 class PerInvocationLife(Life):
     """The readiness of a per-invocation module, and the processes it runs at the moment."""
 
+    # A check of a program is no start to speak of, and no process of the module's made it ready.
+    takes_turn = False
+    is_instance = False
+
     def __init__(self, setting: Setting, owner: Worker) -> None:
-        self.id = setting.descriptor.name
-        self._setting = setting
-        self._owner = owner
+        super().__init__(setting, owner)
         self._runs: set[Run] = set()
         self._warm: WarmProcesses | None = None
         if setting.descriptor.supervision.warm:
             self._warm = WarmProcesses(setting, self._crash)
-        self._crashed: Ended | None = None
+        self._crashed: LifeEnd | None = None
         self._closed = False
         self._retiring = trio.Event()
         self._abrupt = trio.Event()
         self._drained = trio.Event()
         self._nursery: trio.Nursery | None = None
 
-    async def run(self) -> Ended:
+    async def run(self) -> LifeEnd:
         """Be ready until told to end, then until the last process is gone."""
         outcome = await self._check()
         if isinstance(outcome, Failure):
-            return Ended("spawn_failed", outcome.message)
+            return LifeEnd("spawn_failed", outcome.message)
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             if self._warm is not None:
@@ -352,15 +313,15 @@ class PerInvocationLife(Life):
             finally:
                 self._closed = True  # cancelled, it takes no more calls either
             # The nursery stays open until each run has seen its process to the end.
-        return self._crashed or Ended("stopped", "was stopped", Exit(exit_code=0))
+        return self._crashed or LifeEnd("stopped", "was stopped", Exit(exit_code=0))
 
     def is_alive(self) -> bool:
         """Whether no process has died that nothing was asked of."""
         return self._crashed is None
 
     def can_take(self) -> bool:
-        concurrency = self._setting.descriptor.supervision.concurrency
-        return self._nursery is not None and not self._closed and len(self._runs) < concurrency
+        has_room = len(self._runs) < self._concurrency
+        return self._nursery is not None and not self._closed and has_room
 
     @property
     def load(self) -> int:
@@ -415,11 +376,7 @@ class PerInvocationLife(Life):
         return running if self._warm is None else [*running, *self._warm.instances()]
 
     async def _check(self) -> Outcome:
-        host = self._setting.host
-        # In a thread: a folder on a slow disk is not to hold up the neighbours.
-        descriptor = self._setting.descriptor
-        look = partial(obstacle, descriptor, host.environment)
-        found = await host.custody.blocking.run(f"finding the program of {descriptor.name}", look)
+        found = await self._setting.look_for_obstacle("finding")
         if found is not None:
             return Failure.because(Reason.SPAWN_FAILED, f"could not be started: {found.words}")
         return Success({"status": "ok"})
@@ -458,7 +415,7 @@ class PerInvocationLife(Life):
         if self._warm is not None:
             self._warm.close()
 
-    def _crash(self, ended: Ended) -> None:
+    def _crash(self, ended: LifeEnd) -> None:
         if self._closed:
             return
         self._crashed = ended
@@ -470,7 +427,7 @@ class PerInvocationLife(Life):
 
     async def _retire(self) -> None:
         if not self._abrupt.is_set():
-            with trio.move_on_after(self._setting.descriptor.supervision.timeouts.stop_s):
+            with trio.move_on_after(self._timeouts.stop_s):
                 await self._drained.wait()
         for run in tuple(self._runs):
             run.call.settle(self._setting.host.stopping(run.id, run.evidence()))

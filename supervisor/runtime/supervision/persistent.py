@@ -3,6 +3,9 @@ r"""A persistent process: it starts, says who it is, and serves many calls.
     spawn -> its dialect's handshake -> ready ... probes while idle ... -> gone
              \--StartAgain, once--> gone -> spawn
 
+`run` is all of it, from the first spawn to the last exit; what the process says meanwhile is
+received (`receive`), and what it is told to end for is seen to by `_retire`.
+
 What a call that the host gives up (deadline, cancel) leaves behind:
 
 - nothing, if none of its request was written: that is taken back;
@@ -11,8 +14,17 @@ What a call that the host gives up (deadline, cancel) leaves behind:
 - an answer to come that could be taken for another call's, if the process echoes no ids: the
   process is replaced;
 - else doubt: its late lines are told by their id and dropped; a probe finds out whether it still
-  answers (`probing`), and with `concurrency` 1, or a patient dialect, no call is given to it
-  before that.
+  answers (`health`), and with `concurrency` 1, or a patient dialect, no call is given to it before
+  that.
+
+What becomes of a call whose client does not read what is streamed to it:
+
+    no other call reads   the process is not read, and so gets slower by itself
+    another call reads    the process is read: the slow call is told to pause (`flow`), what comes
+                          of it all the same is kept, and beyond a bound it ends, alone
+
+It goes on when its client has read (`nudge`). A dialect, or a module, that knows no `flow` is not
+told; the bound is the same.
 """
 
 from __future__ import annotations
@@ -20,8 +32,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, assert_never
 
-import msgspec
 import trio
+from msgspec.structs import replace
 
 from protocol.connection import (
     LOOK_AGAIN,
@@ -34,13 +46,12 @@ from protocol.connection import (
     Flow,
     HostCalled,
     ModuleLog,
+    Notice,
     Notified,
-    OfProcess,
     OutOfStep,
     Quarantined,
     Ready,
     Received,
-    Request,
     ResourceUpdated,
     StartAgain,
     StartFailed,
@@ -55,20 +66,26 @@ from protocol.events import CallEvent, UiEvent
 from protocol.framing import Written
 from protocol.replies import Operation
 from supervisor.policy.lifecycle import Input
-from supervisor.policy.verdict import Exit, Stopped, on_death
+from supervisor.policy.verdict import Exit, Stopped, on_death, unset_remark
 from supervisor.runtime.files.module_log import NOTED
-from supervisor.runtime.process.dialogue import Receiver
+from supervisor.runtime.process.dialogue import Receiver, effort
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
 from supervisor.runtime.process.program import SpawnError
-from supervisor.runtime.supervision.call import Call, Server
-from supervisor.runtime.supervision.flow_control import FlowControl
-from supervisor.runtime.supervision.life import Ended, Instance, Life, Setting
+from supervisor.runtime.supervision.call import OVERRUN_BYTES, Call, Congestion, Server
+from supervisor.runtime.supervision.deadlines import Timer
+from supervisor.runtime.supervision.health import Probes
+from supervisor.runtime.supervision.life import SLOW, Instance, Life, LifeEnd, Setting
 from supervisor.runtime.supervision.notes import keep, recall
-from supervisor.runtime.supervision.probing import Probing
-from supervisor.runtime.supervision.start_attempt import StartAttempt
 
 if TYPE_CHECKING:
     from supervisor.runtime.supervision.worker import Worker
+
+START_DEADLINE = str(Reason.START_DEADLINE)
+
+LATE = (
+    "; it answered only when its stdin was closed: it does not flush its stdout after each line, "
+    "or reads to the end of its input before it answers"
+)
 
 LEFT = "; a persistent module has to keep reading after its first answer, until its stdin ends"
 MUTE = "; it answered nothing"
@@ -79,88 +96,130 @@ A_LOOP = (
 PER_INVOCATION = ', or to have "lifecycle":"per-invocation" in its transport'
 """Words for a process that ends well by itself after one request, or none."""
 
+_TOO_MUCH = Stopped(
+    Reason.SLOW_READER,
+    f"more than {OVERRUN_BYTES} bytes of its events were not read by its client, and"
+    " the process serves other clients, too",
+)
+
+LOOK_S = 1.0
+"""How long the end of a start waits for a look at its program."""
+
 
 class PersistentLife(Life, Receiver, Server):
     def __init__(self, setting: Setting, owner: Worker) -> None:
-        self.id = setting.next_instance()
-        self._setting = setting
-        self._owner = owner
-        self._timeouts = setting.descriptor.supervision.timeouts
-        self._concurrency = setting.descriptor.supervision.concurrency
-        self._dialogue = setting.begin_dialogue(self.id, self)
+        super().__init__(setting, owner)
+        self._now = trio.lowlevel.current_clock().current_time
+        self.dialogue = setting.begin_dialogue(self.id, self)
+        self.probes = Probes(setting, self, owner)
         self._incarnation: Incarnation | None = None
         self._nursery: trio.Nursery | None = None
-        self.times_heard = 0
+
+        # Its start.
+        self._start_bound: Timer | None = None
+        self._spawned = 0
+        """How many processes it has had: a start may take two."""
+        self._is_ready = False
+        self._failure: LifeEnd | None = None
+        """Why its start failed."""
+        self._words_if_mute = ""
+        """Why its start failed if it answers once its stdin is closed: no loop, no wait."""
+        self._was_mute = False
+        """Whether nothing had been printed when the time of its start was over."""
+        self._again = ""
+        """Why its dialect wants a second process."""
+        self._instead = ""
+        """What was printed last in the place of an answer, as a clause."""
+        self._warning: str | None = None
+        """What was set aside or not understood last, and why."""
+
+        # Its calls.
         self._calls: dict[str, Call] = {}
         self._talked: list[Call] = []
         """The calls of which the newest piece of output had events."""
-        self._now = trio.lowlevel.current_clock().current_time
-        self._probing = Probing(setting, self, owner)
-        self._flow = FlowControl(self._calls, self._tell_flow, self._end_slow)
-        self._replaced_for: str | None = None
-        self._ending = trio.Event()
-        self._was_idle = False
-        """Whether it ended by itself, with 0, while it had no call."""
-        self._closed = False
-        """Whether it takes no more calls: set with `_ending`, and looked at for each call."""
-        self._drained = trio.Event()
+        self._paused: set[str] = set()
+        """The ids of the calls that were told to pause."""
         self._has_answered = False
         self._served = 0
-        self._abrupt = False
-        self._hurried = False
-        self._start = StartAttempt(setting, self, owner)
         self._given_up = ""
         """The clause that says why a call was given up last."""
         self._left_with: tuple[str, float] | None = None
         """The `oldest` call, once that is given up."""
 
-    async def run(self) -> Ended:
+        # Its end.
+        self._ending = trio.Event()
+        self._closed = False
+        """Whether it takes no more calls: set with `_ending`, and looked at for each call."""
+        self._drained = trio.Event()
+        self._abrupt = False
+        self._hurried = False
+        self._replaced_for: str | None = None
+        self._was_idle = False
+        """Whether it ended by itself, with 0, while it had no call."""
+
+    # From spawn to gone.
+
+    async def run(self) -> LifeEnd:
         """Spawn and serve until the process is gone, or the second one of a start is."""
+        setting = self._setting
         try:
-            exit_ = await self._run()
-            why = self._start.next_process()
-            if why is not None:
-                self._setting.log.host_line(self.id, f"is started once more: it {why}")
-                self.id = self._setting.next_instance()
-                self._dialogue = self._setting.begin_dialogue(self.id, self)
-                exit_ = await self._run()
+            await recall(setting)
+            exit_ = await self._run_process()
+            if self._awaits_second and not self._closed:
+                setting.log.host_line(self.id, f"is started once more: it {self._again}")
+                self.id = setting.next_instance()
+                self.dialogue = setting.begin_dialogue(self.id, self)
+                exit_ = await self._run_process()
         except SpawnError as error:
-            return Ended("spawn_failed", f"could not be started: {error}")
+            return LifeEnd("spawn_failed", f"could not be started: {error}")
         finally:
             self._close()  # cancelled, it takes no more calls either
-        keep(self._setting)
-        ended = await self._start.ended(exit_, has_heard=bool(self._dialogue.times_heard))
-        return msgspec.structs.replace(ended, idle=self._was_idle and self._start.was_ready)
+        keep(setting)
+        ended = LifeEnd(str(exit_.reason), f"{exit_.words}{exit_.remark}", exit_)
+        if self._is_ready:
+            return replace(ended, idle=self._was_idle)
+        if self._failure is not None:
+            was_late = self._was_mute and self.dialogue.times_heard
+            words = self._words_if_mute if was_late else self._failure.message
+            words += unset_remark(setting.unset_variables)
+            ended = replace(ended, reason=self._failure.reason, message=words)
+        if setting.host.shutting_down:
+            return ended
+        with trio.move_on_after(LOOK_S):
+            obstacle = await setting.look_for_obstacle("looking at")
+            return replace(ended, obstacle=None if obstacle is None else obstacle.words)
+        return ended
 
-    async def _run(self) -> Exit:
+    async def _run_process(self) -> Exit:
         """Run one process from spawn to gone; then settle all that it was still asked."""
-        setting = self._setting
-        await recall(setting)
-        self._incarnation = incarnation = await setting.incarnate(self._dialogue)
-        self._start.begin(self._dialogue)
+        setting, host = self._setting, self._setting.host
+        self._incarnation = incarnation = await setting.incarnate(self.dialogue)
+        self._spawned += 1
+        if self._start_bound is None:
+            bound_s = self._timeouts.start_s + self._timeouts.describe_s
+            self._start_bound = host.deadlines.after(bound_s, self._start_overdue)
         exit_: Exit | None = None
         try:
-            async with trio.open_nursery() as nursery:
-                self._nursery = nursery
-                nursery.start_soon(self._retire, incarnation)
-                limits = setting.descriptor.supervision.limits
-                with setting.host.sampler.watching(incarnation, limits):
+            async with trio.open_nursery() as self._nursery:
+                self._nursery.start_soon(self._retire, incarnation)
+                with host.sampler.watching(incarnation, setting.descriptor.supervision.limits):
                     exit_ = self._remarked(await incarnation.run())
-                nursery.cancel_scope.cancel()
+                self._nursery.cancel_scope.cancel()
         finally:
-            if self._start.again is None or exit_ is None:
+            if exit_ is None or not self._awaits_second:
                 self._close()
             setting.descriptions.end(self.id)
-            setting.host.calls.end(self.id)
-            self._probing.end()
+            host.calls.end(self.id)
+            self.probes.watch.end()
             if exit_ is None:  # the daemon itself is ending without waiting
-                self._fail_all(setting.host.stopping(self.id, self.evidence()), probes=True)
+                self._fail_all(host.stopping(self.id, self.evidence()), probes=True)
             else:
                 self._settle_all(exit_)
         return await incarnation.remove_container(exit_)
 
     def _remarked(self, exit_: Exit) -> Exit:
-        remark = self._start.remark
+        """Add what the output says of an end that nobody asked for."""
+        remark = "" if self._is_ready or not self._instead else f"; {self._instead}"
         by_itself = exit_.exit_code == 0 and not exit_.stopped_by_host
         self._was_idle = by_itself and not self._calls
         if by_itself and self._served <= 1:
@@ -169,7 +228,95 @@ class PersistentLife(Life, Receiver, Server):
                 remark = LEFT + PER_INVOCATION if own else LEFT
             else:
                 remark += MUTE + A_LOOP + PER_INVOCATION if own else MUTE
-        return msgspec.structs.replace(exit_, remark=remark + exit_.remark)
+        return replace(exit_, remark=remark + exit_.remark)
+
+    async def _retire(self, incarnation: Incarnation) -> None:
+        """Once it is told to end, let its calls finish within `stop_s`, and stop the process."""
+        await self._ending.wait()
+        if not self._abrupt:
+            with trio.move_on_after(self._timeouts.stop_s):
+                await self._drained.wait()
+        if self._replaced_for is None or self._setting.host.shutting_down:
+            self._fail_all(self._setting.host.stopping(self.id, self.evidence()))
+        else:
+            words = f"{self.id} is being replaced: it {self._replaced_for}"
+            self._fail_all(Failure.because(Reason.STOPPING, words, **self.evidence()))
+        is_too_late = self._failure is not None and self._failure.reason == START_DEADLINE
+        if self._hurried:  # before there was a process to kill
+            incarnation.stop(StopStep.KILL)
+        elif self._abrupt and not is_too_late:
+            incarnation.stop(StopStep.TERMINATE)
+        else:
+            # What a program holds in its buffer shows when it comes to the end of its input.
+            self._was_mute = self._abrupt and not self.dialogue.times_heard
+            incarnation.stop(StopStep.END_OF_INPUT)
+
+    # Its start, as its dialect tells it. No handshake is without an end, whatever its dialect does;
+    # what is said of a start that is over, or waits for its second process, changes nothing.
+
+    @property
+    def _awaits_second(self) -> bool:
+        return bool(self._again) and self._spawned == 1 and self._failure is None
+
+    def _receive_start(self, item: Ready | StartFailed | StartAgain) -> None:
+        match item:
+            case StartFailed(reason=reason, message=message, bound=bound):
+                self._fail_start(LifeEnd(reason, message), bound)
+            case StartAgain(why=why) if self._spawned > 1:
+                self._fail_start(LifeEnd("bad_start", f"{why}, for the second time"))
+            case _ if self._is_start_over or self._awaits_second or self._incarnation is None:
+                pass
+            case StartAgain(why=why):
+                self._again = why
+                self._incarnation.stop(StopStep.TERMINATE)
+            case Ready():
+                self._ready(item)
+
+    def _ready(self, ready: Ready) -> None:
+        misfit = self._setting.descriptions.begin(self.id, ready.description)
+        if misfit is not None:
+            self._fail_start(LifeEnd("bad_describe", misfit))
+            return
+        assert self._nursery is not None  # noqa: S101 - there is a process, and so a nursery
+        self._nursery.start_soon(self.probes.resolve_doubts)
+        self.probes.watch.begin(self._setting.host.draw())
+        keep(self._setting)
+        self._is_ready = True
+        self._end_start_bound()
+        self._owner.happened(self, Input.STARTED, ready.why)
+        self._setting.host.observer.instance_ready(self._setting.descriptor.name)
+
+    def _start_overdue(self) -> None:
+        awaited = self.dialogue.waits_for
+        words = f"was not ready within {self._timeouts.start_s + self._timeouts.describe_s:g} s"
+        words += f"; it waited for {awaited}" if awaited else ""
+        self._fail_start(LifeEnd(START_DEADLINE, words), "start_s")
+
+    def _fail_start(self, ended: LifeEnd, bound: str = "") -> None:
+        """Fail, for this reason, which may be a `bound` that was passed."""
+        if self._is_start_over:
+            return
+        slow = SLOW.format(bound)
+        self._words_if_mute = ended.message + LATE + (f"; {slow}" if bound else "")
+        if bound and self._instead:
+            ended = replace(ended, message=f"{ended.message}; {self._instead}")
+        elif bound:
+            done = effort(self.dialogue.mark)
+            words = done.words if done.is_busy else f"{done.words}; {slow}"
+            ended = replace(ended, message=ended.message + words)
+        self._failure = ended
+        self._end_start_bound()
+        self._owner.happened(self, Input.START_FAILED, ended.message, ended)
+
+    @property
+    def _is_start_over(self) -> bool:
+        return self._is_ready or self._closed or self._failure is not None
+
+    def _end_start_bound(self) -> None:
+        if self._start_bound is not None:
+            self._start_bound.cancel()
+
+    # What supervision asks of it (life.Life).
 
     def is_alive(self) -> bool:
         return self._incarnation is not None and not self._incarnation.exited
@@ -178,7 +325,7 @@ class PersistentLife(Life, Receiver, Server):
         return (
             len(self._calls) < self._concurrency
             and not self._closed
-            and not (self._probing.in_doubt and self._probing.holds_back)
+            and not (self.probes.in_doubt and self.probes.holds_back)
         )
 
     @property
@@ -186,11 +333,15 @@ class PersistentLife(Life, Receiver, Server):
         return len(self._calls)
 
     @property
+    def is_ending(self) -> bool:
+        return self._closed
+
+    @property
     def oldest(self) -> tuple[str, float] | None:
         """As `Life.oldest`; the call may have been given up."""
         for call in self._calls.values():
             return call.request.op, call.begun_at
-        return self._left_with if self._probing.in_doubt else None
+        return self._left_with if self.probes.in_doubt else None
 
     def take(self, call: Call) -> None:
         self._calls[call.request.request_id] = call
@@ -202,14 +353,19 @@ class PersistentLife(Life, Receiver, Server):
         busy = len(self._calls) > 1
         if self._talked:
             self.nudge()  # those in flight may all be slow: it is read for this one
-        self._dialogue.ask(call.request, busy=busy)
-        call.mark = self._dialogue.mark
+        self.dialogue.ask(call.request, busy=busy)
+        call.mark = self.dialogue.mark
 
     def end(self, *, abrupt: bool) -> None:
         self._abrupt = self._abrupt or abrupt
         self._close()
         if self._abrupt or not self._calls or self._incarnation is None:
             self._drained.set()
+
+    def _close(self) -> None:
+        self._closed = True
+        self._ending.set()
+        self._end_start_bound()
 
     def hurry(self) -> None:
         self._hurried = True
@@ -218,30 +374,21 @@ class PersistentLife(Life, Receiver, Server):
             self._incarnation.stop(StopStep.KILL)
 
     def instances(self) -> list[Instance]:
-        incarnation = self._incarnation
-        if incarnation is None:
+        one = self._incarnation
+        if one is None:
             return []
-        return [
-            Instance(
-                self.id,
-                incarnation.pid,
-                incarnation.uptime_s,
-                len(self._calls),
-                warning=self._start.warning,
-            )
-        ]
+        return [Instance(self.id, one.pid, one.uptime_s, len(self._calls), warning=self._warning)]
 
     async def ask(self, operation: Operation, timeout_s: float) -> Outcome:
-        return await self._probing.ask(operation, timeout_s)
+        return await self.probes.ask(operation, timeout_s)
 
     async def look_again(self) -> None:
         """Ask the process for its ops anew, and wait for the answer, or its end."""
-        await self._probing.ask(Operation.DESCRIBE, math.inf, LOOK_AGAIN)
+        await self.probes.ask(Operation.DESCRIBE, math.inf, LOOK_AGAIN)
 
     # What the process says (dialogue.Receiver).
 
     def receive(self, events: Events) -> None:
-        self.times_heard += 1
         heard_at = self._now()
         freed = False
         talked: list[Call] = []
@@ -268,61 +415,90 @@ class PersistentLife(Life, Receiver, Server):
             self._setting.log.events(self.id, noted)
         if talked or self._talked:
             self._talked = [call for call in talked if not call.settled]
-            self._flow.heard(self._talked)
+            self._pause_slow()
         if freed:
             self._owner.capacity_freed(self)
 
     def _receive_other(self, item: Received) -> None:
         match item:
-            case Warned() | Violated():
-                self._faulty(item)
+            case Violated(request_id=request_id, fault=fault) if request_id in self._calls:
+                self._calls[request_id].fault = fault
+            case Stray() | Quarantined() | ModuleLog() | Warned() | Violated():
+                self._setting.keep(self.id, item)
+                self._note_instead(item)
             case HostCalled():
                 self._called(item)
-            case Asked():
-                self._probing.overhear(item.request)
-            case Unanswered():
+            case Asked(request=request):
+                self.probes.overhear(request)
+            case Unanswered(request_id=request_id, error=error):
                 # Its call is settled with the exit, which says why.
-                if item.error is not None and item.request_id in self._calls:
-                    self._calls[item.request_id].error = item.error
+                if error is not None and request_id in self._calls:
+                    self._calls[request_id].error = error
+            case Ready() | StartFailed() | StartAgain():
+                self._receive_start(item)
+            case Described(description=description):
+                self._setting.descriptions.change(self.id, description)
+            case ResourceUpdated() | Notified():
+                self._setting.host.observer.told(self._setting.descriptor.name, item)
+            case Alive(request_id=None):
+                self.probes.watch.alive()
+            case Alive(request_id=request_id):
+                if request_id in self._calls:
+                    self._calls[request_id].heard_at = trio.current_time()
+            case OutOfStep(why=why):
+                self.replace(f"{self._given_up}{why}")
             case EventReceived() | Answered():
                 raise AssertionError
             case _:
-                self._of_process(item)
-
-    def _of_process(self, item: OfProcess) -> None:
-        match item:
-            case Stray() | Quarantined() | ModuleLog():
-                self._setting.keep(self.id, item)
-                self._start.note_instead(item)
-                if isinstance(item, Stray):
-                    self._note_stray(item)
-            case Ready():
-                self._ready(item)
-            case Described():
-                self._setting.descriptions.change(self.id, item.description)
-            case ResourceUpdated() | Notified():
-                self._setting.host.observer.told(self._setting.descriptor.name, item)
-            case StartFailed():
-                self._start.fail(Ended(item.reason, item.message), item.bound)
-            case StartAgain():
-                self._start_again(item.why)
-            case Alive():
-                self._alive(item.request_id)
-            case OutOfStep():
-                self.replace(f"{self._given_up}{item.why}")
-            case _:
                 assert_never(item)
 
-    def _note_stray(self, item: Stray) -> None:
-        if item.words or (item.named is not None and len(self._calls) == 1):
-            for call in self._calls.values():
-                call.instead = item
+    def _answered(self, item: Answered) -> bool:
+        """Settle the call, or the probe, that this answers; returns whether it was a call."""
+        outcome = item.outcome
+        self._has_answered = True
+        if item.fault is not None:
+            outcome = item.fault.failure(**self.evidence())
+        self.probes.unproven = False
+        call = self._calls.pop(item.request_id, None)
+        if call is None:
+            self.probes.answered(item, outcome)
+            return False
+        self._served += 1
+        call.settle(outcome)
+        if not self._calls:
+            self._check_drained()
+        return True
 
-    def congested(self) -> bool:
-        """Whether a client that was just told something, or the module itself, cannot keep up."""
-        return self._dialogue.congested or (
-            bool(self._talked) and self._flow.pauses_all(self._talked)
-        )
+    def _note_instead(self, item: Stray | Quarantined | ModuleLog | Warned | Violated) -> None:
+        """Note what may have been meant as an answer: to a call, or during the start."""
+        match item:
+            case ModuleLog():
+                return
+            case Stray():
+                if item.words or (item.named is not None and len(self._calls) == 1):
+                    for call in self._calls.values():
+                        call.instead = item
+                self._instead = item.in_place_of_answer or self._instead
+                self._warning = item.warning or self._warning
+                return
+            case Warned(notice=notice):
+                if item.request_id in self._calls:  # a probe's response could carry no warning
+                    self._calls[item.request_id].warn(notice)
+            case _:
+                notice = Notice.of(item.fault)
+        self._instead = notice.in_place_of_answer or self._instead
+        self._warning = notice.words
+
+    def _called(self, item: HostCalled) -> None:
+        if item.request_id is None:
+            self._setting.called(item, self.dialogue)
+            return
+        call = self._calls.get(item.request_id)
+        if call is None:
+            self.dialogue.refuse(item, "host calls of this request are not served")
+            return
+        call.heard_at = trio.current_time()
+        call.listener.host_call(item, self.dialogue, call)
 
     def drained(self) -> None:
         self.nudge()
@@ -333,19 +509,11 @@ class PersistentLife(Life, Receiver, Server):
     def stdin_broken(self) -> None:
         self._cut_off("stdin", "cannot be asked")
 
-    def held(self, end: Exit) -> None:
-        """Settle its calls: they are over, though its place is not free yet."""
-        self._settle_all(end)
-        by = "it cannot be reaped"
-        if end.traced_by is not None:
-            by = f"{end.traced_by.words} holds it"
-        self.replace(f"{end.words}, and {by}")
-
     def _cut_off(self, pipe: str, consequence: str) -> None:
         if self._closed:
             return
         on_demand = self._setting.descriptor.supervision.restart is Restart.ON_DEMAND
-        idle = self._start.was_ready and not self._calls
+        idle = self._is_ready and not self._calls
         if on_demand and idle and self._nursery is not None:
             self._closed = True  # it may be on its way to an end while idle
             self._nursery.start_soon(self._replace_unless_it_ends, pipe)
@@ -358,6 +526,56 @@ class PersistentLife(Life, Receiver, Server):
         await trio.sleep(self._timeouts.exit_s)
         self.replace(f"closed its {pipe} and kept running")
 
+    def held(self, end: Exit) -> None:
+        """Settle its calls: they are over, though its place is not free yet."""
+        self._settle_all(end)
+        by = "it cannot be reaped"
+        if end.traced_by is not None:
+            by = f"{end.traced_by.words} holds it"
+        self.replace(f"{end.words}, and {by}")
+
+    def replace(self, why: str) -> None:
+        """Ask for its replacement; calls in flight are told the first reason."""
+        self._replaced_for = self._replaced_for or why
+        self._owner.happened(self, Input.REPLACE, why)
+
+    # Clients that do not read.
+
+    def congested(self) -> bool:
+        """Whether a client that was just told something, or the module itself, cannot keep up."""
+        return self.dialogue.congested or (
+            any(call.listener.congested() for call in self._talked) and not self._serves_others()
+        )
+
+    def _pause_slow(self) -> None:
+        """Pause, or end, the slow ones among the calls that the process has just talked to."""
+        slow = [call for call in self._talked if call.listener.congested()]
+        if not slow or not self._serves_others():
+            return
+        for call in slow:
+            request_id = call.request.request_id
+            if call.listener.congested() is Congestion.FULL:
+                words = f"{self._setting.descriptor.name}.{call.request.op}: {_TOO_MUCH.message}"
+                call.settle(Failure.because(_TOO_MUCH.reason, words, **self.evidence()))
+                self.give_up(call, _TOO_MUCH)
+            elif request_id not in self._paused:
+                self._paused.add(request_id)
+                self.dialogue.flow(request_id, Flow.PAUSE)
+
+    def _serves_others(self) -> bool:
+        return any(not call.listener.congested() for call in self._calls.values())
+
+    def nudge(self) -> None:
+        """Let a paused reader look again, and resume paused calls whose clients have read."""
+        for request_id in tuple(self._paused):
+            call = self._calls.get(request_id)
+            if call is None or not call.listener.congested():
+                self._paused.discard(request_id)
+                if call is not None:
+                    self.dialogue.flow(request_id, Flow.RESUME)
+        if self._incarnation is not None:
+            self._incarnation.nudge()
+
     # What becomes of a call (call.Server).
 
     def give_up(self, call: Call, stopped: Stopped) -> None:
@@ -368,152 +586,27 @@ class PersistentLife(Life, Receiver, Server):
         self._given_up = f"was given up on ({stopped.reason}) and "
         self._left_with = call.request.op, call.begun_at
         to_its_end = bool(self._calls) and self._setting.dialect.patient
-        written = self._dialogue.cancel(request_id, to_its_end=to_its_end)
+        written = self.dialogue.cancel(request_id, to_its_end=to_its_end)
         if written is Written.PART:
             self.replace(f"did not read the request it was sent ({stopped.reason})")
         elif self._replaced_for is None:
-            self._probing.given_up(written=written is Written.ALL)
+            self.probes.given_up(written=written is Written.ALL)
         self.nudge()
         self._check_drained()
         self._owner.capacity_freed(self)
-
-    def _tell_flow(self, request_id: str, operation: Flow) -> None:
-        self._dialogue.flow(request_id, operation)
-
-    def _end_slow(self, call: Call, stopped: Stopped) -> None:
-        words = f"{self._setting.descriptor.name}.{call.request.op}: {stopped.message}"
-        call.settle(Failure.because(stopped.reason, words, **self.evidence()))
-        self.give_up(call, stopped)
 
     def evidence(self) -> dict[str, Any]:
         incarnation = self._incarnation
         if incarnation is None:
             return {"instance": self.id}
-        return {**incarnation.evidence(), "unfinished_line": self._dialogue.unfinished_line}
-
-    def nudge(self) -> None:
-        """Let a paused reader look again, and resume paused calls that may go on."""
-        self._flow.look()
-        if self._incarnation is not None:
-            self._incarnation.nudge()
-
-    # What probing asks of it (probing.Probed).
-
-    @property
-    def busy(self) -> bool:
-        return bool(self._calls)
-
-    @property
-    def ending(self) -> bool:
-        return self._closed
-
-    def send(self, request: Request) -> None:
-        self._dialogue.ask(request)
-
-    def replace(self, why: str) -> None:
-        """Ask for its replacement; calls in flight are told the first reason."""
-        self._replaced_for = self._replaced_for or why
-        self._owner.happened(self, Input.REPLACE, why)
-
-    def _answered(self, item: Answered) -> bool:
-        outcome = item.outcome
-        self._has_answered = True
-        if item.fault is not None:
-            outcome = item.fault.failure(**self.evidence())
-        self._probing.unproven = False
-        call = self._calls.pop(item.request_id, None)
-        if call is None:
-            self._probing.answered(item, outcome)
-            return False
-        self._served += 1
-        call.settle(outcome)
-        if not self._calls:
-            self._check_drained()
-        return True
-
-    def _faulty(self, item: Warned | Violated) -> None:
-        call = self._calls.get(item.request_id)
-        if call is not None and isinstance(item, Violated):
-            call.fault = item.fault
-            return
-        # A probe has no response that could carry a warning.
-        self._setting.keep(self.id, item)
-        self._start.note_instead(item)
-        if call is not None and isinstance(item, Warned):
-            call.warn(item.notice)
-
-    def _called(self, item: HostCalled) -> None:
-        if item.request_id is None:
-            self._setting.called(item, self._dialogue)
-            return
-        call = self._calls.get(item.request_id)
-        if call is None:
-            self._dialogue.refuse(item, "host calls of this request are not served")
-            return
-        call.heard_at = trio.current_time()
-        call.listener.host_call(item, self._dialogue, call)
-
-    def _alive(self, request_id: str | None) -> None:
-        call = None if request_id is None else self._calls.get(request_id)
-        if call is not None:
-            call.heard_at = trio.current_time()
-        elif request_id is None:
-            self._probing.alive()
-
-    # Its start.
-
-    def _ready(self, ready: Ready) -> None:
-        if not self._start.is_open:
-            return
-        misfit = self._setting.descriptions.begin(self.id, ready.description)
-        if misfit is not None:
-            self._start.fail(Ended("bad_describe", misfit))
-            return
-        assert self._nursery is not None  # noqa: S101 - there is a process, and so a nursery
-        self._nursery.start_soon(self._probing.resolve_doubts)
-        self._probing.begin()
-        keep(self._setting)
-        self._start.succeed(ready.why)
-        self._setting.host.observer.instance_ready(self._setting.descriptor.name)
-
-    def _start_again(self, why: str) -> None:
-        if self._start.ask_again(why) and self._incarnation is not None:
-            self._incarnation.stop(StopStep.TERMINATE)
-
-    # The tasks beside the process.
-
-    def _close(self) -> None:
-        self._closed = True
-        self._ending.set()
-        self._start.end()
-
-    def _ended_for(self) -> Failure:
-        if self._replaced_for is None or self._setting.host.shutting_down:
-            return self._setting.host.stopping(self.id, self.evidence())
-        words = f"{self.id} is being replaced: it {self._replaced_for}"
-        return Failure.because(Reason.STOPPING, words, **self.evidence())
-
-    async def _retire(self, incarnation: Incarnation) -> None:
-        await self._ending.wait()
-        if not self._abrupt:
-            with trio.move_on_after(self._timeouts.stop_s):
-                await self._drained.wait()
-        self._fail_all(self._ended_for())
-        if self._hurried:  # before there was a process to kill
-            incarnation.stop(StopStep.KILL)
-        elif self._abrupt and not self._start.is_too_late:
-            incarnation.stop(StopStep.TERMINATE)
-        else:
-            # What a program holds in its buffer shows when it comes to the end of its input.
-            self._start.was_mute = self._abrupt and not self._dialogue.times_heard
-            incarnation.stop(StopStep.END_OF_INPUT)
+        return {**incarnation.evidence(), "unfinished_line": self.dialogue.unfinished_line}
 
     def _check_drained(self) -> None:
         if not self._calls and self._closed:
             self._drained.set()
 
     def _settle_all(self, exit_: Exit) -> None:
-        left = [*self._probing.take_open().values(), *self._calls.values()]
+        left = [*self.probes.take_open(), *self._calls.values()]
         self._calls.clear()
         for call in left:
             what = f"{self._setting.descriptor.name}.{call.request.op or call.request.operation}"
@@ -523,7 +616,7 @@ class PersistentLife(Life, Receiver, Server):
         left = list(self._calls.values())
         self._calls.clear()
         if probes:
-            left += self._probing.take_open().values()
+            left += self.probes.take_open()
         for call in left:
             call.settle(failure)
         self.nudge()

@@ -100,10 +100,10 @@ def state_evidence(module: Module) -> dict[str, Any]:
     led_to_it = state not in SERVES and state is not State.STOPPING
     if died is not None and died.reason != "stopped" and led_to_it:
         evidence |= {
-            "exit_code": died.exit_code,
-            "signal": died.signal,
-            "stopped_by_host": died.stopped_by_host or None,
-            "stderr_tail": list(died.stderr_tail) or None,
+            "exit_code": died.exit.exit_code,
+            "signal": died.exit.signal,
+            "stopped_by_host": died.exit.stopped_by_host or None,
+            "stderr_tail": list(died.exit.stderr_tail) or None,
             "rule": died.rule,
         }
     if module.waits_for:

@@ -42,9 +42,8 @@ from supervisor.policy.verdict import Stopped
 from supervisor.runtime.files.module_log import NOTED
 from supervisor.runtime.process.environment import UnsetVariableError
 from supervisor.runtime.supervision.call import NOBODY, Call, Server
-from supervisor.runtime.supervision.health_watch import HealthWatch
-from supervisor.runtime.supervision.life import Ended, Instance, Life, Setting
-from supervisor.runtime.supervision.start_attempt import SLOW
+from supervisor.runtime.supervision.health import HealthWatch
+from supervisor.runtime.supervision.life import SLOW, Instance, Life, LifeEnd, Setting
 from supervisor.runtime.turns import SERVING, pieces
 
 if TYPE_CHECKING:
@@ -74,13 +73,11 @@ class _Open(msgspec.Struct, eq=False):
 class ServiceLife(Life, Server):
     """The time in which a service is known to be there."""
 
+    takes_turn = False  # nothing runs here, and so there is nothing to wait for
+
     def __init__(self, setting: Setting, owner: Worker) -> None:
-        self.id = setting.next_instance()
-        self._setting = setting
-        self._owner = owner
+        super().__init__(setting, owner)
         self._name = setting.descriptor.name
-        self._timeouts = setting.descriptor.supervision.timeouts
-        self._concurrency = setting.descriptor.supervision.concurrency
         self._open: dict[str, _Open] = {}
         self._client: ServiceClient | None = None
         self._nursery: trio.Nursery | None = None
@@ -101,11 +98,11 @@ class ServiceLife(Life, Server):
             self,
         )
 
-    async def run(self) -> Ended:
+    async def run(self) -> LifeEnd:
         try:
             self._client = await self._make_client()
         except UnsetVariableError as error:
-            return Ended("spawn_failed", f"cannot be asked: {error}")
+            return LifeEnd("spawn_failed", f"cannot be asked: {error}")
         self._began_at = trio.current_time()
         try:
             async with trio.open_nursery() as nursery:
@@ -123,7 +120,7 @@ class ServiceLife(Life, Server):
             self._watch.end()
             self._setting.descriptions.end(self.id)
             await self._client.close()
-        return Ended("stopped", "was parted from")
+        return LifeEnd("stopped", "was parted from")
 
     async def _make_client(self) -> ServiceClient:
         def make() -> ServiceClient:
@@ -196,7 +193,7 @@ class ServiceLife(Life, Server):
         for opened in self._open.values():
             opened.room.set()
 
-    # What the watch asks of it (health_watch.Checked).
+    # What the watch asks of it (health.HealthWatch).
 
     @property
     def occupied(self) -> bool:
@@ -246,7 +243,7 @@ class ServiceLife(Life, Server):
         self._watch.begin(self._setting.host.draw())
         self._owner.happened(self, Input.STARTED, "answered health and describe")
 
-    async def _failed_start(self) -> Ended | None:
+    async def _failed_start(self) -> LifeEnd | None:
         """Ask for health until it is well, then for its description; return why that failed."""
         start_s, describe_s = self._timeouts.start_s, self._timeouts.describe_s
         outcome: Outcome | None = None
@@ -260,18 +257,18 @@ class ServiceLife(Life, Server):
         if not isinstance(outcome, Success):
             said = "it gave no answer" if outcome is None else f"it said: {outcome.message}"
             words = f"was not healthy within {start_s:g} s; {said}; {SLOW.format('start_s')}"
-            return Ended("start_deadline", words)
+            return LifeEnd("start_deadline", words)
         outcome = await self.ask(Operation.DESCRIBE, describe_s)
         if isinstance(outcome, Failure):
             return self._ended(outcome, "bad_describe", "did not describe itself")
         misfit = self._setting.descriptions.begin(self.id, outcome.result)
-        return None if misfit is None else Ended("bad_describe", misfit)
+        return None if misfit is None else LifeEnd("bad_describe", misfit)
 
-    def _ended(self, failure: Failure, reason: str, words: str) -> Ended:
+    def _ended(self, failure: Failure, reason: str, words: str) -> LifeEnd:
         if failure.code == Code.UNREACHABLE and self._why_unwell:
-            return Ended(str(failure.details["reason"]), self._why_unwell)
+            return LifeEnd(str(failure.details["reason"]), self._why_unwell)
         shown = failure.details.get("line_excerpt")
-        return Ended(reason, f"{words}: {failure.message}" + (f": {shown}" if shown else ""))
+        return LifeEnd(reason, f"{words}: {failure.message}" + (f": {shown}" if shown else ""))
 
     # One request and its answer.
 

@@ -24,10 +24,10 @@ from protocol.descriptor.model import Descriptor, Start
 from supervisor.policy.findings import QuarantinedFile, kept
 from supervisor.policy.lifecycle import COMES, SERVES, State
 from supervisor.policy.reload_plan import changes
-from supervisor.runtime.supervision.life import LastExit
+from supervisor.runtime.supervision.life import LifeEnd
 from supervisor.runtime.supervision.news import tell_of_refusal
+from supervisor.runtime.supervision.pool import is_wanted, lasting, newest_exit
 from supervisor.runtime.supervision.worker import Worker
-from supervisor.runtime.supervision.workers import is_wanted, lasting, newest_exit
 
 if TYPE_CHECKING:
     from supervisor.runtime.supervision.module import Module
@@ -247,7 +247,7 @@ class Succession:
         else:
             module.stop_workers("it did not get ready")
 
-    def _refuse(self, died: LastExit | None) -> None:
+    def _refuse(self, died: LifeEnd | None) -> None:
         why = "it did not get ready" if died is None else f"it {died.words}"
         reason = kept(f"the module that it describes did not start: {why}")
         self.refused = QuarantinedFile(self.offered.source, reason)

@@ -24,7 +24,7 @@ from supervisor.runtime.process.dialogue import Receiver
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
 from supervisor.runtime.process.program import LoadedProgram, SpawnError, find_loaded
 from supervisor.runtime.supervision.call import Call
-from supervisor.runtime.supervision.life import HELD, Ended, Instance, Setting
+from supervisor.runtime.supervision.life import HELD, Instance, LifeEnd, Setting
 
 REPLACE_AFTER_S = 0.1
 """A process that was taken is replaced when it has ended, or after this long: the start of another
@@ -87,7 +87,7 @@ class WarmProcess(Receiver):
 
 
 class WarmProcesses:
-    def __init__(self, setting: Setting, crashed: Callable[[Ended], None]) -> None:
+    def __init__(self, setting: Setting, crashed: Callable[[LifeEnd], None]) -> None:
         """Tell `crashed` of each end that was not asked for."""
         self._setting = setting
         self._crashed = crashed
@@ -155,7 +155,7 @@ class WarmProcesses:
         try:
             await process.spawn()
         except SpawnError as error:
-            self._crashed(Ended("spawn_failed", f"could not be started: {error}"))
+            self._crashed(LifeEnd("spawn_failed", f"could not be started: {error}"))
             return
         self._waiting.append(process)
         nursery.start_soon(self._see_to_its_end, process)
@@ -173,7 +173,7 @@ class WarmProcesses:
         if process.served or (end.stopped_by_host and end.breach is None):
             return
         words = f"{process.id} {end.words} {WHILE_WAITING}{end.remark}"
-        self._crashed(Ended(str(end.reason), words, end))
+        self._crashed(LifeEnd(str(end.reason), words, end))
 
     def _discard(self, process: WarmProcess) -> None:
         self._waiting.remove(process)

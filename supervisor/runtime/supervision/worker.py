@@ -5,8 +5,7 @@
 
 All of it is synchronous but `_live`, the task of one life, where it is also decided what follows
 from its end. At most one life exists at a time, and whatever a former one still reports is ignored:
-a stale exit changes nothing. A module has one worker, or several: what they are together is in
-`workers`, how many there should be in `sizing`.
+a stale exit changes nothing. A module has one worker, or several (`pool`).
 
 The transport decides which kind of life it is (`LIVES`), here and nowhere else. A new kind is a
 subclass of `life.Life` and an entry there, which is all that supervision knows of a kind: worker,
@@ -17,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -30,11 +28,10 @@ from supervisor.policy.lifecycle import SERVES, Action, Input, State, move
 from supervisor.policy.pool import renewed_after_requests, renewed_at_age_s
 from supervisor.policy.restart import History, RestartDecision, after_end, healthy_long_enough
 from supervisor.runtime.supervision.deadlines import Timer
-from supervisor.runtime.supervision.life import Ended, LastExit, Life, Setting
+from supervisor.runtime.supervision.life import PREPARED, Life, LifeEnd, Setting
 from supervisor.runtime.supervision.per_invocation import PerInvocationLife
 from supervisor.runtime.supervision.persistent import PersistentLife
-from supervisor.runtime.supervision.prepare_once import PREPARED, is_unprepared
-from supervisor.runtime.supervision.preparing import PreparingLife
+from supervisor.runtime.supervision.prepare import PreparingLife, is_unprepared
 from supervisor.runtime.supervision.service import ServiceLife
 from supervisor.runtime.supervision.starts import StartTurn
 
@@ -46,33 +43,14 @@ log = structlog.get_logger()
 _WAITS = (State.BACKOFF, State.FAILED)
 
 
-class LifeKind(msgspec.Struct, frozen=True, kw_only=True):
-    """What has to be known of a kind of life before one begins."""
-
-    begin: Callable[[Setting, Worker], Life]
-    takes_turn: bool
-    """Whether a start is work for this machine, of which only so much is begun at once."""
-    is_instance: bool
-    """Whether a state is that of an instance, and told with its id; else it is the module's own."""
-
-
-LIVES: dict[tuple[str, Lifecycle], LifeKind] = {
-    ("stdio", Lifecycle.PERSISTENT): LifeKind(
-        begin=PersistentLife, takes_turn=True, is_instance=True
-    ),
-    # Nothing runs here, and so there is nothing to wait for.
-    ("http", Lifecycle.PERSISTENT): LifeKind(begin=ServiceLife, takes_turn=False, is_instance=True),
-    # A check of a program is no start to speak of, and no process of the module's made it ready.
-    ("stdio", Lifecycle.PER_INVOCATION): LifeKind(
-        begin=PerInvocationLife, takes_turn=False, is_instance=False
-    ),
+LIVES: dict[tuple[str, Lifecycle], type[Life]] = {
+    ("stdio", Lifecycle.PERSISTENT): PersistentLife,
+    ("http", Lifecycle.PERSISTENT): ServiceLife,
+    ("stdio", Lifecycle.PER_INVOCATION): PerInvocationLife,
 }
 
-PREPARING = LifeKind(begin=PreparingLife, takes_turn=True, is_instance=True)
-"""What comes before the first of a module that has a `prepare`, whatever its transport."""
 
-
-def life_kind(transport: Transport) -> LifeKind:
+def life_kind(transport: Transport) -> type[Life]:
     return LIVES[transport.type, transport.lifecycle]
 
 
@@ -153,7 +131,7 @@ class CrashRecord:
         elif self._healthy_since is None:
             self._healthy_since = trio.current_time()
 
-    def ended(self, ended: Ended, *, replaced: bool, draw: float) -> RestartDecision:
+    def ended(self, ended: LifeEnd, *, replaced: bool, draw: float) -> RestartDecision:
         """Decide what follows, as it was wanted; `draw` is random in [0, 1).
 
         `replaced`: the host ended it, since it could no longer be spoken with.
@@ -162,7 +140,7 @@ class CrashRecord:
         decision = after_end(
             self._supervision,
             self._history,
-            abnormal=ended.abnormal or replaced,
+            abnormal=ended.exit.abnormal or replaced,
             was_ready=self._was_ready,
             now=trio.current_time(),
             draw=draw,
@@ -204,7 +182,7 @@ class Worker:
         """The newest instance it has had; None if its lives are none."""
         self.restarts: Counter[str] = Counter()
         """How often it came back after an unasked end, by the reason of that end."""
-        self.last_exit: LastExit | None = None
+        self.last_exit: LifeEnd | None = None
         self.retry_at: float | None = None
         """When it is tried again, in `backoff` and `failed` (monotonic)."""
         self.service = Service()
@@ -214,7 +192,7 @@ class Worker:
         self._nursery = nursery
         self._module = module
         self._turn: StartTurn | None = None
-        self._blamed: Ended | None = None
+        self._blamed: LifeEnd | None = None
         """Why the host ends its life, if the life is to blame for it."""
         self._retry: Timer | None = None
         self._inputs: list[tuple[Input, str]] = []  # a deque is 700 bytes, and most have nothing
@@ -301,7 +279,7 @@ class Worker:
 
     # What a life reports; ignored once there is another life.
 
-    def happened(self, life: Life, news: Input, why: str, failure: Ended | None = None) -> None:
+    def happened(self, life: Life, news: Input, why: str, failure: LifeEnd | None = None) -> None:
         """Take one of the inputs that are about a life.
 
         STARTED: it is ready to serve; `why` is what shows it. START_FAILED: it will not get ready,
@@ -321,14 +299,14 @@ class Worker:
             self._blamed = failure
         elif news is Input.REPLACE:
             if self._blamed is None and self.state is not State.STOPPING:
-                self._blamed = Ended("replaced", why)
+                self._blamed = LifeEnd("replaced", why)
         else:
             self._crashes.probed(well=news is Input.HEALTHY)
             if news is Input.HEALTHY and self.state is State.READY:
                 return
         self._feed(news, why)
 
-    def run_failed(self, life: Life, ended: Ended) -> None:
+    def run_failed(self, life: Life, ended: LifeEnd) -> None:
         """Remember the bad end of one process of several; the life goes on."""
         if life is self.life:
             self._remember(ended)
@@ -381,7 +359,7 @@ class Worker:
     def _act(self, action: Action) -> None:
         match action:
             case Action.PREPARE:
-                self._begin(PREPARING)
+                self._begin(PreparingLife)
             case Action.SPAWN:
                 self._begin(life_kind(self.setting.descriptor.transport))
             case Action.END:
@@ -405,10 +383,10 @@ class Worker:
         self._retry = self.retry_at = None
         self._feed(Input.RETRY, "the time to try again has come")
 
-    def _begin(self, kind: LifeKind) -> None:
+    def _begin(self, kind: type[Life]) -> None:
         self._crashes.spawned()
         self.service = Service(used_at=trio.current_time())
-        self.life = kind.begin(self.setting, self)
+        self.life = kind(self.setting, self)
         self.instance = self.life.id if kind.is_instance else None
         if kind.takes_turn:
             urgent = bool(self.restarts) or self._module.queued > 0
@@ -460,7 +438,7 @@ class Worker:
             level("module ended", module=self.setting.descriptor.name, **ended.evidence())
         self._feed(given, cause)
 
-    async def _in_turn(self, life: Life) -> Ended:
+    async def _in_turn(self, life: Life) -> LifeEnd:
         try:
             if self._turn is None or await self._turn.wait():
                 return await life.run()
@@ -468,14 +446,15 @@ class Worker:
         # is gone by now: an incarnation kills and reaps on every way out.
         except Exception as error:
             log.exception("supervision failed", module=self.setting.descriptor.name)
-            return Ended("supervision_failed", f"could not be supervised: {error!r:.200}")
-        return Ended("stopped", "was stopped before it was started")
+            return LifeEnd("supervision_failed", f"could not be supervised: {error!r:.200}")
+        return LifeEnd("stopped", "was stopped before it was started")
 
     def _give_turn_back(self) -> None:
         if self._turn is not None:
             self._turn.give_back()
             self._turn = None
 
-    def _remember(self, ended: Ended, rule: str | None = None) -> None:
-        self.last_exit = LastExit.of(ended, self.setting.host.wall_clock(), rule)
+    def _remember(self, ended: LifeEnd, rule: str | None = None) -> None:
+        ts = self.setting.host.wall_clock()
+        self.last_exit = msgspec.structs.replace(ended, ts=ts, rule=rule)
         self._module.died(self)

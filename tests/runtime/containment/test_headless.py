@@ -69,7 +69,7 @@ async def test_it_ends_with_its_instance_and_no_folder_is_left(
             end("the test")
             await lifelines.all_dead()
         await until(daemon, State.DOWN)
-        assert module.last_exit.survivors == ()
+        assert module.last_exit.exit.survivors == ()
         await until_removed(daemon)
     assert all(gone(pid) for pid in all_pids)
 
@@ -101,7 +101,7 @@ async def test_one_that_survives_is_named(
             patched.setattr(procfs, "send", lambda *_: True)
             module.stop("the test")
             await until(daemon, State.DOWN)
-        assert module.last_exit.survivors == tuple(pids)
+        assert module.last_exit.exit.survivors == tuple(pids)
         assert not lifelines.dead_already()
     await lifelines.all_dead()
 

@@ -112,7 +112,7 @@ async def test_a_fork_bomb_is_put_out(daemon_with: Make, lifelines: Lifelines) -
             if one.lives and procfs.has_variables(one.pid, mark)
         ]
         assert daemon.fleet.modules["stubborn"].last_exit is not None
-        assert daemon.fleet.modules["stubborn"].last_exit.survivors == ()
+        assert daemon.fleet.modules["stubborn"].last_exit.exit.survivors == ()
 
 
 async def test_what_is_orphaned_leaves_no_zombie(daemon_with: Make, lifelines: Lifelines) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 import trio
@@ -14,7 +15,7 @@ from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.replies import Operation
 from supervisor.runtime.supervision.call import Call
 from supervisor.runtime.supervision.deadlines import Deadlines
-from supervisor.runtime.supervision.health_watch import TICKS, HealthWatch
+from supervisor.runtime.supervision.health import TICKS, HealthWatch
 
 Clock = trio.testing.MockClock
 INTERVAL_S, HEALTH_S = 10.0, 2.0
@@ -55,7 +56,8 @@ class Watched(FakeChecked):
 
     def __init__(self, deadlines: Deadlines, phase: float = 0.0, *, prompt: bool = True) -> None:
         super().__init__(prompt=prompt)
-        self.watch = HealthWatch(HealthChecks(failures=2), HEALTH_S, deadlines, self)
+        this: Any = self
+        self.watch = HealthWatch(HealthChecks(failures=2), HEALTH_S, deadlines, this)
         self.watch.begin(phase)
 
 
@@ -117,7 +119,7 @@ async def test_an_answer_that_is_late_is_a_miss_and_says_nothing_later(
 async def test_a_moment_that_passes_while_an_answer_is_waited_for_is_left_out(
     deadlines: Deadlines, mock_clock: Clock
 ) -> None:
-    patient = FakeChecked(prompt=False)
+    patient: Any = FakeChecked(prompt=False)
     watch = HealthWatch(HealthChecks(interval_s=1, failures=9), 2.5, deadlines, patient)
     watch.begin(0)
     await pass_time(mock_clock, 7)

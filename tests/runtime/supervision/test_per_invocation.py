@@ -164,7 +164,7 @@ async def test_the_last_bad_end_is_remembered_and_neither_a_good_run_nor_a_cance
     await heard.failure()
     last = module.last_exit
     assert last is not None
-    assert (last.reason, last.exit_code, last.signal, last.stderr_tail) == died
+    assert (last.reason, last.exit.exit_code, last.exit.signal, last.exit.stderr_tail) == died
     assert (module.state, module.restarts) == (State.READY, 0)
     again, heard = call("good")
     module.submit(again)
@@ -196,7 +196,7 @@ async def test_the_limit_that_a_run_passed_is_remembered(running: Running, tmp_p
     last = module.last_exit
     assert last is not None
     assert (failure.code, last.reason) == ("oom", "memory_limit")
-    assert msgspec.to_builtins(last.limit) == failure.details["limit"]
+    assert msgspec.to_builtins(last.exit.breach) == failure.details["limit"]
 
 
 async def test_a_module_per_invocation_answers_probes_with_a_process_of_its_own(

@@ -70,7 +70,7 @@ async def test_a_module_starts_serves_and_stops_and_leaves_nothing(
     assert children() == []
     assert not opened_since(before)
     assert module.last_exit is not None
-    assert (module.last_exit.reason, module.last_exit.exit_code) == (
+    assert (module.last_exit.reason, module.last_exit.exit.exit_code) == (
         "stopped",
         0,
     )
@@ -89,7 +89,7 @@ async def test_one_that_never_gets_well_ends_at_its_start_deadline(
     running(actor(tmp_path, "never-ready", supervision={**QUIET, "timeouts": {"start_s": 0.2}}))
     died = await ended(running)
     assert died.reason == "start_deadline"
-    assert died.exit_code == 0  # the end of its input is enough
+    assert died.exit.exit_code == 0  # the end of its input is enough
     assert children() == []
     refusal = await submit(running.module, "echo").failure()
     assert (refusal.code, refusal.details["reason"]) == ("timeout", "start_deadline")
@@ -157,7 +157,7 @@ async def test_a_program_that_is_not_there_is_an_ordinary_failure(
 ) -> None:
     running(descriptor(tmp_path, ["./gone"], supervision=QUIET))
     died = await ended(running)
-    assert (died.reason, died.exit_code) == ("spawn_failed", None)
+    assert (died.reason, died.exit.exit_code) == ("spawn_failed", None)
     assert "gone is not there" in died.message
 
 
@@ -258,7 +258,7 @@ async def test_a_stop_that_cannot_wait_any_longer_fails_what_is_in_flight(
     failure = await hanging.failure()
     assert (failure.code, failure.details["reason"]) == ("unreachable", "stopping")
     assert module.last_exit is not None
-    assert module.last_exit.signal == signal.SIGKILL
+    assert module.last_exit.exit.signal == signal.SIGKILL
     assert children() == []
 
 

@@ -122,7 +122,7 @@ async def test_one_that_fails_is_retried_and_its_words_are_evidence(
     await running.until(lambda: module.state is State.BACKOFF)
     died = module.last_exit
     assert died is not None
-    assert (died.reason, died.exit_code, died.stderr_tail) == ("exited", 7, ("no route",))
+    assert (died.reason, died.exit.exit_code, died.exit.stderr_tail) == ("exited", 7, ("no route",))
     assert died.message == "could not be prepared: sh exited with code 7"
     failure = await heard.failure()
     assert failure.details["reason"] == "exited"

@@ -154,7 +154,7 @@ async def test_one_that_is_killed_counts_as_a_crash_and_is_replaced(
     await running.until(lambda: module.restarts == 1 and module.state is State.READY)
     last = module.last_exit
     assert last is not None
-    assert (last.reason, last.signal) == ("signaled", signal.SIGKILL)
+    assert (last.reason, last.exit.signal) == ("signaled", signal.SIGKILL)
     assert "m#1 was killed by SIGKILL while it waited for a request" in last.message
     pids = await until_warm(module, without=victim)
     assert (await submit(module).success()).result["pid"] == pids[0]
@@ -195,7 +195,7 @@ async def test_a_program_that_does_not_wait_ends_in_failed_and_not_in_a_spin(
     await running.until(lambda: module.state is State.FAILED)
     last = module.last_exit
     assert last is not None
-    assert (last.reason, last.exit_code, last.stderr_tail) == ("exited", code, ("words",))
+    assert (last.reason, last.exit.exit_code, last.exit.stderr_tail) == ("exited", code, ("words",))
     assert module.restarts == 3
     starts = (tmp_path / "starts").read_text().count("x")
     assert starts <= 2 * 4

@@ -209,7 +209,7 @@ async def test_a_start_that_fails_while_it_still_lives_is_ended_first(
     await stage.life.die(None, 15)
     assert state(module) is State.BACKOFF
     assert module.last_exit is not None
-    assert (module.last_exit.reason, module.last_exit.signal) == (
+    assert (module.last_exit.reason, module.last_exit.exit.signal) == (
         "start_deadline",
         15,
     )
@@ -315,7 +315,11 @@ async def test_an_end_that_never_on_names_is_the_last_and_says_so(
     assert (state(module), module.workers[0].is_wanted, stage.alive) == (State.DOWN, False, [])
     died = module.last_exit
     assert died is not None
-    assert (died.reason, died.exit_code, died.rule) == ("exited", 78, "/supervision/never_on/1")
+    assert (died.reason, died.exit.exit_code, died.rule) == (
+        "exited",
+        78,
+        "/supervision/never_on/1",
+    )
     words = "exited with code 78 and is not restarted: its supervision.never_on has 78"
     assert died.message == words
     one, heard = call()

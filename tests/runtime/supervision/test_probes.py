@@ -13,9 +13,9 @@ from protocol.connection import Answered, Request
 from protocol.errors import Success
 from protocol.replies import Operation
 from supervisor.policy.lifecycle import Input
+from supervisor.runtime.supervision.health import Probes
 from supervisor.runtime.supervision.host import Host
-from supervisor.runtime.supervision.life import Ended, Life
-from supervisor.runtime.supervision.probing import Probing
+from supervisor.runtime.supervision.life import Life, LifeEnd
 from tests.factories import actor
 from tests.runtime.fakes import FakeLife, plain_setting
 
@@ -27,7 +27,8 @@ TIMEOUTS = {"health_s": HEALTH_S, "invoke_s": INVOKE_S}
 class FakeProcess(FakeLife):
     """What is probed: it answers and talks when the test says so; and its owner."""
 
-    busy = ending = False
+    is_ending = False
+    times_heard = 0
 
     def __init__(self, folder: Path, host: Host, concurrency: int) -> None:
         supervision = {"concurrency": concurrency, "timeouts": TIMEOUTS}
@@ -39,17 +40,17 @@ class FakeProcess(FakeLife):
         self.asked: list[Request] = []
         self.replaced: list[str] = []
         self.trusted = 0
-        self.times_heard = 0
-        self.probing = Probing(setting, this, this)
+        self.dialogue = self
+        self.probes = Probes(setting, this, this)
 
-    def send(self, request: Request) -> None:
+    def ask(self, request: Request) -> None:  # type: ignore[override] # as a dialogue
         assert request.operation is Operation.HEALTH
         self.asked.append(request)
 
-    def happened(self, life: Life, news: Input, why: str, failure: Ended | None = None) -> None:
+    def happened(self, life: Life, news: Input, why: str, failure: LifeEnd | None = None) -> None:
         assert news in (Input.HEALTHY, Input.UNHEALTHY)
 
-    def run_failed(self, life: Life, ended: Ended) -> None:
+    def run_failed(self, life: Life, ended: LifeEnd) -> None:
         raise AssertionError(ended)
 
     def capacity_freed(self, life: Life) -> None:
@@ -61,7 +62,7 @@ class FakeProcess(FakeLife):
     def answer_all(self) -> None:
         for one in self.asked:
             outcome = Success({"status": "ok"})
-            self.probing.answered(Answered(one.request_id, outcome), outcome)
+            self.probes.answered(Answered(one.request_id, outcome), outcome)
 
 
 @pytest.fixture(params=[1, 2])
@@ -69,13 +70,11 @@ async def doubted(
     request: pytest.FixtureRequest, tmp_path: Path, host: Host, nursery: trio.Nursery
 ) -> FakeProcess:
     process = FakeProcess(tmp_path, host, request.param)
-    process.busy = True
     nursery.start_soon(host.deadlines.run)
-    process.probing.begin()
-    nursery.start_soon(process.probing.resolve_doubts)
+    process.probes.watch.begin(0.5)
+    nursery.start_soon(process.probes.resolve_doubts)
     await trio.testing.wait_all_tasks_blocked()
-    process.busy = False
-    process.probing.doubt()
+    process.probes.given_up(written=True)
     await trio.testing.wait_all_tasks_blocked()
     return process
 
@@ -92,11 +91,11 @@ async def test_a_process_that_still_talks_is_not_replaced_and_trusted_once_it_an
 ) -> None:
     # Review: a module that a flood kept busy was replaced 2 s after its client hung up.
     await talk(doubted, mock_clock, INVOKE_S - 1)
-    assert (doubted.replaced, doubted.probing.in_doubt) == ([], True)
+    assert (doubted.replaced, doubted.probes.in_doubt) == ([], True)
     assert len(doubted.asked) == 1
     doubted.answer_all()
     await trio.testing.wait_all_tasks_blocked()
-    assert (doubted.replaced, doubted.probing.in_doubt, doubted.trusted) == ([], False, 1)
+    assert (doubted.replaced, doubted.probes.in_doubt, doubted.trusted) == ([], False, 1)
 
 
 async def test_one_that_falls_silent_without_an_answer_is_replaced(

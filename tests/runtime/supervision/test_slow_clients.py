@@ -1,4 +1,4 @@
-"""Calls of one process whose clients do not read: told to pause, told to go on, ended alone."""
+"""Calls of one process whose clients do not read: others are served, and one too slow ends."""
 
 from __future__ import annotations
 
@@ -7,75 +7,13 @@ from pathlib import Path
 
 import trio.testing
 
-from protocol.connection import Flow
 from protocol.errors import Reason
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.supervision.call import Call, Congestion
-from supervisor.runtime.supervision.flow_control import FlowControl
+from supervisor.runtime.supervision.call import Congestion
 from tests.factories import Heard, actor, call
 from tests.runtime.conftest import Running
 
 CALM = {"health": {"interval_s": 1000}, "concurrency": 2}
-
-
-class Scene:
-    """Two calls in flight, and what becomes of them."""
-
-    def __init__(self) -> None:
-        self.told: list[tuple[str, Flow]] = []
-        self.ended: list[tuple[Call, Reason]] = []
-        self.a, self.ear = call("stream")
-        self.b, self.other = call("stream")
-        self.name = self.a.request.request_id
-        self.calls = {one.request.request_id: one for one in (self.a, self.b)}
-        self.flow = FlowControl(self.calls, self._tell, self._end)
-
-    def _tell(self, request_id: str, operation: Flow) -> None:
-        self.told.append((request_id, operation))
-
-    def _end(self, call: Call, stopped: Stopped) -> None:
-        self.ended.append((call, stopped.reason))
-
-
-def test_the_process_is_not_read_while_all_it_serves_are_slow() -> None:
-    scene = Scene()
-    assert not scene.flow.pauses_all([scene.a])
-    scene.ear.slow = scene.other.slow = Congestion.SLOW
-    assert scene.flow.pauses_all([scene.a])
-    scene.flow.heard([scene.a])
-    assert not scene.told
-    scene.other.slow = Congestion.NONE
-    assert not scene.flow.pauses_all([scene.a])
-
-
-def test_a_slow_call_is_told_once_to_pause_and_once_to_go_on() -> None:
-    scene = Scene()
-    scene.ear.slow = Congestion.SLOW
-    scene.flow.heard([scene.a, scene.b])
-    scene.flow.heard([scene.a])
-    scene.flow.look()
-    assert scene.told == [(scene.name, Flow.PAUSE)]
-    scene.ear.slow = Congestion.NONE
-    scene.flow.look()
-    scene.flow.look()
-    assert scene.told == [(scene.name, Flow.PAUSE), (scene.name, Flow.RESUME)]
-    assert not scene.ended
-
-
-def test_one_that_goes_on_for_too_long_is_ended_and_nobody_else() -> None:
-    scene = Scene()
-    scene.ear.slow = Congestion.FULL
-    scene.flow.heard([scene.a, scene.b])
-    assert scene.ended == [(scene.a, Reason.SLOW_READER)]
-
-
-def test_one_that_was_answered_while_it_paused_is_not_told_to_go_on() -> None:
-    scene = Scene()
-    scene.ear.slow = Congestion.SLOW
-    scene.flow.heard([scene.a])
-    del scene.calls[scene.name]
-    scene.flow.look()
-    assert scene.told == [(scene.name, Flow.PAUSE)]
 
 
 async def test_a_process_that_was_not_read_is_read_again_for_another_call(
