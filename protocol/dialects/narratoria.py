@@ -12,6 +12,9 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
+import msgspec
+from msgspec import UNSET
+
 from protocol.connection import (
     NOTHING,
     TOLERABLE,
@@ -43,6 +46,7 @@ from protocol.json_line import (
     read_object,
     without_lone_surrogates,
 )
+from protocol.readdress import with_id
 from protocol.replies import Operation, read_done
 
 
@@ -124,6 +128,11 @@ class NarratoriaConnection(LineConnection):
         self, event: Event, line: bytes, told: bytes | None, received: list[Received]
     ) -> None:
         """Take an event; `told` is the line to pass on."""
+        own = self._request.request_id
+        if event.request_id not in (UNSET, own):
+            # It means nothing here, and might be the id of another request to a client.
+            event = msgspec.structs.replace(event, request_id=own)
+            told = None if told is None else with_id(told, own)
         if not isinstance(event, Done):
             received.append(self._request.take(event, told))
             return

@@ -29,7 +29,7 @@ from protocol.descriptor.model import Descriptor, Instances, Start
 from protocol.errors import Reason
 from protocol.events import Progress
 from protocol.host_events import RegisteredAsset
-from protocol.readdress import Readdresser
+from protocol.readdress import readdress
 from protocol.replies import Operation
 from protocol.response import Response
 from protocol.transcript import Entry, Happened, Transcript
@@ -134,12 +134,11 @@ class _OneCall(Client):
         self.interrupted = False
         self.answered = trio.Event()
         self._on_line = on_line
-        self._readdresser = Readdresser(REQUEST_ID)
 
     def event(self, event: Progress, line: bytes | None) -> None:
         if isinstance(event, RegisteredAsset):
             event = event.unregistered()  # no daemon will be there to serve it
-        told = None if line is None else self._readdresser.readdress(line)
+        told = None if line is None else readdress(line, event.request_id, REQUEST_ID)
         self._on_line((event_line(event, REQUEST_ID) if told is None else told).rstrip(b"\n"))
 
     def finished(self, response: Response) -> None:

@@ -19,7 +19,7 @@ from protocol.host_call import ASKS, UNENCODABLE
 from protocol.host_events import ApprovalUiEvent
 from protocol.json_line import Fault, shown_id
 from protocol.problem import named
-from protocol.readdress import Readdresser
+from protocol.readdress import readdress, replace_ids
 from protocol.response import Response
 from supervisor.faces.outbox import TOGETHER_BYTES, Outbox
 from supervisor.faces.questions import ClientQuestions, RequestQuestions
@@ -42,8 +42,8 @@ LITTLE_BYTES = 4096
 """The args of shorter requests are not counted: a client's open requests have no more of them than
 one client may have (`held_bytes.PARTY_BYTES`)."""
 
-TOGETHER = 128
-"""The number of events of a request that get the client's id together: they are small, and soon
+TOGETHER, SHORT_BYTES = 128, 1024
+"""The number of events of a request that get the client's id together: they are short, and soon
 counted."""
 
 
@@ -271,7 +271,6 @@ class LineClient(Client, msgspec.Struct, eq=False):
     """What it may ask its client; None if nothing."""
     handle: Handle | None = None
     """The request, while it is open."""
-    readdresser: Readdresser | None = None
     to_gather: list[tuple[Progress, bytes]] = msgspec.field(default_factory=list)
     """The client gets these at the end of this turn, once they have its id."""
     unread_bytes: int = 0
@@ -285,21 +284,19 @@ class LineClient(Client, msgspec.Struct, eq=False):
 
     def event(self, event: Progress, line: bytes | None) -> None:
         """Write an event, as the module wrote it if `line` is given."""
-        if line is not None:
-            readdresser = self.readdresser
-            if readdresser is None:
-                readdresser = self.readdresser = Readdresser(self.request_id)
-            outbox = self.outbox
-            if readdresser.proves(line) and (outbox.gatherer is self or outbox.awaits(self)):
-                self.to_gather.append((event, line))
-                if len(self.to_gather) >= TOGETHER:
-                    outbox.gather()
-                return
-            if self.to_gather:
-                outbox.gather()  # before the next one is looked at, and what is proved is another
+        outbox = self.outbox
+        if (
+            line is not None
+            and len(line) <= SHORT_BYTES
+            and (outbox.gatherer is self or outbox.awaits(self))
+        ):
+            self.to_gather.append((event, line))
+            if len(self.to_gather) >= TOGETHER:
+                outbox.gather()
+            return
         told = self._told(event, line)
-        self.outbox.put(told)
-        if self.outbox.congested:
+        outbox.put(told)
+        if outbox.congested:
             self.unread_bytes += len(told)
         if line is None and self.asking is not None and isinstance(event, ApprovalUiEvent):
             self.asking.told(event)
@@ -325,16 +322,17 @@ class LineClient(Client, msgspec.Struct, eq=False):
     def gathered(self) -> list[bytes]:
         """Return the lines of this turn with the client's id."""
         gathered, self.to_gather = self.to_gather, []
-        if self.readdresser is not None and len(gathered) > 1:
-            together = self.readdresser.readdress_all([line for _, line in gathered])
-            if together is not None:
-                return [together]
+        if len(gathered) > 1:
+            ids = {event.request_id for event, _ in gathered}
+            if len(ids) == 1:
+                lines = [line for _, line in gathered]
+                together = replace_ids(lines, ids.pop(), self.request_id)
+                if together is not None:
+                    return [together]
         return [self._told(event, line) for event, line in gathered]
 
     def _told(self, event: Progress, line: bytes | None) -> bytes:
-        told = None
-        if line is not None and self.readdresser is not None:
-            told = self.readdresser.readdress(line)
+        told = None if line is None else readdress(line, event.request_id, self.request_id)
         return event_line(event, self.request_id) if told is None else told
 
     def finished(self, response: Response) -> None:

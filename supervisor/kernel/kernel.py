@@ -187,7 +187,7 @@ class Kernel:
         may call the daemon for; without it, nothing. `stalls` is told by the clock of the event
         loop when it does not come round, `blocking` of what threads are at. `mcp` is about MCP
         clients. With `modules_are_users`, a process of a module that connects to a socket may do
-        what its user may. `clock` gives Unix time (s), `draw` a number in [0, 1) for jitter.
+        what its user may. `clock` gives Unix time (s), `draw` a number in [0, 1): jitter, ids.
         Entering raises `ContainmentError`, and `DataInUseError` if another daemon has `data_dir`.
         """
         self.mcp = mcp or McpOptions()

@@ -92,6 +92,7 @@ async def test_a_round_of_checks_wakes_the_daemon_at_few_moments_however_many_mo
 ) -> None:
     processes = without_processes(turns, monkeypatch)
     phases = itertools.cycle(number / MANY for number in range(MANY))
+    drawn = itertools.chain([0.5], phases)  # the first one is for the tail of request ids
     checked = {"health": {"interval_s": INTERVAL_S}}
     modules = [
         factories.descriptor(tmp_path, ["true"], name=f"m{number}", supervision=checked)
@@ -103,7 +104,7 @@ async def test_a_round_of_checks_wakes_the_daemon_at_few_moments_however_many_mo
         await process.turned.wait()
         moments.add(trio.current_time())
 
-    async with daemon_with(tmp_path, *modules, draw=lambda: next(phases)):
+    async with daemon_with(tmp_path, *modules, draw=lambda: next(drawn)):
         await trio.testing.wait_all_tasks_blocked()
         turns.counts.clear()
         # Above 0, so that the modules have their turns before the time goes on.

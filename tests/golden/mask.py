@@ -90,7 +90,7 @@ IDS = (
     ("AP", re.compile(r"\bap-[0-9a-f]{6,}")),
     ("M", re.compile(r"\bm-[0-9a-f]{6,}")),
     ("TOKEN", re.compile(r"\bstd(?:io)?d?_(?=\S*[A-Z])[A-Za-z0-9_-]{20,}")),
-    ("SPAN", re.compile(r"\b[0-9a-f]{8,}-[a-z]*\d+\b")),
+    ("SPAN", re.compile(r"\b[0-9a-f]{8,}-[a-z]*\d+(?:-[0-9a-f]{4,})?\b")),
     ("SECRET", re.compile(r"(?<![\w-])[A-Za-z0-9_-]{43}(?![\w-])")),
     ("PAGE", re.compile(r"\bpage-[0-9a-f]{4,}")),
     ("UUID", re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")),

@@ -161,7 +161,7 @@ class Client(parties.Client):
 
 def _bare(text: str) -> str:
     # The numbers are not the same: a probe may have had one.
-    return re.sub(r"\br\d+\b", ID, text)
+    return re.sub(r"\br\d+-[0-9a-f]{6}\b", ID, text)
 
 
 def _without(value: Any, *names: str) -> Any:

@@ -15,7 +15,7 @@ from protocol.events import Log, Progress
 from tests.factories import actor, script
 from tests.kernel.conftest import GONE, ask, begun, own, run_op
 from tests.kernel.test_supervision_times import BACKOFF, NO_PROBES
-from tests.kernel.virtual import Clock, Story, story
+from tests.kernel.virtual import TAIL, Clock, Story, story
 from tests.principals import ADA
 
 Talk = list[tuple[float, str]]
@@ -71,12 +71,17 @@ async def has(talk: Talk, said: str) -> None:
 
 
 def asked(number: int, operation: str, **content: Any) -> str:
-    request = {"requestId": f"r{number}", "tool": "m", "operation": operation, "input": content}
+    request = {
+        "requestId": f"r{number}-{TAIL}",
+        "tool": "m",
+        "operation": operation,
+        "input": content,
+    }
     return f"host: {json.dumps(request, separators=(',', ':'))}"
 
 
 def answered(number: int, **content: Any) -> str:
-    return f"module: {json.dumps({'requestId': f'r{number}', **content})}"
+    return f"module: {json.dumps({'requestId': f'r{number}-{TAIL}', **content})}"
 
 
 WELL = {"status": "ok"}
@@ -97,41 +102,47 @@ async def test_a_process_is_recorded_from_its_spawn_to_its_end(
             await world.shows(in_flight=1)
             await world.passes(1)
             handle.cancel(GONE)
-            await has(talk, "r5 health: ok")
+            await has(talk, f"r5-{TAIL} health: ok")
             await ask(world.kernel, "m", "events", args={"count": 1}).document()
             await own(world.kernel, ADA, "stop", module="m")
-        log = {"version": "0", "type": "log", "requestId": "r6", "level": "info", "message": "0 "}
+        log = {
+            "version": "0",
+            "type": "log",
+            "requestId": f"r6-{TAIL}",
+            "level": "info",
+            "message": "0 ",
+        }
         requests = [one for one in talk if one[1].endswith("?")]
         assert requests == [
-            (0, "r2 health?"),
-            (0, "r3 describe?"),
-            (0, "r1 echo?"),
-            (0, "r4 hang?"),
-            (1, "r5 health?"),
-            (1, "r6 events?"),
+            (0, f"r2-{TAIL} health?"),
+            (0, f"r3-{TAIL} describe?"),
+            (0, f"r1-{TAIL} echo?"),
+            (0, f"r4-{TAIL} hang?"),
+            (1, f"r5-{TAIL} health?"),
+            (1, f"r6-{TAIL} events?"),
         ]
         assert [one for one in talk if one not in requests] == [
             (0, "spawned"),
             (0, asked(2, "health")),
             (0, answered(2, **WELL)),
-            (0, "r2 health: ok"),
+            (0, f"r2-{TAIL} health: ok"),
             (0, asked(3, "describe")),
             (0, answered(3, **describes)),
-            (0, "r3 describe: ok"),
+            (0, f"r3-{TAIL} describe: ok"),
             (0, asked(1, "invoke", op="echo", args={"text": "hi"})),
             (0, answered(1, ok=True, result={"text": "hi"})),
-            (0, "r1 echo: ok"),
+            (0, f"r1-{TAIL} echo: ok"),
             (0, asked(4, "invoke", op="hang", args={})),
-            (1, "r4 hang: cancelled"),
-            (1, 'host: {"requestId":"r4","operation":"cancel"}'),
+            (1, f"r4-{TAIL} hang: cancelled"),
+            (1, f'host: {{"requestId":"r4-{TAIL}","operation":"cancel"}}'),
             (1, asked(5, "health")),
             (1, answered(4, ok=False, error={"code": "cancelled", "message": ""})),
             (1, answered(5, **WELL)),
-            (1, "r5 health: ok"),
+            (1, f"r5-{TAIL} health: ok"),
             (1, asked(6, "invoke", op="events", args={"count": 1})),
             (1, f"module: {json.dumps(log)}"),
             (1, answered(6, ok=True, result={"count": 1})),
-            (1, "r6 events: ok"),
+            (1, f"r6-{TAIL} events: ok"),
             (1, "stdin_closed"),
             (1, 'exited {"exit_code": 0, "stopped_by_host": true}'),
             (1, ENDED),
@@ -196,18 +207,31 @@ async def test_the_stdin_of_a_tool_is_closed_when_its_request_is_written(
         await world.is_in("ready")
         async with recorded(world) as talk:
             await ask(world.kernel, "m", "go", args={"text": size * "h"}).document()
-        request = {"requestId": "r1", "tool": "m", "operation": "go"}
+        request = {"requestId": f"r1-{TAIL}", "tool": "m", "operation": "go"}
         said = json.dumps({**request, "input": {"text": size * "h"}}, separators=(",", ":"))
         assert sorted(one for _, one in talk[4:-3]) == [
             'module: {"version":"0","type":"done","ok":true}',
             "stderr: bye",
         ]
         assert [one for _, one in (*talk[:4], *talk[-3:])] == [
-            "r1 go?",
+            f"r1-{TAIL} go?",
             "spawned",
             f"host: {said}",
             "stdin_closed",
             'exited {"exit_code": 0}',
-            "r1 go: ok",
+            f"r1-{TAIL} go: ok",
             ENDED,
         ]
+
+
+@pytest.mark.parametrize(
+    ("drawn", "tail"), [(0, "000000"), (0.25, "400000"), (1 - 1e-16, "ffffff")]
+)
+async def test_the_request_ids_of_a_run_end_with_a_tail_that_is_drawn_once(
+    tmp_path: Path, mock_clock: Clock, drawn: float, tail: str
+) -> None:
+    made = actor(tmp_path, supervision={"health": NO_PROBES, "start": "lazy"})
+    async with story(mock_clock, tmp_path, made, draw=lambda: drawn) as world:
+        answers = [await ask(world.kernel, "m").document() for _ in range(2)]
+    # Between them, the module was asked for its health and its description.
+    assert [one["request_id"] for one in answers] == [f"r1-{tail}", f"r4-{tail}"]

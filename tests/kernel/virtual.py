@@ -132,6 +132,10 @@ class Story:
         return lines
 
 
+TAIL = "800000"
+"""The tail of request ids in a story: what is drawn is in the middle."""
+
+
 @asynccontextmanager
 async def story(
     clock: Clock, folder: Path, *modules: Descriptor, **options: Any

@@ -7,6 +7,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+OWN = "r1-7f3a9c"
+"""The id that the daemon gave the request of a line."""
+
 BLANKS = st.sampled_from(["", "", "", " ", "\t", "\r", "  "])
 
 
@@ -50,7 +53,7 @@ def lines(draw: st.DrawFn, documents: st.SearchStrategy[dict[str, Any]]) -> byte
     items = [_field(draw, name, value) for name, value in document.items()]
     doubled = [name for name, value in document.items() if isinstance(value, str)]
     items += [
-        _field(draw, name, draw(st.sampled_from(["r1", "r2", "requestId"])))
+        _field(draw, name, draw(st.sampled_from([OWN, "r2", "requestId"])))
         for name in draw(st.lists(st.sampled_from([*doubled, "requestId"]), max_size=2))
         if name not in ("version", "type", "level")
     ]

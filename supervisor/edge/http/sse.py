@@ -35,7 +35,7 @@ from protocol.client import (
 from protocol.frames import encode
 from protocol.host_call import UNENCODABLE
 from protocol.host_events import SeenUiEvent
-from protocol.readdress import Readdresser
+from protocol.readdress import readdress
 from supervisor.edge.bindings.asynchronous import RequestStream
 from supervisor.edge.http.answers import DoneLine, fields_of
 from supervisor.edge.http.auth import Peer
@@ -98,7 +98,6 @@ class StreamForm:
         self._session_id = session_id
         self._vocabulary = Vocabulary(vocabulary or Vocabulary.DEPLOYED)
         self._request_id = request_id
-        self._readdresser = Readdresser(request_id)
 
     def item(self, event: RequestEvent) -> Item | None:
         """Return what tells an event, None if nothing does."""
@@ -106,7 +105,7 @@ class StreamForm:
 
     def line(self, event: RequestEvent) -> bytes:
         """Return the event as its module wrote it."""
-        line = self._readdresser.readdress(event.line)
+        line = readdress(event.line, event.request_id, self._request_id)
         if line is None:
             document = {k: v for k, v in event.document.items() if k != "requestId"}
             if self._request_id is not None:

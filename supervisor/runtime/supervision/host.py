@@ -107,7 +107,7 @@ class Host:
     ) -> None:
         """`environment` is taken as it is now, since each spawn looks at all of it.
 
-        `wall_clock` gives Unix time (s) for stamps; `draw` is random in [0, 1), for jitter.
+        `wall_clock` gives Unix time (s) for stamps; `draw` is random in [0, 1), for jitter, ids.
 
         Limits that the kernel does not keep are looked at every `memory_look_s`.
 
@@ -128,9 +128,9 @@ class Host:
         self.containers = Containers(self.custody, self.environment, log_files, inherited)
         self.sampler = Sampler(self.custody.blocking, memory_ceiling_bytes, memory_look_s)
         self.shutting_down = False
-        numbers = map(str, itertools.count(1))
-        self.next_request_id: Callable[[], str] = map("r".__add__, numbers).__next__
-        """Returns an id that no other request of this daemon has."""
+        ids = map(f"r%d-{int(draw() * 16**6):06x}".__mod__, itertools.count(1))
+        self.next_request_id: Callable[[], str] = ids.__next__
+        """Returns an id that no other request has; the tail is drawn once per run of the daemon."""
 
     def stopping(self, what: str, evidence: Mapping[str, Any]) -> Failure:
         """Build the failure of a request that ends because its module is stopped, or all are."""
