@@ -302,7 +302,7 @@ class Stray(msgspec.Struct, frozen=True):
         return {"line_excerpt": self.excerpt, "stray_id": self.named}
 
 
-class ModuleLog(msgspec.Struct, frozen=True):
+class Logged(msgspec.Struct, frozen=True):
     event: Log
     is_finding: bool = False
     """Whether the dialect itself reports a fault of a definition; else the module logged it."""
@@ -320,7 +320,7 @@ OfProcess = (
     | OutOfStep
     | Quarantined
     | Stray
-    | ModuleLog
+    | Logged
 )
 Received = OfRequest | OfProcess
 

@@ -47,8 +47,8 @@ from protocol.connection import (
     Flow,
     HostCalled,
     LocalError,
+    Logged,
     Memory,
-    ModuleLog,
     NewId,
     Notice,
     OutOfStep,
@@ -132,12 +132,12 @@ SYNC = ".sync"
 """The suffix of the id of the `describe` that marks where the stream is in step again."""
 
 
-class _Envelope(msgspec.Struct):
+class _LineHead(msgspec.Struct):
     request_id: str | None = msgspec.field(default=None, name="requestId")
     type: str | None = None
 
 
-_ENVELOPE = msgspec.json.Decoder(_Envelope).decode
+_ENVELOPE = msgspec.json.Decoder(_LineHead).decode
 
 
 class ModuleConnection(LineConnection):
@@ -449,7 +449,7 @@ class ModuleConnection(LineConnection):
         request = self._find(named)
         if request is None:
             if isinstance(event, Log) and named is None:
-                received.append(ModuleLog(event))
+                received.append(Logged(event))
             else:
                 received.append(self._stray(excerpt(line), named))
             return

@@ -50,7 +50,7 @@ from protocol.readdress import with_id
 from protocol.replies import Operation, read_done
 
 
-class _State(Enum):
+class _Stage(Enum):
     IDLE = auto()
     OPEN = auto()
     FINISHED = auto()
@@ -67,12 +67,12 @@ class NarratoriaConnection(LineConnection):
         self._tool = descriptor.name
         self._flat = descriptor.transport.input is InputForm.FLAT
         self._strict = descriptor.transport.stdout is StdoutPolicy.STRICT
-        self._state = _State.IDLE
+        self._state = _Stage.IDLE
         self._request = OpenRequest("", Operation.INVOKE)
 
     def ask(self, request: Request) -> Events:
         """Queue the one line of input (Spec 001 section 6), or the args themselves when flat."""
-        if self._state is not _State.IDLE or request.operation is not Operation.INVOKE:
+        if self._state is not _Stage.IDLE or request.operation is not Operation.INVOKE:
             raise LocalError("a Spec 001 process serves one invocation and nothing else")
         if self._flat:
             line = encode_line({**request.args, "requestId": request.request_id})
@@ -80,7 +80,7 @@ class NarratoriaConnection(LineConnection):
             line = encode_line(
                 RequestFrame(request.request_id, self._tool, request.op, request.args)
             )
-        self._state = _State.OPEN
+        self._state = _Stage.OPEN
         self._request = OpenRequest(request.request_id, Operation.INVOKE)
         self.outgoing.add(line, request.request_id)
         return NOTHING
@@ -89,18 +89,18 @@ class NarratoriaConnection(LineConnection):
         """Ignore all further output: section 10 leaves the rest to the process's end."""
         del written
         if request_id == self._request.request_id:
-            self._state = _State.ABANDONED
+            self._state = _Stage.ABANDONED
         return NOTHING
 
     def process_exited(self, code: int | None) -> Events:
         del code
-        unanswered = self._state in (_State.OPEN, _State.BROKEN)
-        self._state = _State.ABANDONED
+        unanswered = self._state in (_Stage.OPEN, _Stage.BROKEN)
+        self._state = _Stage.ABANDONED
         return [Unanswered(self._request.request_id)] if unanswered else NOTHING
 
     def _receive_line(self, line: bytes, received: list[Received]) -> None:
-        if self._state is not _State.OPEN:
-            if self._state is _State.FINISHED:
+        if self._state is not _Stage.OPEN:
+            if self._state is _Stage.FINISHED:
                 # 4.6: "Stop accepting further events from the tool after processing `done`."
                 received.append(Stray(excerpt(line)))
             return
@@ -140,18 +140,18 @@ class NarratoriaConnection(LineConnection):
         if isinstance(outcome, Fault):
             self._reject(outcome, received)
         else:
-            self._state = _State.FINISHED
+            self._state = _Stage.FINISHED
             received.append(Answered(self._request.request_id, outcome))
 
     def _reject(self, fault: Fault, received: list[Received]) -> None:
-        if self._state is _State.FINISHED:
+        if self._state is _Stage.FINISHED:
             received.append(Stray(fault.excerpt))
-        elif self._state is _State.OPEN:
+        elif self._state is _Stage.OPEN:
             # An object that is wrong was meant as an event: it ends the processing in any case.
             if fault.reason in TOLERABLE - {Reason.INVALID_EVENT} and not self._strict:
                 received.append(Warned(self._request.request_id, Notice.of(fault)))
             else:
-                self._state = _State.BROKEN
+                self._state = _Stage.BROKEN
                 received.append(Violated(self._request.request_id, fault))
 
     _reject_cut_off = _reject

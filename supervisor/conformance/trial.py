@@ -33,7 +33,7 @@ from protocol.connection import (
     Violated,
     Warned,
 )
-from protocol.connection import ModuleLog as ModuleLogged
+from protocol.connection import Logged as ModuleLogged
 from protocol.descriptor.model import Descriptor
 from protocol.errors import Outcome
 from protocol.json_line import Fault, excerpt, read_object

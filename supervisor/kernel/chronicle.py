@@ -11,7 +11,7 @@ from supervisor.kernel.recorder import Recorder
 from supervisor.kernel.resource_updates import ResourceUpdates
 from supervisor.policy.findings import QuarantinedFile
 from supervisor.policy.lifecycle import State
-from supervisor.runtime.supervision.host import Described, Observer
+from supervisor.runtime.supervision.host import DescriptionChange, Observer
 
 MISFITS_TOLD = 8
 """In one entry; `status` has all."""
@@ -41,7 +41,7 @@ class Chronicle(Observer):
         self._recorder.record("module:state", module=module, data=data)
         self._hooks.moved(module)
 
-    def described(self, descriptor: Descriptor, said: Described) -> None:
+    def described(self, descriptor: Descriptor, said: DescriptionChange) -> None:
         """Remember a module's description, and record `module:description` when it has changed."""
         before = self._descriptions.find(descriptor)
         self._descriptions.add(descriptor, said.description)

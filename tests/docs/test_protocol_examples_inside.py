@@ -20,7 +20,7 @@ from protocol.connection import (
     Events,
     Flow,
     HostCalled,
-    ModuleLog,
+    Logged,
     Quarantined,
     Request,
     Stray,
@@ -146,7 +146,7 @@ class Replay:
                 case HostCalled(request_id, call):
                     self.calls[call.call_id] = item
                     yield f"{request_id}: host call {call.call_id}: {call.method}"
-                case ModuleLog(event):
+                case Logged(event):
                     yield f"log of the module: {log_text(event)}"
 
     @staticmethod

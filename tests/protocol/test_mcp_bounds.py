@@ -13,7 +13,7 @@ from protocol.connection import (
     Answered,
     EventReceived,
     HostCalled,
-    ModuleLog,
+    Logged,
     Notified,
     Ready,
     Request,
@@ -39,7 +39,7 @@ def tools_of(served: Served) -> list[dict[str, Any]]:
 
 
 def said(served: Served) -> list[str]:
-    return [one.event.message for one in served.events if isinstance(one, ModuleLog)]
+    return [one.event.message for one in served.events if isinstance(one, Logged)]
 
 
 def started() -> tuple[Served, int]:

@@ -13,7 +13,7 @@ from protocol.connection import (
     Answered,
     EventReceived,
     HostCalled,
-    ModuleLog,
+    Logged,
     Quarantined,
     Request,
     Stray,
@@ -371,8 +371,8 @@ def test_a_log_is_of_the_only_request_else_of_the_process(
     served.ask("r2")
     (of_two,) = served.hear(said)
     assert isinstance(of_request, EventReceived)
-    assert isinstance(of_process, ModuleLog)
-    assert isinstance(of_two, ModuleLog)
+    assert isinstance(of_process, Logged)
+    assert isinstance(of_two, Logged)
     for event in (of_process.event, of_request.event, of_two.event):
         assert isinstance(event, Log)
         assert (event.level, event.message) == logged

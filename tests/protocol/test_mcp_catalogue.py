@@ -11,7 +11,7 @@ from protocol.connection import (
     LOOK_AGAIN,
     Answered,
     Described,
-    ModuleLog,
+    Logged,
     Ready,
     Request,
     StartFailed,
@@ -27,7 +27,7 @@ def description(served: Served) -> dict[str, Any]:
 
 
 def complaints(served: Served) -> list[str]:
-    return [one.event.message for one in served.events if isinstance(one, ModuleLog)]
+    return [one.event.message for one in served.events if isinstance(one, Logged)]
 
 
 def listing(served: Served) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def test_what_a_server_does_not_offer_is_neither_asked_for_nor_an_op() -> None:
 def test_a_server_that_announces_no_lists_is_asked_for_its_tools_all_the_same() -> None:
     served = legacy(offers={"logging": {}})
     assert description(served)["tools"] == [TOOL]
-    (log,) = [one.event.message for one in served.events if isinstance(one, ModuleLog)]
+    (log,) = [one.event.message for one in served.events if isinstance(one, Logged)]
     assert "announces no capabilities and has tools" in log
 
 
@@ -341,5 +341,5 @@ def test_a_long_list_of_odd_tools_is_taken_in_turns_and_the_list_is_whole(odd: A
     (ready,) = [one for one in events if isinstance(one, Ready)]
     assert ready.description["tools"] == tools
     assert list(ready.description["inputs"].values()) == [{"type": "object"}] * len(tools)
-    told = [one.event.message for one in events if isinstance(one, ModuleLog)]
+    told = [one.event.message for one in events if isinstance(one, Logged)]
     assert told[-1] == f"and {len(tools) - len(told) + 1} more of the like"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from protocol.connection import Answered, ModuleLog, Quarantined, StartFailed, Stray, Warned
+from protocol.connection import Answered, Logged, Quarantined, StartFailed, Stray, Warned
 from protocol.descriptor.model import EraPin
 from protocol.dialects.mcp.odd_lines import is_header, shown_id
 from protocol.dialects.mcp.vocabulary import BATCH
@@ -185,4 +185,4 @@ def test_what_is_odd_without_a_request_is_said_in_the_log_once() -> None:
     served = legacy()
     for told in (1, 0):
         events = served.hear(b'[{"jsonrpc":"2.0","method":"notifications/x"}]\n')
-        assert [type(one) for one in events] == [ModuleLog] * told
+        assert [type(one) for one in events] == [Logged] * told

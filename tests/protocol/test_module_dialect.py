@@ -12,7 +12,7 @@ from protocol.connection import (
     Events,
     Flow,
     LocalError,
-    ModuleLog,
+    Logged,
     Request,
     StartFailed,
     Stray,
@@ -307,7 +307,7 @@ def test_a_line_for_a_request_that_is_not_open_is_a_stray() -> None:
 def test_a_log_outside_a_request_is_the_modules_own() -> None:
     connection = asked()
     (item,) = feed(connection, event("log", level="warn", message="disk nearly full"))
-    assert isinstance(item, ModuleLog)
+    assert isinstance(item, Logged)
     assert item.event.message == "disk nearly full"
 
 

@@ -32,8 +32,8 @@ from protocol.connection import (
     Events,
     HostCalled,
     LocalError,
+    Logged,
     Memory,
-    ModuleLog,
     NewId,
     Notice,
     Notified,
@@ -302,7 +302,7 @@ class McpConnection(LineConnection):
             fields={"logger": logger} if isinstance(logger, str) else msgspec.UNSET,
         )
         only = self._calls.only
-        received.append(ModuleLog(log) if only is None else EventReceived(only, log))
+        received.append(Logged(log) if only is None else EventReceived(only, log))
 
     def _receive_call(self, called: RpcCall, line: bytes, received: list[Received]) -> None:
         rpc_id = called.rpc_id
@@ -441,7 +441,7 @@ class McpConnection(LineConnection):
         if call is not None:
             received.append(Warned(call.request.request_id, notice))
         else:
-            received.append(ModuleLog(Log(version="0", level="warn", message=notice.words)))
+            received.append(Logged(Log(version="0", level="warn", message=notice.words)))
 
     def _receive_mistake(self, mistake: RpcMistake, received: list[Received]) -> None:
         fault, rpc_id = mistake.fault, meant_id(mistake.rpc_id)

@@ -31,8 +31,8 @@ from typing import Any
 from protocol.connection import (
     Answered,
     Described,
+    Logged,
     Memory,
-    ModuleLog,
     Ready,
     Received,
     Request,
@@ -327,7 +327,7 @@ class ServerStart:
             named = ", ".join(map(quoted, catalogue.extras[:8]))
             words = f"has extensions or experimental capabilities ({named}): MCP clients get "
             words += "them, and their notifications, only through a view of this module alone"
-            received.append(ModuleLog(Log(version="0", level="info", message=words)))
+            received.append(Logged(Log(version="0", level="info", message=words)))
         if not self._writer.is_modern:
             self._writer.notify("notifications/initialized", {})
         seconds = self._descriptor.supervision.timeouts.describe_s
@@ -406,8 +406,8 @@ class ServerStart:
         self._list(catalogue, sorted(outdated))
 
 
-def _warning(words: str) -> ModuleLog:
-    return ModuleLog(Log(version="0", level="warn", message=words), is_finding=True)
+def _warning(words: str) -> Logged:
+    return Logged(Log(version="0", level="warn", message=words), is_finding=True)
 
 
 def refused(method: str, outcome: RpcError | Fault) -> str:
@@ -548,7 +548,7 @@ class Subscriptions:
         self._open.remove(rpc_id)
         if isinstance(outcome, RpcError):
             words = f"{LISTEN} was refused: {quoted(outcome.message)}"
-            received.append(ModuleLog(Log(version="0", level="warn", message=words)))
+            received.append(Logged(Log(version="0", level="warn", message=words)))
         else:
             words = f"the server has ended {LISTEN}"
         if newest:

@@ -19,7 +19,7 @@ from protocol.descriptor.model import Descriptor
 from protocol.problem import Problem, nearest
 from supervisor.policy.findings import QuarantinedFile, Reading
 from supervisor.runtime.files.file_digest import Signature, signature
-from supervisor.runtime.files.looks import Looks, Unanswered
+from supervisor.runtime.files.looks import Looks, NoAnswer
 from supervisor.runtime.files.watched_paths import DESCRIPTORS, Interest, Interests, on_the_way
 from supervisor.runtime.files.whole_file import UnreadableError, read_whole
 
@@ -179,7 +179,7 @@ class DescriptorFiles:
         An entry that does not answer is bad, and says nothing about its module.
         """
         (listed,) = self._looks.each([(f"reading the directory {self.owner}", self._list)])
-        if isinstance(listed, Unanswered):
+        if isinstance(listed, NoAnswer):
             words = " does not answer"  # a dead mount, for one
             raise UnansweredSourceError(f"{self.owner}{words}", f"the directory{words}")
         entries, around = listed
@@ -190,7 +190,7 @@ class DescriptorFiles:
         seen = self._looks.each(looks)
         known: dict[str, _Known] = {}
         for entry, one in zip(entries, seen, strict=True):
-            if isinstance(one, Unanswered):
+            if isinstance(one, NoAnswer):
                 path = self._descriptor_of(entry)
                 known[path] = _Known(None, "", QuarantinedFile(shown(path), NO_ANSWER))
             else:
@@ -203,7 +203,7 @@ class DescriptorFiles:
             tuple(one for one in reads if isinstance(one, Descriptor)),
             tuple(one for one in reads if isinstance(one, QuarantinedFile)),
             frozenset(one.bad_name for one in known.values() if one.bad_name is not None),
-            unanswered=Unanswered.UNANSWERED in seen,
+            unanswered=NoAnswer.UNANSWERED in seen,
         )
 
     def _list(self) -> tuple[list[os.DirEntry[str]] | MissingDirectoryError, Interests]:

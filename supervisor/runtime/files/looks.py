@@ -42,11 +42,11 @@ class NoAnswerError(OSError):
         super().__init__(f"{printable(str(path))} {NO_ANSWER}")
 
 
-class Unanswered(Enum):
+class NoAnswer(Enum):
     UNANSWERED = "unanswered"
 
 
-UNANSWERED: Final = Unanswered.UNANSWERED
+UNANSWERED: Final = NoAnswer.UNANSWERED
 
 
 _Look = tuple[str, Callable[[], T]]
@@ -60,13 +60,13 @@ class Looks:
         self._naming = nullcontext if blocking is None else blocking.naming
         self._at_work: set[str] = set()
 
-    def each(self, looks: Iterable[_Look[T]]) -> list[T | Unanswered]:
+    def each(self, looks: Iterable[_Look[T]]) -> list[T | NoAnswer]:
         """Return what comes of looks, in their order; raises what the first one raises that does.
 
         One may take `PATIENCE_S`.
         """
         looks, patience_s = tuple(looks), PATIENCE_S
-        seen: list[T | Unanswered] = []
+        seen: list[T | NoAnswer] = []
         while len(seen) < len(looks):
             seen += self._in_a_thread(looks[len(seen) :], patience_s)
             patience_s = max(patience_s / 2, LEAST_PATIENCE_S)
@@ -78,19 +78,19 @@ class Looks:
         Raises `NoAnswerError`, and what the look raises.
         """
         (seen,) = self._in_a_thread([(f"looking at {path}", look)], NEEDED_PATIENCE_S)
-        if isinstance(seen, Unanswered):
+        if isinstance(seen, NoAnswer):
             raise NoAnswerError(path)
         return seen
 
-    def _in_a_thread(self, looks: Sequence[_Look[T]], patience_s: float) -> list[T | Unanswered]:
+    def _in_a_thread(self, looks: Sequence[_Look[T]], patience_s: float) -> list[T | NoAnswer]:
         """Return what comes of looks up to the first one that takes too long, and of that one."""
-        seen: list[T | Unanswered] = []
+        seen: list[T | NoAnswer] = []
         errors: list[Exception] = []
         over, left, turn = threading.Event(), threading.Event(), threading.Lock()
 
         def run() -> None:
             for doing, look in looks:
-                one: T | Unanswered = UNANSWERED
+                one: T | NoAnswer = UNANSWERED
                 if doing not in self._at_work:
                     self._at_work.add(doing)
                     try:

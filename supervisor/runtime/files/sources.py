@@ -31,7 +31,7 @@ from supervisor.runtime.files.directory import (
     UnreadableSourceError,
 )
 from supervisor.runtime.files.file_digest import FileDigests
-from supervisor.runtime.files.looks import Looks, Unanswered
+from supervisor.runtime.files.looks import Looks, NoAnswer
 from supervisor.runtime.files.program_files import program_files
 from supervisor.runtime.files.watched_paths import Interests, on_the_way
 
@@ -169,7 +169,7 @@ class Sources:
         programs: dict[Version, dict[str, str]] = {}
         unanswered = reading.unanswered
         for descriptor, seen in zip(watched, self._looks.each(looks), strict=True):
-            if isinstance(seen, Unanswered):
+            if isinstance(seen, NoAnswer):
                 unanswered = True
             else:
                 programs[version_of(descriptor)], way = seen

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from supervisor.runtime.supervision.module import Module
 
 
-class Described(msgspec.Struct, frozen=True):
+class DescriptionChange(msgspec.Struct, frozen=True):
     """What the newest process of a module says that the module is."""
 
     instance: str
@@ -53,7 +53,7 @@ class Observer:
     ) -> None:
         """A module went from one state to another."""
 
-    def described(self, descriptor: Descriptor, said: Described) -> None:
+    def described(self, descriptor: Descriptor, said: DescriptionChange) -> None:
         """A module has described itself: for the first time, or otherwise than before."""
 
     def instance_ready(self, module: str) -> None:

@@ -21,7 +21,7 @@ from protocol.connection import (
     Violated,
     Warned,
 )
-from protocol.connection import ModuleLog as ModuleLogEvent
+from protocol.connection import Logged as ModuleLogEvent
 from protocol.descriptor.model import Descriptor
 from protocol.dialects.registry import DIALECTS, Dialect
 from protocol.errors import Outcome

@@ -12,7 +12,7 @@ from protocol.descriptor.model import Descriptor
 from supervisor.policy.causes import went
 from supervisor.policy.findings import QuarantinedFile
 from supervisor.policy.lifecycle import SERVES, State
-from supervisor.runtime.supervision.host import Described
+from supervisor.runtime.supervision.host import DescriptionChange
 from supervisor.runtime.supervision.worker import Worker
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def tell_of_description(
 ) -> None:
     if changes:
         module.log.host_line(instance, "describes itself anew")
-    said = Described(instance, description, changes, tuple(module.descriptions.misfits()))
+    said = DescriptionChange(instance, description, changes, tuple(module.descriptions.misfits()))
     module.host.observer.described(descriptor, said)
     module.tally.look_again()
 

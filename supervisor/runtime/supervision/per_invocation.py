@@ -21,7 +21,7 @@ from protocol.connection import (
     EventReceived,
     Events,
     HostCalled,
-    ModuleLog,
+    Logged,
     Notice,
     OutOfStep,
     Quarantined,
@@ -200,7 +200,7 @@ class Run(Receiver, Server):
             case Quarantined(fault=fault):
                 self._setting.keep(self.id, item)
                 self.call.warn(Notice.of(fault))
-            case ModuleLog():
+            case Logged():
                 self._setting.keep(self.id, item)
             case HostCalled():
                 # A process that can be told nothing after its request cannot be answered.

@@ -45,7 +45,7 @@ from protocol.connection import (
     Events,
     Flow,
     HostCalled,
-    ModuleLog,
+    Logged,
     Notice,
     Notified,
     OutOfStep,
@@ -423,7 +423,7 @@ class PersistentLife(Life, Receiver, Server):
         match item:
             case Violated(request_id=request_id, fault=fault) if request_id in self._calls:
                 self._calls[request_id].fault = fault
-            case Stray() | Quarantined() | ModuleLog() | Warned() | Violated():
+            case Stray() | Quarantined() | Logged() | Warned() | Violated():
                 self._setting.keep(self.id, item)
                 self._note_instead(item)
             case HostCalled():
@@ -469,10 +469,10 @@ class PersistentLife(Life, Receiver, Server):
             self._check_drained()
         return True
 
-    def _note_instead(self, item: Stray | Quarantined | ModuleLog | Warned | Violated) -> None:
+    def _note_instead(self, item: Stray | Quarantined | Logged | Warned | Violated) -> None:
         """Note what may have been meant as an answer: to a call, or during the start."""
         match item:
-            case ModuleLog():
+            case Logged():
                 return
             case Stray():
                 if item.words or (item.named is not None and len(self._calls) == 1):

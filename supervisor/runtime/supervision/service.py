@@ -25,7 +25,7 @@ from protocol.connection import (
     Answered,
     EventReceived,
     Events,
-    ModuleLog,
+    Logged,
     Quarantined,
     Received,
     Request,
@@ -392,7 +392,7 @@ class ServiceLife(Life, Server):
 
     def _keep(self, item: Received) -> None:
         match item:
-            case Stray() | Quarantined() | ModuleLog():
+            case Stray() | Quarantined() | Logged():
                 self._setting.keep(self.id, item)
             case Warned():
                 self._setting.keep(self.id, item)

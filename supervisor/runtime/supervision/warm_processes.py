@@ -17,7 +17,7 @@ from functools import partial
 
 import trio
 
-from protocol.connection import Events, ModuleLog, Quarantined, Stray, Violated, Warned
+from protocol.connection import Events, Logged, Quarantined, Stray, Violated, Warned
 from supervisor.policy.verdict import Exit
 from supervisor.runtime.files.file_digest import FileDigests
 from supervisor.runtime.process.dialogue import Receiver
@@ -82,7 +82,7 @@ class WarmProcess(Receiver):
     def receive(self, events: Events) -> None:
         """Keep in the log what comes from a process that was never asked."""
         for item in events:
-            if isinstance(item, Quarantined | Stray | ModuleLog | Warned | Violated):
+            if isinstance(item, Quarantined | Stray | Logged | Warned | Violated):
                 self._setting.keep(self.id, item)
 
 
