@@ -12,6 +12,7 @@ import pytest
 import trio
 
 from protocol.descriptor.model import Descriptor
+from supervisor.runtime.containment import data_dir
 from tests.factories import actor, script
 from tests.kernel.conftest import GONE, ask, begun, own
 from tests.kernel.service_peer import peer
@@ -74,8 +75,10 @@ async def until_next_is(world: Story, at: float) -> None:
     ],
 )
 async def test_what_is_over_leaves_nothing_that_is_due(
-    tmp_path: Path, mock_clock: Clock, kind: str
+    tmp_path: Path, mock_clock: Clock, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Nothing else than the look at the data directory, which has a budget in tests/budget.
+    monkeypatch.setattr(data_dir, "LOOK_S", math.inf)
     async with module(tmp_path, kind) as (made, call), story(mock_clock, tmp_path, made) as world:
         name, kernel = made.name, world.kernel
         probe_at = math.inf if "tool" in kind else trio.current_time() + PROBE_AT_S

@@ -92,7 +92,7 @@ class DataDirLock:
         renew: Callable[[], Awaitable[None]],
         blocking: BlockingWork,
         *,
-        look_s: float = LOOK_S,
+        look_s: float | None = None,
         settle_s: float = SETTLE_S,
     ) -> None:
         """Lock the directory again whenever the lock file was deleted; until cancelled.
@@ -100,7 +100,7 @@ class DataDirLock:
         `renew` writes the ledger anew. On a disk that does not answer, `status` names the work.
         """
         while True:
-            await trio.sleep(look_s)
+            await trio.sleep(LOOK_S if look_s is None else look_s)
             with contextlib.suppress(OSError):  # without a thread it looks again
                 if await blocking.run("looking at the data directory", self.lost):
                     await trio.sleep(settle_s)
