@@ -105,23 +105,23 @@ class ModuleWire:
                     return
                 party, account = login.party, login.party.account
             needed: list[str] | None = [] if frame.mcp else None
-            exchange = LineClient(frame.request_id, self._outbox, self._ended, login, needed=needed)
-            if frame.asks is not None and not self._let_ask(exchange, frame.asks, party):
+            client = LineClient(frame.request_id, self._outbox, self._ended, login, needed=needed)
+            if frame.asks is not None and not self._let_ask(client, frame.asks, party):
                 return
             if len(line) > LITTLE_BYTES:
                 if not account.takes_args(len(line)):
                     self._refuse_large(frame.request_id, len(line))
                     return
-                exchange.size_bytes = len(line)
+                client.size_bytes = len(line)
                 account.add(ARGS, len(line))
             if frame.request_id is None:
-                self._nameless.add(exchange)
+                self._nameless.add(client)
             else:
-                self._open[frame.request_id] = exchange
+                self._open[frame.request_id] = client
             if login is not None:
-                login.open[exchange] = exchange.cancel
+                login.open[client] = client.cancel
                 self._of_logins += 1
-            exchange.handle = self._begin(party, frame.tool, frame.operation, frame.input, exchange)
+            client.handle = self._begin(party, frame.tool, frame.operation, frame.input, client)
 
     def _serve_no_request(self, frame: ClientFrame, line: bytes) -> None:
         if b'"host_result"' in line:
@@ -136,23 +136,21 @@ class ModuleWire:
         )
         self._write_done(frame.request_id, Failure.because(Reason.MALFORMED_REQUEST, words))
 
-    def _let_ask(self, exchange: LineClient, asks: list[str], party: Party) -> bool:
+    def _let_ask(self, client: LineClient, asks: list[str], party: Party) -> bool:
         """Let a request ask its client by these methods; False if that was refused."""
         words = None
         unknown = next((one for one in asks if one not in ASKS), None)
         if unknown is not None:
             words = f'"asks" has {named(unknown, 80)}, a client may be asked {", ".join(ASKS)}'
-        elif exchange.request_id is None:
+        elif client.request_id is None:
             words = 'a request with "asks" needs a "requestId", which the questions have'
-        if words is not None or exchange.request_id is None:
+        if words is not None or client.request_id is None:
             failure = Failure.because(Reason.MALFORMED_REQUEST, words or "")
-            self._write_done(exchange.request_id, failure)
+            self._write_done(client.request_id, failure)
             return False
         if self._questions is None:
             self._questions = ClientQuestions(self._outbox, self._begin)
-        exchange.asking = RequestQuestions(
-            self._questions, exchange.request_id, frozenset(asks), party
-        )
+        client.asking = RequestQuestions(self._questions, client.request_id, frozenset(asks), party)
         return True
 
     def _find_login(self, request_id: str | None, handle: str) -> OpenLogin | None:
@@ -208,23 +206,23 @@ class ModuleWire:
     def cancelling(self, stopped: Stopped) -> Iterator[None]:
         """Cancel the client's open requests, one with each step."""
         # The last one first: the end of one must not be the beginning of another.
-        for exchange in (*reversed(self._open.values()), *self._nameless):
-            exchange.cancel(stopped)
+        for client in (*reversed(self._open.values()), *self._nameless):
+            client.cancel(stopped)
             yield
 
     def close(self) -> None:
         self._told_ended = _nothing  # of its conversation, which holds it
 
     def resume(self) -> None:
-        for exchange in (*self._open.values(), *self._nameless):
-            if exchange.handle is not None:
-                exchange.handle.resume()
+        for client in (*self._open.values(), *self._nameless):
+            if client.handle is not None:
+                client.handle.resume()
 
     def _cancel(self, frame: RequestFrame) -> None:
-        exchange = self._open.get(frame.request_id or "")
+        client = self._open.get(frame.request_id or "")
         # A cancel may cross the answer on its way; then there is nothing left to cancel.
-        if exchange is not None:
-            exchange.cancel(Stopped(Reason.CLIENT, "the client cancelled the request"))
+        if client is not None:
+            client.cancel(Stopped(Reason.CLIENT, "the client cancelled the request"))
 
     def _closed(self, request_id: str | None) -> str | None:
         """Return the id unless it is that of an open request, whose one `done` is to come."""
@@ -239,18 +237,18 @@ class ModuleWire:
     def _write_done(self, request_id: str | None, failure: Failure) -> None:
         self._outbox.put(done_line(request_id, Response(failure)))
 
-    def _ended(self, exchange: LineClient) -> None:
-        if exchange.request_id is None:
-            self._nameless.discard(exchange)
+    def _ended(self, client: LineClient) -> None:
+        if client.request_id is None:
+            self._nameless.discard(client)
         else:
-            self._open.pop(exchange.request_id, None)
-        login = exchange.login
+            self._open.pop(client.request_id, None)
+        login = client.login
         if login is not None:
-            del login.open[exchange]
+            del login.open[client]
             self._of_logins -= 1
-        if exchange.size_bytes:
+        if client.size_bytes:
             account = self._account if login is None else login.party.account
-            account.add(ARGS, -exchange.size_bytes)
+            account.add(ARGS, -client.size_bytes)
         elif self._open:
             return
         self._told_ended()

@@ -123,9 +123,9 @@ class _Seen(AbstractSet[str]):
 def without_unseen(failure: Failure, principal: Principal, module: str = "") -> Failure:
     """Remove names of modules that the principal may not see from a failure.
 
-    `waits_for` is the host's (`runtime.supervision`: `dependence`, `not_serving`): a list is beside
-    words that name none of them, a name stands in the words, too. So does `waits_for_op`: of a
-    module that the principal may not use as a whole.
+    `waits_for` is a name of `Fleet.verdict`, which stands in the words, too, or a list of
+    `refusal.state_evidence`, whose words name none of its modules. `waits_for_op` stands in the
+    words; it is removed for a module that the principal may not use as a whole.
     """
     if "waits_for_op" in failure.details and not principal.covers(module):
         details = {key: said for key, said in failure.details.items() if key != "waits_for_op"}

@@ -24,7 +24,7 @@ MODULES = 24
 
 THREADS = 14
 """The event loop, the journal, the module logs; eight that spawn; three for other waits on files,
-of which there are at most as many at a time: the watch, a reload, and the claim."""
+of which there are at most as many at a time: the watch, a reload, the data directory."""
 
 
 def pipes_and_pidfds() -> int:

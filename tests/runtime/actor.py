@@ -12,6 +12,7 @@ from __future__ import annotations
 import _signal as signal  # type: ignore[import-not-found] # typeshed has none
 import os
 import sys
+import time
 
 sys.path.append(__file__.rsplit("/", 3)[0])
 from tests.bare_json import dumps, loads
@@ -85,6 +86,10 @@ def invoke(  # noqa: C901, PLR0912 - a list of what can be asked
         case "deaf":
             while True:
                 signal.pause()
+        case "mumble":
+            while True:
+                os.write(1, b".")
+                time.sleep(0.01)
         case "gate":
             with open(args["gate"]) as gate:  # noqa: PTH123 - until somebody closes the other end
                 gate.read()

@@ -52,12 +52,13 @@ async def test_a_module_that_echoes_no_ids_is_replaced(running: Running, tmp_pat
     assert "echoes no requestId" in module.last_exit.message
 
 
+@pytest.mark.parametrize("op", ["deaf", "mumble"])  # bytes that are no whole line show nothing
 async def test_one_that_does_not_answer_the_probe_after_it_is_replaced(
-    running: Running, tmp_path: Path
+    running: Running, tmp_path: Path, op: str
 ) -> None:
     made = actor(tmp_path, supervision={**CALM, "timeouts": {"health_s": 0.1}})
     module = await running.ready(made)
-    one, _ = call("deaf")
+    one, _ = call(op)
     module.submit(one)
     behind = submit(module, "whoami")
     module.give_up(one, LATE)

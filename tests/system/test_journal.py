@@ -351,10 +351,10 @@ FLOOD = """
 import resource, sys, trio
 from pathlib import Path
 from supervisor.kernel.journal import remembering
-from supervisor.kernel.store.settings import JournalOptions, Limits
+from supervisor.kernel.store.settings import JournalLimits, JournalOptions
 
 async def main():
-    options = JournalOptions(limits=Limits(size_bytes=16 << 20))
+    options = JournalOptions(limits=JournalLimits(size_bytes=16 << 20))
     async with remembering(Path(sys.argv[1]), options) as journal:
         for number in range(100_000):
             journal.record("daemon:stop", data={"cause": "x" * 800})

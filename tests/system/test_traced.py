@@ -233,7 +233,7 @@ def test_a_process_per_invocation_keeps_its_place_too(
     second = scene.daemon.begin("held", "leave")
     with second, second.makefile("rb") as lines:
         scene.until_held_by(tracer, pid)
-        assert scene.module()["queued"] == 1
+        until(lambda: scene.module()["queued"] == 1, "the second call waiting")
         tracer.release()
         assert json.loads(lines.readline())["error"]["details"]["exit_code"] == 0
 

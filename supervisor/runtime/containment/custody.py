@@ -301,7 +301,8 @@ class Custody:
     def end_untold(self, thread: int, late: Late) -> None:
         """Kill a child that a thread has just forked, and that waits for its program.
 
-        Only its thread knows of it, and waits; that finds it `late`, and by what it was held.
+        Only that thread knows of the child. When it goes on, it finds `late` set, with what held
+        the child up.
         """
         untold = self._orphans.untold(thread)
         late.held_by = next(filter(None, (why_held(one.pid) for one in untold)), None)
@@ -494,7 +495,7 @@ async def holding(
     with contextlib.ExitStack() as at_last:
         try:
             custody = Custody(taken, file_limit, blocking, whole_process=whole_process)
-            at_last.callback(custody.spawn_threads.close)  # one of which may be lent to `leave`
+            at_last.callback(custody.spawn_threads.close)  # one of which may be lent to `_release`
             async with custody.in_force():
                 yield custody
         finally:

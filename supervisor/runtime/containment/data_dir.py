@@ -56,7 +56,7 @@ log = structlog.get_logger()
 
 
 class DataInUseError(Exception):
-    """The data directory belongs to somebody who lives; the message says who."""
+    """A running daemon, which the message names, has the data directory."""
 
 
 class DataDirLock:
@@ -71,6 +71,9 @@ class DataDirLock:
         self.problem: str | None = None
         """What the user has to know of the directory; None if all is well."""
         self._lock_fd = lock_fd
+        self._folder = _identity(data_dir)
+        self._is_lost = False
+        """Whether what was in the directory when the daemon began is gone."""
         self._closing = threading.Lock()
         self._closed = False
 
@@ -110,7 +113,7 @@ class DataDirLock:
         self, renew: Callable[[], Awaitable[None]], blocking: BlockingWork
     ) -> None:
         try:
-            is_emptied = await blocking.run("taking the data directory again", self.retake)
+            is_lost = await blocking.run("taking the data directory again", self.retake)
             await renew()
         except (DataInUseError, OSError) as error:
             why = error.strerror if isinstance(error, OSError) else str(error)
@@ -119,7 +122,7 @@ class DataDirLock:
                 f" {why}; stop one of the daemons, or make the directory usable"
             )
             return
-        if is_emptied:
+        if is_lost:
             self._say(
                 f"{self.data_dir} was deleted while the daemon ran, with what was in it; it is made"
                 " anew and locked"
@@ -158,7 +161,7 @@ class DataDirLock:
         try:
             if not _try_lock(lock_fd):
                 _refuse_locked(self.data_dir)
-            is_emptied = not self.record.exists()
+            folder, is_there = _identity(self.data_dir), self.record.exists()
             self._clear_up_others()
         except BaseException:  # see `lock_data_dir`
             os.close(lock_fd)
@@ -167,7 +170,9 @@ class DataDirLock:
             os.close(lock_fd if self._closed else self._lock_fd)
             if not self._closed:
                 self._lock_fd = lock_fd
-        return is_emptied
+        self._is_lost = self._is_lost or folder != self._folder or not is_there
+        self._folder = folder
+        return self._is_lost
 
     def _clear_up_others(self) -> None:
         # The ledger may be this daemon's own, if only the lock file was deleted.
@@ -244,6 +249,11 @@ def _clear_up(former: Ledger) -> None:
 def _traced(pid: int) -> str:
     tracer = tracer_of(pid)
     return "" if tracer is None else f" (traced by {tracer.words})"
+
+
+def _identity(folder: Path) -> tuple[int, int]:
+    found = folder.stat()
+    return found.st_dev, found.st_ino
 
 
 def _try_lock(lock_fd: int) -> bool:

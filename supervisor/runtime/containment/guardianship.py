@@ -40,7 +40,7 @@ LAST_RESPAWN_S = 60.0
 """A guardian that dies is replaced after a moment, and after longer ones if it goes on dying."""
 
 STEADY_S = 10.0
-"""One that lived this long was well: the next one's wait starts from the beginning."""
+"""A guardian that lived this long resets the wait before the next start."""
 
 BYE_S = 2.0
 """How long a guardian may take to leave after the goodbye, before it is killed."""

@@ -21,8 +21,8 @@ An orphan that shows none of these is left alone as long as the daemon lives, an
 (`unknown`).
 
 There may be thousands of orphans, and each module that ends asks for its own. So each is looked at
-once, in a thread, and its instance is kept until it is reaped: until then its number is not given
-to another process. On the event loop only the list of children is read (`may_be_left`).
+in a thread, until it shows its instance, which is kept until it is reaped: until then its number is
+not given to another process. On the event loop only the list of children is read (`may_be_left`).
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from supervisor.runtime.containment.contained import Containment, Rung
 from supervisor.runtime.containment.ledger import (
     DAEMON_VARIABLE,
     INSTANCE_VARIABLE,
+    NO_BRAND,
     same_run,
 )
 from supervisor.runtime.containment.procfs import MISSED, Stat
@@ -167,7 +168,7 @@ class Orphans:
         self.reaped(process)
 
     def untold(self, thread: int) -> list[Stat]:
-        """Return the children of a thread that spawns of which `spawned` has not told yet."""
+        """Return the children that a spawning thread has forked and not yet told by `spawned`."""
         listed = procfs.children_of_thread(os.getpid(), thread) or ()
         with self._lock:
             new = set(listed).difference(self._spawned)
@@ -199,8 +200,6 @@ class Orphans:
                         del self._owners[pid]
                 for pid in listed:
                     self._look_at(pid)
-            else:
-                MISSED.count += 1
             return listed
 
     def of(self, instance: str, seen: Collection[tuple[int, int]] = ()) -> list[Stat]:
@@ -223,11 +222,14 @@ class Orphans:
 
         Empty if they may be somebody else's.
         """
-        if not self._adopts_modules_only or self._spawning:
+        is_spawning = bool(self._spawning)
+        if not self._adopts_modules_only or (is_spawning and self.brands.run == NO_BRAND):
             return []
         unknown = self.look() - self._owners.keys()
-        found = (procfs.stat(pid) for pid in unknown)
-        return [one for one in found if one is not None and one.lives and one.ppid == os.getpid()]
+        stats = (procfs.stat(pid) for pid in unknown)
+        found = [one for one in stats if one is not None and one.lives and one.ppid == os.getpid()]
+        # A child that is being spawned has the brand from its first instruction.
+        return [one for one in found if not (is_spawning and self._shows_the_run(one))]
 
     def collect(self) -> bool:
         """Reap the orphans that have ended, one by one; for threads, after a `look`.
@@ -342,8 +344,8 @@ class Orphans:
     def whose(self, pid: int, holds: Callable[[Stat], bool]) -> str | None:
         """Return the instance that a process came of; None if it is no module's. For threads.
 
-        One that is gone, or that a cgroup `holds`, or that stands below this process and shows
-        nothing, is `SOMEBODY`'s.
+        A process that has ended, that a cgroup `holds`, or that descends from this one without a
+        mark is `SOMEBODY`'s.
         """
         if pid in (0, 1, os.getpid()):  # 0: of another namespace, in which no module of ours is
             return None
@@ -441,7 +443,7 @@ class Subtree(Containment):
         super().__init__(instance, leader, brand)
         self._orphans = adopted
         self._seen: frozenset[tuple[int, int]] = frozenset()
-        """The processes (pid, start) that the last search found."""
+        """The living processes (pid, start) that a search found."""
 
     @property
     def may_have_left(self) -> bool:
@@ -464,5 +466,11 @@ class Subtree(Containment):
         below = [pid for root in roots for pid in procfs.descendants(root)]
         stats = (procfs.stat(pid) for pid in below)
         found = [*roots.values(), *(one for one in stats if one is not None and one.lives)]
-        self._seen = frozenset((one.pid, one.start) for one in found)
+        # One whose parent exits in the midst of the search may be missing from it.
+        missing = self._seen.difference((one.pid, one.start) for one in found)
+        self._seen = frozenset(
+            (one.pid, one.start)
+            for one in (*found, *(procfs.stat(pid) for pid, _ in missing))
+            if one is not None and one.lives
+        )
         return found

@@ -70,7 +70,7 @@ class Stat(NamedTuple):
     """Clock ticks since boot."""
     thread: int
     """The thread whose letter that is: for what a process has no more once its main thread ended,
-    namely memory, environment, files and command."""
+    namely memory and environment."""
 
     @property
     def lives(self) -> bool:

@@ -383,7 +383,7 @@ class Fleet:
             await self._changes.wait_of(module.name)
 
     def _changed(self, *names: str) -> None:
-        """Tell of these, and of those that depend on one of them, however indirectly."""
+        """Wake what waits for these modules, or for any that depends on them, by others too."""
         concerned = dict.fromkeys(names)
         left = list(concerned)
         for name in left:  # it grows

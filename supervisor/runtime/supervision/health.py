@@ -12,7 +12,7 @@ late is not given up, since of a process that echoes no ids the late answer must
 
 A process in doubt that still talks (late events of the call that was given up) is busy, not hung:
 its probe is waited for as long as lines keep coming. With `concurrency` 1, and in a dialect that is
-patient (`dialects.Dialect`), others wait behind that, so it has no longer than a call has.
+patient (`dialects.Dialect`), calls wait behind the probe, so it has no longer than a call has.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class HealthWatch(Listener):
         deadlines: Deadlines,
         checked: Probes | ServiceLife,
     ) -> None:
-        """Take an answer that needs longer than `health_s` for none."""
+        """An answer that takes longer than `health_s` counts as none."""
         self._checks = checks
         self._health_s = health_s
         self._deadlines = deadlines
@@ -156,10 +156,10 @@ class Probes:
         awaited = Awaited()
         if self._send(operation, awaited, op) is not None:
             while True:
-                heard_before = self._life.dialogue.times_heard
+                heard_before = self._life.times_heard
                 with trio.move_on_after(timeout_s):
                     return await awaited.wait()
-                if not while_it_talks or self._life.dialogue.times_heard == heard_before:
+                if not while_it_talks or self._life.times_heard == heard_before:
                     break
         words = f"{self._life.id} gave no answer to {operation} in {timeout_s:g} s"
         return Failure.because(Reason.DEADLINE, words, **self._life.evidence())
@@ -205,7 +205,7 @@ class Probes:
 
     async def resolve_doubts(self) -> None:
         """Probe the process when it is in doubt, until it is replaced."""
-        longest_s = math.inf  # it takes calls meanwhile, and their deadlines are bounds enough
+        longest_s = math.inf  # the process takes calls meanwhile, whose deadlines are bounds
         if self.holds_back:
             longest_s = max(self._timeouts.invoke_s, self._timeouts.health_s)
         while True:
@@ -223,11 +223,11 @@ class Probes:
                 self.in_doubt = False
                 self._owner.capacity_freed(self._life)
 
-    # What the watch asks of it.
+    # Called by `HealthWatch`.
 
     @property
     def occupied(self) -> bool:
-        """Whether calls, doubts or its end have bounds of their own now: busy is not hung."""
+        """Whether calls, a doubt or the end of the process have bounds of their own now."""
         return bool(self._life.load) or self.in_doubt or self._life.is_ending
 
     def check(self, answered: HealthWatch) -> Call | None:

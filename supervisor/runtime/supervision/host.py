@@ -1,7 +1,7 @@
 """What every module of a daemon shares: environment, clocks, deadlines, log files, numbers.
 
-What becomes of the modules is told to a ring above, such as the journal (`Observer`); that serves
-the calls that they make on their own account (`ModuleCalls`).
+`Observer` is told what happens to modules, for a ring above such as the kernel. `ModuleCalls`
+serves the calls that modules make outside of any request.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 
 class DescriptionChange(msgspec.Struct, frozen=True):
-    """What the newest process of a module says that the module is."""
+    """How the newest process of a module describes the module."""
 
     instance: str
     description: dict[str, Any]
     changes: int
     """How often it has changed since it was told last; 0 the first time."""
     misfits: tuple[str, ...]
-    """Whose description does not fit, in words."""
+    """Why descriptions of processes do not fit the descriptor, a sentence each."""
 
 
 class Observer:

@@ -59,7 +59,7 @@ class LifeEnd(msgspec.Struct, frozen=True):
     reason: str
     message: str
     exit: Exit = Exit()
-    """Empty if there was no process, or another one lives on."""
+    """Empty if no process of the life has ended."""
     obstacle: str | None = None
     """What keeps its program from running, as far as that shows without running it."""
     idle: bool = False
@@ -76,7 +76,7 @@ class LifeEnd(msgspec.Struct, frozen=True):
         return f"{self.message}; its last line on stderr: {said}" if said else self.message
 
     def as_told(self, blamed: LifeEnd | None, *, stopped: bool) -> LifeEnd:
-        """Return it with the reason that counts: what it was `blamed` for, or that it was asked."""
+        """Return this end with the reason that counts: that of `blamed`, or `stopped`."""
         reason, message = self.reason, self.message
         if blamed is not None:
             # Of a start that failed, its end may say more.
@@ -123,7 +123,7 @@ class Life:
     takes_turn = True
     """Whether a start is work for this machine, of which only so much is begun at once."""
     is_instance = True
-    """Whether a state is that of an instance, and told with its id; else it is the module's own."""
+    """Whether changes of the state are reported under the instance's id, or the module's name."""
 
     def __init__(self, setting: Setting, owner: Worker) -> None:
         descriptor = setting.descriptor

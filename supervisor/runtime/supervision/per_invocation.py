@@ -11,25 +11,32 @@ the process is seen to its end afterwards.
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 import trio
 from msgspec.structs import replace
 
 from protocol.connection import (
+    Alive,
     Answered,
+    Asked,
+    Described,
     EventReceived,
     Events,
     HostCalled,
     Logged,
     Notice,
+    Notified,
     OutOfStep,
     Quarantined,
+    Ready,
     Received,
     Request,
+    ResourceUpdated,
     StartAgain,
     StartFailed,
     Stray,
+    Unanswered,
     Violated,
     Warned,
 )
@@ -80,7 +87,7 @@ class Run(Receiver, Server):
     async def run(self) -> LifeEnd | None:
         """Spawn, speak, judge; whatever happens, the call is settled then.
 
-        Returns the process's end if that was a bad one, and its own: not that the host stopped it.
+        Returns the end of a process that ended badly by itself; None if the host stopped it.
         """
         try:
             exit_ = await self._run()
@@ -205,8 +212,14 @@ class Run(Receiver, Server):
             case HostCalled():
                 # A process that can be told nothing after its request cannot be answered.
                 self._setting.counters.late_lines += 1
+            case Asked() | Unanswered():
+                pass  # the process serves this call alone, and its exit decides
+            case Alive() | Described() | Notified() | Ready() | ResourceUpdated():
+                pass
+            case EventReceived():
+                raise AssertionError
             case _:
-                pass  # it serves this call and no other, and its exit says how
+                assert_never(item)
 
     def congested(self) -> bool:
         """Whether the listener cannot keep up; a settled call has none."""
@@ -280,7 +293,7 @@ class Run(Receiver, Server):
 class PerInvocationLife(Life):
     """The readiness of a per-invocation module, and the processes it runs at the moment."""
 
-    # A check of a program is no start to speak of, and no process of the module's made it ready.
+    # Only the program is looked for: a start waits for no turn, and has no instance.
     takes_turn = False
     is_instance = False
 

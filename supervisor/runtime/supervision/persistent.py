@@ -3,8 +3,8 @@ r"""A persistent process: it starts, says who it is, and serves many calls.
     spawn -> its dialect's handshake -> ready ... probes while idle ... -> gone
              \--StartAgain, once--> gone -> spawn
 
-`run` is all of it, from the first spawn to the last exit; what the process says meanwhile is
-received (`receive`), and what it is told to end for is seen to by `_retire`.
+`run` is all of it, from the first spawn to the last exit. `receive` takes what the process says,
+and `_retire` stops the process once the worker ends the life.
 
 What a call that the host gives up (deadline, cancel) leaves behind:
 
@@ -19,12 +19,12 @@ What a call that the host gives up (deadline, cancel) leaves behind:
 
 What becomes of a call whose client does not read what is streamed to it:
 
-    no other call reads   the process is not read, and so gets slower by itself
-    another call reads    the process is read: the slow call is told to pause (`flow`), what comes
-                          of it all the same is kept, and beyond a bound it ends, alone
+    no other client reads   the process is not read, and so gets slower by itself
+    another client reads    the process is read: the slow call is told to pause (`flow`), what comes
+                            of it all the same is kept, and beyond a bound it ends, alone
 
-It goes on when its client has read (`nudge`). A dialect, or a module, that knows no `flow` is not
-told; the bound is the same.
+A paused call is resumed when its client has read (`nudge`). A dialect, or a module, that knows no
+`flow` is not told; the bound is the same.
 """
 
 from __future__ import annotations
@@ -126,6 +126,8 @@ class PersistentLife(Life, Receiver, Server):
         """Why its start failed if it answers once its stdin is closed: no loop, no wait."""
         self._was_mute = False
         """Whether nothing had been printed when the time of its start was over."""
+        self.times_heard = 0
+        """How often events came: bytes that are no whole line are none."""
         self._again = ""
         """Why its dialect wants a second process."""
         self._instead = ""
@@ -389,6 +391,7 @@ class PersistentLife(Life, Receiver, Server):
     # What the process says (dialogue.Receiver).
 
     def receive(self, events: Events) -> None:
+        self.times_heard += 1
         heard_at = self._now()
         freed = False
         talked: list[Call] = []

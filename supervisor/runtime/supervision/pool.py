@@ -163,7 +163,7 @@ class Sizing:
             self.look()
 
     def look(self) -> None:
-        """Add and remove workers as `plan` says; look again when that says."""
+        """Add and remove workers as planned, and look again at the time that the plan names."""
         if self._looks:
             return  # what is done below moves workers; all is looked at again when it is done
         self._looks = True

@@ -103,6 +103,26 @@ async def test_a_moved_directory_stays_the_daemons_too(tmp_path: Path) -> None:
         assert (moved / RECORD_FILE).exists()
 
 
+async def test_a_copy_in_the_place_of_the_directory_is_told(tmp_path: Path) -> None:
+    data_dir, copy = tmp_path / "data", tmp_path / "copy"
+    async with kept(data_dir) as (held, renewed):
+        shutil.copytree(data_dir, copy)
+        data_dir.rename(tmp_path / "gone")
+        copy.rename(data_dir)
+        await renewed.wait()
+        assert "with what was in it" in str(held.problem)
+
+
+async def test_what_is_lost_is_told_for_as_long_as_the_daemon_lives(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    async with kept(data_dir) as (held, renewed):
+        data_dir.rename(tmp_path / "gone")
+        await renewed.wait()
+        (data_dir / LOCK_FILE).unlink()
+        await renewed.wait()
+        assert "with what was in it" in str(held.problem)
+
+
 async def test_another_daemon_that_was_faster_is_named_until_the_directory_is_free(
     tmp_path: Path,
 ) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from protocol.errors import Code, Failure, Reason
@@ -46,7 +45,7 @@ async def test_the_memory_of_a_grandchild_counts_and_the_failure_has_figures(
         assert last.reason == "memory_limit"
         assert str(64 * MIB) in last.message
         # Review: `status` had the figures in words only.
-        assert msgspec.to_builtins(last)["limit"] == evidence
+        assert last.shown()["limit"] == evidence
 
 
 async def test_too_many_processes_are_ended_with_words(

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -153,9 +154,9 @@ def test_the_child_of_one_that_dies_while_it_is_looked_at_is_found(
 
 @pytest.mark.fault(7)
 @pytest.mark.usefixtures("adopting")
-def test_an_orphan_that_shows_nothing_belongs_to_the_instance_that_saw_it_below_its_leader() -> (
-    None
-):
+def test_an_orphan_that_shows_nothing_belongs_to_the_instance_that_saw_it_below_its_leader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     orphans = Orphans("d", whole_process=True)
     parent = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", PARENT], stdout=subprocess.PIPE, start_new_session=True
@@ -170,10 +171,14 @@ def test_an_orphan_that_shows_nothing_belongs_to_the_instance_that_saw_it_below_
     instance = Subtree("a#1", leader, NO_BRAND, orphans)
     other = Subtree("b#1", leader._replace(pid=1), NO_BRAND, orphans)
     assert {one.pid for one in instance.find()} == {parent.pid, child}
+    with monkeypatch.context() as missing:  # a search that an exit on the way cut short
+        missing.setattr(procfs, "descendants", lambda _: [])
+        assert {one.pid for one in instance.find()} == {parent.pid}
     parent.kill()
     parent.wait()
     assert other.left() == []
-    assert [one.pid for one in orphans.unknown()] == [child]
+    with orphans.spawning():  # which a dead mount may hold up
+        assert [one.pid for one in orphans.unknown()] == [child]
     assert hunt.exterminate(instance.left, PATIENCE_S) == []
     assert gone_after(orphans, child)
 
@@ -200,6 +205,36 @@ def test_a_list_that_is_older_than_a_look_forgets_nobody(monkeypatch: pytest.Mon
     assert [one.pid for one in instance.left()] == [orphan.pid]
     orphan.kill()
     orphan.wait()
+
+
+@pytest.mark.fault(36)
+def test_a_look_that_the_kernel_holds_up_keeps_no_other_module_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    orphans = Orphans("d", whole_process=True)
+    instance, _ = led(orphans)
+    monkeypatch.setattr("supervisor.runtime.containment.orphans.TURN_S", 0.0)
+    found, held, go_on = procfs.stat, threading.Event(), threading.Event()
+    looker = threading.Thread(target=orphans.look)
+
+    def stat(pid: int) -> Stat | None:
+        if threading.current_thread() is looker:
+            held.set()
+            go_on.wait(PATIENCE_S)
+        return found(pid)
+
+    monkeypatch.setattr(procfs, "stat", stat)
+    with subprocess.Popen(["sleep", "1000"], start_new_session=True) as orphan:
+        looker.start()
+        try:
+            assert held.wait(PATIENCE_S), "nothing was looked at"
+            assert hunt.exterminate(instance.left, 0.0) == []
+            assert not orphans.collect()
+        finally:
+            go_on.set()
+            looker.join()
+            orphan.kill()
+    assert orphans.collect()
 
 
 class Shortage:
@@ -243,7 +278,8 @@ def test_who_cannot_be_looked_at_for_want_of_descriptors_is_not_let_go(
             assert not shortage.left
             assert os.waitid(os.P_PID, orphan.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             shortage.left = 2
-            assert file != "children" or not orphans.collect()
+            if file == "children":
+                assert not orphans.collect()
             shortage.left = 0
             assert orphans.collect()
             assert orphans.reaped_count == 1

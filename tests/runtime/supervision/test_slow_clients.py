@@ -86,6 +86,24 @@ async def test_what_nobody_reads_beside_others_ends_with_the_reason_and_the_proc
     assert await asked_who(running) == "m#1"
 
 
+async def test_the_process_is_not_read_while_the_clients_of_all_its_calls_are_slow(
+    running: Running, tmp_path: Path
+) -> None:
+    module = await running.ready(actor(tmp_path, supervision=CALM))
+    silent, unread = call("hang")
+    slow, heard = call("events", count=2000, pad="x" * 100)
+    unread.slow = heard.slow = Congestion.SLOW
+    module.submit(silent)
+    module.submit(slow)
+    await heard.heard(1)
+    await trio.testing.wait_all_tasks_blocked()
+    assert len(heard.events) < 2000
+    heard.slow = Congestion.NONE
+    module.resume(slow)
+    await heard.success()
+    assert len(heard.events) == 2000
+
+
 async def asked_who(running: Running) -> str:
     one, heard = call("whoami")
     running.module.submit(one)
