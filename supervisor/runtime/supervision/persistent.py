@@ -128,9 +128,9 @@ class PersistentLife(Life, Receiver, Server):
         """Whether nothing had been printed when the time of its start was over."""
         self.times_heard = 0
         """How often events came: bytes that are no whole line are none."""
-        self._again = ""
+        self._second_start_reason = ""
         """Why its dialect wants a second process."""
-        self._instead = ""
+        self._misplaced_output = ""
         """What was printed last in the place of an answer, as a clause."""
         self._warning: str | None = None
         """What was set aside or not understood last, and why."""
@@ -168,7 +168,9 @@ class PersistentLife(Life, Receiver, Server):
             await recall(setting)
             exit_ = await self._run_process()
             if self._awaits_second and not self._closed:
-                setting.log.host_line(self.id, f"is started once more: it {self._again}")
+                setting.log.host_line(
+                    self.id, f"is started once more: it {self._second_start_reason}"
+                )
                 self.id = setting.next_instance()
                 self.dialogue = setting.begin_dialogue(self.id, self)
                 exit_ = await self._run_process()
@@ -221,7 +223,9 @@ class PersistentLife(Life, Receiver, Server):
 
     def _remarked(self, exit_: Exit) -> Exit:
         """Add what the output says of an end that nobody asked for."""
-        remark = "" if self._is_ready or not self._instead else f"; {self._instead}"
+        remark = (
+            "" if self._is_ready or not self._misplaced_output else f"; {self._misplaced_output}"
+        )
         by_itself = exit_.exit_code == 0 and not exit_.stopped_by_host
         self._was_idle = by_itself and not self._calls
         if by_itself and self._served <= 1:
@@ -258,7 +262,7 @@ class PersistentLife(Life, Receiver, Server):
 
     @property
     def _awaits_second(self) -> bool:
-        return bool(self._again) and self._spawned == 1 and self._failure is None
+        return bool(self._second_start_reason) and self._spawned == 1 and self._failure is None
 
     def _receive_start(self, item: Ready | StartFailed | StartAgain) -> None:
         match item:
@@ -269,7 +273,7 @@ class PersistentLife(Life, Receiver, Server):
             case _ if self._is_start_over or self._awaits_second or self._incarnation is None:
                 pass
             case StartAgain(why=why):
-                self._again = why
+                self._second_start_reason = why
                 self._incarnation.stop(StopStep.TERMINATE)
             case Ready():
                 self._ready(item)
@@ -300,8 +304,8 @@ class PersistentLife(Life, Receiver, Server):
             return
         slow = SLOW.format(bound)
         self._words_if_mute = ended.message + LATE + (f"; {slow}" if bound else "")
-        if bound and self._instead:
-            ended = replace(ended, message=f"{ended.message}; {self._instead}")
+        if bound and self._misplaced_output:
+            ended = replace(ended, message=f"{ended.message}; {self._misplaced_output}")
         elif bound:
             done = effort(self.dialogue.mark)
             words = done.words if done.is_busy else f"{done.words}; {slow}"
@@ -428,7 +432,7 @@ class PersistentLife(Life, Receiver, Server):
                 self._calls[request_id].fault = fault
             case Stray() | Quarantined() | Logged() | Warned() | Violated():
                 self._setting.keep(self.id, item)
-                self._note_instead(item)
+                self._note_misplaced_output(item)
             case HostCalled():
                 self._called(item)
             case Asked(request=request):
@@ -472,7 +476,9 @@ class PersistentLife(Life, Receiver, Server):
             self._check_drained()
         return True
 
-    def _note_instead(self, item: Stray | Quarantined | Logged | Warned | Violated) -> None:
+    def _note_misplaced_output(
+        self, item: Stray | Quarantined | Logged | Warned | Violated
+    ) -> None:
         """Note what may have been meant as an answer: to a call, or during the start."""
         match item:
             case Logged():
@@ -481,7 +487,7 @@ class PersistentLife(Life, Receiver, Server):
                 if item.words or (item.named is not None and len(self._calls) == 1):
                     for call in self._calls.values():
                         call.instead = item
-                self._instead = item.in_place_of_answer or self._instead
+                self._misplaced_output = item.in_place_of_answer or self._misplaced_output
                 self._warning = item.warning or self._warning
                 return
             case Warned(notice=notice):
@@ -489,7 +495,7 @@ class PersistentLife(Life, Receiver, Server):
                     self._calls[item.request_id].warn(notice)
             case _:
                 notice = Notice.of(item.fault)
-        self._instead = notice.in_place_of_answer or self._instead
+        self._misplaced_output = notice.in_place_of_answer or self._misplaced_output
         self._warning = notice.words
 
     def _called(self, item: HostCalled) -> None:
