@@ -60,7 +60,11 @@ class Client:
         """The handle of the login as which requests are asked (`login.open`)."""
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.settimeout(BOUND_S)
-        self.socket.connect(str(path))
+        try:
+            self.socket.connect(str(path))
+        except OSError:
+            self.socket.close()
+            raise
         self._reader = self.socket.makefile("rb")
         self._numbers = itertools.count(1)
         self._events: dict[str, list[dict[str, Any]]] = {}

@@ -38,6 +38,9 @@ WRITE_S = 30.0
 LONGEST_S = 3600.0
 """For one wait: poll(2) counts milliseconds, in an int."""
 
+SIGNAL_S = 1.0
+"""For one wait of `pump`: a Ctrl-C that comes just before poll(2) is seen when that returns."""
+
 READ_BYTES = 1 << 16
 
 _TIMEVAL = struct.Struct("ll")
@@ -168,7 +171,7 @@ class BlockingClient:
             self._events += self.pump(left_s)
 
     def pump(self, timeout_s: float | None) -> list[ClientEvent]:
-        """Write and read what is possible within a time; returns the events of what was read."""
+        """Write and read what is possible within a time, or `SIGNAL_S`; returns the events."""
         self.write()
         asked = select.POLLIN
         if self.connection.wants_to_send:
@@ -177,7 +180,7 @@ class BlockingClient:
             timeout_s = left_s if timeout_s is None else min(left_s, timeout_s)
         poll = select.poll()
         poll.register(self._socket, asked)
-        if not poll.poll(None if timeout_s is None else min(timeout_s, LONGEST_S) * 1000):
+        if not poll.poll((SIGNAL_S if timeout_s is None else min(timeout_s, SIGNAL_S)) * 1000):
             stalled_s = time.monotonic() - self._taken_at
             if self.connection.wants_to_send and stalled_s >= self._write_s:
                 return self.connection.end(EndCause.UNREAD)
