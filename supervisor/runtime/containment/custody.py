@@ -85,7 +85,7 @@ log = structlog.get_logger()
 
 
 class Disk(NamedTuple):
-    """What a daemon has in its data directory."""
+    """A daemon's lock and ledger in its data directory."""
 
     lock: DataDirLock
     ledger: Ledger
@@ -93,7 +93,7 @@ class Disk(NamedTuple):
 
 
 class Resources(NamedTuple):
-    """What one run of a daemon has before it starts a process, until `owned` is closed."""
+    """The resources that a daemon holds from before its first process until `owned` is closed."""
 
     daemon: str
     """A UUID."""

@@ -69,7 +69,7 @@ class DataDirLock:
         self.daemon = str(uuid.uuid4())
         """Names this run of a daemon."""
         self.problem: str | None = None
-        """What the user has to know of the directory; None if all is well."""
+        """The fault of the directory, in words for the user; None if there is none."""
         self._lock_fd = lock_fd
         self._folder = _identity(data_dir)
         self._is_lost = False
@@ -163,7 +163,7 @@ class DataDirLock:
                 _refuse_locked(self.data_dir)
             folder, is_there = _identity(self.data_dir), self.record.exists()
             self._clear_up_others()
-        except BaseException:  # see `lock_data_dir`
+        except BaseException:  # Ctrl-C too: an open descriptor would keep the lock
             os.close(lock_fd)
             raise
         with self._closing:

@@ -1,4 +1,4 @@
-"""What every module of a daemon shares: environment, clocks, deadlines, log files, numbers.
+"""The services that all modules of a daemon share: environment, clocks, deadlines, log files.
 
 `Observer` is told what happens to modules, for a ring above such as the kernel. `ModuleCalls`
 serves the calls that modules make outside of any request.

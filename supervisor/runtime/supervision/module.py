@@ -481,9 +481,9 @@ class Module:
 
     @property
     def starts_on_demand(self) -> bool:
-        """Whether it is down, and would be started by one that depends on it."""
-        # What an operator stopped stays stopped, what failed has its own retry, and what ended for
-        # good (temporary, transient) is not to be started again and again.
+        """Whether the module is down, and a module that depends on it would start it."""
+        # A module that an operator stopped stays stopped, a failed one has its own retry, and one
+        # that ended for good (temporary, transient) is not started again and again.
         may_start = not self.stopped_by_command and (self.asleep or self.last_exit is None)
         return self.state is State.DOWN and may_start
 

@@ -131,9 +131,9 @@ class PersistentLife(Life, Receiver, Server):
         self._second_start_reason = ""
         """Why its dialect wants a second process."""
         self._misplaced_output = ""
-        """What was printed last in the place of an answer, as a clause."""
+        """The last output in the place of an answer, as a clause."""
         self._warning: str | None = None
-        """What was set aside or not understood last, and why."""
+        """The last line that was set aside or not understood, and the reason."""
 
         # Its calls.
         self._calls: dict[str, Call] = {}
@@ -151,13 +151,13 @@ class PersistentLife(Life, Receiver, Server):
         # Its end.
         self._ending = trio.Event()
         self._closed = False
-        """Whether it takes no more calls: set with `_ending`, and looked at for each call."""
+        """Whether the process takes no more calls: set with `_ending`, read for each call."""
         self._drained = trio.Event()
         self._abrupt = False
         self._hurried = False
         self._replaced_for: str | None = None
         self._was_idle = False
-        """Whether it ended by itself, with 0, while it had no call."""
+        """Whether the process exited by itself, with 0, while no call was open."""
 
     # From spawn to gone.
 
@@ -253,7 +253,7 @@ class PersistentLife(Life, Receiver, Server):
         elif self._abrupt and not is_too_late:
             incarnation.stop(StopStep.TERMINATE)
         else:
-            # What a program holds in its buffer shows when it comes to the end of its input.
+            # At the end of its input a program flushes the answer that its buffer holds.
             self._was_mute = self._abrupt and not self.dialogue.times_heard
             incarnation.stop(StopStep.END_OF_INPUT)
 
@@ -322,7 +322,7 @@ class PersistentLife(Life, Receiver, Server):
         if self._start_bound is not None:
             self._start_bound.cancel()
 
-    # What supervision asks of it (life.Life).
+    # Called by the worker (life.Life).
 
     def is_alive(self) -> bool:
         return self._incarnation is not None and not self._incarnation.exited
