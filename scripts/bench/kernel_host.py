@@ -48,7 +48,7 @@ from supervisor.runtime.files.sources import scan
 from supervisor.runtime.loop_clock import run_timed
 from supervisor.runtime.stalls import RunDelay, Stalls
 from supervisor.runtime.supervision.module import Module
-from supervisor.runtime.turns import SERVING
+from supervisor.runtime.turns import LOOP
 
 MANY: Final = 64
 ALONE_S: Final = 0.06
@@ -270,7 +270,7 @@ if __name__ == "__main__":
     mode, count, window, folder, containment = sys.argv[1:]
     # The lives of its modules do not belong among the figures.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    gc.callbacks.append(SERVING.collecting)
+    gc.callbacks.append(LOOP.collecting)
     with closing(RunDelay()) as run_delay:
         stalls = Stalls(run_delay=run_delay, continued=Continued())
         words = (mode, int(count), int(window), Path(folder), containment or None)

@@ -64,7 +64,7 @@ from supervisor.runtime.held_bytes import Account
 from supervisor.runtime.loop_clock import run_timed
 from supervisor.runtime.process.environment import HostVariables
 from supervisor.runtime.stalls import RunDelay, Stalls
-from supervisor.runtime.turns import SERVING
+from supervisor.runtime.turns import LOOP
 
 if TYPE_CHECKING:
     from supervisor.daemon.gateway import Gateway, Listeners
@@ -277,7 +277,7 @@ async def _serve_fleet(
             if options.stdio:
                 faces.start_soon(stdio.serve, daemon, options.name)
             collector.begin()
-            gc.callbacks.append(SERVING.collecting)
+            gc.callbacks.append(LOOP.collecting)
             memory_bytes = partial(procfs.rss_bytes, os.getpid())
             nursery.start_soon(collector.collect_all, daemon.is_calm, memory_bytes)
             stalls.begin()

@@ -90,9 +90,9 @@ async def _read(conversation: Conversation, reading: int) -> None:
     """Receive what a client says, until the end of that."""
     drained, pollable = False, _is_pollable(reading)
     while data := await read_some(reading, drained=drained):
-        if not conversation.may_begin:
+        if not conversation.turn.may_begin:
             try:
-                await conversation.wait_turn(data)
+                await conversation.turn.wait(len(data))
             except trio.Cancelled:
                 conversation.hold(data)  # it may be for MCP
                 raise

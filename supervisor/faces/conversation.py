@@ -33,7 +33,7 @@ from supervisor.kernel.kernel import Kernel
 from supervisor.kernel.parties import Party
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import LINES, UNFINISHED_BYTES, Account
-from supervisor.runtime.turns import SERVING, Turn, in_turns
+from supervisor.runtime.turns import LOOP, Turn, in_turns
 
 HELD_BYTES = 1 << 18
 
@@ -127,7 +127,8 @@ class Conversation:
         """By handle; of the connection's own lines, None."""
         self._nursery: trio.Nursery | None = None
         """For lines that wait by login, while waiting lines are served at all."""
-        self._turn = Turn(who=party.label)
+        self.turn = Turn(party.label)
+        """What is read is received in it."""
         party.has_logins = True
         self.until_mcp = trio.CancelScope()
         """Cancelled once the client has asked for MCP."""
@@ -156,15 +157,15 @@ class Conversation:
 
     def receive_data(self, data: bytes) -> None:
         """Take bytes from the client; beyond its turn lines wait, except cancels."""
-        self._turn.begin()
-        SERVING.begin(self._party.label, "requests")
+        self.turn.begin()
+        LOOP.begin(self._party.label, "requests")
         lines = self._splitter.feed(data)
         # First, so that a line and what others have begun are not all held while it is served.
         pending_bytes = self._splitter.pending_bytes
         if pending_bytes or self._account.unfinished:
             self._account.hold_unfinished(pending_bytes, self._drop_unfinished)
         self._receive_lines(lines)
-        SERVING.end()
+        LOOP.end()
 
     def _drop_unfinished(self) -> None:
         beginning = excerpt(self._splitter.drop_pending())
@@ -187,7 +188,7 @@ class Conversation:
 
     def receive_eof(self) -> None:
         """Take the end of the client's input; a last line may lack its newline."""
-        self._turn.begin()
+        self.turn.begin()
         line = self._splitter.finish()
         self._account.hold_unfinished(0, self._drop_unfinished)
         if line is not None:
@@ -196,15 +197,6 @@ class Conversation:
     async def wait_room(self) -> None:
         """Return once more may be read from the client."""
         await self._inbox.wait_room()
-
-    @property
-    def may_begin(self) -> bool:
-        """Whether the next bytes may be served now; else call `wait_turn`."""
-        return self._turn.may_begin
-
-    async def wait_turn(self, data: bytes) -> None:
-        """Let the neighbours have their turns first."""
-        await self._turn.wait(len(data))
 
     async def serve_held(self) -> None:
         """Serve waiting lines in order, whenever the client has read; until cancelled."""
@@ -218,15 +210,15 @@ class Conversation:
     async def _serve_held(self) -> None:
         await self._inbox.wait_some()
         await self._wait_served()
-        await self._turn.wait()
-        self._turn.begin()
-        SERVING.begin(self._party.label, "requests")
+        await self.turn.wait()
+        self.turn.begin()
+        LOOP.begin(self._party.label, "requests")
         while not (self._inbox.empty or self._must_wait):
             if self._party.unordered:
                 self._serve_in_turn(self._inbox.take(), {})
             else:
                 self._serve_line(self._inbox.take())
-        SERVING.end()
+        LOOP.end()
         self._look_idle()
 
     async def _serve_waiting(self, handle: str | None, waiting: LoginLines) -> None:
@@ -235,10 +227,10 @@ class Conversation:
             await self._wait_served()
             await waiting.turn.wait()
             waiting.turn.begin()
-            SERVING.begin(waiting.label, "requests")
+            LOOP.begin(waiting.label, "requests")
             while waiting.inbox.held_bytes and not (waiting.turn.over or self.outbox.congested):
                 self._serve_line(waiting.inbox.take())
-            SERVING.end()
+            LOOP.end()
         del self._waiting[handle]
         self._look_idle()
 
@@ -293,10 +285,10 @@ class Conversation:
         if waiting is None:
             turn = turns.get(handle)
             if turn is None:
-                turn = turns[handle] = Turn(who=party.label)
+                turn = turns[handle] = Turn(party.label)
                 turn.begin()
             if not turn.over or self._nursery is None:
-                SERVING.go_on_for(party.label)
+                LOOP.go_on_for(party.label)
                 self._serve_line(line)
                 return
             waiting = self._waiting[handle] = LoginLines(party, turn)
@@ -312,7 +304,7 @@ class Conversation:
     def _must_wait(self) -> bool:
         if self._party.view is not None:  # the lines are for MCP
             return True
-        return self.outbox.congested or self._turn.over or self._account.is_full
+        return self.outbox.congested or self.turn.over or self._account.is_full
 
     async def _wait_served(self) -> None:
         """Return when the client's requests may be served: it reads, and has not asked too much."""

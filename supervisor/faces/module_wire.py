@@ -28,7 +28,7 @@ from supervisor.kernel.parties import Answered, Begin, Client, Handle, Party, Wi
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import ARGS
 from supervisor.runtime.supervision.call import OVERRUN_BYTES, Congestion
-from supervisor.runtime.turns import SERVING
+from supervisor.runtime.turns import LOOP
 
 _HTTP = re.compile(rb"[A-Z]+ \S+ HTTP/\d")
 
@@ -83,7 +83,7 @@ class ModuleWire:
         if type(frame) is Fault:  # `isinstance` of a msgspec type is slow to say no
             self._refuse_line(_told_where(frame, line), self._closed(named_in(line)))
             return
-        SERVING.about = frame
+        LOOP.about = frame
         if frame.operation == "cancel":
             self._cancel(frame)
         elif frame.operation is None and any(mark in line for mark in _NO_REQUESTS):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from supervisor.runtime.held_bytes import ANSWERS, Account
-from supervisor.runtime.turns import SERVING
+from supervisor.runtime.turns import LOOP
 
 if TYPE_CHECKING:
     from supervisor.faces.module_wire import LineClient
@@ -83,7 +83,7 @@ class Outbox:
     def _flushes(self) -> bool:
         """Whether the waiting lines leave when the current turn ends."""
         if not self._to_flush and self._write is not None and not self._is_taken:
-            self._to_flush = SERVING.afterwards(self._flush)
+            self._to_flush = LOOP.afterwards(self._flush)
         return self._to_flush
 
     def gather(self) -> None:

@@ -10,7 +10,7 @@ health checks, backoffs and stop ladders alike. Nothing is replaced for it, and 
                          |<- timeout ->|<- late  ->|<- GRACE_S ->|
     clock        ...------------------>|.........................|-------...
 
-Within a turn of the loop the same holds between two looks at the clock.
+Within a pass of the loop the same holds between two looks at the clock.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LATE_S = 0.5
 
 GRACE_S = 0.1
 """How long what has waited is read and dealt with before time goes on. A system call that was
-interrupted returns without having looked, so that one turn of the loop is not enough."""
+interrupted returns without having looked, so that one pass of the loop is not enough."""
 
 
 class LoopClock(trio.abc.Clock, trio.abc.Instrument):
@@ -40,20 +40,21 @@ class LoopClock(trio.abc.Clock, trio.abc.Instrument):
         self,
         clock: Callable[[], float] = time.perf_counter,
         *,
-        turn_ended: Callable[[float, float], None] = lambda _began, _ended: None,
+        pass_ended: Callable[[float, float], bool] = lambda _began, _ended: False,
         woke_late: Callable[[float, float], None] = lambda _late_s, _at: None,
     ) -> None:
         """`clock` is the monotonic time (s), sleeping or not.
 
-        `turn_ended` is told when each turn of the loop began and ended, by `clock`; `woke_late` how
-        many seconds too late the loop woke up, and when.
+        `pass_ended` is told when each pass of the loop began and ended, by `clock`, and returns
+        whether a task was woken then; `woke_late` is told how many seconds too late the loop woke
+        up, and when.
         """
         self._clock = clock
-        self._turn_ended = turn_ended
+        self._pass_ended = pass_ended
         self._woke_late = woke_late
         self._lost_s = 0.0
         self._floor = -math.inf
-        self._looked_at = self._turn_began_at = clock()
+        self._looked_at = self._pass_began_at = clock()
         self._sleeps_since: float | None = None
 
     # What trio asks of a clock.
@@ -71,13 +72,14 @@ class LoopClock(trio.abc.Clock, trio.abc.Instrument):
     def deadline_to_sleep_time(self, deadline: float) -> float:
         """Return for how long to sleep until a time of this clock.
 
-        trio asks before each sleep, and never else; so a turn is over.
+        trio asks before each sleep, and never else; so a pass is over.
         """
         at = self._clock()
         if at - self._looked_at > LATE_S:
             self._lose(self._looked_at, at)
         self._looked_at = self._sleeps_since = at
-        self._turn_ended(self._turn_began_at, at)
+        if self._pass_ended(self._pass_began_at, at):
+            return 0.0
         return deadline + self._lost_s - at
 
     # What trio tells an instrument: a second hook would cost as much as all that is done here.
@@ -89,7 +91,7 @@ class LoopClock(trio.abc.Clock, trio.abc.Instrument):
             # There is more to do: the loop did not sleep, the pipes were only looked at.
             if at - self._looked_at > LATE_S:
                 self._lose(self._looked_at, at)
-            self._turn_ended(self._turn_began_at, at)
+            self._pass_ended(self._pass_began_at, at)
         else:
             self._sleeps_since = None
             late_s = at - since - timeout
@@ -97,7 +99,7 @@ class LoopClock(trio.abc.Clock, trio.abc.Instrument):
                 # Back by the grace, but never to before it went to sleep.
                 self._lose(max(since + timeout - GRACE_S, since), at)
                 self._woke_late(late_s, at)
-        self._looked_at = self._turn_began_at = at
+        self._looked_at = self._pass_began_at = at
 
     def _lose(self, since: float, until: float) -> None:
         """Stand still at the time `since` until what has waited is dealt with."""
@@ -111,10 +113,10 @@ def run_timed(
     stalls: Stalls | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> T:
-    """Run an event loop by this clock; `stalls` is told of its turns and of late wake-ups."""
+    """Run an event loop by this clock; `stalls` is told of its passes and of late wake-ups."""
     timed = LoopClock(clock)
     if stalls is not None:
-        timed = LoopClock(clock, turn_ended=stalls.turn_ended, woke_late=stalls.woke_late)
+        timed = LoopClock(clock, pass_ended=stalls.pass_ended, woke_late=stalls.woke_late)
     try:
         return trio.run(main, *args, clock=timed, instruments=[timed])
     finally:

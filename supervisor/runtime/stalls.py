@@ -1,14 +1,14 @@
 """How long the event loop did not come round, and which party was served then.
 
-What counts is a turn's time on the wall, less the time in which its thread could have run and was
+What counts is a pass's time on the wall, less the time in which its thread could have run and was
 not let (`/proc/thread-self/schedstat`, its run delay), and that in which the daemon was stopped. So
-a busy machine makes no stall, and a wait in the midst of a turn, which takes no CPU time, does. A
+a busy machine makes no stall, and a wait in the midst of a pass, which takes no CPU time, does. A
 wait for the interpreter's lock while another thread has it counts, too.
 
-    turn of the loop: wall time = CPU time + waits + run delay + stopped
+    pass of the loop: wall time = CPU time + waits + run delay + stopped
 
 A stop is noticed when the loop wakes too late from a sleep, in which nothing of ours can hold it
-up, or when a SIGCONT came in a turn that was long; only once for each. A turn in which one came is
+up, or when a SIGCONT came in a pass that was long; only once for each. A pass in which one came is
 no stall, however short the stop was. The kernel may give the signal to another thread, which on a
 busy machine tells of it a little later; the stall is taken back then.
 """
@@ -24,14 +24,14 @@ from typing import Any, NamedTuple
 import msgspec
 import structlog
 
-from supervisor.runtime.turns import SERVING, Serving
+from supervisor.runtime.turns import LOOP, LoopTime
 
 LONG_S = 0.01
-"""A shorter turn is not looked at."""
+"""A shorter pass is not looked at."""
 
 BASELINE_S = 0.02
-"""How old the last look at the run delay may be when a turn begins. What was waited for between
-that look and the turn is taken for the turn's: so much may a stall be told too short."""
+"""How old the last look at the run delay may be when a pass begins. What was waited for between
+that look and the pass is taken for the pass's: so much may a stall be told too short."""
 
 STOPPED_S = 1.0
 """Nothing but a stop of the daemon makes it wake up so late."""
@@ -43,7 +43,7 @@ log = structlog.get_logger()
 
 
 class Stall(msgspec.Struct, frozen=True):
-    """A turn that took long."""
+    """A pass of the event loop that took long."""
 
     ms: float
     """Of our own doing."""
@@ -95,7 +95,7 @@ class Stalls:
         *,
         run_delay: Callable[[], float] = lambda: 0.0,
         continued: Callable[[], bool] = lambda: False,
-        serving: Serving = SERVING,
+        loop: LoopTime = LOOP,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         """`run_delay` is asked in the thread of the event loop.
@@ -106,7 +106,7 @@ class Stalls:
         self.suspensions = Suspensions()
         self._run_delay = run_delay
         self._continued = continued
-        self._serving = serving
+        self._loop = loop
         self._wall_clock = wall_clock
         self._delayed_s = run_delay()
         self._looked_at = 0.0
@@ -114,28 +114,29 @@ class Stalls:
         self._starting = False
 
     def begin(self) -> None:
-        """Forget the past, and leave out the current turn: a start is no stall."""
+        """Forget the past, and leave out the current pass: a start is no stall."""
         self.longest = None
         self._starting = True
 
-    def turn_ended(self, began: float, ended: float) -> None:
+    def pass_ended(self, began: float, ended: float) -> bool:
+        """Take note of a pass; returns whether a task was woken for the next one."""
         took_s = ended - began
         if self._starting:
             self._starting = False
             self._delay_since_last_look()
             self._looked_at = ended
         elif took_s > LONG_S:
-            self._long_turn(took_s, ended)
+            self._long_pass(took_s, ended)
             self._looked_at = ended
         elif ended - self._looked_at > BASELINE_S:
             self._delay_since_last_look()
             if self._continued():  # what it was about is over
                 self._take_back(ended)
             self._looked_at = ended
-        self._serving.turn_ended()
+        return self._loop.pass_ended()
 
     def ended(self) -> None:
-        self._serving.turns_ended()
+        self._loop.passes_ended()
 
     def woke_late(self, late_s: float, at: float) -> None:
         """The loop slept for `late_s` longer than it was to, until `at`."""
@@ -152,10 +153,10 @@ class Stalls:
             "suspensions": msgspec.to_builtins(self.suspensions),
         }
 
-    def _long_turn(self, took_s: float, ended: float) -> None:
-        culprit, doing = self._serving.culprit(took_s)
+    def _long_pass(self, took_s: float, ended: float) -> None:
+        culprit, doing = self._loop.culprit(took_s)
         own_s = max(took_s - self._delay_since_last_look(), 0.0)
-        if self._continued():  # it is not known how much of the turn it was stopped for
+        if self._continued():  # it is not known how much of the pass it was stopped for
             if not self._take_back(ended) and own_s > STOPPED_S:
                 self._stopped(own_s)
             return

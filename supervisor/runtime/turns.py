@@ -1,21 +1,29 @@
-"""Cut what comes from one party into turns that cost no neighbour more than a moment.
+"""The event loop's time, shared among those it works for: one party for one turn at a time.
 
-A chunk of 65,536 bytes may hold as many lines, and a line that is no protocol costs some 50 us, one
-of a name that many subscribe to more: taken at once, they would stop the event loop for seconds
-(promise 4 of ARCHITECTURE.md). A module's lines are taken a few at a time, counted and timed. A
-client's requests are timed one by one: one may cost a thousand times what another one does. What
-follows from them later, in tasks of their own, is timed together (`SharedTurn`): a thousand
-requests may all go on in the same moment.
+A party is a module's process, a client, or the daemon itself. A chunk of 65,536 bytes may hold as
+many lines, and a thousand requests may go on in the same moment: taken at once, they would stop the
+loop for seconds (promise 4 of ARCHITECTURE.md). So each party works for as long as its turn is, and
+then lets the others go on:
 
-What all parties have together in one turn of the loop is bounded, however many they are: once that
-is spent, they wait, and the one that has had least lately comes next (`runtime.fair_queue`).
+    begin --work-- over?--> wait --the others' turns--> begin ...
 
-The party that has a turn is noted (`SERVING`): so the cause of a long turn of the loop is known
-(`runtime.stalls`), and what a turn led to is done together at its end.
+All turns of one pass of the loop have `ALL_S` together. A party for which nothing is left stands in
+a queue, and the party that has had least of late is called first, a few at the end of each pass
+(start-time fair queueing, Goyal, Vin and Cheng, 1996). Each party has a time of its own, which goes
+on by what it works while others wait, but is never more than `CREDIT_S` before the time of all:
+that of the last party called. A party stands where its time will be after what it comes with. So
+one that asks for little comes before all that ask for much, and none saves up the right to keep the
+others waiting.
+
+`LOOP` notes who works: so the cause of a long pass is known (`runtime.stalls`), and what a turn led
+to is done together at its end. Without the daemon's clock, which tells it of each pass, nobody is
+held back but for one pass.
 """
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import math
 import time
 import types
@@ -24,47 +32,82 @@ from typing import Any, TypeVar
 
 import trio
 
-from supervisor.runtime.fair_queue import FairQueue
-
 T = TypeVar("T")
 
 NOBODY = ""
 THE_DAEMON = "the daemon"
 
+TURN_S = 0.005
+"""How long one party works before it is the others' turn. What is being done then is finished, and
+a second task of the party may work in the same pass: so it is 20 ms at the most, unless one request
+alone takes longer."""
 
-class Serving:
-    """The party that is served; `begin` and `end` take less than a microsecond."""
+ALL_S = 0.006
+"""How long all parties work in a pass. A plain call comes in, and its answer does, each after up to
+three passes: the one it just missed, one in which others were called, and its own. Those six, with
+what the last party of a pass takes longer than it should, have to be well below 50 ms."""
+
+LEAST_S = 0.0005
+"""But no turn is shorter than that, or none would get on."""
+
+WHOLE_BYTES = 1 << 10
+"""So much is work for such a turn, or more: some ten short requests."""
+
+CREDIT_S = 0.02
+"""What a party may work at once after it has asked for little: some fifty plain calls."""
+
+CALLED = 10
+"""How many of those that wait are called at the end of a pass, of which each has `LEAST_S` at the
+least: so there is time left for one that asks for little."""
+
+NAMED = 1024
+"""So many parties' times are kept before any is dropped: each connection and process is one."""
+
+WOKEN = 32
+"""So many tasks of one party are woken when its turn begins: few enough that it costs little to
+wake those for whom nothing is left of it, and enough to fill it where each takes little."""
+
+LINES_AT_ONCE = 128
+"""Between two looks at the clock, and two writes to the module. One line may cost 0.1 ms where as
+many subscribe as may; to take fewer lines at once costs a stream more than all else about turns."""
+
+AIMED_LINES = 96
+"""What a piece of a chunk would have if all lines were of one length."""
+
+PIECES_A_TURN = 8
+"""As many pieces of a module's output are handled before it is the others' turn, unless `TURN_S` is
+over before that: what can be read at once, where its lines have a hundred bytes."""
+
+SAMPLE_BYTES = 2048
+"""The beginning of a chunk, which tells how long its lines are."""
+
+
+class LoopTime:
+    """Who works in this pass of the loop, and who waits; `begin` and `end` take under 1 us."""
 
     __slots__ = (
         "_begun",
-        "_clock",
         "_collected_s",
         "_collecting_since",
-        "_cpu_clock",
-        "_cpu_since",
         "_doing",
         "_last",
         "_longest",
         "_longest_s",
+        "_now",
+        "_numbers",
+        "_queue",
         "_since",
         "_then",
+        "_times",
         "_who",
         "about",
         "all_s",
-        "queue",
-        "served",
+        "clock",
+        "parties",
     )
 
-    def __init__(
-        self,
-        clock: Callable[[], float] = time.perf_counter,
-        cpu_clock: Callable[[], float] = time.thread_time,
-    ) -> None:
-        self._clock = clock
-        self._cpu_clock = cpu_clock
-        self._cpu_since: float | None = None
-        """Since when one is served while others wait, by the CPU time of the event loop: for what
-        a busy machine keeps from us, no party is to wait longer for the next turn."""
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.clock = clock
         self._who = NOBODY
         self._doing = ""
         self.about: object = None
@@ -73,20 +116,24 @@ class Serving:
         self._longest: tuple[str, str, object] = (NOBODY, "", None)
         self._longest_s = 0.0
         self.all_s = -math.inf
-        """How long parties were served in this turn of the loop; -inf where no clock tells of turns
-        (`turn_ended`)."""
+        """How long parties have worked in this pass; -inf where nothing tells of passes."""
         self._collecting_since = 0.0
         self._collected_s = 0.0
         self._then: list[Callable[[], None]] = []
         self._begun = 0
         self._last = NOBODY
-        self.served = 0
-        """How many parties that was in the last turn of the loop, or would have been; one that came
-        again counts again."""
-        self.queue = FairQueue()
+        self.parties = 0
+        """How many parties worked in the last pass, or waited; one that came again counts twice."""
+        self._queue: list[tuple[float, int, _Waiter]] = []
+        """A heap of those that wait: their time, and in which order they came."""
+        self._numbers = itertools.count()
+        self._times: dict[str, float] = {}
+        """Each party's own time (s of work), of those that worked while others waited."""
+        self._now = 0.0
+        """The time of all."""
 
     def begin(self, who: str, doing: str) -> None:
-        if self._who:  # mostly none was served
+        if self._who:  # mostly none works
             self.end()
         if who != self._last:
             self._last = who
@@ -94,8 +141,7 @@ class Serving:
         self._who = who
         self._doing = doing
         self.about = None
-        self._cpu_since = self._cpu_clock() if self.queue.waiting else None
-        self._since = self._clock()
+        self._since = self.clock()
 
     def end(self) -> None:
         if not self._who:
@@ -105,23 +151,23 @@ class Serving:
             then, self._then = self._then, []
             for one in then:
                 one()
-        took_s = self._clock() - self._since
+        took_s = self.clock() - self._since
         self.all_s += took_s
-        if self._cpu_since is not None:
-            self.queue.charge(who, self._cpu_clock() - self._cpu_since)
+        if self._queue:
+            self._times[who] = self._time_of(who) + took_s
         if took_s > self._longest_s:
             self._longest_s = took_s
             self._longest = (who, self._doing, self.about)
 
     def go_on_for(self, who: str) -> None:
-        """Serve another party within the turn that has begun, at whose end all is done together."""
+        """Work for another party within the turn that has begun, with one end for both."""
         if who != self._who:
             then, self._then = self._then, []
             self.begin(who, self._doing)
             self._then = then
 
     def afterwards(self, then: Callable[[], None]) -> bool:
-        """Call `then` once the current party has been served; False if none is."""
+        """Call `then` at the end of what the current party does; False if none works."""
         if not self._who:
             return False
         self._then.append(then)
@@ -131,124 +177,136 @@ class Serving:
         """Garbage is collected, in whatever thread (`gc.callbacks`)."""
         del info
         if phase == "start":
-            self._collecting_since = self._clock()
+            self._collecting_since = self.clock()
         else:
-            took_s = self._clock() - self._collecting_since
-            self._collected_s += took_s
-            if self._cpu_since is not None:
-                self._cpu_since += took_s  # it may be anybody's garbage
+            self._collected_s += self.clock() - self._collecting_since
 
-    def turn_ended(self) -> None:
-        """Forget what was done in the turn of the loop that ends."""
+    def pass_ended(self) -> bool:
+        """Forget what was done in the pass that ends, and call the next of those that wait.
+
+        Returns whether any was called: the loop has no time to sleep then.
+        """
         self._longest_s = self.all_s = self._collected_s = 0.0
-        self.served = max(self._begun, self.queue.waiting)
+        self.parties = max(self._begun, len(self._queue))
         self._begun, self._last = 0, NOBODY
+        return bool(self._queue) and self._call()
 
-    def turns_ended(self) -> None:
-        """Nothing will tell of turns any more."""
-        self.turn_ended()
+    def passes_ended(self) -> None:
+        """Nothing will tell of passes any more."""
+        self._queue.clear()
+        self.pass_ended()
         self.all_s = -math.inf
 
-    def culprit(self, turn_s: float) -> tuple[str, str]:
-        """Return the party that was served for most of a turn, and what was done, or `NOBODY`.
+    def culprit(self, pass_s: float) -> tuple[str, str]:
+        """Return the party that worked for most of a pass, and what it did, or `NOBODY`.
 
         Of a crowd, each of which took little, the number is told.
         """
         self.end()
-        if self._collected_s > turn_s / 2:
+        if self._collected_s > pass_s / 2:
             return THE_DAEMON, "collecting garbage"
         who, doing, about = self._longest
-        if self.all_s < turn_s / 2:
+        if self.all_s < pass_s / 2:
             return NOBODY, ""
         doing = doing if about is None else f"{doing}: {about}"
-        if self._longest_s < turn_s / 2:
+        if self._longest_s < pass_s / 2:
             return f"{self._begun} parties", f"one after the other, the longest {who}: {doing}"
         return who, doing
 
+    # Who comes next.
 
-SERVING = Serving()
+    def may_begin(self, who: str) -> bool:
+        """Whether there is time left in this pass, and no party waits that has had less."""
+        queue = self._queue
+        return self.all_s < ALL_S and (not queue or self._time_of(who) < queue[0][0])
 
-TURN_S = 0.005
-"""How long the requests of one client are served before it is the neighbours' turn. The one that is
-being served then is finished, and a second task may serve what waited: so it is 20 ms at the most,
-unless one request alone takes longer."""
+    def length_s(self) -> float:
+        """Return how long a turn is that begins now.
 
-ALL_S = 0.006
-"""What all have together in a turn of the loop: where there are many, each has less. A plain call
-comes in, and its answer does, each after up to three turns: the one it just missed, one in which
-others were called, and its own. Those six, with what the last one of a turn takes longer than it
-should, have to be well below 50 ms."""
+        That is by how many worked in the last pass, and by what is left of this one.
+        """
+        left_s = ALL_S - self.all_s
+        return min(TURN_S, max(min(ALL_S / (self.parties or 1), left_s), LEAST_S))
 
-LEAST_S = 0.0005
-"""But no less than that, or none would get on."""
+    async def wait(self, who: str, size_bytes: int = WHOLE_BYTES) -> None:
+        """Let the others go on; returns when there is time for what a party comes with."""
+        if not who or not self._queue:
+            await trio.lowlevel.checkpoint()
+            if not who or self.may_begin(who):
+                return
+        waiter = _Waiter()
+        at = self._time_of(who) + LEAST_S * min(size_bytes / WHOLE_BYTES, 1)
+        heapq.heappush(self._queue, (at, next(self._numbers), waiter))
+        await waiter.wait()
 
-WHOLE_BYTES = 1 << 10
-"""So much is work for a turn of that length, or more: some ten short requests."""
+    def _call(self) -> bool:
+        count = 0
+        while self._queue and count < CALLED:
+            at, _, waiter = heapq.heappop(self._queue)
+            if waiter.call():
+                self._now = max(self._now, at)
+                count += 1
+        if len(self._times) > NAMED:  # one that is not named has a whole credit, too
+            since = self._now - CREDIT_S
+            self._times = {who: at for who, at in self._times.items() if at > since}
+        if not self._queue:  # what they had is nothing to those that come next
+            self._times.clear()
+        return count > 0
 
-LINES_AT_ONCE = 128
-"""Between two looks at the clock, and two writes to the module. One line may cost 0.1 ms where as
-many subscribe as may; to take fewer lines at once costs a stream more than all else about turns."""
-
-AIMED_LINES = 96
-"""What a piece of a chunk would have if all lines were of one length."""
-
-SAMPLE_BYTES = 2048
-"""The beginning of a chunk, which tells how long its lines are."""
-
-PIECES_A_TURN = 8
-"""As many pieces of a module's output are handled before it is the neighbours' turn, unless
-`TURN_S` is over before that: what can be read at once, where its lines have a hundred bytes."""
-
-WOKEN = 32
-"""So many of the tasks that wait for a turn are woken at a time: few enough that it costs little to
-wake those for whom nothing is left of it, and enough to fill it where each takes little."""
+    def _time_of(self, who: str) -> float:
+        return max(self._times.get(who, 0.0), self._now - CREDIT_S)
 
 
-def length_s() -> float:
-    """Return how long a turn is that begins now.
+class _Waiter:
+    def __init__(self) -> None:
+        self._task: trio.lowlevel.Task | None = trio.lowlevel.current_task()
 
-    That is by how many had one in the last turn of the loop, and by what is left of this one.
-    """
-    left_s = ALL_S - SERVING.all_s
-    return min(TURN_S, max(min(ALL_S / (SERVING.served or 1), left_s), LEAST_S))
+    async def wait(self) -> None:
+        def leave(_: object) -> trio.lowlevel.Abort:
+            self._task = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(leave)
+
+    def call(self) -> bool:
+        """Wake the task; False if it was cancelled."""
+        if self._task is None:
+            return False
+        trio.lowlevel.reschedule(self._task)
+        return True
+
+
+LOOP = LoopTime()
 
 
 class Turn:
-    def __init__(self, clock: Callable[[], float] = time.perf_counter, who: str = NOBODY) -> None:
-        """`who` is the party, as for `SERVING`; `NOBODY` for a part of what a party is served."""
-        self._clock = clock
+    def __init__(self, who: str = NOBODY, loop: LoopTime = LOOP) -> None:
+        """`who` is the party, as for `LOOP`; `NOBODY` for a part of what a party does."""
+        self._loop = loop
+        self._clock = loop.clock
         self._who = who
         self._until = -math.inf
         self._has_waited = False
 
     @property
     def may_begin(self) -> bool:
-        """Whether it is time: it has waited, or it is early and no party waits that had less."""
-        if self._has_waited or not self._who:
-            return True
-        queue = SERVING.queue
-        return SERVING.all_s < ALL_S and (not queue.waiting or queue.precedes(self._who))
+        return self._has_waited or not self._who or self._loop.may_begin(self._who)
 
     def begin(self) -> bool:
-        """Begin a turn; False if it is over at once, since others come first: then `wait`."""
-        if not self.may_begin:
+        """Begin a turn; False if others come first: then `wait`."""
+        if not (self._has_waited or not self._who or self._loop.may_begin(self._who)):
             self._until = -math.inf
             return False
         self._has_waited = False
-        self._until = self._clock() + length_s()
+        self._until = self._clock() + self._loop.length_s()
         return True
 
-    async def wait(self, size: int = WHOLE_BYTES) -> None:
-        """Let the neighbours have their turns; then `begin` begins one, whatever they had.
+    async def wait(self, size_bytes: int = WHOLE_BYTES) -> None:
+        """Let the others have their turns; then `begin` begins one, whatever they had.
 
-        `size` is of what there is to serve, if it is known (bytes).
+        `size_bytes` is of what there is to do, if that is known.
         """
-        if not self._who or not SERVING.queue.waiting:
-            await trio.lowlevel.checkpoint()
-            if self.may_begin:
-                return
-        size_s = LEAST_S * min(size / WHOLE_BYTES, 1)
-        await SERVING.queue.wait(self._who, size_s, _is_time_left)
+        await self._loop.wait(self._who, size_bytes)
         self._has_waited = True
 
     @property
@@ -256,14 +314,10 @@ class Turn:
         return self._clock() >= self._until
 
     async def go_on(self) -> None:
-        """Go on in this turn, or after the neighbours' in the next one."""
+        """Go on in this turn, or after the others' in the next one."""
         if self.over:
             await self.wait()
             self.begin()
-
-
-def _is_time_left() -> bool:
-    return SERVING.all_s < ALL_S
 
 
 class LineTurn(Turn):
@@ -274,31 +328,32 @@ class LineTurn(Turn):
         return super().begin()
 
     def took_piece(self) -> bool:
-        """Count a piece that was handled; return whether it is the neighbours' turn."""
+        """Count a piece that was handled; return whether it is the others' turn."""
         self._pieces -= 1
         return self._pieces <= 0 or self.over
 
 
 class SharedTurn:
-    """The turns of all tasks that serve one party: together they have what one party may have.
+    """The turns of all tasks that work for one party: together they have what one party may have.
 
     A step of a task is what it does from one wait to the next. It begins within a turn, or waits
-    for the next one, while the neighbours have theirs. The first task that waits begins that, and
-    wakes others; each of them that finds something left wakes one more.
+    for the next one. The first task that waits begins that, and wakes others; each of them that
+    finds something left wakes one more.
     """
 
-    def __init__(self, who: str, clock: Callable[[], float] = time.perf_counter) -> None:
-        """`who` is the party, for `SERVING`."""
+    def __init__(self, who: str, loop: LoopTime = LOOP) -> None:
+        """`who` is the party, for `LOOP`."""
         self._who = who
-        self._clock = clock
-        self._turn = Turn(clock, who)
-        self._served_at = -math.inf
+        self._loop = loop
+        self._clock = loop.clock
+        self._turn = Turn(who, loop)
+        self._worked_at = -math.inf
         self._waiting = trio.lowlevel.ParkingLot()
         self._is_to_begin = False
 
     @property
     def is_over(self) -> bool:
-        """Whether a step that takes long should wait, for the neighbours and for its next turn."""
+        """Whether a step that takes long should wait for the party's next turn."""
         return self._turn.over
 
     @types.coroutine
@@ -307,13 +362,11 @@ class SharedTurn:
     ) -> Generator[Any, Any, T]:
         """Run a task, each step of it in a turn; `doing` says what it does, and `who` for whom."""
         who = who or self._who
-        this = trio.lowlevel.current_task()
         go_on, told = task.send, None
         while True:
-            # A task that was called in a queue that it waited in itself goes on at once.
-            if self.is_over and not SERVING.queue.expects(this):
+            if self.is_over:
                 yield from self.wait().__await__()
-            SERVING.begin(who, doing)
+            self._loop.begin(who, doing)
             try:
                 awaited = go_on(told)
             except StopIteration as end:
@@ -323,8 +376,8 @@ class SharedTurn:
                 # On CPython 3.12 and 3.13 (gh-100964) the frames of a cancel's traceback refer to
                 # this one, which would refer to the cancel: a cycle.
                 del told
-                SERVING.end()
-                self._served_at = self._clock()
+                self._loop.end()
+                self._worked_at = self._clock()
             try:
                 go_on, told = task.send, (yield awaited)
             except BaseException as error:  # noqa: BLE001 - whatever it is, it is the task's
@@ -332,8 +385,8 @@ class SharedTurn:
 
     async def wait(self) -> None:
         """Return within a turn. It is not cancelled: the task is to be told what it waited for."""
-        if not self._waiting and self._clock() - self._served_at > TURN_S:
-            self._turn.begin()  # the neighbours have had theirs
+        if not self._waiting and self._clock() - self._worked_at > TURN_S:
+            self._turn.begin()  # the others have had theirs
         with trio.CancelScope(shield=True):
             while self.is_over:
                 if self._is_to_begin:
@@ -346,27 +399,27 @@ class SharedTurn:
                     self._waiting.unpark(count=WOKEN)
                     break  # however short it is
         self._waiting.unpark()
-        self._served_at = self._clock()
+        self._worked_at = self._clock()
 
 
 async def in_turns(who: str, doing: str, steps: Iterable[object]) -> None:
     """Take all steps of an iterator, each of which does something; not cancelled.
 
-    `who` does it, for `SERVING`.
+    `who` does it, for `LOOP`.
     """
-    turn = Turn(who=who)
+    turn = Turn(who)
     turn.begin()
-    SERVING.begin(who, doing)
+    LOOP.begin(who, doing)
     try:
         for _ in steps:
             if turn.over:
-                SERVING.end()
+                LOOP.end()
                 with trio.CancelScope(shield=True):
                     await turn.wait()
                 turn.begin()
-                SERVING.begin(who, doing)
+                LOOP.begin(who, doing)
     finally:
-        SERVING.end()
+        LOOP.end()
 
 
 async def each_in_turns(items: Iterable[T]) -> AsyncIterator[T]:

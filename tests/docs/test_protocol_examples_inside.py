@@ -36,7 +36,7 @@ from supervisor.policy.lifecycle import SERVES
 from supervisor.policy.verdict import Exit, Said, on_invocation
 from supervisor.runtime.files.module_log import log_text
 from supervisor.runtime.files.sources import scan
-from supervisor.runtime.turns import Turn
+from supervisor.runtime.turns import LoopTime, Turn
 from tests.docs.markdown import ROOT, Block
 from tests.docs.test_protocol_examples import BLOCKS, at_line
 from tests.docs.transcript import fits
@@ -206,7 +206,7 @@ async def test_an_example_of_the_control_socket_goes_as_it_is_shown(
                 lambda: all(one.state in SERVES for one in modules) or None
             )
         conversation = Conversation(daemon, Party(ADA))
-        conversation._turn = Turn(lambda: 0.0)  # nobody serves what a turn leaves
+        conversation.turn = Turn(loop=LoopTime(lambda: 0.0))  # nobody serves what a turn leaves
         shown: list[str] = []
         for who, text in [*lines(block), ("client", "")]:
             if who == "daemon":

@@ -10,7 +10,7 @@ from protocol.response import Response
 from supervisor.faces.module_wire import LineClient
 from supervisor.faces.outbox import TOGETHER_BYTES, Outbox
 from supervisor.runtime.held_bytes import Account, HeldBytes
-from supervisor.runtime.turns import SERVING
+from supervisor.runtime.turns import LOOP
 
 LONG = b'"%b"' % (b"x" * 3_000_000)
 PLACE = '{"result":"pieces"}'
@@ -48,10 +48,10 @@ async def test_what_leaves_at_the_end_of_a_turn_is_no_more_and_stays_in_order() 
     waiting.write_through(write)
     line = b"x" * (TOGETHER_BYTES // 4) + b"\n"
     lines = [line] * 10
-    SERVING.begin("a module", "stdout")
+    LOOP.begin("a module", "stdout")
     for one in lines:
         waiting.put(one)
-    SERVING.end()
+    LOOP.end()
     assert len(written) == 3 * len(line) - 1
     while waiting.waiting_bytes:
         data = await waiting.take()

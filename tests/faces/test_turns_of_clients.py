@@ -13,7 +13,7 @@ from protocol.errors import Reason
 from supervisor.faces.conversation import Conversation
 from supervisor.kernel.parties import Party
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.turns import TURN_S, Turn
+from supervisor.runtime.turns import TURN_S, LoopTime, Turn
 from tests.faces.lines import request
 from tests.factories import actor
 from tests.kernel.conftest import daemon_with
@@ -55,8 +55,10 @@ async def test_of_many_misspelt_names_a_few_are_answered_in_a_turn_and_all_in_or
     modules = [actor(tmp_path, name=f"m{n}", supervision={"start": "lazy"}) for n in range(100)]
     async with daemon_with(tmp_path, *modules) as daemon, trio.open_nursery() as nursery:
         greedy, modest = Conversation(daemon, Party(ADA)), Conversation(daemon, Party(ADA))
-        greedy._turn = Turn(Ticking())
-        modest._turn = Turn(lambda: 0.0)  # one request is within its turn, however long that takes
+        greedy.turn = Turn(loop=LoopTime(Ticking()))
+        modest.turn = Turn(
+            loop=LoopTime(lambda: 0.0)
+        )  # one request is within its turn, however long that takes
         greedy.receive_data(lines(*range(MANY)))
         told = await answered(greedy)
         assert 0 < len(told) <= LOOKS_A_TURN
@@ -79,7 +81,7 @@ async def test_a_cancel_does_not_wait_for_the_clients_next_turn(tmp_path: Path) 
     async with daemon_with(tmp_path, actor(tmp_path)) as daemon, trio.open_nursery() as nursery:
         client = Conversation(daemon, Party(ADA))
         client.receive_data(json.dumps(request("a", "m", op="hang")).encode() + b"\n")
-        client._turn = Turn(Ticking())
+        client.turn = Turn(loop=LoopTime(Ticking()))
         cancel = b'{"requestId":"a","operation":"cancel"}\n'
         client.receive_data(lines(*range(MANY)) + cancel)
         assert "a" in await answered(client)
@@ -100,7 +102,7 @@ async def test_what_a_client_leaves_open_is_given_up_in_turns(
 
     async with daemon_with(tmp_path, actor(tmp_path)) as daemon, trio.open_nursery() as nursery:
         client = Conversation(daemon, Party(ADA))
-        client._turn = Turn(lambda: 0.0)
+        client.turn = Turn(loop=LoopTime(lambda: 0.0))
         frames = [request(str(number), "m", op="hang") for number in range(MANY)]
         client.receive_data(b"".join(json.dumps(frame).encode() + b"\n" for frame in frames))
         monkeypatch.setattr("supervisor.runtime.turns.TURN_S", 0)  # each is a turn of its own

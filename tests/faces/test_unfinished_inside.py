@@ -10,7 +10,7 @@ from supervisor.kernel.kernel import Capacity
 from supervisor.kernel.parties import Party
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import Account, HeldBounds, HeldBytes
-from supervisor.runtime.turns import Turn
+from supervisor.runtime.turns import LoopTime, Turn
 from tests.factories import actor
 from tests.kernel.conftest import daemon_with
 from tests.principals import ADA
@@ -71,7 +71,9 @@ async def test_who_loses_a_line_is_told_and_is_served_after_it(tmp_path: Path) -
     bounds = Capacity(held=HeldBounds(unfinished=1000))
     async with daemon_with(tmp_path, actor(tmp_path), bounds=bounds) as daemon:
         greedy, modest = (Conversation(daemon, Party(ADA)) for _ in range(2))
-        greedy._turn = modest._turn = Turn(lambda: 0.0)  # nobody serves what a turn leaves
+        greedy.turn = modest.turn = Turn(
+            loop=LoopTime(lambda: 0.0)
+        )  # nobody serves what a turn leaves
         greedy.receive_data(b'{"requestId":"' + b"x" * 900)
         modest.receive_data(b'{"requestId":"b","tool":"supervisor",' + b" " * 200)
         answer = await greedy.outbox.take()

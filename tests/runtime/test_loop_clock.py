@@ -19,12 +19,17 @@ class Machine:
     def __init__(self) -> None:
         self.at = 1000.0
         self.late: list[float] = []
-        self.turns: list[float] = []
+        self.passes: list[float] = []
+        self.wakes = False
         self.clock = LoopClock(
             lambda: self.at,
-            turn_ended=lambda began, ended: self.turns.append(ended - began),
+            pass_ended=self._pass_ended,
             woke_late=lambda late_s, _: self.late.append(late_s),
         )
+
+    def _pass_ended(self, began: float, ended: float) -> bool:
+        self.passes.append(ended - began)
+        return self.wakes
 
     def sleep(self, until: float, really_s: float) -> None:
         """Have the loop sleep until a time of its clock, and come round after so many seconds."""
@@ -82,12 +87,12 @@ def test_a_loop_that_had_work_to_do_when_it_was_stopped_has_lost_nothing(machine
 
 
 @pytest.mark.fault(28)
-def test_what_was_stopped_in_the_middle_of_a_turn_has_lost_nothing(machine: Machine) -> None:
+def test_what_was_stopped_in_the_middle_of_a_pass_has_lost_nothing(machine: Machine) -> None:
     request = machine.clock.current_time() + 2
     machine.at += 4.0
     assert machine.left(request) == 2
     machine.at += 4.0
-    machine.clock.after_io_wait(0.0)  # nobody looked at the clock in this turn
+    machine.clock.after_io_wait(0.0)  # nobody looked at the clock in this pass
     assert machine.left(request) == 2
     assert machine.late == []  # it was no sleep that took too long
 
@@ -98,11 +103,18 @@ def test_a_loop_that_sleeps_for_hours_is_not_late(machine: Machine) -> None:
     assert machine.clock.current_time() == now + 18_000
 
 
-def test_turns_are_told(machine: Machine) -> None:
+def test_passes_are_told(machine: Machine) -> None:
     machine.sleep(0, 0)
     machine.at += 0.25
     machine.sleep(0, 0)
-    assert machine.turns == [0, 0.25]
+    assert machine.passes == [0, 0.25]
+
+
+def test_a_loop_does_not_sleep_if_the_end_of_a_pass_woke_a_task(machine: Machine) -> None:
+    hour = machine.clock.current_time() + 3600
+    assert machine.clock.deadline_to_sleep_time(hour) == 3600
+    machine.wakes = True
+    assert machine.clock.deadline_to_sleep_time(hour) == 0
 
 
 STEPS = st.lists(

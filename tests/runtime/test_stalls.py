@@ -14,7 +14,7 @@ import trio
 
 from supervisor.runtime.loop_clock import run_timed
 from supervisor.runtime.stalls import RunDelay, Stalls
-from supervisor.runtime.turns import Serving
+from supervisor.runtime.turns import LoopTime
 from tests.bounds import WAIT_S
 
 
@@ -26,12 +26,12 @@ class World:
         self.delay = 5.0
         self.continued = False
         self.looks = 0
-        self.serving = Serving(lambda: self.now)
-        self.serving.turn_ended()
+        self.loop = LoopTime(lambda: self.now)
+        self.loop.pass_ended()
         self.stalls = Stalls(
             run_delay=self._run_delay,
             continued=self._continued,
-            serving=self.serving,
+            loop=self.loop,
             wall_clock=lambda: 1_800_000_000.0,
         )
 
@@ -47,11 +47,11 @@ class World:
         began = self.now
         for who, doing, seconds in parts:
             if who:
-                self.serving.begin(who, doing)
+                self.loop.begin(who, doing)
             self.now += seconds
-            self.serving.end()
+            self.loop.end()
         self.delay += delayed
-        self.stalls.turn_ended(began, self.now)
+        self.stalls.pass_ended(began, self.now)
 
     @property
     def longest(self) -> tuple[float, str | None, str | None] | None:
@@ -86,10 +86,10 @@ def test_who_was_served_in_a_former_turn_is_no_culprit(world: World) -> None:
 
 
 def test_what_a_request_asked_for_is_said(world: World) -> None:
-    world.serving.begin("client 3", "requests")
-    world.serving.about = "dice invoke roll"
+    world.loop.begin("client 3", "requests")
+    world.loop.about = "dice invoke roll"
     world.now += 0.06
-    world.stalls.turn_ended(100.0, world.now)
+    world.stalls.pass_ended(100.0, world.now)
     assert world.longest == (60.0, "client 3", "requests: dice invoke roll")
 
 
@@ -217,10 +217,10 @@ def test_what_was_before_the_beginning_is_forgotten(world: World) -> None:
 
 
 def test_garbage_is_collected_on_the_daemons_own_account(world: World) -> None:
-    world.serving.collecting("start", {})
+    world.loop.collecting("start", {})
     world.now += 0.07
-    world.serving.collecting("stop", {})
-    world.stalls.turn_ended(world.now - 0.1, world.now)
+    world.loop.collecting("stop", {})
+    world.stalls.pass_ended(world.now - 0.1, world.now)
     assert world.longest == (100.0, "the daemon", "collecting garbage")
 
 
@@ -253,10 +253,10 @@ def test_of_an_event_loop_that_runs_a_blocking_wait_is_told_and_run_delay_and_a_
                 self.stopped_s = 0.0
 
     async def block(who: str, seconds: float, delayed: float = 0.0) -> None:
-        world.serving.begin(who, "its end")
+        world.loop.begin(who, "its end")
         world.now += seconds
         world.delay += delayed
-        world.serving.end()
+        world.loop.end()
         await trio.lowlevel.checkpoint()
 
     async def main() -> None:
@@ -281,8 +281,8 @@ def test_of_an_event_loop_that_runs_a_blocking_wait_is_told_and_run_delay_and_a_
 
 
 def test_a_wait_that_blocks_the_event_loop_of_this_machine_is_told() -> None:
-    serving = Serving()
-    serving.turn_ended()
+    loop = LoopTime()
+    loop.pass_ended()
     silent, kept_open = os.pipe()
 
     async def main() -> None:
@@ -290,15 +290,15 @@ def test_a_wait_that_blocks_the_event_loop_of_this_machine_is_told() -> None:
         # What the machine does meanwhile is taken off: so it may take more than one.
         while (found := stalls.longest) is None or found.ms < 20:
             assert time.monotonic() < ends_at, f"no stall of 50 ms was told, but {found}"
-            serving.begin("m#1", "stdout")
+            loop.begin("m#1", "stdout")
             select.select([silent], [], [], 0.05)
-            serving.end()
+            loop.end()
             await trio.lowlevel.checkpoint()
         assert (found.culprit, found.doing) == ("m#1", "stdout")
 
     try:
         with contextlib.closing(RunDelay()) as run_delay:
-            stalls = Stalls(run_delay=run_delay, serving=serving)
+            stalls = Stalls(run_delay=run_delay, loop=loop)
             run_timed(main, stalls=stalls)
     finally:
         os.close(silent)

@@ -33,7 +33,7 @@ from supervisor.policy.verdict import Exit
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.process.process import Opening, Process
 from supervisor.runtime.taps import Taps
-from supervisor.runtime.turns import SERVING
+from supervisor.runtime.turns import LOOP
 
 if TYPE_CHECKING:
     from supervisor.runtime.supervision.deadlines import Deadlines, Timer
@@ -166,7 +166,7 @@ class Dialogue:
             self._keep_waits()
         if self._to_flush or self._receiving:
             return
-        if SERVING.afterwards(self._flush_asked):
+        if LOOP.afterwards(self._flush_asked):
             self._to_flush = True
         elif busy:
             self._to_write.set()

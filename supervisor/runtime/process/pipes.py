@@ -19,7 +19,7 @@ import trio
 
 from protocol.transcript import EntrySource
 from supervisor.runtime.taps import Taps
-from supervisor.runtime.turns import SERVING, LineTurn, pieces
+from supervisor.runtime.turns import LOOP, LineTurn, pieces
 
 READ_BYTES = 65536
 """One read takes at most what a pipe holds by default."""
@@ -126,7 +126,7 @@ class Pump:
         self._take = take
         self.is_full = is_full
         self._taps = taps
-        self._turn = LineTurn(who=instance)
+        self._turn = LineTurn(instance)
         self._untaken: deque[bytes] = deque()
         """What was read already: an exit may come between two turns."""
         self._room = trio.Event()
@@ -186,7 +186,7 @@ class Pump:
         turn: to come round to it in another one costs more than a small call itself.
         """
         turn, asked = self._turn, False
-        SERVING.begin(self._instance, self._doing)
+        LOOP.begin(self._instance, self._doing)
         while self._untaken:
             piece = self._untaken.popleft()
             asked |= bool(self._take(piece))
@@ -194,7 +194,7 @@ class Pump:
                 break
             if asked and not self._untaken and len(piece) <= FEW_BYTES:
                 asked = self._read_more()
-        SERVING.end()
+        LOOP.end()
         return asked
 
     def _read_more(self) -> bool:

@@ -16,7 +16,7 @@ from typing import Protocol
 
 import trio
 
-from supervisor.runtime.turns import SERVING, THE_DAEMON, TURN_S
+from supervisor.runtime.turns import LOOP, THE_DAEMON, TURN_S
 
 COMPACT_FROM = 64
 """Below this many entries, cancelled ones are not worth sweeping out."""
@@ -111,9 +111,9 @@ class Deadlines:
             self._wakes_at = self._next_at()
             with trio.move_on_at(self._wakes_at):
                 await self._earlier.wait()
-            SERVING.begin(THE_DAEMON, "timers")
+            LOOP.begin(THE_DAEMON, "timers")
             self._tell_who_is_due(trio.current_time())
-            SERVING.end()
+            LOOP.end()
 
     def _tell_who_is_due(self, now: float) -> None:
         # Apart from `run`, whose variables would hold the last one until it wakes again. What is

@@ -44,7 +44,7 @@ from supervisor.runtime.process.environment import UnsetVariableError
 from supervisor.runtime.supervision.call import NOBODY, Call, Server
 from supervisor.runtime.supervision.health import HealthWatch
 from supervisor.runtime.supervision.life import SLOW, Instance, Life, LifeEnd, Setting
-from supervisor.runtime.turns import SERVING, pieces
+from supervisor.runtime.turns import LOOP, pieces
 
 if TYPE_CHECKING:
     from supervisor.runtime.supervision.service_client import Reply, ServiceClient
@@ -343,9 +343,9 @@ class ServiceLife(Life, Server):
         with trio.CancelScope() as scope:
             async for chunk in reply.chunks:
                 for piece in pieces(chunk):
-                    SERVING.begin(self.id, "an answer")
+                    LOOP.begin(self.id, "an answer")
                     self._take(answer.receive_data(piece), receive)
-                    SERVING.end()
+                    LOOP.end()
                     await trio.lowlevel.checkpoint()
                     while opened.call.listener.congested():
                         opened.room = trio.Event()
