@@ -8,7 +8,6 @@ import socket
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -24,17 +23,23 @@ from tests.bounds import WAIT_S
 from tests.kernel.conftest import daemon_with
 
 CLIENTS = 100
+FEW_CLIENTS = 20
 
 
 class LetIn(trio.abc.Instrument):
-    """Notes how many clients there are after each turn of the event loop."""
+    """Counts the clients that are let in, in all and in one pass of the event loop."""
 
     def __init__(self, connections: Connections) -> None:
-        self.open = [0]
+        self.count = self.most_in_a_pass = 0
         self._connections = connections
+        self._open = connections.open
 
     def before_io_wait(self, timeout: float) -> None:
-        self.open.append(self._connections.open)
+        # On a slow machine it may take too long to tell whose the first ones are; they leave then.
+        more = self._connections.open - self._open
+        self._open = self._connections.open
+        self.count += max(more, 0)
+        self.most_in_a_pass = max(self.most_in_a_pass, more)
 
 
 class Turns(trio.abc.Instrument):
@@ -59,18 +64,18 @@ async def serving(daemon: Kernel, folder: Path) -> AsyncIterator[Path]:
             await daemon.stop_fleet()
 
 
-async def test_of_a_crowd_one_client_is_let_in_in_a_turn(tmp_path: Path) -> None:
+async def test_of_a_crowd_one_client_is_let_in_in_a_pass(tmp_path: Path) -> None:
     async with daemon_with(tmp_path) as daemon, serving(daemon, tmp_path) as path:
         connections = daemon.facts.connections
         let_in = LetIn(connections)
         with contextlib.ExitStack() as owned:
-            for _ in range(CLIENTS):
+            for _ in range(FEW_CLIENTS):
                 owned.enter_context(socket.socket(socket.AF_UNIX)).connect(str(path))
             trio.lowlevel.add_instrument(let_in)
-            while connections.open < CLIENTS:
+            while let_in.count < FEW_CLIENTS:
                 await trio.lowlevel.checkpoint()
             trio.lowlevel.remove_instrument(let_in)
-    assert max(later - before for before, later in pairwise(let_in.open)) == 1
+    assert let_in.most_in_a_pass == 1
 
 
 @pytest.mark.parametrize("number", control_socket.OF_ONE_CLIENT)
