@@ -11,7 +11,6 @@ import contextlib
 import os
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -289,10 +288,11 @@ class TranscriptFile:
             os.close(self._file)
 
     async def _run(self) -> None:
+        async def write(entries: list[Entry]) -> None:
+            await trio.to_thread.run_sync(self._write, entries, abandon_on_cancel=True)
+
         try:
-            await self.recording.stream(
-                partial(trio.to_thread.run_sync, self._write, abandon_on_cancel=True)
-            )
+            await self.recording.stream(write)
         except OSError as error:
             # The recording goes on into its bounded buffer; the module is not concerned.
             self.error = f"{self._path}: {os.strerror(error.errno or 0)}"
