@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.errors import Failure, Reason, Success
-from protocol.journal_event import lint
 from protocol.merge_patch import encoded_bytes, merged, without_nulls
 from protocol.response import Response
 from supervisor.kernel.kernel import RefusedError
@@ -20,6 +19,7 @@ from supervisor.kernel.sessions.registry import Sessions
 from supervisor.kernel.sessions.session import SNAPSHOT_BYTES, Session
 from supervisor.policy.session import BOUNDS, SessionLimits
 from supervisor.policy.verdict import Stopped
+from tests.journals import lint
 from tests.kernel.remembering import FULL, Remembering
 from tests.principals import ADA
 

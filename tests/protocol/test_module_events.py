@@ -10,7 +10,8 @@ import pytest
 from protocol.connection import Answered
 from protocol.events import Log
 from protocol.host_events import decode_either
-from protocol.journal_event import HOST_OWNED, TAXONOMY, lint, module_event_problem
+from protocol.journal_event import HOST_OWNED, TAXONOMY, module_event_problem
+from tests.journals import lint
 from tests.protocol.wire import descriptor, feed, invoke, module
 
 
