@@ -32,7 +32,7 @@ from protocol.host_events import RegisteredAsset
 from protocol.readdress import readdress
 from protocol.replies import Operation
 from protocol.response import Response
-from protocol.transcript import Entry, Happened, Transcript
+from protocol.transcript import Entry, Happened, Transcript, header_of
 from supervisor.cli.exit_status import NoError, remark
 from supervisor.cli.verbs.feeds import tell_of_replaced
 from supervisor.daemon.inherited import mend_signals
@@ -52,7 +52,7 @@ from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.prepare import prepare_once
 from supervisor.transcripts.compare import RPC_IDS, differences, heard, recorded_lines
 from supervisor.transcripts.playback import Played, play
-from supervisor.transcripts.recording import Recording, TranscriptFile, header_of
+from supervisor.transcripts.recording import Recording, TranscriptFile
 
 
 def log_from(level: int) -> None:

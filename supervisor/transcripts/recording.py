@@ -19,7 +19,6 @@ import msgspec
 import trio
 
 from protocol.connection import HostCalled, Request
-from protocol.descriptor.model import Descriptor
 from protocol.errors import Outcome
 from protocol.transcript import (
     Entry,
@@ -27,12 +26,10 @@ from protocol.transcript import (
     Happened,
     Header,
     asked,
-    descriptor_document,
     encode_record,
     outcome_document,
     said,
 )
-from protocol.version import VERSION
 from supervisor.runtime.held_bytes import TRANSCRIPTS, Account
 from supervisor.runtime.taps import Tap
 
@@ -44,20 +41,6 @@ ENTRY_BYTES = 512
 
 ENTRIES_AT_ONCE = 64
 """Entries that are handed over in one turn."""
-
-
-def header_of(descriptor: Descriptor, recorded: str) -> Header:
-    """Return the header of a transcript; `recorded` is the time of its beginning, ISO 8601."""
-    return Header(
-        transcript=1,
-        module=descriptor.name,
-        protocol=descriptor.transport.protocol,
-        lifecycle=descriptor.transport.lifecycle,
-        descriptor=descriptor_document(descriptor),
-        recorded=recorded,
-        stdiod=VERSION,
-        source=descriptor.source,
-    )
 
 
 class Recording(Tap):

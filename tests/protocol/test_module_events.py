@@ -70,10 +70,6 @@ def test_what_is_wrong_with_an_event_is_said(fields: dict[str, Any], words: str)
     assert words in problem
 
 
-def test_an_own_name_without_a_module_is_no_entry() -> None:
-    assert lint({"event": "mine:step"}) == ["there is no event 'mine:step'"]
-
-
 EVENT = (
     '"event" is {}, it must be a name such as "mine:step" of at most 100 letters, digits and _.-:'
 )

@@ -10,17 +10,18 @@ import pytest
 import trio
 
 from protocol.errors import Success
-from protocol.transcript import Entry, EntrySource, Happened, Transcript, read_transcript
+from protocol.transcript import (
+    Entry,
+    EntrySource,
+    Happened,
+    Transcript,
+    header_of,
+    read_transcript,
+)
 from supervisor.runtime.held_bytes import Account, HeldBounds, HeldBytes
 from supervisor.runtime.supervision.module import Module
 from supervisor.runtime.taps import Tap
-from supervisor.transcripts.recording import (
-    ENTRY_BYTES,
-    WAITING_BYTES,
-    Recording,
-    TranscriptFile,
-    header_of,
-)
+from supervisor.transcripts.recording import ENTRY_BYTES, WAITING_BYTES, Recording, TranscriptFile
 from tests.factories import PYTHON, actor, call, descriptor, script
 from tests.runtime.conftest import Running
 

@@ -17,11 +17,11 @@ import trio
 from protocol.errors import Reason
 from protocol.events import Log
 from protocol.json_line import excerpt
-from protocol.transcript import Entry, Header
+from protocol.transcript import Entry, Header, header_of
 from supervisor.kernel.operations.op import MODULE, Op, OpGroup, OwnRequest, args_schema
 from supervisor.kernel.parties import RefusedError
 from supervisor.runtime.supervision.module import Module
-from supervisor.transcripts.recording import Recording, header_of
+from supervisor.transcripts.recording import Recording
 
 MAX_SECONDS = 7 * 24 * 3600.0
 """The longest recording, also if the args name no time."""
