@@ -70,7 +70,7 @@ class Examination:
         self.args: dict[str, dict[str, Any]] = {}
         """Of each op that may be called."""
         self.inapplicable: set[str] = set()
-        self.place = place
+        self._place = place
         self._permission = permission
         self._nursery = nursery
         self._memory: Memory = {}
@@ -84,13 +84,13 @@ class Examination:
         return f"check-{next(self._numbers)}"
 
     def trial(self) -> Trial:
-        one = Trial(self.descriptor, self.place, self._memory, self.new_id)
+        one = Trial(self.descriptor, self._place, self._memory, self.new_id)
         self._trials.append(one)
         return one
 
     async def begin(self, trial: Trial, *, single_use: bool = False) -> bool:
         """Start a process; False, and a finding, if it cannot be started."""
-        self.place.progress(f"{self.descriptor.name}: starts")
+        self._place.progress(f"{self.descriptor.name}: starts")
         try:
             await trial.begin(single_use=single_use)
         except SpawnError as error:
@@ -103,7 +103,7 @@ class Examination:
         """Run the `prepare` command, if there is one; False, and a finding, if it fails."""
         if not self.descriptor.transport.prepare:
             return True
-        host = self.place.host
+        host = self._place.host
         wrong = await prepare_once(self.descriptor, host.environment, host.custody, host.log_files)
         if wrong is not None:
             printed = tuple(f"! {excerpt(one.encode())}" for one in wrong.printed)
@@ -115,7 +115,7 @@ class Examination:
     async def can_start(self) -> bool:
         """Tell whether the command can be run; False, and a finding, if it cannot."""
         found = await trio.to_thread.run_sync(
-            obstacle, self.descriptor, self.place.host.environment
+            obstacle, self.descriptor, self._place.host.environment
         )
         if found is None:
             return True
@@ -145,7 +145,7 @@ class Examination:
         return False
 
     def request(self, operation: Operation, op: str = "", args: Any = None) -> Request:
-        self.place.progress(f"{self.descriptor.name}: {operation} {op}")
+        self._place.progress(f"{self.descriptor.name}: {operation} {op}")
         return Request(self.new_id(), operation, op, args or {})
 
     # Findings.

@@ -35,6 +35,7 @@ ODD_FIELDS: dict[str, dict[str, Any]] = {
 ODD_ID = 'check "é✓😀" \\ /'
 """Quotes, a backslash, and characters of two, three and four bytes."""
 
+SETTLING_CALLS, ALL_CALLS = 500, 1000
 GROWTH_BYTES = 16 << 20
 """Growth of a garbage-collected heap that is no leak (Node: 6 MiB)."""
 QUICK_S = 0.005
@@ -304,11 +305,11 @@ async def _call(exam: Examination, trial: Trial, op: str, args: Any) -> Outcome 
 async def _memory(exam: Examination, trial: Trial) -> None:
     """Measure with the first op that answered well and fast, else with `health`."""
     assert trial.incarnation is not None  # noqa: S101 - it was spawned
-    good, calls = exam.quick, exam.place.calls
+    good = exam.quick
     used = [0, 0]
     done = False
     with trio.move_on_after(MEMORY_S):
-        for number in range(1, calls + 1):
+        for number in range(1, ALL_CALLS + 1):
             if good:
                 request = exam.request(Operation.INVOKE, good[0], exam.args[good[0]])
             else:
@@ -318,7 +319,7 @@ async def _memory(exam: Examination, trial: Trial) -> None:
             if reply.answered is None:
                 break
             del trial.answered[request.request_id]
-            if number == calls // 2:
+            if number == SETTLING_CALLS:
                 used[0] = procfs.rss_bytes_of_process(trial.incarnation.pid)
         else:
             used[1] = procfs.rss_bytes_of_process(trial.incarnation.pid)
@@ -326,15 +327,15 @@ async def _memory(exam: Examination, trial: Trial) -> None:
     what = f"calls of {good[0]}" if good else "questions for its health"
     if trial.exit is not None:
         known, fix = trial.known()
-        words = f"in the midst of {calls} {what} it {trial.exit.words}{known}"
+        words = f"in the midst of {ALL_CALLS} {what} it {trial.exit.words}{known}"
         exam.find("stays", ClauseStatus.FAILS, words, trial, fix=fix)
     elif not done:
         trial.is_out_of_step = True
-        words = f"{calls} {what} took longer than {MEMORY_S:g} s"
+        words = f"{ALL_CALLS} {what} took longer than {MEMORY_S:g} s"
         exam.find("memory", ClauseStatus.NOT_JUDGED, words)
     elif used[1] - used[0] > GROWTH_BYTES:
         kib = (used[1] - used[0]) >> 10
-        words = f"it grew by {kib} KiB from {what} {calls // 2} to {calls}"
+        words = f"it grew by {kib} KiB from {what} {SETTLING_CALLS} to {ALL_CALLS}"
         exam.find("memory", ClauseStatus.WARNING, words, trial)
     else:
         exam.find("memory", ClauseStatus.HOLDS)

@@ -70,10 +70,6 @@ class TrialHost(NamedTuple):
     host_call: Callable[[Descriptor, HostCalled], Outcome]
     progress: Callable[[str], None] = lambda _: None
     """Receives the name of each step."""
-    calls: int = 1000
-    """For `memory`: it may grow in the first half of them."""
-    run_delay_s: Callable[[int], float] = procfs.run_delay_s
-    """Returns for how long the machine has kept a process from running, by its pid."""
 
 
 class Timing(Enum):
@@ -196,8 +192,7 @@ class Trial(LoneProcess, Watched):
     def _kept_s(self) -> float:
         """Return for how long the machine has kept the process, and us, from running."""
         pid = None if self.incarnation is None else self.incarnation.pid
-        delay_s = self._place.run_delay_s
-        return delay_s(os.getpid()) + (0.0 if pid is None else delay_s(pid))
+        return procfs.run_delay_s(os.getpid()) + (0.0 if pid is None else procfs.run_delay_s(pid))
 
     def known(self) -> tuple[str, str]:
         """Return a clause on the process's end, or on its present state; and a key of `FIXES`."""

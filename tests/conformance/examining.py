@@ -19,9 +19,6 @@ from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.supervision.host import Host
 
 ALL = Permission({}, all_ops=True)
-FEW_CALLS = 10
-"""They show what a thousand do; a test's module grows by 4 MiB with each."""
-
 BAD = (ClauseStatus.FAILS, ClauseStatus.WARNING)
 
 
@@ -35,7 +32,7 @@ async def report_of(
     async with trio.open_nursery() as nursery:
         host = Host({**os.environ, "TMPDIR": str(folder)}, log_files)
         nursery.start_soon(host.deadlines.run)
-        place = TrialHost(host, partial(answer, Policy()), progress, FEW_CALLS)
+        place = TrialHost(host, partial(answer, Policy()), progress)
         report = await examined(descriptor, place, permission)
         nursery.cancel_scope.cancel()
     log_files.close()

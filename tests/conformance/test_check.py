@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from protocol.descriptor.model import Timeouts
-from supervisor.conformance import clauses
+from supervisor.conformance import clauses, plays
 from supervisor.conformance.clauses import ClauseStatus, Verdict
 from supervisor.conformance.examination import Permission
 from supervisor.runtime.files.directory import read_descriptor
@@ -18,6 +18,13 @@ from tests.conformance.zoo import SPECIES, ZOO, Broken, animal
 from tests.docs.markdown import DOCUMENTS, anchors, rows
 from tests.kernel.service_peer import LOG, Asked, Script, peer, says, streamed, whole
 from tests.modules.samples import DESCRIPTORS, MODULES
+
+
+@pytest.fixture(autouse=True)
+def _few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ten calls show what a thousand do; a test's module grows by 4 MiB with each."""
+    monkeypatch.setattr(plays, "SETTLING_CALLS", 5)
+    monkeypatch.setattr(plays, "ALL_CALLS", 10)
 
 
 @pytest.mark.parametrize("species", SPECIES)

@@ -11,6 +11,7 @@ import trio
 from supervisor.cli.checking import answer
 from supervisor.conformance.trial import KEPT_FOR, PATIENCE, Timing, Trial, TrialHost
 from supervisor.policy.capabilities import Policy
+from supervisor.runtime.containment import procfs
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.supervision.host import Host
 from tests.factories import actor
@@ -33,6 +34,7 @@ IDLE, BUSY = 0.0, 1.0
 )
 async def test_what_a_busy_machine_keeps_from_running_has_more_time(
     autojump_clock: trio.testing.MockClock,
+    monkeypatch: pytest.MonkeyPatch,
     machine: float,
     times_s: tuple[float, float],
     timing: Timing,
@@ -40,11 +42,8 @@ async def test_what_a_busy_machine_keeps_from_running_has_more_time(
     del autojump_clock
     comes_after_s, ends_after_s = times_s
     began = trio.current_time()
-    place = TrialHost(
-        Host({}, LogFiles(NOWHERE)),
-        partial(answer, Policy()),
-        run_delay_s=lambda _: machine * (trio.current_time() - began),
-    )
+    monkeypatch.setattr(procfs, "run_delay_s", lambda _: machine * (trio.current_time() - began))
+    place = TrialHost(Host({}, LogFiles(NOWHERE)), partial(answer, Policy()))
     trial = Trial(actor(NOWHERE), place, {}, lambda: "id")
     came = trio.Event()
 

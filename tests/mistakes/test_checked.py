@@ -17,6 +17,7 @@ import pytest
 from protocol.descriptor.loading import parse_descriptor
 from protocol.descriptor.model import Descriptor, Lifecycle
 from supervisor.cli.module_templates import Selection, descriptor_of, files_of
+from supervisor.conformance import plays
 from supervisor.conformance.clauses import ClauseStatus
 from supervisor.conformance.examination import Permission
 from supervisor.runtime.files.directory import read_descriptor
@@ -228,12 +229,14 @@ def test_each_mistake_of_the_page_is_made() -> None:
 
 @pytest.mark.parametrize(("lang", "name", "made"), MADE, ids=[f"{m[0]}: {m[1]}" for m in MADE])
 async def test_check_finds_the_mistake_and_says_what_is_wrong(
-    tmp_path: Path, lang: str, name: str, made: Made
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lang: str, name: str, made: Made
 ) -> None:
     choice = Selection("greeter", lang, "tool", "module", Lifecycle.PERSISTENT)
     if shutil.which(choice.needs) is None:
         assert not ALL, f"{choice.needs} is missing"
         pytest.skip(f"{choice.needs} is missing")
+    monkeypatch.setattr(plays, "SETTLING_CALLS", 5)
+    monkeypatch.setattr(plays, "ALL_CALLS", 10)
     found: dict[str, str] = {}
     for longer in (1, 4, 16, 64):
         folder = tmp_path / str(longer)
