@@ -16,7 +16,7 @@ import msgspec
 
 from protocol.descriptor.model import Gate
 from protocol.problem import Problem, kind, nearest, step
-from protocol.shape import ANY, Array, Fields, Map, object_of, seconds, text
+from protocol.shape import ANY, Array, Fields, Map, OrNull, object_of, seconds, text
 
 UNKNOWN_LOOKED_AT = 16
 """How many unknown fields are compared with the known ones: each takes a fraction of a ms."""
@@ -49,16 +49,12 @@ class MessageLevel(StrEnum):
     ERROR = "error"
 
 
-class _Options(Array):
-    def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
-        if value is not None:
-            super().__call__(value, at, found)
-
-
-_OPTIONS = _Options(
-    'an array of strings such as ["allow","deny"], or null',
-    text("a string that is not empty"),
-    least=1,
+_OPTIONS = OrNull(
+    Array(
+        'an array of strings such as ["allow","deny"], or null',
+        text("a string that is not empty"),
+        least=1,
+    )
 )
 
 

@@ -137,28 +137,10 @@ def is_own_family(family: str) -> bool:
     return family.lower() not in (*HOST_OWNED, *SHARED)
 
 
-def lint(document: Mapping[str, Any]) -> list[str]:
-    """Return what the registry finds wrong with an entry's fields; the schema is another check.
-
-    A null counts as missing, but for `data.plan`, `data.parent` and `data.patch`, whose value is
-    the client's. A name outside the registry can only be a module's own.
-    """
-    name = document.get("event")
-    required = REGISTRY.get(name) if isinstance(name, str) else None
-    if required is None:
-        if document.get("module") is not None and module_event_problem(document) is None:
-            return []
-        return [f"there is no event {name!r:.80}"]
-    return [f"{name} has no {path}" for path in required if not _has(document, path)]
-
-
-_MAY_BE_NULL = frozenset({"data.plan", "data.parent", "data.patch"})
-
-
 def _has(document: Mapping[str, Any], path: str) -> bool:
     value: Any = document
     for key in path.split("."):
         if not isinstance(value, Mapping) or key not in value:
             return False
         value = value[key]
-    return value is not None or path in _MAY_BE_NULL
+    return value is not None

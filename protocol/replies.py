@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -19,7 +19,7 @@ from protocol.errors import Code, Failure, Outcome, Reason, Success
 from protocol.events import Done, ErrorEvent
 from protocol.json_line import SMALL_BYTES, Fault, is_readable, is_utf16
 from protocol.problem import Problem, kind, nearest, quoted
-from protocol.shape import ANY, ANY_TEXT, Array, Fields, Rule, Scalar, text
+from protocol.shape import ANY_TEXT, Array, Fields, OrNull, Rule, object_of, text
 
 
 class Operation(StrEnum):
@@ -28,67 +28,28 @@ class Operation(StrEnum):
     INVOKE = "invoke"
 
 
+_WORDS = OrNull(Array('an array of strings such as ["fs.read"]', ANY_TEXT))
+_TEXT_OR_NULL = OrNull(ANY_TEXT)
+
+
 class DescribeReply(msgspec.Struct, frozen=True):
-    name: str
-    version: str | None
-    kind: str
-    capabilities: list[str]
+    name: Annotated[str, _TEXT_OR_NULL]
+    version: Annotated[str | None, _TEXT_OR_NULL]
+    kind: Annotated[str, _TEXT_OR_NULL]
+    capabilities: Annotated[list[str], _WORDS]
     inputs: Any
     outputs: Any
-    features: list[str] = msgspec.field(default_factory=list)
+    features: Annotated[list[str], _WORDS] = msgspec.field(default_factory=list)
 
 
-class _OrNull(Rule):
-    """Another rule, or null, which counts as absent."""
-
-    def __init__(self, rule: Rule) -> None:
-        self.want = f"{rule.want}, or null"
-        self.schema = {"anyOf": [rule.schema, {"type": "null"}]}
-        self._rule = rule
-
-    def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
-        if value is not None:
-            self._rule(value, at, found)
-
-
-_WORDS = _OrNull(Array('an array of strings such as ["fs.read"]', ANY_TEXT))
 _HEALTH = Fields({"status": text('a string such as "ok"', empty=True)}, required=("status",))
-_DESCRIPTION = Fields(
-    {
-        "name": _OrNull(ANY_TEXT),
-        "version": _OrNull(ANY_TEXT),
-        "kind": _OrNull(ANY_TEXT),
-        "capabilities": _WORDS,
-        "inputs": ANY,
-        "outputs": ANY,
-        "features": _WORDS,
-    }
-)
+_DESCRIPTION = object_of(DescribeReply, required=())
 _OWN_FIELDS: dict[Operation, Mapping[str, Rule]] = {
     Operation.HEALTH: _HEALTH.fields,
     Operation.DESCRIBE: _DESCRIPTION.fields,
 }
 _TELLING = frozenset(_DESCRIPTION.fields) - {"version", "kind"}
 """A line with none of these describes nothing; a program's log may well have the other two."""
-
-_ERROR = Fields(
-    {
-        "code": text('a string such as "not_found"', empty=True),
-        "message": text("a string", empty=True),
-        "details": _OrNull(Fields({})),
-    },
-    required=("code", "message"),
-)
-_ANSWER = Fields(
-    {
-        "ok": Scalar("true or false", (bool,)),
-        "error": _OrNull(_ERROR),
-        "summary": _OrNull(ANY_TEXT),
-    },
-    required=("ok",),
-)
-
-_ANSWER_FIELDS = frozenset({*_ANSWER.fields, "result"})
 
 SLIP_CUTOFF = 0.8
 """How near a field has to be to a known one: `data` is nothing like `result`."""
@@ -98,16 +59,16 @@ MOST_UNKNOWN = 8
 
 
 class _ErrorBody(msgspec.Struct, frozen=True):
-    code: str
+    code: Annotated[str, text('a string such as "not_found"', empty=True)]
     message: str
-    details: dict[str, Any] | None = None
+    details: Annotated[dict[str, Any] | None, OrNull(Fields({}))] = None
 
 
 class InvokeReply(msgspec.Struct, frozen=True, gc=False):
     ok: bool
     request_id: str | None = msgspec.field(default=None, name="requestId")
-    error: _ErrorBody | None = None
-    summary: str | None = None
+    error: Annotated[_ErrorBody | None, OrNull(object_of(_ErrorBody))] = None
+    summary: Annotated[str | None, _TEXT_OR_NULL] = None
     result: Any = UNSET
 
     @property
@@ -125,6 +86,9 @@ class InvokeReply(msgspec.Struct, frozen=True, gc=False):
 class _UnbuiltReply(InvokeReply, frozen=True, gc=False):
     result: msgspec.Raw | UnsetType = UNSET
 
+
+_ANSWER = object_of(InvokeReply, without=("request_id", "result"))
+_ANSWER_FIELDS = frozenset({*_ANSWER.fields, "result"})
 
 _decode = msgspec.json.Decoder().decode
 decode_invoke_reply = msgspec.json.Decoder(_UnbuiltReply).decode

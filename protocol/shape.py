@@ -126,6 +126,19 @@ class OneOrMore(Rule):
         (self._one if isinstance(value, str) else self._many)(value, at, found)
 
 
+class OrNull(Rule):
+    """Another rule, or null, which counts as absent."""
+
+    def __init__(self, rule: Rule) -> None:
+        self.want = f"{rule.want}, or null"
+        self.schema = {"anyOf": [rule.schema, {"type": "null"}]}
+        self._rule = rule
+
+    def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
+        if value is not None:
+            self._rule(value, at, found)
+
+
 class Map(Rule):
     """An object of like members under keys of the writer's choice."""
 

@@ -29,6 +29,7 @@ from protocol.host_call import UNENCODABLE
 from protocol.json_document import read_document
 from protocol.problem import printable
 from protocol.replies import Operation
+from protocol.version import VERSION
 
 KEPT_LINE_BYTES = 1 << 20
 """A longer line is shown as its length and digest, and a longer result is left out."""
@@ -236,6 +237,20 @@ def descriptor_of(header: Header, name: str) -> Descriptor:
         problem = error.problems[0]
         words = f"{printable(name)}: line 1: /descriptor{problem.pointer}: {problem.message}"
         raise TranscriptError(words) from None
+
+
+def header_of(descriptor: Descriptor, recorded: str) -> Header:
+    """Return the header of a transcript; `recorded` is the time of its beginning, ISO 8601."""
+    return Header(
+        transcript=1,
+        module=descriptor.name,
+        protocol=descriptor.transport.protocol,
+        lifecycle=descriptor.transport.lifecycle,
+        descriptor=descriptor_document(descriptor),
+        recorded=recorded,
+        stdiod=VERSION,
+        source=descriptor.source,
+    )
 
 
 def descriptor_document(descriptor: Descriptor) -> dict[str, Any]:

@@ -8,10 +8,11 @@ import shutil
 import sqlite3
 import tempfile
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from protocol.journal_event import lint
+from protocol.journal_event import REGISTRY, module_event_problem
 from tests.schemas.local_registry import validator
 
 FILE = "journal.db"
@@ -34,6 +35,27 @@ def read(path: Path) -> list[tuple[int, dict[str, Any]]]:
 def of(path: Path, event: str) -> list[dict[str, Any]]:
     """Return the entries of one event."""
     return [document for _, document in read(path) if document["event"] == event]
+
+
+MAY_BE_NULL = frozenset({"data.plan", "data.parent", "data.patch"})
+"""Fields whose value is the client's."""
+
+
+def lint(document: Mapping[str, Any]) -> list[str]:
+    """Return what the registry finds wrong with an entry's fields; the schema is another check."""
+    name = document["event"]
+    if name in REGISTRY:
+        return [f"{name} has no {path}" for path in REGISTRY[name] if not has(document, path)]
+    is_own = document.get("module") is not None and module_event_problem(document) is None
+    return [] if is_own else [f"there is no event {name!r}"]
+
+
+def has(document: Any, path: str) -> bool:
+    for key in path.split("."):
+        if not isinstance(document, dict) or key not in document:
+            return False
+        document = document[key]
+    return document is not None or path in MAY_BE_NULL
 
 
 def check(path: Path) -> None:

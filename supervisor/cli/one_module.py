@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from protocol.host_events import RegisteredAsset
 from protocol.readdress import readdress
 from protocol.replies import Operation
 from protocol.response import Response
-from protocol.transcript import Entry, Happened, Transcript
+from protocol.transcript import Entry, Happened, Transcript, header_of
 from supervisor.cli.exit_status import NoError, remark
 from supervisor.cli.verbs.feeds import tell_of_replaced
 from supervisor.daemon.inherited import mend_signals
@@ -52,7 +52,7 @@ from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.prepare import prepare_once
 from supervisor.transcripts.compare import RPC_IDS, differences, heard, recorded_lines
 from supervisor.transcripts.playback import Played, play
-from supervisor.transcripts.recording import Recording, TranscriptFile, header_of
+from supervisor.transcripts.recording import Recording, TranscriptFile
 
 
 def log_from(level: int) -> None:
@@ -156,12 +156,10 @@ async def _run(
     record: Path | None,
 ) -> None:
     found = Found((descriptor,))
-    with (
-        _recorded(record, descriptor) as tap,
-        trio.open_signal_receiver(*ENDING_SIGNALS) as received,
-    ):
+    with trio.open_signal_receiver(*ENDING_SIGNALS) as received:
         mend_signals()  # the module starts as under a daemon
         async with (
+            _recorded(record, descriptor) as tap,
             Kernel(found, data_dir=folder, with_sessions=False) as daemon,
             trio.open_nursery() as nursery,
         ):
@@ -189,8 +187,8 @@ async def _run(
             nursery.cancel_scope.cancel()
 
 
-@contextlib.contextmanager
-def _recorded(path: Path | None, descriptor: Descriptor) -> Iterator[Recording | None]:
+@contextlib.asynccontextmanager
+async def _recorded(path: Path | None, descriptor: Descriptor) -> AsyncIterator[Recording | None]:
     """Yield the recording of a file to attach to the module; raises `NoError`."""
     if path is None:
         yield None
@@ -201,10 +199,8 @@ def _recorded(path: Path | None, descriptor: Descriptor) -> Iterator[Recording |
         file = TranscriptFile(path, header_of(descriptor, when))
     except OSError as error:
         raise NoError(f"{path} cannot be written: {error.strerror}") from None
-    try:
+    async with file.written("the invocation is over"):
         yield file.recording
-    finally:
-        file.close("the invocation is over")
     if file.error is not None:
         # Not the end of the command: the module's answer is there.
         remark(f"the transcript is not whole: {file.error}")

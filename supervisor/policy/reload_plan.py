@@ -43,7 +43,7 @@ def changes(old: Descriptor, new: Descriptor) -> tuple[Change, ...]:
 
 
 def _document(descriptor: Descriptor, *, rooted: bool) -> dict[str, Any]:
-    document: dict[str, Any] = _as_read(msgspec.to_builtins(descriptor))
+    document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(descriptor))
     for field in WHENCE:
         del document[field]
     transport = document["transport"]
@@ -53,13 +53,6 @@ def _document(descriptor: Descriptor, *, rooted: bool) -> dict[str, Any]:
         if "/" in program:
             transport["command"] = [_rooted(descriptor.folder, program), *transport["command"][1:]]
     return document
-
-
-def _as_read(value: Any) -> Any:
-    """Return a value with arrays as lists, as a JSON reader makes them."""
-    if isinstance(value, dict):
-        return {key: _as_read(member) for key, member in value.items()}
-    return [_as_read(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _rooted(folder: str, path: str) -> str:

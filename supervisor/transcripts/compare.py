@@ -126,27 +126,18 @@ def _by_request(lines: Sequence[Heard], recorded: Sequence[Heard]) -> list[Heard
     return sorted(lines, key=lambda one: order.get(one.request_id, len(order)))
 
 
-def _remove(document: Any, pointer: str) -> None:
-    *above, last = [_unescaped(step) for step in pointer.split("/")[1:]]
-    value = document
-    for step in above:
-        value = _member(value, step)
-    if isinstance(value, dict):
-        value.pop(last, None)
-    elif isinstance(value, list) and last.isdecimal() and int(last) < len(value):
-        value[int(last)] = None  # removing it would move the others
-
-
-def _member(value: Any, step: str) -> Any:
-    if isinstance(value, dict):
-        return value.get(step)
-    if isinstance(value, list) and step.isdecimal() and int(step) < len(value):
-        return value[int(step)]
-    return None
-
-
-def _unescaped(step: str) -> str:
-    return step.replace("~1", "/").replace("~0", "~")
+def _remove(value: Any, pointer: str) -> None:
+    """Remove what a JSON pointer leads to, if it is there."""
+    *above, last = [one.replace("~1", "/").replace("~0", "~") for one in pointer.split("/")[1:]]
+    try:
+        for step in above:
+            value = value[int(step) if isinstance(value, list) else step]
+        if isinstance(value, list):
+            value[int(last)] = None  # removing it would move the others
+        else:
+            del value[last]
+    except (LookupError, TypeError, ValueError):
+        pass
 
 
 BY_HOST = frozenset(

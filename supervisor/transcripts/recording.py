@@ -1,17 +1,17 @@
-"""Keep a tap's bytes until they are written down; bounded, and never blocking the module.
+"""Keep what a tap hears until it is written; bounded, and never blocking the module.
 
-A recording is filled by the event loop and emptied by a writer: a thread (`TranscriptFile`), or the
-op that streams it to a client. Bytes that do not fit are dropped and counted; the transcript says
-where, and how many.
+A recording is filled by the taps and emptied by `Recording.stream`, into a file (`TranscriptFile`)
+or to the client of the op `record`. Bytes that do not fit are dropped and counted; the transcript
+says where, and how many.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-import queue
-import threading
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +19,6 @@ import msgspec
 import trio
 
 from protocol.connection import HostCalled, Request
-from protocol.descriptor.model import Descriptor
 from protocol.errors import Outcome
 from protocol.transcript import (
     Entry,
@@ -27,12 +26,10 @@ from protocol.transcript import (
     Happened,
     Header,
     asked,
-    descriptor_document,
     encode_record,
     outcome_document,
     said,
 )
-from protocol.version import VERSION
 from supervisor.runtime.held_bytes import TRANSCRIPTS, Account
 from supervisor.runtime.taps import Tap
 
@@ -42,38 +39,23 @@ WAITING_BYTES = 8 << 20
 ENTRY_BYTES = 512
 """What each waiting item counts for beside its bytes, so that a flood of small ones is bounded."""
 
-
-def header_of(descriptor: Descriptor, recorded: str) -> Header:
-    """Return the header of a transcript; `recorded` is the time of its beginning, ISO 8601."""
-    return Header(
-        transcript=1,
-        module=descriptor.name,
-        protocol=descriptor.transport.protocol,
-        lifecycle=descriptor.transport.lifecycle,
-        descriptor=descriptor_document(descriptor),
-        recorded=recorded,
-        stdiod=VERSION,
-        source=descriptor.source,
-    )
-
-
-def _nothing() -> None:
-    pass
+ENTRIES_AT_ONCE = 64
+"""Entries that are handed over in one turn."""
 
 
 class Recording(Tap):
     """What was heard of a module and not written yet."""
 
-    def __init__(self, wake: Callable[[], None], account: Account | None = None) -> None:
-        """Call `wake`, in the event loop, whenever there is something to write.
+    def __init__(self, account: Account | None = None, *, until_exit: bool = False) -> None:
+        """Hold waiting bytes for an `account`, if there is one.
 
-        With an `account`, waiting bytes are held for it, and everything is done in the event loop.
+        With `until_exit` it ends when a process has ended, with outcomes for all its requests.
         """
-        self.started_at = trio.current_time()
-        self._wake = wake
+        self._started_at = trio.current_time()
         self._account = account
-        self._lock = threading.Lock()
+        self._until_exit = until_exit
         self._heard: list[tuple[Entry | _Passed, int]] = []
+        self._news = trio.Event()
         self._waiting = 0
         self._gaps: dict[_Stream, Entry] = {}
         """The `missing` entries of what was lost since the last entry that had room."""
@@ -82,14 +64,10 @@ class Recording(Tap):
         whether that counts as missing."""
         self.missing_bytes = 0
         """How many bytes the taken entries report as missing."""
-        self.saw_an_end = False
-        """Whether a process has ended, with outcomes for all its requests."""
-        self._open: Counter[str] = Counter()
+        self.has_ended = False
+        self._open: defaultdict[str, set[str]] = defaultdict(set)
+        """The requests without an outcome, by process."""
         self._exited: set[str] = set()
-
-    @property
-    def elapsed_s(self) -> float:
-        return round(trio.current_time() - self.started_at, 6)
 
     # What the tap hears.
 
@@ -98,91 +76,120 @@ class Recording(Tap):
         if stream in self._skipped:
             rest, newline, data = data.partition(b"\n")
             if self._skipped[stream]:
-                with self._lock:
-                    self._lose(stream, rest + newline)
+                self._lose(stream, rest + newline)
             if newline:
                 del self._skipped[stream]
         if data:
-            self._put(_Passed(self.elapsed_s, instance, source, data), ENTRY_BYTES + len(data))
+            passed = _Passed(self._elapsed_s(), instance, source, data)
+            if not self._put(passed, ENTRY_BYTES + len(data)):
+                self._lose(stream, data)
 
     def happened(self, instance: str, event: Happened, **facts: Any) -> None:
         if event is Happened.ATTACHED and facts["mid_line"]:
             self._skipped[instance, EntrySource.MODULE] = False
-        if event is Happened.EXITED and self._open[instance]:
-            self._exited.add(instance)
-        elif event is Happened.EXITED:
-            self._ended(instance)
         self._note(instance, EntrySource.PROCESS, event=event, **facts)
+        if event is Happened.EXITED:
+            self._exited.add(instance)
+            self._end_with(instance)
 
     def asked(self, instance: str, request: Request) -> None:
-        self._open[instance] += 1
-        self._put_entry(asked(self.elapsed_s, instance, request))
+        self._open[instance].add(request.request_id)
+        self._put_entry(asked(self._elapsed_s(), instance, request))
 
     def answered(self, instance: str, request: Request, outcome: Outcome) -> None:
-        self._open[instance] -= 1
-        if not self._open[instance] and instance in self._exited:
-            self._ended(instance)
         named = {"request_id": request.request_id, "operation": request.operation}
         document = outcome_document(outcome)
         self._note(instance, EntrySource.HOST, **named, op=request.op or None, outcome=document)
+        self._open[instance].discard(request.request_id)
+        self._end_with(instance)
 
     def host_answered(self, instance: str, called: HostCalled, outcome: Outcome) -> None:
         named = {"request_id": called.request_id, "call_id": called.call.call_id}
         self._note(instance, EntrySource.HOST, **named, outcome=outcome_document(outcome))
 
-    def _ended(self, instance: str) -> None:
-        self.saw_an_end = True
-        self._exited.discard(instance)
-        del self._open[instance]
+    def _end_with(self, instance: str) -> None:
+        """End the recording, or forget a process, if that has exited and owes no outcome."""
+        if instance in self._exited and not self._open[instance]:
+            self._exited.discard(instance)
+            del self._open[instance]
+            if self._until_exit:
+                self.end("a process ended")
 
     # What the writer does.
 
+    async def stream(self, write: Callable[[list[Entry]], Awaitable[None]]) -> None:
+        """Hand over all entries to `write`, a few at a time, until the recording has ended."""
+        has_ended = False
+        while not has_ended:
+            await self.wait()
+            has_ended = self.has_ended
+            entries = self.take()
+            while some := list(islice(entries, ENTRIES_AT_ONCE)):
+                await write(some)
+
+    async def wait(self) -> None:
+        """Wait until there is something to take."""
+        await self._news.wait()
+
     def take(self) -> Iterator[Entry]:
-        """Yield the entries since the last call; from one thread."""
-        with self._lock:
-            # Gaps are taken here, not when there is room again: the module may never write more.
-            heard, self._heard = [*self._heard, *self._take_gaps()], []
+        """Yield the entries since the last call."""
+        self._news = trio.Event()
+        # Gaps are taken here, not when there is room again: the module may never write more.
+        heard, self._heard = [*self._heard, *self._take_gaps()], []
         for one, size in heard:
             if isinstance(one, Entry):
                 yield one
             else:
                 yield from said(*one)
-            with self._lock:
-                self._hold(-size)
+            self._hold(-size)
 
-    def end(self, at_s: float, why: str) -> Entry:
-        """Return the last entry."""
-        return Entry(
-            at_s=at_s,
+    def end(self, why: str) -> None:
+        """Add the last entry, and record no more; only the first `why` counts."""
+        if self.has_ended:
+            return
+        gaps = self._take_gaps()
+        last = Entry(
+            at_s=self._elapsed_s(),
             source=EntrySource.RECORDER,
             event=Happened.ENDED,
             missing_bytes=self.missing_bytes,
             why=why,
         )
-
-    def _note(self, instance: str, source: EntrySource, **facts: Any) -> None:
-        self._put_entry(Entry(at_s=self.elapsed_s, instance=instance, source=source, **facts))
-
-    def _put_entry(self, entry: Entry) -> None:
-        self._put(entry, ENTRY_BYTES + len(msgspec.json.encode(entry)))
-
-    def _put(self, heard: Entry | _Passed, size: int) -> None:
-        with self._lock:
-            has_room = self._account is None or self._account.fits(size)
-            if self._waiting + size <= WAITING_BYTES and has_room:
-                self._heard += [*self._take_gaps(), (heard, size)]
-                self._hold(size)
-            elif isinstance(heard, Entry):
-                self._count((heard.instance or "", None), size, 1)
-            else:
-                self._lose((heard.instance, heard.source), heard.data)
-        self._wake()
+        self._heard += [*gaps, (last, 0)]
+        self.has_ended = True
+        self._news.set()
 
     def drop(self) -> None:
-        """Forget what was not taken; nothing is taken or recorded after it."""
+        """Forget what was not taken, and record no more."""
+        self.has_ended = True
         self._heard = []
         self._hold(-self._waiting)
-        self._wake = _nothing  # its owner's, who holds it
+
+    # What waits.
+
+    def _elapsed_s(self) -> float:
+        return round(trio.current_time() - self._started_at, 6)
+
+    def _note(self, instance: str, source: EntrySource, **facts: Any) -> None:
+        self._put_entry(Entry(at_s=self._elapsed_s(), instance=instance, source=source, **facts))
+
+    def _put_entry(self, entry: Entry) -> None:
+        size = ENTRY_BYTES + len(msgspec.json.encode(entry))
+        if not self._put(entry, size):
+            self._count((entry.instance or "", None), size, 1)
+
+    def _put(self, heard: Entry | _Passed, size: int) -> bool:
+        """Keep an entry; False if there is no room for it."""
+        if self.has_ended:
+            return True
+        self._news.set()
+        if self._waiting + size > WAITING_BYTES:
+            return False
+        if self._account is not None and not self._account.fits(size):
+            return False
+        self._heard += [*self._take_gaps(), (heard, size)]
+        self._hold(size)
+        return True
 
     def _hold(self, more: int) -> None:
         self._waiting += more
@@ -204,7 +211,7 @@ class Recording(Tap):
         before = self._gaps.get(stream)
         instance, source = stream
         self._gaps[stream] = Entry(
-            at_s=self.elapsed_s,
+            at_s=self._elapsed_s(),
             instance=instance,
             source=EntrySource.RECORDER,
             event=Happened.MISSING,
@@ -231,56 +238,49 @@ CLOSE_S = 10.0
 
 
 class TranscriptFile:
-    """A file that a recording is written to; `recording` is the tap to attach."""
+    """A file for a recording; `recording` is the tap to attach."""
 
     def __init__(self, path: Path, header: Header) -> None:
         """Create or truncate the file; raises `OSError`."""
-        self._awake = threading.Event()
-        self.recording = Recording(self._awake.set)
+        self.recording = Recording()
         self.error: str | None = None
-        """Why the file is incomplete, once `close` has returned."""
+        """Why the file is incomplete, once the block of `written` is left."""
         self._path = path
-        number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        self._file = os.fdopen(number, "wb")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        # Without a buffer: that would be flushed to a disk that hangs as the interpreter ends.
+        self._file = os.open(path, flags, 0o600)
         try:
-            self._file.write(encode_record(header))
-            self._file.flush()
+            self._write([header])
         except OSError:
-            self._file.close()
+            os.close(self._file)
             raise
-        self._ending: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._ended_at = 0.0
-        # A daemon thread: a disk that hangs for good must not keep the process from ending.
-        self._thread = threading.Thread(target=self._run, name="transcript", daemon=True)
-        self._thread.start()
 
-    def close(self, why: str) -> None:
-        """Write what waits, and the end with `why`; the recording must be detached."""
-        if not self._thread.is_alive():
-            return
-        self._ended_at = self.recording.elapsed_s
-        self._ending.put(why)
-        self._awake.set()
-        self._thread.join(CLOSE_S)
-        if self._thread.is_alive():
+    @contextlib.asynccontextmanager
+    async def written(self, why: str) -> AsyncIterator[None]:
+        """Write what is recorded within the block, and the end with `why`."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._run)
+            try:
+                yield
+            finally:
+                self.recording.end(why)
+                nursery.cancel_scope.deadline = trio.current_time() + CLOSE_S
+        if nursery.cancel_scope.cancelled_caught:
             self.error = f"{self._path}: the disk did not answer in {CLOSE_S:g} s"
+        else:
+            os.close(self._file)
 
-    def _run(self) -> None:
+    async def _run(self) -> None:
+        async def write(entries: list[Entry]) -> None:
+            await trio.to_thread.run_sync(self._write, entries, abandon_on_cancel=True)
+
         try:
-            with self._file:
-                while True:
-                    self._awake.wait()
-                    self._awake.clear()
-                    ending = not self._ending.empty()
-                    for entry in self.recording.take():
-                        self._write(entry)
-                    if ending:
-                        break
-                    self._file.flush()
-                self._write(self.recording.end(self._ended_at, self._ending.get()))
+            await self.recording.stream(write)
         except OSError as error:
             # The recording goes on into its bounded buffer; the module is not concerned.
             self.error = f"{self._path}: {os.strerror(error.errno or 0)}"
 
-    def _write(self, entry: Entry) -> None:
-        self._file.write(encode_record(entry))
+    def _write(self, records: Iterable[Header | Entry]) -> None:
+        data = memoryview(b"".join(map(encode_record, records)))
+        while data:
+            data = data[os.write(self._file, data) :]

@@ -11,7 +11,6 @@ import msgspec
 import trio
 
 from protocol.errors import Failure, Reason
-from protocol.journal_event import lint
 from supervisor.kernel.recorder import (
     Content,
     CutShort,
@@ -24,6 +23,7 @@ from supervisor.kernel.recorder import (
     Unended,
 )
 from supervisor.kernel.store.settings import DocumentKey, Span
+from tests.journals import lint
 
 T = TypeVar("T")
 

@@ -61,17 +61,13 @@ class Wire:
 
     def __init__(self, daemon: Kernel) -> None:
         self.messages: list[dict[str, Any]] = []
-        self._said = trio.lowlevel.ParkingLot()
-        self._recording = Recording(self._wake)
+        self._recording = Recording()
         daemon.fleet.modules["dice"].taps.attach(self._recording)
-
-    def _wake(self) -> None:
-        self._said.unpark_all()
 
     async def results(self, count: int) -> dict[str, Any]:
         """Return what so many calls came to, by their ids."""
         while len(self._results()) < count:
-            await self._said.park()
+            await self._recording.wait()
         return self._results()
 
     def _results(self) -> dict[str, Any]:
@@ -308,7 +304,7 @@ async def test_describe_is_asked_of_the_newest(tmp_path: Path) -> None:
     async with daemon_with(tmp_path, made) as daemon:
         module = daemon.fleet.modules["m"]
         await both_ready(daemon, module)
-        recording = Recording(lambda: None)
+        recording = Recording()
         module.taps.attach(recording)
         assert isinstance(await module.ask(Operation.DESCRIBE), Success)
         asked = {one.instance for one in recording.take() if one.source is EntrySource.HOST}

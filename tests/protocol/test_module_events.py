@@ -10,7 +10,8 @@ import pytest
 from protocol.connection import Answered
 from protocol.events import Log
 from protocol.host_events import decode_either
-from protocol.journal_event import HOST_OWNED, TAXONOMY, lint, module_event_problem
+from protocol.journal_event import HOST_OWNED, TAXONOMY, module_event_problem
+from tests.journals import lint
 from tests.protocol.wire import descriptor, feed, invoke, module
 
 
@@ -67,10 +68,6 @@ def test_what_is_wrong_with_an_event_is_said(fields: dict[str, Any], words: str)
     problem = module_event_problem(fields)
     assert problem is not None
     assert words in problem
-
-
-def test_an_own_name_without_a_module_is_no_entry() -> None:
-    assert lint({"event": "mine:step"}) == ["there is no event 'mine:step'"]
 
 
 EVENT = (

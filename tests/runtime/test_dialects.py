@@ -52,7 +52,7 @@ async def ask(module: Module, op: str = "echo", **args: Any) -> Any:
 
 
 def recorded(module: Module) -> Recording:
-    recording = Recording(lambda: None)
+    recording = Recording()
     module.taps.attach(recording)
     return recording
 

@@ -10,13 +10,18 @@ import pytest
 import trio
 
 from protocol.errors import Success
-from protocol.transcript import Entry, EntrySource, Happened, Transcript, read_transcript
+from protocol.transcript import (
+    Entry,
+    EntrySource,
+    Happened,
+    Transcript,
+    header_of,
+    read_transcript,
+)
 from supervisor.runtime.held_bytes import Account, HeldBounds, HeldBytes
 from supervisor.runtime.supervision.module import Module
 from supervisor.runtime.taps import Tap
-from supervisor.transcripts import recording as recording_module
-from supervisor.transcripts import recording as transcript_file
-from supervisor.transcripts.recording import ENTRY_BYTES, Recording, TranscriptFile, header_of
+from supervisor.transcripts.recording import ENTRY_BYTES, WAITING_BYTES, Recording, TranscriptFile
 from tests.factories import PYTHON, actor, call, descriptor, script
 from tests.runtime.conftest import Running
 
@@ -27,14 +32,10 @@ CALM = {"health": {"interval_s": 10_000}}
 class Kept:
     """A recording and what it held."""
 
-    def __init__(self, room: int = 1 << 20) -> None:
+    def __init__(self, room: int = 1 << 20, *, until_exit: bool = False) -> None:
         """Keep up to `room` bytes that are not taken."""
-        self.wakes = 0
         ledger = HeldBytes(HeldBounds(all=2 * room, free=0, least_free=0))
-        self.recording = Recording(self._wake, Account(ledger, "the test"))
-
-    def _wake(self) -> None:
-        self.wakes += 1
+        self.recording = Recording(Account(ledger, "the test"), until_exit=until_exit)
 
     def entries(self) -> list[Entry]:
         return [*self.recording.take()]
@@ -60,23 +61,22 @@ async def ask(module: Module, op: str = "echo", **args: object) -> None:
 
 async def test_a_conversation_is_kept_from_spawn_to_exit(running: Running, tmp_path: Path) -> None:
     module = running(actor(tmp_path, supervision=CALM))
-    kept = Kept()
+    kept = Kept(until_exit=True)
     module.taps.attach(kept.recording)
     module.start("the test")
     await running.until(module.is_ready)
     await ask(module, "echo", text="hi")
     await running.down()
     entries = kept.entries()
-    assert events(entries) == [
-        Happened.SPAWNED, Happened.STDIN_CLOSED, Happened.EOF, Happened.EXITED,
-    ] or events(entries) == [Happened.SPAWNED, Happened.STDIN_CLOSED, Happened.EXITED]  # fmt: skip
+    assert [one for one in events(entries) if one is not Happened.EOF] == [
+        Happened.SPAWNED, Happened.STDIN_CLOSED, Happened.EXITED, Happened.ENDED,
+    ]  # fmt: skip
     assert outcomes(entries) == ["health", "describe", "echo"]
     assert [one.op or one.operation for one in entries if one.is_request] == outcomes(entries)
     assert [one.args for one in entries if one.is_request] == [None, None, {"text": "hi"}]
     assert len(said(entries, EntrySource.HOST)) == 3
     assert len(said(entries, EntrySource.MODULE)) == 3
-    assert kept.wakes
-    assert kept.recording.saw_an_end
+    assert entries[-1].why == "a process ended"
 
 
 async def test_it_is_attached_and_detached_while_the_process_runs(
@@ -206,8 +206,7 @@ async def test_an_answer_to_a_call_of_the_module_is_kept(running: Running, tmp_p
     assert answer.outcome == {"ok": True, "result": {"n": 1}}
 
 
-def written(file: TranscriptFile, path: Path) -> Transcript:
-    assert file.error is None
+def written(path: Path) -> Transcript:
     with path.open("rb") as lines:
         return read_transcript(lines, str(path))
 
@@ -218,17 +217,17 @@ async def test_a_file_holds_the_whole_conversation_for_its_owner_alone(
     made = actor(tmp_path)
     path = tmp_path / "t.jsonl"
     file = TranscriptFile(path, header_of(made, "2026-11-20T20:13:28.000Z"))
-    module = running(made)
-    module.taps.attach(file.recording)
-    module.start("the test")
-    await running.until(module.is_ready)
-    for number in range(50):
-        await ask(module, "echo", n=number)
-    await running.down()
-    module.taps.detach(file.recording)
-    file.close("the test is over")
-    file.close("again")
-    transcript = written(file, path)
+    async with file.written("the test is over"):
+        module = running(made)
+        module.taps.attach(file.recording)
+        module.start("the test")
+        await running.until(module.is_ready)
+        for number in range(50):
+            await ask(module, "echo", n=number)
+        await running.down()
+        module.taps.detach(file.recording)
+    assert file.error is None
+    transcript = written(path)
     assert transcript.flaws == ()
     assert transcript.header.module == "m"
     asked = outcomes(list(transcript.entries))
@@ -245,25 +244,37 @@ async def test_a_file_that_cannot_be_written_is_an_error_at_once(tmp_path: Path)
         TranscriptFile(Path("/dev/full"), header_of(descriptor(tmp_path, ["true"]), ""))
 
 
-async def test_a_disk_that_stalls_costs_entries_and_no_waiting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_file_that_cannot_be_written_any_more_is_an_error_in_the_end(
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(transcript_file, "CLOSE_S", 0.0)
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    file = TranscriptFile(path, header_of(descriptor(tmp_path, ["true"]), ""))
+    os.close(reader)
+    async with file.written("the test is over"):
+        file.recording.said("m#1", EntrySource.MODULE, b"x\n")
+    assert file.error == f"{path}: Broken pipe"
+
+
+async def test_a_disk_that_stalls_costs_entries_and_no_waiting(
+    autojump_clock: trio.testing.MockClock, tmp_path: Path
+) -> None:
+    del autojump_clock
     path = tmp_path / "pipe"
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         file = TranscriptFile(path, header_of(descriptor(tmp_path, ["true"]), ""))
         piece = b"x" * 65535 + b"\n"
-        for _ in range(recording_module.WAITING_BYTES // len(piece) * 3):
-            file.recording.said("m#1", EntrySource.MODULE, piece)
-        file.close("the test is over")
+        async with file.written("the test is over"):
+            for _ in range(WAITING_BYTES // len(piece) * 3):
+                file.recording.said("m#1", EntrySource.MODULE, piece)
         assert file.error is not None
         assert "did not answer" in file.error
-        assert not file.recording._waiting > recording_module.WAITING_BYTES
+        assert file.recording.missing_bytes > WAITING_BYTES
     finally:
         os.close(reader)
-    file._thread.join()
 
 
 def test_an_outcome_that_is_overheard_still_reaches_who_waits() -> None:

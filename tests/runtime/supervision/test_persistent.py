@@ -126,7 +126,7 @@ async def test_one_that_stays_starting_is_told_what_it_said(
     running: Running, tmp_path: Path
 ) -> None:
     module = running(actor(tmp_path, "starting=1000000", supervision=QUIET))
-    recording = Recording(lambda: None)
+    recording = Recording()
     module.taps.attach(recording)
     module.start("the test")
     while all(one.source is not EntrySource.MODULE for one in recording.take()):
