@@ -10,9 +10,9 @@ A `tools/call`, from the client and back:
    `table` lays them out, mended (`mending`).
 6. `invoke` opens a `DaemonRequest` (`daemon_link`), which the host writes to the control socket.
 7. The host passes the daemon's events on (`receive_event`), and the task goes on: progress and logs
-   become notifications, and questions are put to the client (`questions`).
+   become notifications, and questions are put to the client (`request`).
 8. The answer of the daemon becomes a result (`results`), with the bytes of files.
 9. `ClientRequest.finish` mends it for the client's revision; over HTTP, one that is too long for an
-   event of a stream becomes a link (`long_results`).
+   event of a stream becomes a link.
 10. The host takes the line by `messages_to_send`, with the exchange that it is for.
 """

@@ -57,12 +57,17 @@ DaemonEvent = RequestEvent | ClientQuestion | QuestionWithdrawn | RequestEnd
 """An event of a request to the daemon; the last one is its end."""
 
 
-def fields_of(event: object) -> dict[str, Any]:
-    """Return the `fields` of a `log` event of the daemon's own; {} of anything else."""
+def document_of(event: DaemonEvent) -> dict[str, Any]:
+    """Return the line of an event, decoded; {} of a question, and of what can't be decoded."""
     try:
-        fields = event.document.get("fields") if isinstance(event, RequestEvent) else None
+        return event.document if isinstance(event, RequestEvent) else {}
     except UNDECODABLE:
         return {}
+
+
+def fields_of(event: DaemonEvent) -> dict[str, Any]:
+    """Return the `fields` of a `log` event of the daemon's own; {} of anything else."""
+    fields = document_of(event).get("fields")
     return fields if isinstance(fields, dict) else {}
 
 
@@ -131,11 +136,6 @@ class DaemonRequest:
             self.is_over = isinstance(event, RequestEnd)
             self._events.append(event)
             self._news.set(None)
-
-    def answer(self, question: ClientQuestion, outcome: Outcome) -> None:
-        """Answer a question of the daemon's, if its connection is still there."""
-        if self.request_id == question.request_id:
-            self._link.answer(question, outcome)
 
 
 class DaemonLink:

@@ -22,6 +22,7 @@ from protocol.jsonrpc import RpcError
 from protocol.mcp_server.daemon_link import (
     DAEMON,
     AfterLoss,
+    DaemonEvent,
     DaemonLink,
     DaemonRequest,
     RequestEnd,
@@ -324,7 +325,7 @@ class Offered:
                 else:  # it stops, or does not allow that: until then it is asked each time
                     await self._daemon.until(is_ready=False)
 
-    def _told(self, event: object) -> None:
+    def _told(self, event: DaemonEvent) -> None:
         """Take a change, or a notification of an extension."""
         fields = fields_of(event)
         if "method" not in fields:

@@ -38,6 +38,9 @@ FILE_BYTES = 16 << 20
 ASSET_SCHEME = "stdiod://assets/"
 """The prefix of an asset's URI; the daemon's id of the asset follows."""
 
+RESULT_SCHEME = "stdiod://results/"
+"""The prefix of the URI of a result that was too long for an event of a stream."""
+
 
 def renamed_contents(result: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     """Return contents that were read, with the client's prefix before the URIs of the module."""

@@ -9,7 +9,6 @@ import pytest
 
 from protocol.dialects.mcp.vocabulary import Era
 from protocol.errors import Reason
-from protocol.frames import encode
 from protocol.json_line import Fault
 from protocol.jsonrpc import RpcError, RpcMistake, answer_line, mistake
 from protocol.mcp_server.client import (
@@ -21,10 +20,7 @@ from protocol.mcp_server.client import (
     says_modern,
     split_batch,
 )
-from protocol.mcp_server.long_results import LongResults
-from protocol.mcp_server.questions import SigningKey
 from protocol.mcp_server.results import renamed_contents
-from protocol.mcp_server.tasks import Tasks
 
 VERSION = "io.modelcontextprotocol/protocolVersion"
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
@@ -182,25 +178,6 @@ def test_an_answer_has_the_id_of_its_request_and_none_without_one() -> None:
 def test_a_line_that_is_no_message_is_refused_with_its_beginning(reason: Reason, code: int) -> None:
     found = RpcMistake(Fault(reason, "the line is odd", "xyz"))
     assert mistake(found) == RpcError(code, "the line is odd", {"excerpt": "xyz"})
-
-
-def test_a_link_stands_in_the_place_of_a_result_that_is_too_long() -> None:
-    results = LongResults(Tasks(), SigningKey(b"k"))
-    text = {"type": "text", "text": "x" * 3000}
-    result = {"content": [text], "structuredContent": {}, "_meta": {"b": 2}}
-    size = len(encode(result))
-    assert results.fitted(result, size + 1024, has_schema=True) is result
-    found = results.fitted(result, size + 1023, has_schema=False)
-    assert isinstance(found, dict)
-    uri = found["content"][1]["uri"]
-    words = f"The result has {size} bytes. It is not here but in {uri}, for a while."
-    link = {"type": "resource_link", "uri": uri, "name": "result", "size": size}
-    link |= {"mimeType": "application/json"}
-    assert found == {"content": [{"type": "text", "text": words}, link], "_meta": {"b": 2}}
-    failed = results.fitted(result, 1, has_schema=True)
-    assert isinstance(failed, dict)
-    assert failed["isError"] is True
-    assert results.find(uri) == encode(result)
 
 
 def test_contents_that_were_read_have_the_uris_that_the_client_knows() -> None:
