@@ -31,7 +31,7 @@ from protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, R
 from protocol.mcp_server.client import LEVELS, REVISIONS, param_problem
 from protocol.mcp_server.daemon_link import RequestEnd, document_of, fields_of, pause_of
 from protocol.mcp_server.mending import definition_for
-from protocol.mcp_server.offered import CHANGING, LISTS, ListWatch
+from protocol.mcp_server.offered import CHANGING, ListWatch
 from protocol.mcp_server.request import (
     CLIENT_CAPABILITIES,
     SERVER,
@@ -105,12 +105,12 @@ async def call_tool(request: ClientRequest) -> MethodResult:
         words = f'"arguments" is {described(args)}, it must be an object'
         raise refused(INVALID_PARAMS, words)
     table = await server.offered.table(use_kept=True)
-    if name not in table.tools:
+    if name not in table.names:
         # It may be of a module of which nothing was known a moment ago, or new.
         may_have = table.may_have(name, server.daemon.view)
         table = await server.offered.table(look_again=may_have)
     module, op = server.offered.known.meaning(name) or op_of_down_module(server, name, table)
-    tool = table.tools.get(name, {})
+    tool = table.lists["tools"].get(name, {})
     if request.headers is not None and request.client.is_modern:
         problem = param_problem(tool.get("inputSchema", {}), args, request.headers)
         if problem is not None:
@@ -135,7 +135,7 @@ def op_of_down_module(server: McpServer, name: str, table: Table) -> Op:
     op = known.unlisted(name) if server.daemon.view.prefix else None
     if op is not None and not known.serves(op[0]):
         return op
-    near = [one for one in table.tools if op is None or table.names[one][0] == op[0]]
+    near = [one for one in table.names if op is None or table.names[one][0] == op[0]]
     words = f"there is no tool {quoted(name)}{did_you_mean(name, near)}"
     if table.missing is not None and not server.daemon.view.prefix:
         words += f"; {table.missing}"
@@ -204,7 +204,7 @@ async def get_prompt(request: ClientRequest) -> MethodResult:
     table = await request.server.offered.table(use_kept=True)
     op = table.prompt_names.get(name)
     if op is None:
-        near = did_you_mean(name, table.prompts)
+        near = did_you_mean(name, table.lists["prompts"])
         raise refused(INVALID_PARAMS, f"there is no prompt {quoted(name)}{near}")
     args = {"name": op[1], **request.params_of("arguments")}
     outcome, assets = await call_module(request, op[0], "prompts/get", args)
@@ -226,7 +226,7 @@ async def read_resource(request: ClientRequest) -> MethodResult:
         return cacheable({"contents": [contents(uri, "application/json", data)]}, request)
     table = await server.offered.table(use_kept=True)
     modules, own = table.readers_of(uri), own_uri(uri)
-    why = "" if modules else did_you_mean(uri, table.resources)
+    why = "" if modules else did_you_mean(uri, table.lists["resources"])
     for module in modules:  # those that list the resource, until one has it
         outcome, assets = await call_module(request, module, "resources/read", {"uri": own})
         if isinstance(outcome, Failure) and len(modules) == 1:
@@ -315,7 +315,7 @@ async def list_entries(request: ClientRequest) -> MethodResult:
         raise
     if field == "tools" and table.missing is not None:
         request.log("warn", SERVER["name"], table.missing)
-    entries = request.lists[field] = LISTS[field](table)
+    entries = request.lists[field] = table.lists[field]
     names, cursor = list(entries), request.params.get("cursor")
     at = 0
     if cursor is not None:

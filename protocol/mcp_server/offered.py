@@ -12,7 +12,7 @@ crashed module is there again. Names and URIs stay with whose they were (`table`
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -31,17 +31,7 @@ from protocol.mcp_server.daemon_link import (
 )
 from protocol.mcp_server.request import McpRequestError
 from protocol.mcp_server.results import own_error
-from protocol.mcp_server.table import (
-    TOOL,
-    Definitions,
-    ModuleView,
-    Names,
-    Offer,
-    Op,
-    Table,
-    laying_out,
-    op_of,
-)
+from protocol.mcp_server.table import Definitions, KnownLists, Table
 from protocol.mcp_server.tasks import Pending, Task
 
 LOOKED_AT = 256
@@ -49,14 +39,6 @@ LOOKED_AT = 256
 
 STEPS = 512
 """Of laying out a table, before the host has its turn: some milliseconds."""
-
-LISTS: Mapping[str, Callable[[Table], Definitions]] = {
-    "tools": lambda table: table.tools,
-    "prompts": lambda table: table.prompts,
-    "resources": lambda table: table.resources,
-    "resourceTemplates": lambda table: table.templates,
-}
-"""The lists, by their fields in an answer."""
 
 CHANGING = {
     "tools": ("tools",),
@@ -94,59 +76,21 @@ class ListWatch:
         """Take the lists as they are for those that the client knows, if that is still to do."""
         if self.takes_present:
             self.takes_present = False
-            for field, pick in LISTS.items():
-                self.given.setdefault(field, pick(table))
+            for field, entries in table.lists.items():
+                self.given.setdefault(field, entries)
 
-
-class KnownLists:
-    """The lists of one view for one caller, as they are known; servers for both may share them."""
-
-    def __init__(self) -> None:
-        self.table: Table | None = None
-        self.version: tuple[Any, ...] | None = None
-        """Whose version the table has: the run of the daemon, who asks, and the number."""
-        self._serves: dict[str, bool] = {}
-        """The modules of the view, and whether they serve."""
-        self._names, self._prompt_names = Names(), Names()
-        self._owners: Mapping[str, str] = {}
-        """The modules of URIs, in the last table that waited for starting modules."""
-
-    def lay_out(
-        self, result: Mapping[str, Any], view: ModuleView, *, has_waited: bool
-    ) -> Generator[None, None, Table]:
-        """Return the table of an answer to `offers`, in small steps; what has a name keeps it."""
-        offers = msgspec.convert(result["modules"], list[Offer])
-        table = yield from laying_out(
-            result["version"],
-            view,
-            [one for one in offers if one.enabled is not False],
-            has_waited=has_waited,
-            had=self._owners,
-            had_tools=self._names.had,
-            had_prompts=self._prompt_names.had,
-        )
-        shown = (one for one in offers if view.modules is not None or one.kind == TOOL)
-        self._serves = {one.module: one.serves is True for one in shown}
-        return table
-
-    def keep(self, table: Table, version: tuple[Any, ...]) -> None:
-        self.table, self.version = table, version
-        self._names.replace(table.names)
-        self._prompt_names.replace(table.prompt_names)
-        if table.has_waited:
-            self._owners = table.owners
-
-    def meaning(self, name: str) -> Op | None:
-        """Return the op of a tool's present or former name."""
-        return self._names.find(name)
-
-    def unlisted(self, name: str) -> Op | None:
-        """Return module and op of a name that no list has, if a module of the view is called so."""
-        found = [(one, op) for one in self._serves if (op := op_of(name, one))]
-        return max(found, key=lambda each: len(each[0]), default=None)
-
-    def serves(self, module: str) -> bool:
-        return self._serves.get(module, False)
+    def compare(self, table: Table) -> None:
+        """Tell of the lists that differ from those that the client knows, or was told of."""
+        self.take_present(table)
+        changed = {
+            field
+            for field, entries in self.given.items()
+            if table.lists[field] not in (entries, self.told.get(field))
+        }
+        self.told.update((field, table.lists[field]) for field in changed)
+        for kind, fields in CHANGING.items():
+            if kind in self.wanted and not changed.isdisjoint(fields):
+                self.tell(f"notifications/{kind}/list_changed", {})
 
 
 class Offered:
@@ -350,15 +294,4 @@ class Offered:
             with contextlib.suppress(McpRequestError):
                 table = await self.table(wait=wait, is_patient=True)
                 for watch in self._watches:
-                    _tell_difference(watch, table)
-
-
-def _tell_difference(watch: ListWatch, table: Table) -> None:
-    watch.take_present(table)
-    now = {field: pick(table) for field, pick in LISTS.items()}
-    known = (watch.given, watch.told)
-    other = {one for one in watch.given if all(now[one] != lists.get(one) for lists in known)}
-    watch.told.update((one, now[one]) for one in other)
-    for what, fields in CHANGING.items():
-        if what in watch.wanted and not other.isdisjoint(fields):
-            watch.tell(f"notifications/{what}/list_changed", {})
+                    watch.compare(table)

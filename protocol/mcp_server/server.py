@@ -64,9 +64,10 @@ from protocol.mcp_server.client import (
 )
 from protocol.mcp_server.daemon_link import DaemonLink
 from protocol.mcp_server.methods import METHODS, FollowedResource
-from protocol.mcp_server.offered import KnownLists, ListWatch, Offered
+from protocol.mcp_server.offered import ListWatch, Offered
 from protocol.mcp_server.request import ClientRequest, McpRequestError, refused
 from protocol.mcp_server.results import RESULT_SCHEME
+from protocol.mcp_server.table import KnownLists
 from protocol.mcp_server.tasks import CancelledError, Task, Tasks, TimerHandle
 from protocol.problem import described, quoted
 from protocol.weight import LONG_BYTES, collector_paused, is_deeper

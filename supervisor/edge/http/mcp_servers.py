@@ -26,8 +26,8 @@ from protocol.client import ConnectionEnd, LineRefusal, Redial, StreamEvent
 from protocol.dialects.mcp.vocabulary import INITIALIZE, LEGACY, MODERN
 from protocol.errors import Reason
 from protocol.mcp_server.client import SESSION, VERSION
-from protocol.mcp_server.offered import KnownLists
 from protocol.mcp_server.server import ClientMessage, McpServer
+from protocol.mcp_server.table import KnownLists
 from protocol.problem import quoted
 from supervisor.edge.http.daemon import DaemonAwayError, Login, OpFailedError
 from supervisor.edge.http.exchange import Exchange

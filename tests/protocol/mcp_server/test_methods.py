@@ -9,8 +9,9 @@ import pytest
 
 from protocol.framing import Overlong
 from protocol.mcp_server.methods import PAGE_BYTES, SUBSCRIPTIONS
-from protocol.mcp_server.offered import LOOKED_AT, STEPS, KnownLists
+from protocol.mcp_server.offered import LOOKED_AT, STEPS
 from protocol.mcp_server.server import OPEN_REQUESTS
+from protocol.mcp_server.table import KnownLists
 from tests.faces.mcp.clients import META, modern
 from tests.protocol.mcp_server.back_to_back import Bridge, ScriptedDaemon, offer, request, tool
 
