@@ -206,21 +206,20 @@ def param_problem(
     schema: Mapping[str, Any], args: Mapping[str, Any], headers: Headers
 ) -> RpcError | None:
     """Return why the headers that repeat args do not match them, or None."""
-    for path, name, of in _marked(schema, ()):
+    for path, name, kind_of_arg, value in _repeated(schema, args):
         header = f"{PARAM}{name.lower()}"
-        value, said = _at(args, path), headers.get(header)
-        shown = _shown(value)
+        said, shown = headers.get(header), _shown(value)
         if shown is None:
             if said is not None:
-                return _mismatch(header, f"is there, and {'.'.join(path)} is not in the body")
+                return _mismatch(header, f"is there, and {path} is not in the body")
             continue
         if said is None:
-            return _mismatch(header, f"is missing, and {'.'.join(path)} is in the body")
-        found = decoded(said.strip())
-        if found is None:
+            return _mismatch(header, f"is missing, and {path} is in the body")
+        meant = decoded(said.strip())
+        if meant is None:
             return _mismatch(header, "is not base64 of UTF-8")
-        if found != shown and not (of == "integer" and _same_number(found, value)):
-            return _mismatch(header, f"says something else than {'.'.join(path)} in the body")
+        if meant != shown and not (kind_of_arg == "integer" and _same_number(meant, value)):
+            return _mismatch(header, f"says something else than {path} in the body")
     return None
 
 
@@ -238,27 +237,18 @@ def decoded(value: str) -> str | None:
     return text if base64.b64encode(data).decode() == found[1] else None
 
 
-def _marked(
-    schema: Mapping[str, Any], path: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], str, object]]:
+def _repeated(
+    schema: Mapping[str, Any], args: Any, path: str = ""
+) -> Iterator[tuple[str, str, object, Any]]:
+    """Yield the args that headers repeat: path, name, type by the schema, and value."""
     properties = schema.get("properties")
-    if not isinstance(properties, dict):
-        return
-    for name, one in properties.items():
+    for name, one in properties.items() if isinstance(properties, dict) else ():
         if isinstance(one, dict):
+            value = args.get(name) if isinstance(args, Mapping) else None
             mark = one.get(MARK)
             if isinstance(mark, str):
-                yield (*path, name), mark, one.get("type")
-            yield from _marked(one, (*path, name))
-
-
-def _at(args: Mapping[str, Any], path: tuple[str, ...]) -> Any:
-    found: Any = args
-    for name in path:
-        if not isinstance(found, Mapping):
-            return None
-        found = found.get(name)
-    return found
+                yield f"{path}{name}", mark, one.get("type"), value
+            yield from _repeated(one, value, f"{path}{name}.")
 
 
 def _shown(value: object) -> str | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from protocol.client import ClientQuestion, QuestionWithdrawn, RequestEvent
+from protocol.dialects.mcp.catalogue import LISTS
 from protocol.dialects.mcp.vocabulary import (
     ASK,
     DISCOVER,
@@ -78,14 +79,6 @@ TTL_MS = 0
 """Changes are notified at once; a list may change at any moment."""
 
 
-FIELDS = {
-    "tools/list": "tools",
-    "prompts/list": "prompts",
-    "resources/list": "resources",
-    "resources/templates/list": "resourceTemplates",
-}
-"""The lists, by the methods that return them."""
-
 RESOURCE_UPDATED = "notifications/resources/updated"
 
 SUBSCRIPTIONS = 1024
@@ -98,7 +91,12 @@ URI_CHARS = 2048
 
 
 async def call_tool(request: ClientRequest) -> MethodResult:
-    """Call the op that a tool's name stands for, and return the result for the client."""
+    """Call the op that a tool's name stands for, and return the result for the client.
+
+    The lists lead from the name to a module. What the module tells before its end goes on to the
+    client at once: progress, logs, questions. Its outcome becomes a result, into which the bytes
+    of its files are put.
+    """
     server, name = request.server, request.text("name")
     args = request.params_of("arguments").get("arguments", {})
     if not isinstance(args, dict):
@@ -305,7 +303,7 @@ async def set_level(request: ClientRequest) -> MethodResult:
 
 async def list_entries(request: ClientRequest) -> MethodResult:
     """Return a page of a list: as much as fits from where its cursor points."""
-    field = FIELDS[request.method]
+    field = LISTS[request.method].field
     try:
         table = await request.server.offered.table()
     except McpRequestError:
@@ -524,12 +522,9 @@ METHODS: Mapping[str, Method] = {
     DISCOVER: Method(greet, _NEWER),
     INITIALIZE: Method(greet, _OLDER),
     "ping": Method(ping, _OLDER),
-    "tools/list": Method(list_entries),
+    **dict.fromkeys(LISTS, Method(list_entries)),
     "tools/call": Method(call_tool),
-    "prompts/list": Method(list_entries),
     "prompts/get": Method(get_prompt),
-    "resources/list": Method(list_entries),
-    "resources/templates/list": Method(list_entries),
     "resources/read": Method(read_resource),
     SUBSCRIBE: Method(subscribe, _OLDER),
     UNSUBSCRIBE: Method(unsubscribe, _OLDER),

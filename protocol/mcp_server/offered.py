@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from protocol.dialects.mcp.catalogue import LISTS
 from protocol.errors import Failure
 from protocol.jsonrpc import RpcError
 from protocol.mcp_server.daemon_link import (
@@ -40,12 +41,8 @@ LOOKED_AT = 256
 STEPS = 512
 """Of laying out a table, before the host has its turn: some milliseconds."""
 
-CHANGING = {
-    "tools": ("tools",),
-    "prompts": ("prompts",),
-    "resources": ("resources", "resourceTemplates"),
-}
-"""The change notifications, and the lists that each is about."""
+CHANGING = tuple(dict.fromkeys(one.capability for one in LISTS.values()))
+"""What a `list_changed` may be about."""
 
 Given = dict[str, Definitions]
 """The lists as a client knows them, by field."""
@@ -58,7 +55,7 @@ class ListWatch:
         self,
         given: Given,
         tell: Callable[[str, dict[str, Any]], None],
-        wanted: Collection[str] = tuple(CHANGING),
+        wanted: Collection[str] = CHANGING,
         *,
         takes_present: bool = False,
     ) -> None:
@@ -88,8 +85,9 @@ class ListWatch:
             if table.lists[field] not in (entries, self.told.get(field))
         }
         self.told.update((field, table.lists[field]) for field in changed)
-        for kind, fields in CHANGING.items():
-            if kind in self.wanted and not changed.isdisjoint(fields):
+        told = {one.capability for one in LISTS.values() if one.field in changed}
+        for kind in CHANGING:
+            if kind in told and kind in self.wanted:
                 self.tell(f"notifications/{kind}/list_changed", {})
 
 

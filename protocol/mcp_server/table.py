@@ -515,9 +515,8 @@ def _unlisted(seen: Iterable[Offer]) -> dict[str, str]:
     reasons: dict[str, list[str]] = {}
     for one in seen:
         for field, why in _object(_object(one.description, "mcp"), "unlisted").items():
-            if isinstance(why, str):
-                named = "resourceTemplates" if field == TEMPLATES else field
-                reasons.setdefault(named, []).append(f"{one.module}: {why}")
+            if field in _KINDS and isinstance(why, str):
+                reasons.setdefault(_KINDS[field].field, []).append(f"{one.module}: {why}")
     return {field: "; ".join(each[:8]) for field, each in reasons.items()}
 
 

@@ -12,6 +12,7 @@ from protocol.jsonrpc import RpcError
 from protocol.mcp_server.results import (
     ERROR_META,
     contents,
+    embed,
     embedded,
     own_error,
     tool_result,
@@ -96,8 +97,8 @@ def test_files_that_belong_in_the_content_are_put_there_and_the_others_linked() 
     found = told(Success({"content": [image]}), asset("image-1"), asset("chart"))
     assert [one["type"] for one in found["content"]] == ["image", "resource_link"]
     assert found["content"][1]["uri"] == "stdiod://assets/id-chart"
-    (place,) = embedded(found)
-    place.put(b"png")
+    ((holder, field),) = embedded(found)
+    embed(holder, field, b"png")
     assert found["content"][0] == {"type": "image", "mimeType": "image/png", "data": "cG5n"}
 
 
@@ -129,7 +130,7 @@ def test_files_have_their_places_in_resources_and_messages_too() -> None:
             "content": [{"type": "text", "text": "x", "assetId": "no"}],
         }
     )
-    assert [one.field for one in places] == ["blob", "blob"]
+    assert [field for _, field in places] == ["blob", "blob"]
 
 
 @pytest.mark.parametrize("uri", ["file:///a/b", "a", "", "stdiod://modules/other/x", "x:{y}/z"])
