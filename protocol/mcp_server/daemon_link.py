@@ -147,10 +147,10 @@ class DaemonLink:
         None before there is one."""
         self.refusal: Failure | None = None
         """Why the daemon does not give the view."""
-        self.is_ready = False
-        """Whether there is a connection, and the view is known."""
-        self._turned: Pending[None] = Pending(tasks)
-        """Set when it became ready, or is no more; then there is another one."""
+        self.ready: Pending[None] = Pending(tasks)
+        """Set while there is a connection and the view is known; then there is another one."""
+        self.lost: Pending[None] = Pending(tasks)
+        """Set when a connection that was ready has ended; then there is another one."""
         self._view_name = view or self.view.name
         self._connection: SocketClient | None = None
         self._login: str | None = None
@@ -203,9 +203,9 @@ class DaemonLink:
         """Whether a request waits for a connection."""
         return bool(self._waiting)
 
-    async def until(self, *, is_ready: bool) -> None:
-        while self.is_ready is not is_ready:
-            await self._turned
+    @property
+    def is_ready(self) -> bool:
+        return self.ready.is_set
 
     # The connection.
 
@@ -257,7 +257,8 @@ class DaemonLink:
         self.refusal = self._take_view(outcome)
         waiting, self._waiting = self._waiting, {}
         if self.refusal is None:
-            self._turn(is_ready=True)
+            self.lost = Pending(self.tasks)
+            self.ready.set(None)
             for request in waiting:
                 self._submit(request)
         else:
@@ -275,11 +276,6 @@ class DaemonLink:
             return Failure.because(Reason.INVALID_EVENT, words)
         self.caller = outcome.result
         return None
-
-    def _turn(self, *, is_ready: bool) -> None:
-        self.is_ready = is_ready
-        turned, self._turned = self._turned, Pending(self.tasks)
-        turned.set(None)
 
     def _submit(self, request: DaemonRequest) -> None:
         assert self._connection is not None  # noqa: S101 - it is connected
@@ -299,7 +295,9 @@ class DaemonLink:
 
     def _lose(self, end: ConnectionEnd) -> None:
         self._connection = None
-        self._turn(is_ready=False)
+        if self.is_ready:
+            self.ready = Pending(self.tasks)
+            self.lost.set(None)
         self._unwritten.clear()
         asked, self._asked = self._asked, {}
         for request_id, request in asked.items():

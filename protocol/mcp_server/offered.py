@@ -251,7 +251,7 @@ class Offered:
         """Follow the daemon's changes, over each connection anew."""
         while True:
             if not self._daemon.is_ready:
-                await self._daemon.until(is_ready=True)
+                await self._daemon.ready
                 self._is_new_daemon = True
                 self._change()
             args = {"follow": True, "notifications": True}
@@ -265,7 +265,7 @@ class Offered:
                     await self._daemon.tasks.sleep(pause_s)
                     self._change()
                 else:  # it stops, or does not allow that: until then it is asked each time
-                    await self._daemon.until(is_ready=False)
+                    await self._daemon.lost
 
     def _told(self, event: DaemonEvent) -> None:
         """Take a change, or a notification of an extension."""
