@@ -1,7 +1,7 @@
 """The methods of MCP: each is one function, from the client's request to its result.
 
 A method that is not in the table, or not of the client's era, is not found. Lists are those of
-`offered`; the daemon checks a call's permission when it serves it. A function returns the answer,
+`offered`; the daemon checks a call's permission when it serves it. A function returns the result,
 or raises `McpRequestError`; `ClientRequest.finish` mends the answer and sends it.
 """
 
@@ -29,7 +29,13 @@ from protocol.frames import encode
 from protocol.host_call import UNENCODABLE
 from protocol.host_events import RegisteredAsset
 from protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
-from protocol.mcp_server.client import LEVELS, REVISIONS, param_problem
+from protocol.mcp_server.client import (
+    LEVELS,
+    REVISIONS,
+    McpRequestError,
+    check_param_headers,
+    refused,
+)
 from protocol.mcp_server.daemon_link import RequestEnd, document_of, fields_of, pause_of
 from protocol.mcp_server.mending import definition_for
 from protocol.mcp_server.offered import CHANGING, ListWatch
@@ -37,8 +43,6 @@ from protocol.mcp_server.request import (
     CLIENT_CAPABILITIES,
     SERVER,
     ClientRequest,
-    McpRequestError,
-    refused,
 )
 from protocol.mcp_server.results import (
     ASSET_SCHEME,
@@ -57,8 +61,6 @@ from protocol.problem import EXCERPT_CHARS, described, did_you_mean, printable, 
 
 if TYPE_CHECKING:
     from protocol.mcp_server.server import McpServer
-
-MethodResult = Mapping[str, Any] | RpcError
 
 CAPABILITIES: dict[str, Any] = {
     "tools": {"listChanged": True},
@@ -90,7 +92,7 @@ URI_CHARS = 2048
 # Tools.
 
 
-async def call_tool(request: ClientRequest) -> MethodResult:
+async def call_tool(request: ClientRequest) -> Mapping[str, Any]:
     """Call the op that a tool's name stands for, and return the result for the client.
 
     The lists lead from the name to a module. What the module tells before its end goes on to the
@@ -110,14 +112,10 @@ async def call_tool(request: ClientRequest) -> MethodResult:
     module, op = server.offered.known.meaning(name) or op_of_down_module(server, name, table)
     tool = table.lists["tools"].get(name, {})
     if request.headers is not None and request.client.is_modern:
-        problem = param_problem(tool.get("inputSchema", {}), args, request.headers)
-        if problem is not None:
-            return problem
+        check_param_headers(tool.get("inputSchema", {}), args, request.headers)
     structured = request.has_output_schema = "outputSchema" in tool
     outcome, assets = await call_module(request, module, op, args)
     result = tool_result(outcome, list(assets.values()), structured=structured)
-    if isinstance(result, RpcError):
-        return result
     if structured and not request.client.is_modern and result.get("isError") is True:
         # SDKs of the older era hold an error to the output schema.
         result = {key: value for key, value in result.items() if key != "structuredContent"}
@@ -197,7 +195,7 @@ def pass_on(
 # Prompts, resources and completion: what a module answers is passed on.
 
 
-async def get_prompt(request: ClientRequest) -> MethodResult:
+async def get_prompt(request: ClientRequest) -> Mapping[str, Any]:
     name = request.text("name")
     table = await request.server.offered.table(use_kept=True)
     op = table.prompt_names.get(name)
@@ -209,12 +207,12 @@ async def get_prompt(request: ClientRequest) -> MethodResult:
     return await filled(request, own_result(outcome), assets)
 
 
-async def read_resource(request: ClientRequest) -> MethodResult:
+async def read_resource(request: ClientRequest) -> Mapping[str, Any]:
     uri, server = request.text("uri"), request.server
     if uri.startswith(ASSET_SCHEME):
         file = await read_file(request, uri.removeprefix(ASSET_SCHEME))
         if isinstance(file, Failure):
-            return own_error(file, uri)
+            raise McpRequestError(own_error(file, uri))
         return cacheable({"contents": [contents(uri, *file)]}, request)
     if uri.startswith(RESULT_SCHEME):
         data = server.kept_result(uri)
@@ -229,8 +227,8 @@ async def read_resource(request: ClientRequest) -> MethodResult:
         outcome, assets = await call_module(request, module, "resources/read", {"uri": own})
         if isinstance(outcome, Failure) and len(modules) == 1:
             error = servers_own_error(outcome)
-            if error is not None:
-                return error  # nobody else was asked: it is the answer
+            if error is not None:  # nobody else was asked: it is the answer
+                raise McpRequestError(error)
         try:
             result = own_result(outcome)
         except McpRequestError as refusal:
@@ -242,7 +240,7 @@ async def read_resource(request: ClientRequest) -> MethodResult:
     raise refused(INVALID_PARAMS, f"there is no resource {quoted(uri)}{why}", {"uri": uri})
 
 
-async def complete(request: ClientRequest) -> MethodResult:
+async def complete(request: ClientRequest) -> Mapping[str, Any]:
     ref = request.params.get("ref")
     if not isinstance(ref, dict):
         raise refused(INVALID_PARAMS, f'"ref" is {described(ref)}, it must be an object')
@@ -277,7 +275,7 @@ def own_result(outcome: Outcome) -> dict[str, Any]:
 # The client, and lists.
 
 
-async def greet(request: ClientRequest) -> MethodResult:
+async def greet(request: ClientRequest) -> Mapping[str, Any]:
     table, client = await request.server.offered.table_within(GREET_S), request.client
     result: dict[str, Any] = {"capabilities": {**CAPABILITIES, **(table.extras if table else {})}}
     if table is not None and table.instructions is not None:
@@ -287,12 +285,12 @@ async def greet(request: ClientRequest) -> MethodResult:
     return {**result, "protocolVersion": client.revision, "serverInfo": SERVER}
 
 
-async def ping(request: ClientRequest) -> MethodResult:
+async def ping(request: ClientRequest) -> Mapping[str, Any]:
     del request
     return {}
 
 
-async def set_level(request: ClientRequest) -> MethodResult:
+async def set_level(request: ClientRequest) -> Mapping[str, Any]:
     level, client = request.params.get("level"), request.server.client
     if level not in LEVELS or client is None:
         words = f'"level" is {described(level)}, it must be one of {", ".join(LEVELS)}'
@@ -301,7 +299,7 @@ async def set_level(request: ClientRequest) -> MethodResult:
     return {}
 
 
-async def list_entries(request: ClientRequest) -> MethodResult:
+async def list_entries(request: ClientRequest) -> Mapping[str, Any]:
     """Return a page of a list: as much as fits from where its cursor points."""
     field = LISTS[request.method].field
     try:
@@ -352,7 +350,7 @@ def cacheable(result: dict[str, Any], request: ClientRequest) -> dict[str, Any]:
 # Changes of resources and lists.
 
 
-async def subscribe(request: ClientRequest) -> MethodResult:
+async def subscribe(request: ClientRequest) -> Mapping[str, Any]:
     server, uri = request.server, request.params.get("uri")
     problem = problem_of_uris([uri], len(server.followed))
     if problem is not None or not isinstance(uri, str):
@@ -370,17 +368,19 @@ async def subscribe(request: ClientRequest) -> MethodResult:
         if not is_followed and server.followed.get(uri) is followed:
             del server.followed[uri]
             followed.close()
-    return error or {}
+    if error is not None:
+        raise McpRequestError(error)
+    return {}
 
 
-async def unsubscribe(request: ClientRequest) -> MethodResult:
+async def unsubscribe(request: ClientRequest) -> Mapping[str, Any]:
     followed = request.server.followed.pop(str(request.params.get("uri")), None)
     if followed is not None:
         followed.close()
     return {}
 
 
-async def listen(request: ClientRequest) -> MethodResult:
+async def listen(request: ClientRequest) -> Mapping[str, Any]:
     """Tell of changes for as long as the request is open.
 
     It is acknowledged when it is known which of the resources can be followed; nothing is told
@@ -512,7 +512,7 @@ class FollowedResource:
 class Method(msgspec.Struct, frozen=True):
     """The function that serves a method, and the eras that have the method."""
 
-    serve: Callable[[ClientRequest], Awaitable[MethodResult]]
+    serve: Callable[[ClientRequest], Awaitable[Mapping[str, Any]]]
     eras: frozenset[Era] = frozenset(Era)
 
 

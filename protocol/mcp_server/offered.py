@@ -20,6 +20,7 @@ import msgspec
 from protocol.dialects.mcp.catalogue import LISTS
 from protocol.errors import Failure
 from protocol.jsonrpc import RpcError
+from protocol.mcp_server.client import McpRequestError
 from protocol.mcp_server.daemon_link import (
     DAEMON,
     AfterLoss,
@@ -30,7 +31,6 @@ from protocol.mcp_server.daemon_link import (
     fields_of,
     pause_of,
 )
-from protocol.mcp_server.request import McpRequestError
 from protocol.mcp_server.results import own_error
 from protocol.mcp_server.table import Definitions, KnownLists, Table
 from protocol.mcp_server.tasks import Pending, Task

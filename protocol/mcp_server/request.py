@@ -30,7 +30,7 @@ from protocol.jsonrpc import (
     error_document,
     message_line,
 )
-from protocol.mcp_server.client import MISSING_CAPABILITY, SSE, McpClient, accepts
+from protocol.mcp_server.client import MISSING_CAPABILITY, SSE, McpClient, accepts, refused
 from protocol.mcp_server.mending import result_for, strict_result
 from protocol.problem import described
 from protocol.trace_context import is_traceparent
@@ -63,18 +63,6 @@ CLIENT_CAPABILITIES = {ROOTS: "roots", SAMPLE: "sampling", ASK: "elicitation"}
 
 ASKED_BY = {ours: theirs for theirs, ours in HOST_METHODS.items()}
 """The methods of MCP by which a client is asked."""
-
-
-class McpRequestError(Exception):
-    """A request is refused, with this error."""
-
-    def __init__(self, error: RpcError) -> None:
-        super().__init__(error.message)
-        self.error = error
-
-
-def refused(code: int, words: str, data: Any = None) -> McpRequestError:
-    return McpRequestError(RpcError(code, words, data))
 
 
 class ClientRequest:

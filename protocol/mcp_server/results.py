@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from protocol.errors import Failure, Origin, Reason, Success
 from protocol.frames import encode
@@ -22,10 +22,9 @@ from protocol.jsonrpc import (
     METHOD_NOT_FOUND,
     RpcError,
 )
+from protocol.mcp_server.client import McpRequestError
 from protocol.mcp_server.daemon_link import RequestEnd, fields_of
-
-if TYPE_CHECKING:
-    from protocol.mcp_server.request import ClientRequest
+from protocol.mcp_server.request import ClientRequest
 
 ERROR_META = "stdiod/error"
 """The key in `_meta` of a failed call for its code and evidence."""
@@ -55,22 +54,21 @@ def renamed_contents(result: Mapping[str, Any], prefix: str) -> dict[str, Any]:
 
 def tool_result(
     outcome: Success | Failure, assets: Sequence[RegisteredAsset], *, structured: bool
-) -> dict[str, Any] | RpcError:
+) -> dict[str, Any]:
     """Return the result of a tool call; `structured` if the tool announces an output schema.
 
-    Embedded assets are still to be put in (`embedded`); the others are linked.
+    Embedded assets are still to be put in (`embedded`); the others are linked. Raises
+    `McpRequestError` for a JSON-RPC error of a hosted server.
     """
     if isinstance(outcome, Failure):
-        found = _failed(outcome)
+        result = _failed(outcome)
     else:
-        found = _succeeded(outcome, structured=structured)
-    if isinstance(found, RpcError):
-        return found
-    inside = {holder["assetId"] for holder, _ in embedded(found)}
+        result = _succeeded(outcome, structured=structured)
+    inside = {holder["assetId"] for holder, _ in embedded(result)}
     links = [_link(one) for one in assets if one.asset_id not in inside]
-    content = found.get("content")
+    content = result.get("content")
     blocks = content if isinstance(content, list) else []
-    return found if blocks is content and not links else {**found, "content": [*blocks, *links]}
+    return result if blocks is content and not links else {**result, "content": [*blocks, *links]}
 
 
 def _succeeded(outcome: Success, *, structured: bool) -> dict[str, Any]:
@@ -103,10 +101,10 @@ def _is_block(block: object) -> bool:
     return False
 
 
-def _failed(failure: Failure) -> dict[str, Any] | RpcError:
+def _failed(failure: Failure) -> dict[str, Any]:
     error = servers_own_error(failure)
     if error is not None:
-        return error
+        raise McpRequestError(error)
     reported = _reported(failure)
     if reported.get("isError") is True:
         return reported

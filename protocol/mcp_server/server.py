@@ -51,21 +51,21 @@ from protocol.jsonrpc import (
 from protocol.mcp_server.client import (
     HEADER_MISMATCH,
     MISSING_CAPABILITY,
-    SSE,
     UNSUPPORTED_VERSION,
     VERSION,
     McpClient,
-    accepts,
+    McpRequestError,
+    check_headers,
     client_of,
-    header_problem,
     is_array,
     is_modern,
+    refused,
     split_batch,
 )
 from protocol.mcp_server.daemon_link import DaemonLink
 from protocol.mcp_server.methods import METHODS, FollowedResource
 from protocol.mcp_server.offered import ListWatch, Offered
-from protocol.mcp_server.request import ClientRequest, McpRequestError, refused
+from protocol.mcp_server.request import ClientRequest
 from protocol.mcp_server.results import RESULT_SCHEME
 from protocol.mcp_server.table import KnownLists
 from protocol.mcp_server.tasks import CancelledError, Task, Tasks, TimerHandle
@@ -161,21 +161,19 @@ class McpServer:
         self, message: bytes, exchange: object = None, headers: Mapping[str, str] | None = None
     ) -> None:
         """Take a message, or a batch of them; `headers`, by lower-case name, are those of HTTP."""
-        batch: list[bytes] | RpcError = [message]
+        batch = [message]
         if is_array(message):
-            batch = split_batch(message, self.client)
-            if headers is not None and not accepts(headers, SSE):
-                words = f"the answers to a batch come as a stream; accept {SSE}"
-                batch = RpcError(INVALID_REQUEST, words)
-        if isinstance(batch, RpcError):
-            self._unanswered[exchange] += 1
-            self._end(exchange, answer_line(None, batch), 400)
-        else:
-            self._unanswered[exchange] += len(batch)
-            for one in batch:
-                with collector_paused() if len(one) > LONG_BYTES else nullcontext():
-                    self._receive(read_message(one), one, exchange, headers)
-                self.tasks.run()  # the next one may cancel it: then it has to be under way
+            try:
+                batch = split_batch(message, self.client, headers)
+            except McpRequestError as refusal:
+                self._unanswered[exchange] += 1
+                self._end(exchange, answer_line(None, refusal.error), 400)
+                return
+        self._unanswered[exchange] += len(batch)
+        for one in batch:
+            with collector_paused() if len(one) > LONG_BYTES else nullcontext():
+                self._receive(read_message(one), one, exchange, headers)
+            self.tasks.run()  # the next one may cancel it: then it has to be under way
 
     def receive_overlong(self, line: Overlong) -> None:
         """Take a line that was dropped because of its length."""
@@ -273,9 +271,12 @@ class McpServer:
                 except McpRequestError as refusal:
                     self._refuse(message, exchange, headers, refusal.error)
             case RpcNotification():
-                problem = self._receive_notification(message, headers)
-                data = b"" if problem is None else answer_line(None, problem)
-                self._end(exchange, data, 202 if problem is None else 400)
+                try:
+                    self._receive_notification(message, headers)
+                except McpRequestError as refusal:
+                    self._end(exchange, answer_line(None, refusal.error), 400)
+                else:
+                    self._end(exchange, b"", 202)
             case RpcAnswer(rpc_id=rpc_id, outcome=outcome):
                 request = self.questions.get(str(rpc_id))
                 if request is not None:
@@ -289,8 +290,6 @@ class McpServer:
     ) -> None:
         """Begin a request, or go on with a parked one; raises `McpRequestError`."""
         client = client_of(call, headers, self.client)
-        if isinstance(client, RpcError):
-            raise McpRequestError(client)
         request = ClientRequest(self, call, client, exchange, headers)
         if request.key in self._open:
             words = f"a request {described(call.rpc_id)} is open already; wait for its answer"
@@ -352,10 +351,10 @@ class McpServer:
 
     def _receive_notification(
         self, told: RpcNotification, headers: Mapping[str, str] | None
-    ) -> RpcError | None:
+    ) -> None:
         if headers is not None and headers.get(VERSION) == MODERN:
-            return header_problem(headers, told.method, told.params, MODERN)
-        if told.method == CANCELLED:
+            check_headers(headers, told.method, told.params, MODERN)
+        elif told.method == CANCELLED:
             rpc_id = told.params.get("requestId")
             is_id = isinstance(rpc_id, str) or type(rpc_id) is int  # true is not 1
             request = self._open.get((None, cast("RpcId", rpc_id))) if is_id else None
@@ -364,7 +363,6 @@ class McpServer:
         elif told.method == "notifications/initialized" and self.client and not self._watching:
             watch = ListWatch(self.offered.given, self.tell)
             self._watching = self.tasks.spawn(self.offered.watch(watch))
-        return None
 
     # Requests whose client is to come back, in the newer era.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from protocol.mcp_server.client import (
     HEADER_MISMATCH,
     MISSING_CAPABILITY,
     McpClient,
+    McpRequestError,
     legacy_client,
     modern_client,
     says_modern,
@@ -28,6 +30,12 @@ LEVEL = "io.modelcontextprotocol/logLevel"
 GOOD: dict[str, Any] = {VERSION: "2026-07-28", CAPABILITIES: {"elicitation": {}}}
 REVISIONS = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]
 LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+
+
+def refusal_of(function: Callable[..., object], *args: Any) -> RpcError:
+    with pytest.raises(McpRequestError) as refusal:
+        function(*args)
+    return refusal.value.error
 
 
 def test_a_request_of_the_newer_era_names_its_client() -> None:
@@ -65,14 +73,14 @@ OBJECT = f'the request has no object "_meta" with "{VERSION}" and "{CAPABILITIES
     ids=str,
 )
 def test_a_request_that_does_not_name_its_client_is_refused(meta: Any, words: str) -> None:
-    assert modern_client({"_meta": meta}) == RpcError(-32602, words)
+    assert refusal_of(modern_client, {"_meta": meta}) == RpcError(-32602, words)
 
 
 def test_a_revision_that_is_not_spoken_is_refused_with_those_that_are() -> None:
     words = f'the revision "2099-01-01" is not spoken here; there are {", ".join(REVISIONS)}'
     data = {"supported": REVISIONS, "requested": "2099-01-01"}
     meta = {**GOOD, VERSION: "2099-01-01"}
-    assert modern_client({"_meta": meta}) == RpcError(-32022, words, data)
+    assert refusal_of(modern_client, {"_meta": meta}) == RpcError(-32022, words, data)
     assert (MISSING_CAPABILITY, HEADER_MISMATCH) == (-32021, -32020)
 
 
@@ -91,7 +99,7 @@ def test_a_client_of_the_older_era_gets_its_revision_or_the_newest(asked: str, s
 
 def test_a_client_without_a_revision_is_refused() -> None:
     words = '"protocolVersion" is null, it must be a string'
-    assert legacy_client({}) == RpcError(-32602, words)
+    assert refusal_of(legacy_client, {}) == RpcError(-32602, words)
 
 
 @pytest.mark.parametrize(
@@ -122,23 +130,25 @@ def test_only_a_client_of_the_revision_with_batches_may_send_one() -> None:
         "send each message by itself"
     )
     for client in (None, McpClient(Era.LEGACY, "2025-06-18", {})):
-        assert split_batch(b"[{}]", client) == RpcError(-32600, words)
+        assert refusal_of(split_batch, b"[{}]", client) == RpcError(-32600, words)
     assert split_batch(b' [{"a": 1},2]', BATCHING) == [b'{"a": 1}', b"2"]
 
 
 @pytest.mark.parametrize(("members", "fits"), [(0, False), (1, True), (1000, True), (1001, False)])
 def test_a_batch_of_a_client_has_1_to_1000_messages(members: int, fits: bool) -> None:
-    found = split_batch(json.dumps([{}] * members).encode(), BATCHING)
+    batch = json.dumps([{}] * members).encode()
     words = "a batch has 1 to 1000 messages, none of which is a batch; this one has {} members"
-    refused = RpcError(-32600, words.format(members))
-    assert found == ([b"{}"] * members if fits else refused)
-    assert split_batch(b"[{}, [{}]]", BATCHING) == RpcError(-32600, words.format(2))
+    if fits:
+        assert split_batch(batch, BATCHING) == [b"{}"] * members
+    else:
+        refused = RpcError(-32600, words.format(members))
+        assert refusal_of(split_batch, batch, BATCHING) == refused
+    assert refusal_of(split_batch, b"[{}, [{}]]", BATCHING) == RpcError(-32600, words.format(2))
 
 
 def test_a_batch_that_is_no_json_is_refused() -> None:
     for text in (b"[{", b'[{"a":"\xff"}]x', b"[" * 100_000):
-        found = split_batch(text, BATCHING)
-        assert isinstance(found, RpcError)
+        found = refusal_of(split_batch, text, BATCHING)
         assert found.code == -32700
         assert found.message.startswith("the batch is not JSON: ")
 

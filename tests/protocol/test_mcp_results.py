@@ -9,6 +9,7 @@ from protocol.errors import Code, Failure, Reason, Success
 from protocol.events import Asset
 from protocol.host_events import RegisteredAsset, Registration
 from protocol.jsonrpc import RpcError
+from protocol.mcp_server.client import McpRequestError
 from protocol.mcp_server.results import (
     ERROR_META,
     contents,
@@ -88,7 +89,9 @@ def test_a_failure_of_the_hosts_is_read_by_the_model_with_its_evidence() -> None
 
 def test_a_servers_own_json_rpc_error_is_one_again() -> None:
     error = RpcError(-32050, "no", {"x": 1})
-    assert told(failure_of(error)) == error
+    with pytest.raises(McpRequestError) as refusal:
+        told(failure_of(error))
+    assert refusal.value.error == error
     assert own_error(failure_of(error)) == error
 
 
