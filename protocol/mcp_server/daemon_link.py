@@ -32,7 +32,7 @@ from protocol.client import (
 )
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.host_call import UNENCODABLE
-from protocol.mcp_server.table import ModuleView
+from protocol.mcp_server.table import DEFAULT, ModuleView
 from protocol.mcp_server.tasks import Pending, Tasks, TimerHandle
 
 DAEMON = "supervisor"
@@ -41,6 +41,21 @@ DAEMON = "supervisor"
 DAEMON_WAIT_S = 30.0
 """For how long a request waits for the daemon: a restart takes seconds, and one with slow modules
 that are stopped first takes longer; most clients give a call up after 60 s."""
+
+
+class NarrowedCaller(msgspec.Struct, frozen=True):
+    """Who asks, through which view, and which daemon: the answer to `narrow`."""
+
+    view: ModuleView
+    name: str = ""
+    face: str = ""
+    modules: tuple[str, ...] = ()
+    """Globs of what it may see."""
+    run: float = 0.0
+    """Differs from that of any other daemon."""
+    pid: int = 0
+    directories: list[str] = []
+    session_idle_s: float = 3600.0
 
 
 class RequestEnd(msgspec.Struct, frozen=True):
@@ -141,17 +156,15 @@ class DaemonRequest:
 class DaemonLink:
     def __init__(self, tasks: Tasks, view: str | None) -> None:
         self.tasks = tasks
-        self.view = ModuleView()
-        self.caller: dict[str, Any] | None = None
-        """The answer of `narrow` to the view: who asks, and the daemon's `pid` and `directories`;
-        None before there is one."""
+        self.caller: NarrowedCaller | None = None
+        """As the last daemon has said it; None before one has."""
         self.refusal: Failure | None = None
         """Why the daemon does not give the view."""
         self.ready: Pending[None] = Pending(tasks)
         """Set while there is a connection and the view is known; then there is another one."""
         self.lost: Pending[None] = Pending(tasks)
         """Set when a connection that was ready has ended; then there is another one."""
-        self._view_name = view or self.view.name
+        self._view_name = view or DEFAULT
         self._connection: SocketClient | None = None
         self._login: str | None = None
         self._asked: dict[str, DaemonRequest] = {}
@@ -207,6 +220,10 @@ class DaemonLink:
     def is_ready(self) -> bool:
         return self.ready.is_set
 
+    @property
+    def view(self) -> ModuleView:
+        return ModuleView() if self.caller is None else self.caller.view
+
     # The connection.
 
     def connect(self, connection: SocketClient, login: str | None) -> None:
@@ -254,7 +271,14 @@ class DaemonLink:
             if pause_s is None:
                 break
         self._last_words = ""
-        self.refusal = self._take_view(outcome)
+        if isinstance(outcome, Failure):
+            self.refusal = outcome
+        else:
+            try:
+                self.caller = msgspec.convert(outcome.result, NarrowedCaller)
+            except msgspec.ValidationError as error:
+                words = f'the daemon\'s answer to "narrow" is not that of this version: {error}'
+                self.refusal = Failure.because(Reason.INVALID_EVENT, words)
         waiting, self._waiting = self._waiting, {}
         if self.refusal is None:
             self.lost = Pending(self.tasks)
@@ -264,18 +288,6 @@ class DaemonLink:
         else:
             for request in waiting:
                 request.put(RequestEnd(self.refusal))
-
-    def _take_view(self, outcome: Outcome) -> Failure | None:
-        """Take the answer of `narrow`; returns why the view is not known."""
-        if isinstance(outcome, Failure):
-            return outcome
-        try:
-            self.view = msgspec.convert(outcome.result["view"], ModuleView)
-        except (msgspec.ValidationError, LookupError, TypeError) as error:
-            words = f'the daemon\'s answer to "narrow" is not that of this version: {error}'
-            return Failure.because(Reason.INVALID_EVENT, words)
-        self.caller = outcome.result
-        return None
 
     def _submit(self, request: DaemonRequest) -> None:
         assert self._connection is not None  # noqa: S101 - it is connected

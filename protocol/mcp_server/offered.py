@@ -216,9 +216,8 @@ class Offered:
 
     def _version(self, number: int) -> tuple[Any, ...]:
         """Return the version of offers that the present daemon has given a number."""
-        caller = self._daemon.caller or {}
-        said = (caller.get("run"), caller.get("name"), *caller.get("modules", ()))
-        return (*said, self._daemon.view, number)
+        caller = self._daemon.caller
+        return (caller and (caller.run, caller.name, caller.modules, caller.view)), number
 
     def _note_renamed(self, table: Table) -> None:
         former = {} if self.known.table is None else self.known.table.renamed

@@ -409,10 +409,10 @@ class McpServer:
 
     def _meaning(self, request: ClientRequest) -> object:
         """Return what a state is good for: one caller's request for one thing."""
-        caller, params = self.daemon.caller or {}, request.params
+        caller, params = self.daemon.caller, request.params
         named = str(params.get("name", params.get("uri")))
-        who = [caller.get("name"), caller.get("face"), caller.get("modules")]
-        return [*who, request.method, named, request.arguments_mark]
+        who = caller and (caller.name, caller.face, caller.modules)
+        return who, request.method, named, request.arguments_mark
 
     # Results that are too long for an event of a stream.
 

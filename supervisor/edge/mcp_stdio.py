@@ -105,12 +105,12 @@ class StdioBridge:
     def directories(self) -> list[str] | None:
         """Those that the joined daemon serves; None if it has not answered."""
         caller = self._server.daemon.caller
-        return None if caller is None else caller["directories"]
+        return None if caller is None else caller.directories
 
     @property
     def daemon_pid(self) -> int | None:
         caller = self._server.daemon.caller
-        return None if caller is None else caller["pid"]
+        return None if caller is None else caller.pid
 
     def serve(self) -> None:
         """Serve until the client is gone, or has its answers after the end of stdin."""

@@ -140,7 +140,8 @@ class McpServers:
         except BaseException:  # a cancellation, too: no client knows the id of this session
             session.close()
             raise
-        self._idle_s = (session.server.daemon.caller or {}).get("session_idle_s", IDLE_S)
+        caller = session.server.daemon.caller
+        self._idle_s = IDLE_S if caller is None else caller.session_idle_s
         session.end_when_idle(self._idle_s)
         return session
 
