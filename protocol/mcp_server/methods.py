@@ -351,10 +351,9 @@ def cacheable(result: dict[str, Any], request: ClientRequest) -> dict[str, Any]:
 
 
 async def subscribe(request: ClientRequest) -> Mapping[str, Any]:
-    server, uri = request.server, request.params.get("uri")
-    problem = problem_of_uris([uri], len(server.followed))
-    if problem is not None or not isinstance(uri, str):
-        raise refused(INVALID_PARAMS, f'"uri": {problem}')
+    server = request.server
+    uri: Any = request.params.get("uri")
+    check_uris('"uri"', [uri], len(server.followed))
     followed = server.followed.get(uri)
     if followed is None:
         followed = server.followed[uri] = FollowedResource(
@@ -391,10 +390,7 @@ async def listen(request: ClientRequest) -> Mapping[str, Any]:
         words = f'"notifications" is {described(wished)}, it must be an object'
         raise refused(INVALID_PARAMS, words)
     uris = wished.get("resourceSubscriptions", [])
-    problem = problem_of_uris(uris)
-    if problem is not None:
-        words = f'"resourceSubscriptions" in "notifications": {problem}'
-        raise refused(INVALID_PARAMS, words)
+    check_uris('"resourceSubscriptions" in "notifications"', uris)
     wanted = [one for one in CHANGING if wished.get(f"{one}ListChanged") is True]
     own_meta = {f"{META}subscriptionId": request.rpc_id}
     is_acknowledged = False
@@ -424,16 +420,17 @@ async def listen(request: ClientRequest) -> Mapping[str, Any]:
     return {}
 
 
-def problem_of_uris(uris: Any, known: int = 0) -> str | None:
-    """Return the fault in the URIs of resources to follow; None if there is none."""
+def check_uris(label: str, uris: Any, known: int = 0) -> None:
+    """Raise `McpRequestError` unless a client that follows `known` resources may follow these."""
     if not isinstance(uris, list):
-        return f"{described(uris)} is no list of strings"
+        raise refused(INVALID_PARAMS, f"{label}: {described(uris)} is no list of strings")
     for uri in uris:
         if not isinstance(uri, str) or not 0 < len(uri) <= URI_CHARS:
-            return f"{described(uri)} is no string of 1 to {URI_CHARS} characters"
+            words = f"{label}: {described(uri)} is no string of 1 to {URI_CHARS} characters"
+            raise refused(INVALID_PARAMS, words)
     if known + len(uris) > SUBSCRIPTIONS:
-        return f"a client may follow at most {SUBSCRIPTIONS} resources"
-    return None
+        words = f"{label}: a client may follow at most {SUBSCRIPTIONS} resources"
+        raise refused(INVALID_PARAMS, words)
 
 
 class FollowedResource:
@@ -486,7 +483,7 @@ class FollowedResource:
             with self._server.daemon.read("resource.follow", args) as request:
                 while not isinstance(event := await request.next(), RequestEnd):
                     if isinstance(event, RequestEvent):
-                        self._told(event)
+                        self._take_update(event)
             pause_s = pause_of(event.outcome)
             if isinstance(event.outcome, Failure):
                 why = f": {event.outcome.message}"
@@ -494,7 +491,7 @@ class FollowedResource:
                 break
         return self._refusal(why), pause_s
 
-    def _told(self, event: RequestEvent) -> None:
+    def _take_update(self, event: RequestEvent) -> None:
         """Take an update; the first event says that it is followed, and so does one without URI."""
         fields, prefix = fields_of(event), self.uri.removesuffix(own_uri(self.uri))
         if "uri" in fields:

@@ -257,7 +257,7 @@ class Offered:
             with self._daemon.open(DAEMON, "offers", args, after_loss=AfterLoss.FAIL) as following:
                 self._following = following
                 while not isinstance(event := await following.next(), RequestEnd):
-                    self._told(event)
+                    self._take_change(event)
             if self._daemon.is_ready:
                 pause_s = pause_of(event.outcome)
                 if pause_s is not None:
@@ -266,7 +266,7 @@ class Offered:
                 else:  # it stops, or does not allow that: until then it is asked each time
                     await self._daemon.lost
 
-    def _told(self, event: DaemonEvent) -> None:
+    def _take_change(self, event: DaemonEvent) -> None:
         """Take a change, or a notification of an extension."""
         fields = fields_of(event)
         if "method" not in fields:
