@@ -66,6 +66,18 @@ _LEVEL_OF = {"debug": "debug", "info": "info", "warn": "warning", "error": "erro
 _VERSION, _CAPABILITIES = f"{META}protocolVersion", f"{META}clientCapabilities"
 
 
+class McpRequestError(Exception):
+    """A request is refused, with this error."""
+
+    def __init__(self, error: RpcError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+def refused(code: int, words: str, data: Any = None) -> McpRequestError:
+    return McpRequestError(RpcError(code, words, data))
+
+
 class McpClient(msgspec.Struct, frozen=True):
     era: Era
     revision: str
@@ -89,10 +101,8 @@ BEFORE_INITIALIZE = McpClient(Era.LEGACY, LEGACY[0], {})
 """A client of the older era that pings before it says who it is."""
 
 
-def client_of(
-    call: RpcCall, headers: Headers | None, known: McpClient | None
-) -> McpClient | RpcError:
-    """Return the client of a request, or why the request is refused.
+def client_of(call: RpcCall, headers: Headers | None, known: McpClient | None) -> McpClient:
+    """Return the client of a request; raises `McpRequestError`.
 
     `headers` are those of HTTP, and `known` is the client that has said `initialize` before.
     """
@@ -100,21 +110,20 @@ def client_of(
     if is_modern(call, headers):
         meta = call.params.get("_meta")
         version = meta.get(_VERSION) if isinstance(meta, dict) else None
-        problem = None
         if headers is not None and isinstance(version, str):
-            problem = header_problem(headers, call.method, call.params, version)
-        return problem or modern_client(call.params)
+            check_headers(headers, call.method, call.params, version)
+        return modern_client(call.params)
     if said is not None and said not in LEGACY:
-        return unsupported(said)
+        raise unsupported(said)
     if call.method == INITIALIZE:
         if known is not None:
-            return RpcError(INVALID_REQUEST, f'"{INITIALIZE}" was said before')
+            raise refused(INVALID_REQUEST, f'"{INITIALIZE}" was said before')
         return legacy_client(call.params)
     if known is None and call.method == "ping":
         return BEFORE_INITIALIZE
     if known is None:
         words = f'"{INITIALIZE}" comes first, or each request says "{_VERSION}" in its _meta'
-        return RpcError(INVALID_REQUEST, words)
+        raise refused(INVALID_REQUEST, words)
     return known
 
 
@@ -129,12 +138,12 @@ def says_modern(method: str, params: Mapping[str, Any]) -> bool:
     return method in (DISCOVER, LISTEN) or (isinstance(meta, dict) and _VERSION in meta)
 
 
-def modern_client(params: Mapping[str, Any]) -> McpClient | RpcError:
-    """Return the client that a request of the newer era describes, or why it is refused."""
+def modern_client(params: Mapping[str, Any]) -> McpClient:
+    """Return the client that a request of the newer era describes; raises `McpRequestError`."""
     meta = params.get("_meta")
     if not isinstance(meta, dict):
         words = f'the request has no object "_meta" with "{_VERSION}" and "{_CAPABILITIES}"'
-        return RpcError(INVALID_PARAMS, words)
+        raise refused(INVALID_PARAMS, words)
     for key, wanted, a_kind in (
         (_VERSION, str, "a string"),
         (_CAPABILITIES, dict, "an object"),
@@ -142,31 +151,31 @@ def modern_client(params: Mapping[str, Any]) -> McpClient | RpcError:
         value = meta.get(key)
         if not isinstance(value, wanted):
             found = f"is {kind(value)}" if key in meta else "is missing"
-            return RpcError(INVALID_PARAMS, f'"{key}" in _meta {found}, it must be {a_kind}')
+            raise refused(INVALID_PARAMS, f'"{key}" in _meta {found}, it must be {a_kind}')
     version, level = meta[_VERSION], meta.get(f"{META}logLevel")
     if version != MODERN:
-        return unsupported(version)
+        raise unsupported(version)
     if level is not None and level not in LEVELS:
         words = f"the logLevel {described(level)} is none of {', '.join(LEVELS)}"
-        return RpcError(INVALID_PARAMS, words)
+        raise refused(INVALID_PARAMS, words)
     return McpClient(Era.MODERN, MODERN, meta[_CAPABILITIES], level)
 
 
-def legacy_client(params: Mapping[str, Any]) -> McpClient | RpcError:
+def legacy_client(params: Mapping[str, Any]) -> McpClient:
     """Return the client that `initialize` describes: at a revision known here, or the newest."""
     version, capabilities = params.get("protocolVersion"), params.get("capabilities")
     if not isinstance(version, str):
         words = f'"protocolVersion" is {described(version)}, it must be a string'
-        return RpcError(INVALID_PARAMS, words)
+        raise refused(INVALID_PARAMS, words)
     revision = version if version in LEGACY else LEGACY[0]
     said = capabilities if isinstance(capabilities, dict) else {}
     return McpClient(Era.LEGACY, revision, said, "info")
 
 
-def unsupported(requested: str) -> RpcError:
+def unsupported(requested: str) -> McpRequestError:
     data = {"supported": list(REVISIONS), "requested": requested}
     words = f"the revision {quoted(requested)} is not spoken here; there are {', '.join(REVISIONS)}"
-    return RpcError(UNSUPPORTED_VERSION, words, data)
+    return refused(UNSUPPORTED_VERSION, words, data)
 
 
 # --- Headers -----------------------------------------------------------------
@@ -184,10 +193,8 @@ _WHOLE = re.compile(r"-?[0-9]+(?:\.0+)?")
 _DIGITS = 400
 
 
-def header_problem(
-    headers: Headers, method: str, params: Mapping[str, Any], version: str
-) -> RpcError | None:
-    """Return why the headers of a request of the newer era do not match its body, or None."""
+def check_headers(headers: Headers, method: str, params: Mapping[str, Any], version: str) -> None:
+    """Raise `McpRequestError` unless headers of the newer era match the body."""
     said = {VERSION: version, METHOD: method}
     field = _NAMED_BY.get(method)
     value = params.get(field) if field is not None else None
@@ -198,30 +205,27 @@ def header_problem(
         if found is not None:
             found = decoded(found.strip()) if header == NAME else found.strip()
         if found != wanted:
-            return _mismatch(header, "is missing, or says something else than the body")
-    return None
+            raise _mismatch(header, "is missing, or says something else than the body")
 
 
-def param_problem(
+def check_param_headers(
     schema: Mapping[str, Any], args: Mapping[str, Any], headers: Headers
-) -> RpcError | None:
-    """Return why the headers that repeat args do not match them, or None."""
-    for path, name, of in _marked(schema, ()):
+) -> None:
+    """Raise `McpRequestError` unless the headers that repeat args match them."""
+    for path, name, kind_of_arg, value in _repeated(schema, args):
         header = f"{PARAM}{name.lower()}"
-        value, said = _at(args, path), headers.get(header)
-        shown = _shown(value)
+        said, shown = headers.get(header), _shown(value)
         if shown is None:
             if said is not None:
-                return _mismatch(header, f"is there, and {'.'.join(path)} is not in the body")
+                raise _mismatch(header, f"is there, and {path} is not in the body")
             continue
         if said is None:
-            return _mismatch(header, f"is missing, and {'.'.join(path)} is in the body")
-        found = decoded(said.strip())
-        if found is None:
-            return _mismatch(header, "is not base64 of UTF-8")
-        if found != shown and not (of == "integer" and _same_number(found, value)):
-            return _mismatch(header, f"says something else than {'.'.join(path)} in the body")
-    return None
+            raise _mismatch(header, f"is missing, and {path} is in the body")
+        meant = decoded(said.strip())
+        if meant is None:
+            raise _mismatch(header, "is not base64 of UTF-8")
+        if meant != shown and not (kind_of_arg == "integer" and _same_number(meant, value)):
+            raise _mismatch(header, f"says something else than {path} in the body")
 
 
 def decoded(value: str) -> str | None:
@@ -238,27 +242,18 @@ def decoded(value: str) -> str | None:
     return text if base64.b64encode(data).decode() == found[1] else None
 
 
-def _marked(
-    schema: Mapping[str, Any], path: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], str, object]]:
+def _repeated(
+    schema: Mapping[str, Any], args: Any, path: str = ""
+) -> Iterator[tuple[str, str, object, Any]]:
+    """Yield the args that headers repeat: path, name, type by the schema, and value."""
     properties = schema.get("properties")
-    if not isinstance(properties, dict):
-        return
-    for name, one in properties.items():
+    for name, one in properties.items() if isinstance(properties, dict) else ():
         if isinstance(one, dict):
+            value = args.get(name) if isinstance(args, Mapping) else None
             mark = one.get(MARK)
             if isinstance(mark, str):
-                yield (*path, name), mark, one.get("type")
-            yield from _marked(one, (*path, name))
-
-
-def _at(args: Mapping[str, Any], path: tuple[str, ...]) -> Any:
-    found: Any = args
-    for name in path:
-        if not isinstance(found, Mapping):
-            return None
-        found = found.get(name)
-    return found
+                yield f"{path}{name}", mark, one.get("type"), value
+            yield from _repeated(one, value, f"{path}{name}.")
 
 
 def _shown(value: object) -> str | None:
@@ -280,8 +275,8 @@ def _same_number(said: str, value: object) -> bool:
     return _WHOLE.fullmatch(said) is not None and int(said.partition(".")[0]) == value
 
 
-def _mismatch(header: str, why: str) -> RpcError:
-    return RpcError(HEADER_MISMATCH, f"the header {header} {why}")
+def _mismatch(header: str, why: str) -> McpRequestError:
+    return refused(HEADER_MISMATCH, f"the header {header} {why}")
 
 
 # --- Batches -------------------------------------------------------------------
@@ -289,16 +284,21 @@ def _mismatch(header: str, why: str) -> RpcError:
 is_array = re.compile(rb"\s*\[").match
 
 
-def split_batch(line: bytes, client: McpClient | None) -> list[bytes] | RpcError:
-    """Return the messages of an array, or why this client may not send an array."""
+def split_batch(
+    line: bytes, client: McpClient | None, headers: Headers | None = None
+) -> list[bytes]:
+    """Return the messages of an array; raises `McpRequestError` if the client may send none."""
+    if headers is not None and not accepts(headers, SSE):
+        words = f"the answers to a batch come as a stream; accept {SSE}"
+        raise refused(INVALID_REQUEST, words)
     if client is None or client.revision != BATCHES:
         words = f"a batch is for clients that have agreed on the revision {BATCHES} in initialize"
-        return RpcError(INVALID_REQUEST, f"{words}; send each message by itself")
+        raise refused(INVALID_REQUEST, f"{words}; send each message by itself")
     try:
         messages = [bytes(one) for one in msgspec.json.decode(line, type=list[msgspec.Raw])]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return RpcError(PARSE_ERROR, f"the batch is not JSON: {error}")
+        raise refused(PARSE_ERROR, f"the batch is not JSON: {error}") from None
     if not 0 < len(messages) <= BATCH or any(map(is_array, messages)):
         words = f"a batch has 1 to {BATCH} messages, none of which is a batch"
-        return RpcError(INVALID_REQUEST, f"{words}; this one has {len(messages)} members")
+        raise refused(INVALID_REQUEST, f"{words}; this one has {len(messages)} members")
     return messages

@@ -32,7 +32,7 @@ from protocol.client import (
 )
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.host_call import UNENCODABLE
-from protocol.mcp_server.table import ModuleView
+from protocol.mcp_server.table import DEFAULT, ModuleView
 from protocol.mcp_server.tasks import Pending, Tasks, TimerHandle
 
 DAEMON = "supervisor"
@@ -41,6 +41,21 @@ DAEMON = "supervisor"
 DAEMON_WAIT_S = 30.0
 """For how long a request waits for the daemon: a restart takes seconds, and one with slow modules
 that are stopped first takes longer; most clients give a call up after 60 s."""
+
+
+class NarrowedCaller(msgspec.Struct, frozen=True):
+    """Who asks, through which view, and which daemon: the answer to `narrow`."""
+
+    view: ModuleView
+    name: str = ""
+    face: str = ""
+    modules: tuple[str, ...] = ()
+    """Globs of what it may see."""
+    run: float = 0.0
+    """Differs from that of any other daemon."""
+    pid: int = 0
+    directories: list[str] = []
+    session_idle_s: float = 3600.0
 
 
 class RequestEnd(msgspec.Struct, frozen=True):
@@ -57,12 +72,17 @@ DaemonEvent = RequestEvent | ClientQuestion | QuestionWithdrawn | RequestEnd
 """An event of a request to the daemon; the last one is its end."""
 
 
-def fields_of(event: object) -> dict[str, Any]:
-    """Return the `fields` of a `log` event of the daemon's own; {} of anything else."""
+def document_of(event: DaemonEvent) -> dict[str, Any]:
+    """Return the line of an event, decoded; {} of a question, and of what can't be decoded."""
     try:
-        fields = event.document.get("fields") if isinstance(event, RequestEvent) else None
+        return event.document if isinstance(event, RequestEvent) else {}
     except UNDECODABLE:
         return {}
+
+
+def fields_of(event: DaemonEvent) -> dict[str, Any]:
+    """Return the `fields` of a `log` event of the daemon's own; {} of anything else."""
+    fields = document_of(event).get("fields")
     return fields if isinstance(fields, dict) else {}
 
 
@@ -132,26 +152,19 @@ class DaemonRequest:
             self._events.append(event)
             self._news.set(None)
 
-    def answer(self, question: ClientQuestion, outcome: Outcome) -> None:
-        """Answer a question of the daemon's, if its connection is still there."""
-        if self.request_id == question.request_id:
-            self._link.answer(question, outcome)
-
 
 class DaemonLink:
     def __init__(self, tasks: Tasks, view: str | None) -> None:
         self.tasks = tasks
-        self.view = ModuleView()
-        self.caller: dict[str, Any] | None = None
-        """The answer of `narrow` to the view: who asks, and the daemon's `pid` and `directories`;
-        None before there is one."""
+        self.caller: NarrowedCaller | None = None
+        """As the last daemon has said it; None before one has."""
         self.refusal: Failure | None = None
         """Why the daemon does not give the view."""
-        self.is_ready = False
-        """Whether there is a connection, and the view is known."""
-        self._turned: Pending[None] = Pending(tasks)
-        """Set when it became ready, or is no more; then there is another one."""
-        self._view_name = view or self.view.name
+        self.ready: Pending[None] = Pending(tasks)
+        """Set while there is a connection and the view is known; then there is another one."""
+        self.lost: Pending[None] = Pending(tasks)
+        """Set when a connection that was ready has ended; then there is another one."""
+        self._view_name = view or DEFAULT
         self._connection: SocketClient | None = None
         self._login: str | None = None
         self._asked: dict[str, DaemonRequest] = {}
@@ -203,9 +216,13 @@ class DaemonLink:
         """Whether a request waits for a connection."""
         return bool(self._waiting)
 
-    async def until(self, *, is_ready: bool) -> None:
-        while self.is_ready is not is_ready:
-            await self._turned
+    @property
+    def is_ready(self) -> bool:
+        return self.ready.is_set
+
+    @property
+    def view(self) -> ModuleView:
+        return ModuleView() if self.caller is None else self.caller.view
 
     # The connection.
 
@@ -254,32 +271,23 @@ class DaemonLink:
             if pause_s is None:
                 break
         self._last_words = ""
-        self.refusal = self._take_view(outcome)
+        if isinstance(outcome, Failure):
+            self.refusal = outcome
+        else:
+            try:
+                self.caller = msgspec.convert(outcome.result, NarrowedCaller)
+            except msgspec.ValidationError as error:
+                words = f'the daemon\'s answer to "narrow" is not that of this version: {error}'
+                self.refusal = Failure.because(Reason.INVALID_EVENT, words)
         waiting, self._waiting = self._waiting, {}
         if self.refusal is None:
-            self._turn(is_ready=True)
+            self.lost = Pending(self.tasks)
+            self.ready.set(None)
             for request in waiting:
                 self._submit(request)
         else:
             for request in waiting:
                 request.put(RequestEnd(self.refusal))
-
-    def _take_view(self, outcome: Outcome) -> Failure | None:
-        """Take the answer of `narrow`; returns why the view is not known."""
-        if isinstance(outcome, Failure):
-            return outcome
-        try:
-            self.view = msgspec.convert(outcome.result["view"], ModuleView)
-        except (msgspec.ValidationError, LookupError, TypeError) as error:
-            words = f'the daemon\'s answer to "narrow" is not that of this version: {error}'
-            return Failure.because(Reason.INVALID_EVENT, words)
-        self.caller = outcome.result
-        return None
-
-    def _turn(self, *, is_ready: bool) -> None:
-        self.is_ready = is_ready
-        turned, self._turned = self._turned, Pending(self.tasks)
-        turned.set(None)
 
     def _submit(self, request: DaemonRequest) -> None:
         assert self._connection is not None  # noqa: S101 - it is connected
@@ -299,7 +307,9 @@ class DaemonLink:
 
     def _lose(self, end: ConnectionEnd) -> None:
         self._connection = None
-        self._turn(is_ready=False)
+        if self.is_ready:
+            self.ready = Pending(self.tasks)
+            self.lost.set(None)
         self._unwritten.clear()
         asked, self._asked = self._asked, {}
         for request_id, request in asked.items():

@@ -1,19 +1,19 @@
-"""The methods of MCP: each is one function, from the client's request to its answer.
+"""The methods of MCP: each is one function, from the client's request to its result.
 
 A method that is not in the table, or not of the client's era, is not found. Lists are those of
-`offered`; the daemon checks a call's permission when it serves it. A function returns the answer,
-or raises `McpRequestError`.
+`offered`; the daemon checks a call's permission when it serves it. A function returns the result,
+or raises `McpRequestError`; `ClientRequest.finish` mends the answer and sends it.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from protocol.client import UNDECODABLE, ClientQuestion, QuestionWithdrawn, RequestEvent
+from protocol.client import ClientQuestion, QuestionWithdrawn, RequestEvent
+from protocol.dialects.mcp.catalogue import LISTS
 from protocol.dialects.mcp.vocabulary import (
     ASK,
     DISCOVER,
@@ -29,15 +29,24 @@ from protocol.frames import encode
 from protocol.host_call import UNENCODABLE
 from protocol.host_events import RegisteredAsset
 from protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
-from protocol.mcp_server.client import LEVELS, REVISIONS, param_problem
-from protocol.mcp_server.daemon_link import RequestEnd, fields_of, pause_of
-from protocol.mcp_server.long_results import SCHEME as LONG_RESULTS
+from protocol.mcp_server.client import (
+    LEVELS,
+    REVISIONS,
+    McpRequestError,
+    check_param_headers,
+    refused,
+)
+from protocol.mcp_server.daemon_link import RequestEnd, document_of, fields_of, pause_of
 from protocol.mcp_server.mending import definition_for
-from protocol.mcp_server.offered import CHANGING, LISTS, ListWatch
-from protocol.mcp_server.request import CAPABILITIES as ASKED_FOR
-from protocol.mcp_server.request import SERVER, ClientRequest, McpRequestError, refused
+from protocol.mcp_server.offered import CHANGING, ListWatch
+from protocol.mcp_server.request import (
+    CLIENT_CAPABILITIES,
+    SERVER,
+    ClientRequest,
+)
 from protocol.mcp_server.results import (
     ASSET_SCHEME,
+    RESULT_SCHEME,
     contents,
     filled,
     own_error,
@@ -52,8 +61,6 @@ from protocol.problem import EXCERPT_CHARS, described, did_you_mean, printable, 
 
 if TYPE_CHECKING:
     from protocol.mcp_server.server import McpServer
-
-MethodResult = Mapping[str, Any] | RpcError
 
 CAPABILITIES: dict[str, Any] = {
     "tools": {"listChanged": True},
@@ -74,14 +81,6 @@ TTL_MS = 0
 """Changes are notified at once; a list may change at any moment."""
 
 
-FIELDS = {
-    "tools/list": "tools",
-    "prompts/list": "prompts",
-    "resources/list": "resources",
-    "resources/templates/list": "resourceTemplates",
-}
-"""The lists, by the methods that return them."""
-
 RESOURCE_UPDATED = "notifications/resources/updated"
 
 SUBSCRIPTIONS = 1024
@@ -90,52 +89,229 @@ SUBSCRIPTIONS = 1024
 URI_CHARS = 2048
 
 
-# Of a client and what there is.
+# Tools.
 
 
-async def greet(server: McpServer, request: ClientRequest) -> MethodResult:
-    table = await server.offered.table_within(GREET_S)
-    client = request.client
-    found: dict[str, Any] = {"capabilities": {**CAPABILITIES, **(table.extras if table else {})}}
-    if table is not None and table.instructions is not None:
-        found["instructions"] = table.instructions
-    if client.is_modern:
-        found |= {"supportedVersions": list(REVISIONS), "ttlMs": TTL_MS}
-        found["cacheScope"] = "private"
+async def call_tool(request: ClientRequest) -> Mapping[str, Any]:
+    """Call the op that a tool's name stands for, and return the result for the client.
+
+    The lists lead from the name to a module. What the module tells before its end goes on to the
+    client at once: progress, logs, questions. Its outcome becomes a result, into which the bytes
+    of its files are put.
+    """
+    server, name = request.server, request.text("name")
+    args = request.params_of("arguments").get("arguments", {})
+    if not isinstance(args, dict):
+        words = f'"arguments" is {described(args)}, it must be an object'
+        raise refused(INVALID_PARAMS, words)
+    table = await server.offered.table(use_kept=True)
+    if name not in table.names:
+        # It may be of a module of which nothing was known a moment ago, or new.
+        may_have = table.may_have(name, server.daemon.view)
+        table = await server.offered.table(look_again=may_have)
+    module, op = server.offered.known.meaning(name) or op_of_down_module(server, name, table)
+    tool = table.lists["tools"].get(name, {})
+    if request.headers is not None and request.client.is_modern:
+        check_param_headers(tool.get("inputSchema", {}), args, request.headers)
+    structured = request.has_output_schema = "outputSchema" in tool
+    outcome, assets = await call_module(request, module, op, args)
+    result = tool_result(outcome, list(assets.values()), structured=structured)
+    if structured and not request.client.is_modern and result.get("isError") is True:
+        # SDKs of the older era hold an error to the output schema.
+        result = {key: value for key, value in result.items() if key != "structuredContent"}
+    return await filled(request, result, assets)
+
+
+def op_of_down_module(server: McpServer, name: str, table: Table) -> Op:
+    """Return the op of a module that is down, of which nothing is known; else refuse.
+
+    The call starts the module, or says why not.
+    """
+    known = server.offered.known
+    op = known.unlisted(name) if server.daemon.view.prefix else None
+    if op is not None and not known.serves(op[0]):
+        return op
+    near = [one for one in table.names if op is None or table.names[one][0] == op[0]]
+    words = f"there is no tool {quoted(name)}{did_you_mean(name, near)}"
+    if table.missing is not None and not server.daemon.view.prefix:
+        words += f"; {table.missing}"
+    raise refused(INVALID_PARAMS, words)
+
+
+async def call_module(
+    request: ClientRequest, module: str, op: str, args: dict[str, Any]
+) -> tuple[Outcome, dict[str, RegisteredAsset]]:
+    """Call an op by the daemon; what comes before its end is passed on to the client.
+
+    Returns the outcome, and the files that the call handed over, by the module's own ids.
+    """
+    assets: dict[str, RegisteredAsset] = {}
+    content = {"op": op, "args": args, **request.traceparent}
+    call = request.server.daemon.open(module, "invoke", content, asks=request.can_answer)
+    try:
+        with call:
+            while not isinstance(event := await call.next(), RequestEnd):
+                match event:
+                    case ClientQuestion():
+                        request.ask(event)
+                    case QuestionWithdrawn():
+                        request.withdraw(event.call_id)
+                    case RequestEvent():
+                        pass_on(request, module, document_of(event), assets)
+    finally:
+        request.withdraw()
+    request.gather(event.size_bytes)
+    lacking = (one for one in event.needed if one not in request.can_answer)
+    request.needed = {CLIENT_CAPABILITIES[one]: {} for one in lacking}
+    return event.outcome, assets
+
+
+def pass_on(
+    request: ClientRequest,
+    module: str,
+    document: dict[str, Any],
+    assets: dict[str, RegisteredAsset],
+) -> None:
+    """Pass an event of a call on to the client, as far as it has a form in MCP; files are kept."""
+    match document:
+        case {"type": "log", "level": str(level), "message": message}:
+            fields = document.get("fields")
+            logger = fields.get("logger", module) if isinstance(fields, dict) else module
+            request.log(level, str(logger), message)
+        case {"type": "asset", "registered": dict()}:
+            asset = msgspec.convert(document, RegisteredAsset)
+            assets[asset.asset_id] = asset
+        case {"type": "ui_event", "approval": str(), "event": "approval.request"}:
+            if ASK not in request.can_answer:
+                question = document["payload"]
+                words = printable(str(question.get("prompt", "a person is asked")), EXCERPT_CHARS)
+                words += f" (this client can't ask: type `stdiod approve {question['id']}`, or"
+                words += " --deny with it; `stdiod approvals` shows the whole question)"
+                request.say(words, module)
+        case {"type": "ui_event", "event": "progress", "payload": dict(payload)}:
+            request.progress(payload)
+
+
+# Prompts, resources and completion: what a module answers is passed on.
+
+
+async def get_prompt(request: ClientRequest) -> Mapping[str, Any]:
+    name = request.text("name")
+    table = await request.server.offered.table(use_kept=True)
+    op = table.prompt_names.get(name)
+    if op is None:
+        near = did_you_mean(name, table.lists["prompts"])
+        raise refused(INVALID_PARAMS, f"there is no prompt {quoted(name)}{near}")
+    args = {"name": op[1], **request.params_of("arguments")}
+    outcome, assets = await call_module(request, op[0], "prompts/get", args)
+    return await filled(request, own_result(outcome), assets)
+
+
+async def read_resource(request: ClientRequest) -> Mapping[str, Any]:
+    uri, server = request.text("uri"), request.server
+    if uri.startswith(ASSET_SCHEME):
+        file = await read_file(request, uri.removeprefix(ASSET_SCHEME))
+        if isinstance(file, Failure):
+            raise McpRequestError(own_error(file, uri))
+        return cacheable({"contents": [contents(uri, *file)]}, request)
+    if uri.startswith(RESULT_SCHEME):
+        data = server.kept_result(uri)
+        if data is None:
+            words = f"there is no result {quoted(uri)} (any more)"
+            raise refused(INVALID_PARAMS, words, {"uri": uri})
+        return cacheable({"contents": [contents(uri, "application/json", data)]}, request)
+    table = await server.offered.table(use_kept=True)
+    modules, own = table.readers_of(uri), own_uri(uri)
+    why = "" if modules else did_you_mean(uri, table.lists["resources"])
+    for module in modules:  # those that list the resource, until one has it
+        outcome, assets = await call_module(request, module, "resources/read", {"uri": own})
+        if isinstance(outcome, Failure) and len(modules) == 1:
+            error = servers_own_error(outcome)
+            if error is not None:  # nobody else was asked: it is the answer
+                raise McpRequestError(error)
+        try:
+            result = own_result(outcome)
+        except McpRequestError as refusal:
+            why = f": {refusal.error.message}"
+            continue
+        if result.get("contents"):
+            result = renamed_contents(result, uri.removesuffix(own))
+            return await filled(request, cacheable(result, request), assets)
+    raise refused(INVALID_PARAMS, f"there is no resource {quoted(uri)}{why}", {"uri": uri})
+
+
+async def complete(request: ClientRequest) -> Mapping[str, Any]:
+    ref = request.params.get("ref")
+    if not isinstance(ref, dict):
+        raise refused(INVALID_PARAMS, f'"ref" is {described(ref)}, it must be an object')
+    table = await request.server.offered.table(use_kept=True)
+    uri, module, named = str(ref.get("uri")), None, {**ref}
+    if ref.get("type") == "ref/prompt":
+        module, named["name"] = table.prompt_names.get(str(ref.get("name")), (None, None))
+    elif (of_module := module_of_uri(uri)) is not None:
+        module, named["uri"] = of_module if of_module[0] in table.readers else (None, None)
     else:
-        found |= {"protocolVersion": client.revision, "serverInfo": SERVER}
-    return found
+        module, named["uri"] = table.owners.get(uri), uri
+    if module is None:
+        words = f"nothing can be completed for {described(ref.get('name', ref.get('uri')))}"
+        raise refused(INVALID_PARAMS, f"{words}: it is not a prompt or template here")
+    if module not in table.completing:
+        raise refused(METHOD_NOT_FOUND, f"{module} completes nothing")
+    args = {"ref": named, **request.params_of("argument", "context")}
+    outcome, assets = await call_module(request, module, "completion/complete", args)
+    return await filled(request, own_result(outcome), assets)
 
 
-async def ping(server: McpServer, request: ClientRequest) -> MethodResult:
-    del server, request
+def own_result(outcome: Outcome) -> dict[str, Any]:
+    """Return the result that a module gave in MCP's own form; raises `McpRequestError`."""
+    if isinstance(outcome, Failure):
+        raise McpRequestError(own_error(outcome))
+    if not isinstance(outcome.result, dict):
+        words = f"the module answered with {described(outcome.result)}, no object"
+        raise refused(INTERNAL_ERROR, words)
+    return outcome.result
+
+
+# The client, and lists.
+
+
+async def greet(request: ClientRequest) -> Mapping[str, Any]:
+    table, client = await request.server.offered.table_within(GREET_S), request.client
+    result: dict[str, Any] = {"capabilities": {**CAPABILITIES, **(table.extras if table else {})}}
+    if table is not None and table.instructions is not None:
+        result["instructions"] = table.instructions
+    if client.is_modern:
+        return cacheable({**result, "supportedVersions": list(REVISIONS)}, request)
+    return {**result, "protocolVersion": client.revision, "serverInfo": SERVER}
+
+
+async def ping(request: ClientRequest) -> Mapping[str, Any]:
+    del request
     return {}
 
 
-async def set_level(server: McpServer, request: ClientRequest) -> MethodResult:
-    level = request.params.get("level")
-    if level not in LEVELS or server.client is None:
+async def set_level(request: ClientRequest) -> Mapping[str, Any]:
+    level, client = request.params.get("level"), request.server.client
+    if level not in LEVELS or client is None:
         words = f'"level" is {described(level)}, it must be one of {", ".join(LEVELS)}'
         raise refused(INVALID_PARAMS, words)
-    server.client = msgspec.structs.replace(server.client, log_level=level)
+    request.server.client = msgspec.structs.replace(client, log_level=level)
     return {}
 
 
-async def list_entries(server: McpServer, request: ClientRequest) -> MethodResult:
+async def list_entries(request: ClientRequest) -> Mapping[str, Any]:
     """Return a page of a list: as much as fits from where its cursor points."""
-    field = FIELDS[request.method]
+    field = LISTS[request.method].field
     try:
-        table = await server.offered.table()
+        table = await request.server.offered.table()
     except McpRequestError:
         # An error stands for an empty list. So its client is told of a change once there is
         # something to list: it would not ask again by itself.
         request.lists.setdefault(field, {})
         raise
-    level = request.client.wants("warn")
-    if field == "tools" and table.missing is not None and level is not None:
-        told = {"level": level, "logger": SERVER["name"], "data": table.missing}
-        request.notify("notifications/message", told)
-    entries = request.lists[field] = LISTS[field](table)
+    if field == "tools" and table.missing is not None:
+        request.log("warn", SERVER["name"], table.missing)
+    entries = request.lists[field] = table.lists[field]
     names, cursor = list(entries), request.params.get("cursor")
     at = 0
     if cursor is not None:
@@ -158,160 +334,26 @@ async def list_entries(server: McpServer, request: ClientRequest) -> MethodResul
     except UNENCODABLE as error:
         words = f"the {field} cannot be passed on: {type(error).__name__}"
         raise refused(INTERNAL_ERROR, words) from None
-    found: dict[str, Any] = {field: shown}
+    page: dict[str, Any] = {field: shown}
     at += len(shown)
     if at < len(names):
-        found["nextCursor"] = names[at - 1]
-    return cacheable(found, request)
+        page["nextCursor"] = names[at - 1]
+    return cacheable(page, request)
 
 
-def cacheable(found: dict[str, Any], request: ClientRequest) -> dict[str, Any]:
+def cacheable(result: dict[str, Any], request: ClientRequest) -> dict[str, Any]:
     if not request.client.is_modern:
-        return found
-    return {**found, "ttlMs": TTL_MS, "cacheScope": "private"}
-
-
-# Tools.
-
-
-async def call_tool(server: McpServer, request: ClientRequest) -> MethodResult:
-    name = request.text("name")
-    args = request.params_of("arguments").get("arguments", {})
-    if not isinstance(args, dict):
-        words = f'"arguments" is {described(args)}, it must be an object'
-        raise refused(INVALID_PARAMS, words)
-    table = await server.offered.table(use_kept=True)
-    if name not in table.tools:
-        # It may be of a module of which nothing was known a moment ago, or new.
-        may_have = table.may_have(name, server.daemon.view)
-        table = await server.offered.table(look_again=may_have)
-    module, op = server.offered.known.meaning(name) or down_module(server, name, table)
-    tool = table.tools.get(name, {})
-    if request.headers is not None and request.client.is_modern:
-        problem = param_problem(tool.get("inputSchema", {}), args, request.headers)
-        if problem is not None:
-            return problem
-    structured = request.has_output_schema = "outputSchema" in tool
-    outcome, assets = await invoke(server, request, module, op, args)
-    result = tool_result(outcome, list(assets.values()), structured=structured)
-    if isinstance(result, RpcError):
         return result
-    if structured and not request.client.is_modern and result.get("isError") is True:
-        # SDKs of the older era hold an error to the output schema.
-        result = {key: value for key, value in result.items() if key != "structuredContent"}
-    return await filled(request, result, assets)
+    return {**result, "ttlMs": TTL_MS, "cacheScope": "private"}
 
 
-def down_module(server: McpServer, name: str, table: Table) -> Op:
-    """Return the op of a module that is down, of which nothing is known; else refuse.
-
-    The call starts the module, or says why not.
-    """
-    known = server.offered.known
-    op = known.unlisted(name) if server.daemon.view.prefix else None
-    if op is not None and not known.serves(op[0]):
-        return op
-    near = [one for one in table.tools if op is None or table.names[one][0] == op[0]]
-    words = f"there is no tool {quoted(name)}{did_you_mean(name, near)}"
-    if table.missing is not None and not server.daemon.view.prefix:
-        words += f"; {table.missing}"
-    raise refused(INVALID_PARAMS, words)
+# Changes of resources and lists.
 
 
-# Prompts, resources and completion: what a module answers is passed on.
-
-
-async def get_prompt(server: McpServer, request: ClientRequest) -> MethodResult:
-    name = request.text("name")
-    table = await server.offered.table(use_kept=True)
-    op = table.prompt_names.get(name)
-    if op is None:
-        near = did_you_mean(name, table.prompts)
-        raise refused(INVALID_PARAMS, f"there is no prompt {quoted(name)}{near}")
-    args = {"name": op[1], **request.params_of("arguments")}
-    outcome, assets = await invoke(server, request, op[0], "prompts/get", args)
-    return await filled(request, passed_on(outcome), assets)
-
-
-async def read_resource(server: McpServer, request: ClientRequest) -> MethodResult:
-    uri = request.text("uri")
-    if uri.startswith(ASSET_SCHEME):
-        file = await read_file(request, uri.removeprefix(ASSET_SCHEME))
-        if isinstance(file, Failure):
-            return own_error(file, uri)
-        return cacheable({"contents": [contents(uri, *file)]}, request)
-    if uri.startswith(LONG_RESULTS):
-        data = server.long_results.find(uri)
-        if data is None:
-            raise refused(
-                INVALID_PARAMS, f"there is no result {quoted(uri)} (any more)", {"uri": uri}
-            )
-        return cacheable({"contents": [contents(uri, "application/json", data)]}, request)
-    table = await server.offered.table(use_kept=True)
-    modules, own = table.readers_of(uri), own_uri(uri)
-    why = "" if modules else did_you_mean(uri, table.resources)
-    for module in modules:  # those that list the resource, until one has it
-        outcome, assets = await invoke(server, request, module, "resources/read", {"uri": own})
-        if isinstance(outcome, Failure):
-            servers_own = servers_own_error(outcome)
-            if servers_own is not None and len(modules) == 1:
-                return servers_own  # nobody else was asked: it is the answer
-        try:
-            found = passed_on(outcome)
-        except McpRequestError as refusal:
-            why = f": {refusal.error.message}"
-            continue
-        if found.get("contents"):
-            found = renamed_contents(found, uri.removesuffix(own))
-            return await filled(request, cacheable(found, request), assets)
-    raise refused(INVALID_PARAMS, f"there is no resource {quoted(uri)}{why}", {"uri": uri})
-
-
-async def complete(server: McpServer, request: ClientRequest) -> MethodResult:
-    ref = request.params.get("ref")
-    if not isinstance(ref, dict):
-        raise refused(INVALID_PARAMS, f'"ref" is {described(ref)}, it must be an object')
-    table = await server.offered.table(use_kept=True)
-    module, name = referred(table, ref)
-    if module is None:
-        words = f"nothing can be completed for {described(ref.get('name', ref.get('uri')))}"
-        raise refused(INVALID_PARAMS, f"{words}: it is not a prompt or template here")
-    if module not in table.completing:
-        raise refused(METHOD_NOT_FOUND, f"{module} completes nothing")
-    named = {**ref, "name" if ref.get("type") == "ref/prompt" else "uri": name}
-    args = {"ref": named, **request.params_of("argument", "context")}
-    outcome, assets = await invoke(server, request, module, "completion/complete", args)
-    return await filled(request, passed_on(outcome), assets)
-
-
-def referred(table: Table, ref: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    """Return the module of a reference, and the module's own name for the prompt or template."""
-    if ref.get("type") == "ref/prompt":
-        return table.prompt_names.get(str(ref.get("name")), (None, None))
-    uri = str(ref.get("uri"))
-    of_module = module_of_uri(uri)
-    if of_module is not None:
-        return of_module if of_module[0] in table.readers else (None, None)
-    return table.owners.get(uri), uri
-
-
-def passed_on(outcome: Outcome) -> dict[str, Any]:
-    if isinstance(outcome, Failure):
-        raise McpRequestError(own_error(outcome))
-    result = outcome.result
-    if isinstance(result, dict):
-        return result
-    raise refused(INTERNAL_ERROR, f"the module answered with {described(result)}, no object")
-
-
-# Resources that change, and lists.
-
-
-async def subscribe(server: McpServer, request: ClientRequest) -> MethodResult:
-    uri = request.params.get("uri")
-    problem = problem_of_uris([uri], len(server.followed))
-    if problem is not None or not isinstance(uri, str):
-        raise refused(INVALID_PARAMS, f'"uri": {problem}')
+async def subscribe(request: ClientRequest) -> Mapping[str, Any]:
+    server = request.server
+    uri: Any = request.params.get("uri")
+    check_uris('"uri"', [uri], len(server.followed))
     followed = server.followed.get(uri)
     if followed is None:
         followed = server.followed[uri] = FollowedResource(
@@ -325,17 +367,19 @@ async def subscribe(server: McpServer, request: ClientRequest) -> MethodResult:
         if not is_followed and server.followed.get(uri) is followed:
             del server.followed[uri]
             followed.close()
-    return error or {}
+    if error is not None:
+        raise McpRequestError(error)
+    return {}
 
 
-async def unsubscribe(server: McpServer, request: ClientRequest) -> MethodResult:
-    followed = server.followed.pop(str(request.params.get("uri")), None)
+async def unsubscribe(request: ClientRequest) -> Mapping[str, Any]:
+    followed = request.server.followed.pop(str(request.params.get("uri")), None)
     if followed is not None:
         followed.close()
     return {}
 
 
-async def listen(server: McpServer, request: ClientRequest) -> MethodResult:
+async def listen(request: ClientRequest) -> Mapping[str, Any]:
     """Tell of changes for as long as the request is open.
 
     It is acknowledged when it is known which of the resources can be followed; nothing is told
@@ -346,10 +390,7 @@ async def listen(server: McpServer, request: ClientRequest) -> MethodResult:
         words = f'"notifications" is {described(wished)}, it must be an object'
         raise refused(INVALID_PARAMS, words)
     uris = wished.get("resourceSubscriptions", [])
-    problem = problem_of_uris(uris)
-    if problem is not None:
-        words = f'"resourceSubscriptions" in "notifications": {problem}'
-        raise refused(INVALID_PARAMS, words)
+    check_uris('"resourceSubscriptions" in "notifications"', uris)
     wanted = [one for one in CHANGING if wished.get(f"{one}ListChanged") is True]
     own_meta = {f"{META}subscriptionId": request.rpc_id}
     is_acknowledged = False
@@ -361,34 +402,35 @@ async def listen(server: McpServer, request: ClientRequest) -> MethodResult:
 
     def updated(uri: str) -> None:
         if is_acknowledged:
-            request.notify(RESOURCE_UPDATED, {"uri": uri, "_meta": own_meta})
+            tell(RESOURCE_UPDATED, {"uri": uri})
 
-    followed = [FollowedResource(server, one, updated) for one in dict.fromkeys(uris)]
+    followed = [FollowedResource(request.server, one, updated) for one in dict.fromkeys(uris)]
     try:
         known = [one.uri for one in followed if await one.problem is None]
         told: dict[str, Any] = {f"{one}ListChanged": True for one in wanted}
         if known:
             told["resourceSubscriptions"] = known
-        acknowledged = {"notifications": told, "_meta": own_meta}
-        request.notify("notifications/subscriptions/acknowledged", acknowledged)
+        tell("notifications/subscriptions/acknowledged", {"notifications": told})
         is_acknowledged = True
-        await server.offered.watch(ListWatch(request.lists, tell, wanted, takes_present=True))
+        watch = ListWatch(request.lists, tell, wanted, takes_present=True)
+        await request.server.offered.watch(watch)
     finally:
         for one in followed:
             one.close()
     return {}
 
 
-def problem_of_uris(uris: Any, known: int = 0) -> str | None:
-    """Return the fault in the URIs of resources to follow; None if there is none."""
+def check_uris(label: str, uris: Any, known: int = 0) -> None:
+    """Raise `McpRequestError` unless a client that follows `known` resources may follow these."""
     if not isinstance(uris, list):
-        return f"{described(uris)} is no list of strings"
+        raise refused(INVALID_PARAMS, f"{label}: {described(uris)} is no list of strings")
     for uri in uris:
         if not isinstance(uri, str) or not 0 < len(uri) <= URI_CHARS:
-            return f"{described(uri)} is no string of 1 to {URI_CHARS} characters"
+            words = f"{label}: {described(uri)} is no string of 1 to {URI_CHARS} characters"
+            raise refused(INVALID_PARAMS, words)
     if known + len(uris) > SUBSCRIPTIONS:
-        return f"a client may follow at most {SUBSCRIPTIONS} resources"
-    return None
+        words = f"{label}: a client may follow at most {SUBSCRIPTIONS} resources"
+        raise refused(INVALID_PARAMS, words)
 
 
 class FollowedResource:
@@ -441,7 +483,7 @@ class FollowedResource:
             with self._server.daemon.read("resource.follow", args) as request:
                 while not isinstance(event := await request.next(), RequestEnd):
                     if isinstance(event, RequestEvent):
-                        self._told(event)
+                        self._take_update(event)
             pause_s = pause_of(event.outcome)
             if isinstance(event.outcome, Failure):
                 why = f": {event.outcome.message}"
@@ -449,7 +491,7 @@ class FollowedResource:
                 break
         return self._refusal(why), pause_s
 
-    def _told(self, event: RequestEvent) -> None:
+    def _take_update(self, event: RequestEvent) -> None:
         """Take an update; the first event says that it is followed, and so does one without URI."""
         fields, prefix = fields_of(event), self.uri.removesuffix(own_uri(self.uri))
         if "uri" in fields:
@@ -464,105 +506,10 @@ class FollowedResource:
         return RpcError(INVALID_PARAMS, words + why, {"uri": self.uri})
 
 
-# Calls.
-
-
-async def invoke(
-    server: McpServer, request: ClientRequest, module: str, op: str, args: dict[str, Any]
-) -> tuple[Outcome, dict[str, RegisteredAsset]]:
-    """Call an op; events with a counterpart in MCP are passed on as they come.
-
-    Returns the outcome, and the files that the call handed over, by the module's own ids.
-    """
-    content = {"op": op, "args": args, **request.traceparent}
-    call = server.daemon.open(module, "invoke", content, asks=request.can_answer)
-    events = CallEvents(request, module)
-    try:
-        with call:
-            while not isinstance(event := await call.next(), RequestEnd):
-                match event:
-                    case RequestEvent():
-                        events.receive(event)
-                    case ClientQuestion():
-                        server.questions.ask(request, call, event)
-                    case QuestionWithdrawn():
-                        server.questions.withdraw(request, event.call_id)
-    finally:
-        server.questions.withdraw(request)
-    request.gather(event.size_bytes)
-    request.needed = {ASKED_FOR[one]: {} for one in event.needed if one not in request.can_answer}
-    return event.outcome, events.assets
-
-
-class CallEvents:
-    """The events of one call, as its client gets them: progress, logs; files are kept."""
-
-    def __init__(self, request: ClientRequest, module: str) -> None:
-        self.assets: dict[str, RegisteredAsset] = {}
-        self._request = request
-        self._module = module
-        self._done = float("-inf")
-
-    def receive(self, event: RequestEvent) -> None:
-        try:
-            document = event.document
-        except UNDECODABLE:
-            return
-        match document:
-            case {"type": "log", "level": str(level), "message": message}:
-                self._log(level, message, document.get("fields"))
-            case {"type": "asset", "registered": dict()}:
-                asset = msgspec.convert(document, RegisteredAsset)
-                self.assets[asset.asset_id] = asset
-            case {"type": "ui_event", "approval": str(), "event": "approval.request"}:
-                if ASK not in self._request.can_answer:
-                    self._say_who_answers(document["payload"])
-            case {"type": "ui_event", "event": "progress", "payload": dict(payload)}:
-                self._progress(payload)
-
-    def _log(self, level: str, message: Any, fields: Any) -> None:
-        wanted = self._request.client.wants(level)
-        if wanted is not None:
-            named = fields.get("logger", self._module) if isinstance(fields, dict) else self._module
-            params = {"level": wanted, "logger": str(named), "data": message}
-            self._request.notify("notifications/message", params)
-
-    def _progress(self, payload: Mapping[str, Any]) -> None:
-        done: Any = payload.get("done")
-        token = self._request.token
-        if token is None or not is_number(done) or done <= self._done:
-            return  # it has to grow
-        self._done = done
-        params: dict[str, Any] = {"progressToken": token, "progress": done}
-        if is_number(payload.get("total")):
-            params["total"] = payload["total"]
-        if isinstance(payload.get("message"), str):
-            params["message"] = payload["message"]
-        self._request.notify("notifications/progress", params)
-
-    def _say_who_answers(self, question: Mapping[str, Any]) -> None:
-        """Tell a client that can't ask its person what the call waits for."""
-        words = printable(str(question.get("prompt", "a person is asked")), EXCERPT_CHARS)
-        words += f" (this client can't ask: type `stdiod approve {question['id']}`, or --deny with"
-        words += " it; `stdiod approvals` shows the whole question)"
-        level = self._request.client.wants("warn")
-        if self._request.token is not None:
-            done = max(self._done, 0)  # it has to grow, and the module's own to be told after it
-            done = done if done > self._done else math.nextafter(done, math.inf)
-            self._progress({"done": done, "message": words})
-        elif level is not None:
-            params = {"level": level, "logger": self._module, "data": words}
-            self._request.notify("notifications/message", params)
-
-
-def is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 class Method(msgspec.Struct, frozen=True):
     """The function that serves a method, and the eras that have the method."""
 
-    serve: Callable[[McpServer, ClientRequest], Awaitable[MethodResult]]
+    serve: Callable[[ClientRequest], Awaitable[Mapping[str, Any]]]
     eras: frozenset[Era] = frozenset(Era)
 
 
@@ -572,12 +519,9 @@ METHODS: Mapping[str, Method] = {
     DISCOVER: Method(greet, _NEWER),
     INITIALIZE: Method(greet, _OLDER),
     "ping": Method(ping, _OLDER),
-    "tools/list": Method(list_entries),
+    **dict.fromkeys(LISTS, Method(list_entries)),
     "tools/call": Method(call_tool),
-    "prompts/list": Method(list_entries),
     "prompts/get": Method(get_prompt),
-    "resources/list": Method(list_entries),
-    "resources/templates/list": Method(list_entries),
     "resources/read": Method(read_resource),
     SUBSCRIBE: Method(subscribe, _OLDER),
     UNSUBSCRIBE: Method(unsubscribe, _OLDER),

@@ -12,35 +12,27 @@ crashed module is there again. Names and URIs stay with whose they were (`table`
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import msgspec
 
+from protocol.dialects.mcp.catalogue import LISTS
 from protocol.errors import Failure
 from protocol.jsonrpc import RpcError
+from protocol.mcp_server.client import McpRequestError
 from protocol.mcp_server.daemon_link import (
     DAEMON,
     AfterLoss,
+    DaemonEvent,
     DaemonLink,
     DaemonRequest,
     RequestEnd,
     fields_of,
     pause_of,
 )
-from protocol.mcp_server.request import McpRequestError
 from protocol.mcp_server.results import own_error
-from protocol.mcp_server.table import (
-    TOOL,
-    Definitions,
-    ModuleView,
-    Names,
-    Offer,
-    Op,
-    Table,
-    laying_out,
-    op_of,
-)
+from protocol.mcp_server.table import Definitions, KnownLists, Table
 from protocol.mcp_server.tasks import Pending, Task
 
 LOOKED_AT = 256
@@ -49,20 +41,8 @@ LOOKED_AT = 256
 STEPS = 512
 """Of laying out a table, before the host has its turn: some milliseconds."""
 
-LISTS: Mapping[str, Callable[[Table], Definitions]] = {
-    "tools": lambda table: table.tools,
-    "prompts": lambda table: table.prompts,
-    "resources": lambda table: table.resources,
-    "resourceTemplates": lambda table: table.templates,
-}
-"""The lists, by their fields in an answer."""
-
-CHANGING = {
-    "tools": ("tools",),
-    "prompts": ("prompts",),
-    "resources": ("resources", "resourceTemplates"),
-}
-"""The change notifications, and the lists that each is about."""
+CHANGING = tuple(dict.fromkeys(one.capability for one in LISTS.values()))
+"""What a `list_changed` may be about."""
 
 Given = dict[str, Definitions]
 """The lists as a client knows them, by field."""
@@ -75,7 +55,7 @@ class ListWatch:
         self,
         given: Given,
         tell: Callable[[str, dict[str, Any]], None],
-        wanted: Collection[str] = tuple(CHANGING),
+        wanted: Collection[str] = CHANGING,
         *,
         takes_present: bool = False,
     ) -> None:
@@ -93,59 +73,22 @@ class ListWatch:
         """Take the lists as they are for those that the client knows, if that is still to do."""
         if self.takes_present:
             self.takes_present = False
-            for field, pick in LISTS.items():
-                self.given.setdefault(field, pick(table))
+            for field, entries in table.lists.items():
+                self.given.setdefault(field, entries)
 
-
-class KnownLists:
-    """The lists of one view for one caller, as they are known; servers for both may share them."""
-
-    def __init__(self) -> None:
-        self.table: Table | None = None
-        self.version: tuple[Any, ...] | None = None
-        """Whose version the table has: the run of the daemon, who asks, and the number."""
-        self._serves: dict[str, bool] = {}
-        """The modules of the view, and whether they serve."""
-        self._names, self._prompt_names = Names(), Names()
-        self._owners: Mapping[str, str] = {}
-        """The modules of URIs, in the last table that waited for starting modules."""
-
-    def lay_out(
-        self, result: Mapping[str, Any], view: ModuleView, *, has_waited: bool
-    ) -> Generator[None, None, Table]:
-        """Return the table of an answer to `offers`, in small steps; what has a name keeps it."""
-        offers = msgspec.convert(result["modules"], list[Offer])
-        table = yield from laying_out(
-            result["version"],
-            view,
-            [one for one in offers if one.enabled is not False],
-            has_waited=has_waited,
-            had=self._owners,
-            had_tools=self._names.had,
-            had_prompts=self._prompt_names.had,
-        )
-        shown = (one for one in offers if view.modules is not None or one.kind == TOOL)
-        self._serves = {one.module: one.serves is True for one in shown}
-        return table
-
-    def keep(self, table: Table, version: tuple[Any, ...]) -> None:
-        self.table, self.version = table, version
-        self._names.replace(table.names)
-        self._prompt_names.replace(table.prompt_names)
-        if table.has_waited:
-            self._owners = table.owners
-
-    def meaning(self, name: str) -> Op | None:
-        """Return the op of a tool's present or former name."""
-        return self._names.find(name)
-
-    def unlisted(self, name: str) -> Op | None:
-        """Return module and op of a name that no list has, if a module of the view is called so."""
-        found = [(one, op) for one in self._serves if (op := op_of(name, one))]
-        return max(found, key=lambda each: len(each[0]), default=None)
-
-    def serves(self, module: str) -> bool:
-        return self._serves.get(module, False)
+    def compare(self, table: Table) -> None:
+        """Tell of the lists that differ from those that the client knows, or was told of."""
+        self.take_present(table)
+        changed = {
+            field
+            for field, entries in self.given.items()
+            if table.lists[field] not in (entries, self.told.get(field))
+        }
+        self.told.update((field, table.lists[field]) for field in changed)
+        told = {one.capability for one in LISTS.values() if one.field in changed}
+        for kind in CHANGING:
+            if kind in told and kind in self.wanted:
+                self.tell(f"notifications/{kind}/list_changed", {})
 
 
 class Offered:
@@ -273,9 +216,8 @@ class Offered:
 
     def _version(self, number: int) -> tuple[Any, ...]:
         """Return the version of offers that the present daemon has given a number."""
-        caller = self._daemon.caller or {}
-        said = (caller.get("run"), caller.get("name"), *caller.get("modules", ()))
-        return (*said, self._daemon.view, number)
+        caller = self._daemon.caller
+        return (caller and (caller.run, caller.name, caller.modules, caller.view)), number
 
     def _note_renamed(self, table: Table) -> None:
         former = {} if self.known.table is None else self.known.table.renamed
@@ -308,23 +250,23 @@ class Offered:
         """Follow the daemon's changes, over each connection anew."""
         while True:
             if not self._daemon.is_ready:
-                await self._daemon.until(is_ready=True)
+                await self._daemon.ready
                 self._is_new_daemon = True
                 self._change()
             args = {"follow": True, "notifications": True}
             with self._daemon.open(DAEMON, "offers", args, after_loss=AfterLoss.FAIL) as following:
                 self._following = following
                 while not isinstance(event := await following.next(), RequestEnd):
-                    self._told(event)
+                    self._take_change(event)
             if self._daemon.is_ready:
                 pause_s = pause_of(event.outcome)
                 if pause_s is not None:
                     await self._daemon.tasks.sleep(pause_s)
                     self._change()
                 else:  # it stops, or does not allow that: until then it is asked each time
-                    await self._daemon.until(is_ready=False)
+                    await self._daemon.lost
 
-    def _told(self, event: object) -> None:
+    def _take_change(self, event: DaemonEvent) -> None:
         """Take a change, or a notification of an extension."""
         fields = fields_of(event)
         if "method" not in fields:
@@ -349,15 +291,4 @@ class Offered:
             with contextlib.suppress(McpRequestError):
                 table = await self.table(wait=wait, is_patient=True)
                 for watch in self._watches:
-                    _tell_difference(watch, table)
-
-
-def _tell_difference(watch: ListWatch, table: Table) -> None:
-    watch.take_present(table)
-    now = {field: pick(table) for field, pick in LISTS.items()}
-    known = (watch.given, watch.told)
-    other = {one for one in watch.given if all(now[one] != lists.get(one) for lists in known)}
-    watch.told.update((one, now[one]) for one in other)
-    for what, fields in CHANGING.items():
-        if what in watch.wanted and not other.isdisjoint(fields):
-            watch.tell(f"notifications/{what}/list_changed", {})
+                    watch.compare(table)

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import Any
 
 from protocol.errors import Failure, Origin, Reason, Success
 from protocol.frames import encode
@@ -24,10 +22,9 @@ from protocol.jsonrpc import (
     METHOD_NOT_FOUND,
     RpcError,
 )
+from protocol.mcp_server.client import McpRequestError
 from protocol.mcp_server.daemon_link import RequestEnd, fields_of
-
-if TYPE_CHECKING:
-    from protocol.mcp_server.request import ClientRequest
+from protocol.mcp_server.request import ClientRequest
 
 ERROR_META = "stdiod/error"
 """The key in `_meta` of a failed call for its code and evidence."""
@@ -37,6 +34,9 @@ FILE_BYTES = 16 << 20
 
 ASSET_SCHEME = "stdiod://assets/"
 """The prefix of an asset's URI; the daemon's id of the asset follows."""
+
+RESULT_SCHEME = "stdiod://results/"
+"""The prefix of the URI of a result that was too long for an event of a stream."""
 
 
 def renamed_contents(result: Mapping[str, Any], prefix: str) -> dict[str, Any]:
@@ -54,22 +54,21 @@ def renamed_contents(result: Mapping[str, Any], prefix: str) -> dict[str, Any]:
 
 def tool_result(
     outcome: Success | Failure, assets: Sequence[RegisteredAsset], *, structured: bool
-) -> dict[str, Any] | RpcError:
+) -> dict[str, Any]:
     """Return the result of a tool call; `structured` if the tool announces an output schema.
 
-    Embedded assets are still to be put in (`embedded`); the others are linked.
+    Embedded assets are still to be put in (`embedded`); the others are linked. Raises
+    `McpRequestError` for a JSON-RPC error of a hosted server.
     """
     if isinstance(outcome, Failure):
-        found = _failed(outcome)
+        result = _failed(outcome)
     else:
-        found = _succeeded(outcome, structured=structured)
-    if isinstance(found, RpcError):
-        return found
-    inside = {one.asset_id for one in embedded(found)}
+        result = _succeeded(outcome, structured=structured)
+    inside = {holder["assetId"] for holder, _ in embedded(result)}
     links = [_link(one) for one in assets if one.asset_id not in inside]
-    content = found.get("content")
+    content = result.get("content")
     blocks = content if isinstance(content, list) else []
-    return found if blocks is content and not links else {**found, "content": [*blocks, *links]}
+    return result if blocks is content and not links else {**result, "content": [*blocks, *links]}
 
 
 def _succeeded(outcome: Success, *, structured: bool) -> dict[str, Any]:
@@ -102,10 +101,10 @@ def _is_block(block: object) -> bool:
     return False
 
 
-def _failed(failure: Failure) -> dict[str, Any] | RpcError:
+def _failed(failure: Failure) -> dict[str, Any]:
     error = servers_own_error(failure)
     if error is not None:
-        return error
+        raise McpRequestError(error)
     reported = _reported(failure)
     if reported.get("isError") is True:
         return reported
@@ -169,49 +168,36 @@ def _text(text: str | None) -> dict[str, Any]:
 # --- Files -------------------------------------------------------------------
 
 
-class EmbeddedAsset(msgspec.Struct):
-    """A place in a result for the bytes of a file, which the dialect took out."""
+def embedded(result: Mapping[str, Any]) -> list[tuple[dict[str, Any], str]]:
+    """Return the objects in a result whose `assetId` stands for bytes, and the field for those.
 
-    holder: dict[str, Any]
-    field: str
-    asset_id: str
-
-    def put(self, data: bytes) -> None:
-        self._replace(base64.b64encode(data).decode())
-
-    def leave_out(self, why: str) -> None:
-        """Say why the bytes are missing; the form allows an empty file."""
-        self._replace("")
-        said = self.holder.get("_meta")
-        meta = said if isinstance(said, dict) else {}
-        self.holder["_meta"] = {**meta, ERROR_META: {"message": why}}
-
-    def _replace(self, encoded: str) -> None:
-        # Where it stood: an answer is as the server wrote it.
-        members = {
-            self.field if key == "assetId" else key: encoded if key == "assetId" else value
-            for key, value in self.holder.items()
-        }
-        self.holder.clear()
-        self.holder.update(members)
-
-
-def embedded(result: Mapping[str, Any]) -> list[EmbeddedAsset]:
-    """Return the places for bytes: in content, contents, and messages."""
-    places = []
-    for field in ("content", "contents", "messages"):
-        entries = result.get(field)
-        for one in entries if isinstance(entries, list) else ():
-            is_message = field == "messages" and isinstance(one, dict)
-            block: Any = one.get("content") if is_message else one
+    They are in content, contents, and messages; the dialect has taken the bytes out.
+    """
+    places: list[tuple[dict[str, Any], str]] = []
+    for name in ("content", "contents", "messages"):
+        entries = result.get(name)
+        for entry in entries if isinstance(entries, list) else ():
+            is_message = name == "messages" and isinstance(entry, dict)
+            block: Any = entry.get("content") if is_message else entry
             match block:
-                case {"type": "image" | "audio", "assetId": str(named)} as holder:
-                    places.append(EmbeddedAsset(holder, "data", named))
-                case {"type": "resource", "resource": {"assetId": str(named)} as holder}:
-                    places.append(EmbeddedAsset(holder, "blob", named))
-                case {"assetId": str(named)} as holder if field == "contents":
-                    places.append(EmbeddedAsset(holder, "blob", named))
-    return [one for one in places if one.field not in one.holder]
+                case {"type": "image" | "audio", "assetId": str()} as holder:
+                    places.append((holder, "data"))
+                case {"type": "resource", "resource": {"assetId": str()} as holder}:
+                    places.append((holder, "blob"))
+                case {"assetId": str()} as holder if name == "contents":
+                    places.append((holder, "blob"))
+    return [(holder, field) for holder, field in places if field not in holder]
+
+
+def embed(holder: dict[str, Any], field: str, data: bytes) -> None:
+    """Put bytes where their `assetId` stood: an answer is as the server wrote it."""
+    members = dict(holder)
+    holder.clear()
+    for key, value in members.items():
+        if key == "assetId":
+            holder[field] = base64.b64encode(data).decode()
+        else:
+            holder[key] = value
 
 
 async def read_file(request: ClientRequest, asset: str) -> tuple[str, bytes] | Failure:
@@ -237,22 +223,30 @@ async def read_file(request: ClientRequest, asset: str) -> tuple[str, bytes] | F
 async def filled(
     request: ClientRequest, result: dict[str, Any], assets: Mapping[str, RegisteredAsset]
 ) -> dict[str, Any]:
-    """Return a result with the bytes of the files that it embeds."""
+    """Return a result with the bytes of the files that it embeds.
+
+    Where bytes are missing, `_meta` says why: the form allows an empty file.
+    """
     size = 0
-    for place in embedded(result):
-        if place.asset_id not in assets:
-            place.leave_out("the file was not taken in")
-            continue
-        registered = assets[place.asset_id].registered
-        if size + registered.bytes > FILE_BYTES:
-            place.leave_out(f"the files of an answer take at most {FILE_BYTES} bytes")
-            continue
-        size += registered.bytes
-        file = await read_file(request, registered.id)
-        if isinstance(file, Failure):
-            place.leave_out(file.message)
+    for holder, field in embedded(result):
+        data, why = b"", None
+        asset = assets.get(holder["assetId"])
+        if asset is None:
+            why = "the file was not taken in"
+        elif size + asset.registered.bytes > FILE_BYTES:
+            why = f"the files of an answer take at most {FILE_BYTES} bytes"
         else:
-            place.put(file[1])
+            size += asset.registered.bytes
+            file = await read_file(request, asset.registered.id)
+            if isinstance(file, Failure):
+                why = file.message
+            else:
+                data = file[1]
+        embed(holder, field, data)
+        if why is not None:
+            meta = holder.get("_meta")
+            meta = meta if isinstance(meta, dict) else {}
+            holder["_meta"] = {**meta, ERROR_META: {"message": why}}
     return result
 
 

@@ -30,7 +30,6 @@ from protocol.client import ConnectionEnd, LineRefusal, SocketClient, StreamEven
 from protocol.dialects.mcp.vocabulary import INITIALIZE, LEGACY, LISTEN, MODERN
 from protocol.frames import DEPTH
 from protocol.framing import Overlong
-from protocol.host_call import UNENCODABLE
 from protocol.json_line import overlong_fault
 from protocol.jsonrpc import (
     INTERNAL_ERROR,
@@ -52,24 +51,24 @@ from protocol.jsonrpc import (
 from protocol.mcp_server.client import (
     HEADER_MISMATCH,
     MISSING_CAPABILITY,
-    SSE,
     UNSUPPORTED_VERSION,
     VERSION,
     McpClient,
-    accepts,
+    McpRequestError,
+    check_headers,
     client_of,
-    header_problem,
     is_array,
     is_modern,
+    refused,
     split_batch,
 )
 from protocol.mcp_server.daemon_link import DaemonLink
-from protocol.mcp_server.long_results import LongResults
 from protocol.mcp_server.methods import METHODS, FollowedResource
-from protocol.mcp_server.offered import KnownLists, ListWatch, Offered
-from protocol.mcp_server.questions import Questions, SigningKey
-from protocol.mcp_server.request import ClientRequest, McpRequestError
-from protocol.mcp_server.tasks import CancelledError, Task, Tasks
+from protocol.mcp_server.offered import ListWatch, Offered
+from protocol.mcp_server.request import ClientRequest
+from protocol.mcp_server.results import RESULT_SCHEME
+from protocol.mcp_server.table import KnownLists
+from protocol.mcp_server.tasks import CancelledError, Task, Tasks, TimerHandle
 from protocol.problem import described, quoted
 from protocol.weight import LONG_BYTES, collector_paused, is_deeper
 
@@ -77,6 +76,18 @@ CANCELLED = "notifications/cancelled"
 
 OPEN_REQUESTS = 8192
 """Of one client, at a time."""
+
+PARKED_S = 600.0
+"""How long a request waits for its client to come back; its own deadline may be sooner."""
+
+PARKED = 1024
+"""The number of waiting requests; a further one ends the oldest."""
+
+KEPT_S = 600.0
+"""How long the result that a link stands for can be read."""
+
+KEPT_BYTES = 16 << 20
+"""Of one server, and the newest result whole: that is at most as long as a line of a module."""
 
 STATUS = {
     INVALID_REQUEST: 400,
@@ -121,20 +132,26 @@ class McpServer:
         self.tasks = Tasks()
         self.daemon = DaemonLink(self.tasks, view)
         self.offered = Offered(self.daemon, lists or KnownLists())
-        self._key = SigningKey(key)
-        self.questions = Questions(self._key)
-        self.long_results = LongResults(self.tasks, self._key)
         self.most_bytes = most_bytes
         self.client: McpClient | None = None
         """The client of the older era, once it has said `initialize`."""
         self.followed: dict[str, FollowedResource] = {}
         """The resources that the client of the older era has subscribed to, by their URIs."""
-        self._out: deque[ClientMessage] = deque()
-        self._open: dict[tuple[object, RpcId], ClientRequest] = {}
-        self._unanswered: Counter[object] = Counter()
-        """The messages of an exchange that have no answer yet."""
+        self.questions: dict[str, ClientRequest] = {}
+        """The requests with questions to a client of the older era, by the questions' ids."""
         self.gathered_bytes = 0
         """Of requests that are not over: long params, files, and what waits for the client."""
+        self._key = key
+        self._drawn = 0
+        self._out: deque[ClientMessage] = deque()
+        self._open: dict[tuple[object, RpcId], ClientRequest] = {}
+        self._parked: dict[str, tuple[ClientRequest, object, TimerHandle]] = {}
+        """The parked requests by their states, the oldest first, and who may come back."""
+        self._results: dict[str, tuple[bytes, TimerHandle]] = {}
+        """Results that were too long for a stream, by the URIs of the links to them."""
+        self._results_bytes = 0
+        self._unanswered: Counter[object] = Counter()
+        """The messages of an exchange that have no answer yet."""
         self._watching: Task | None = None
         """Tells the client of the older era of lists that change, once it is initialized."""
 
@@ -144,21 +161,19 @@ class McpServer:
         self, message: bytes, exchange: object = None, headers: Mapping[str, str] | None = None
     ) -> None:
         """Take a message, or a batch of them; `headers`, by lower-case name, are those of HTTP."""
-        batch: list[bytes] | RpcError = [message]
+        batch = [message]
         if is_array(message):
-            batch = split_batch(message, self.client)
-            if headers is not None and not accepts(headers, SSE):
-                words = f"the answers to a batch come as a stream; accept {SSE}"
-                batch = RpcError(INVALID_REQUEST, words)
-        if isinstance(batch, RpcError):
-            self._unanswered[exchange] += 1
-            self._end(exchange, answer_line(None, batch), 400)
-        else:
-            self._unanswered[exchange] += len(batch)
-            for one in batch:
-                with collector_paused() if len(one) > LONG_BYTES else nullcontext():
-                    self._receive(read_message(one), one, exchange, headers)
-                self.tasks.run()  # the next one may cancel it: then it has to be under way
+            try:
+                batch = split_batch(message, self.client, headers)
+            except McpRequestError as refusal:
+                self._unanswered[exchange] += 1
+                self._end(exchange, answer_line(None, refusal.error), 400)
+                return
+        self._unanswered[exchange] += len(batch)
+        for one in batch:
+            with collector_paused() if len(one) > LONG_BYTES else nullcontext():
+                self._receive(read_message(one), one, exchange, headers)
+            self.tasks.run()  # the next one may cancel it: then it has to be under way
 
     def receive_overlong(self, line: Overlong) -> None:
         """Take a line that was dropped because of its length."""
@@ -172,17 +187,19 @@ class McpServer:
         Without one, cancel all there is; the server is over then.
         """
         for request in tuple(self._open.values()):
-            if exchange is None or request.exchange is exchange:
-                request.cancel()
+            if request.task is not None and (exchange is None or request.exchange is exchange):
+                request.task.cancel()
         if exchange is None:
-            self.questions.close()
+            for state in tuple(self._parked):
+                self._give_up(state)
             self.offered.close()
             if self._watching is not None:
                 self._watching.cancel()
             for followed in self.followed.values():
                 followed.close()
             self.followed.clear()
-            self.long_results.close()
+            for uri in tuple(self._results):
+                self._drop_result(uri)
         self.tasks.run()
         self._unanswered.pop(exchange, None)
         if exchange is None:
@@ -205,7 +222,7 @@ class McpServer:
     @property
     def held_bytes(self) -> int:
         """The bytes of long results, files and answers that it keeps; the host bounds them."""
-        return self.long_results.held_bytes + self.gathered_bytes
+        return self._results_bytes + self.gathered_bytes
 
     @property
     def all_answered(self) -> bool:
@@ -249,66 +266,69 @@ class McpServer:
     ) -> None:
         match message:
             case RpcCall():
-                client = client_of(message, headers, self.client)
-                if isinstance(client, RpcError):
-                    self._refuse(message, exchange, headers, client)
-                    return
-                request = ClientRequest(self, message, client, exchange, headers)
-                refusal = self._begin(request, line)
-                if refusal is not None:
-                    self._refuse(message, exchange, headers, refusal)
+                try:
+                    self._begin(message, line, exchange, headers)
+                except McpRequestError as refusal:
+                    self._refuse(message, exchange, headers, refusal.error)
             case RpcNotification():
-                self._notified(message, exchange, headers)
+                try:
+                    self._receive_notification(message, headers)
+                except McpRequestError as refusal:
+                    self._end(exchange, answer_line(None, refusal.error), 400)
+                else:
+                    self._end(exchange, b"", 202)
             case RpcAnswer(rpc_id=rpc_id, outcome=outcome):
-                self.questions.receive_answer(str(rpc_id), outcome)
+                request = self.questions.get(str(rpc_id))
+                if request is not None:
+                    request.receive_answer(str(rpc_id), outcome)
                 self._end(exchange, b"", 202)
             case RpcMistake():
                 self._end(exchange, answer_line(message.rpc_id, mistake(message)), 400)
 
-    def _begin(self, request: ClientRequest, line: bytes) -> RpcError | None:
-        """Begin a request, or continue a parked one; returns why it is refused."""
+    def _begin(
+        self, call: RpcCall, line: bytes, exchange: object, headers: Mapping[str, str] | None
+    ) -> None:
+        """Begin a request, or go on with a parked one; raises `McpRequestError`."""
+        client = client_of(call, headers, self.client)
+        request = ClientRequest(self, call, client, exchange, headers)
         if request.key in self._open:
-            words = f"a request {described(request.rpc_id)} is open already; wait for its answer"
-            return RpcError(INVALID_REQUEST, words)
+            words = f"a request {described(call.rpc_id)} is open already; wait for its answer"
+            raise refused(INVALID_REQUEST, words)
         if len(self._open) >= OPEN_REQUESTS:
-            return RpcError(INTERNAL_ERROR, f"{OPEN_REQUESTS} requests are open, wait for some")
-        if is_deeper(request.params, DEPTH, line):
+            raise refused(INTERNAL_ERROR, f"{OPEN_REQUESTS} requests are open, wait for some")
+        if is_deeper(call.params, DEPTH, line):
             words = f"the request is nested more than {DEPTH} levels deep"
-            return RpcError(INVALID_REQUEST, words)
-        if request.comes_back:
-            try:
-                parked = self.questions.take_parked(request)
-            except McpRequestError as refusal:
-                return refusal.error
-            if parked is not None:
-                self._open[parked.key] = parked
-                if len(line) > LONG_BYTES:
-                    parked.count_params(line)
-                self.questions.resume(parked)
-                return None
-        method = METHODS.get(request.method)
-        if method is None or request.client.era not in method.eras:
-            words = f"there is no method {quoted(request.method)}"
+            raise refused(INVALID_REQUEST, words)
+        parked = self._take_parked(request) if request.comes_back else None
+        if parked is not None:
+            self._open[request.key] = parked
+            parked.resume(request, line)
+            return
+        method = METHODS.get(call.method)
+        if method is None or client.era not in method.eras:
+            words = f"there is no method {quoted(call.method)}"
             if method is not None:
-                words += f" in the revision {request.client.revision}"
-            return RpcError(METHOD_NOT_FOUND, words)
-        if request.method == INITIALIZE:
-            self.client = request.client
+                words += f" in the revision {client.revision}"
+            raise refused(METHOD_NOT_FOUND, words)
+        if call.method == INITIALIZE:
+            self.client = client
         self._open[request.key] = request
-        if len(line) > LONG_BYTES:
-            request.count_params(line)
+        request.count_params(line)
         request.task = self.tasks.spawn(self._serve(request))
-        return None
 
     async def _serve(self, request: ClientRequest) -> None:
+        """Serve a request by the function of its method, and answer it."""
         outcome: Mapping[str, Any] | RpcError
         try:
-            outcome = await METHODS[request.method].serve(self, request)
+            outcome = await METHODS[request.method].serve(request)
         except McpRequestError as refusal:
             outcome = refusal.error
-        except CancelledError:
-            self.questions.withdraw(request)
-            self.close_request(request)
+        except CancelledError:  # by the client, who gets no answer
+            request.withdraw()
+            request.let_go()
+            if self._open.get(request.key) is request:
+                del self._open[request.key]
+                self._end(request.exchange, b"", 200)
             raise
         except Exception as error:  # noqa: BLE001 - a fault of ours ends one request only
             self.tasks.remarks.append(f"{request.method} failed: {error!r}")
@@ -329,25 +349,101 @@ class McpServer:
         is_legacy = said in (None, *LEGACY) and not is_modern(call, headers)
         self._end(exchange, data, 200 if is_legacy else STATUS.get(error.code, 200))
 
-    def _notified(
-        self, told: RpcNotification, exchange: object, headers: Mapping[str, str] | None
+    def _receive_notification(
+        self, told: RpcNotification, headers: Mapping[str, str] | None
     ) -> None:
-        problem = None
         if headers is not None and headers.get(VERSION) == MODERN:
-            problem = header_problem(headers, told.method, told.params, MODERN)
+            check_headers(headers, told.method, told.params, MODERN)
         elif told.method == CANCELLED:
             rpc_id = told.params.get("requestId")
             is_id = isinstance(rpc_id, str) or type(rpc_id) is int  # true is not 1
             request = self._open.get((None, cast("RpcId", rpc_id))) if is_id else None
-            if request is not None:
-                request.cancel()
+            if request is not None and request.task is not None:
+                request.task.cancel()
         elif told.method == "notifications/initialized" and self.client and not self._watching:
             watch = ListWatch(self.offered.given, self.tell)
             self._watching = self.tasks.spawn(self.offered.watch(watch))
-        data = b"" if problem is None else answer_line(None, problem)
-        self._end(exchange, data, 202 if problem is None else 400)
+
+    # Requests whose client is to come back, in the newer era.
+
+    def park(self, request: ClientRequest) -> str:
+        """Keep a request until its client comes back for it; returns the state for that."""
+        if len(self._parked) >= PARKED:
+            self._give_up(next(iter(self._parked)))
+        state = self.draw("state")
+        timer = self.tasks.call_later(PARKED_S, lambda: self._give_up(state))
+        self._parked[state] = request, self._meaning(request), timer
+        return state
+
+    def _take_parked(self, again: ClientRequest) -> ClientRequest | None:
+        """Return the request that a client comes back for, which is then to be resumed.
+
+        None if it is for no parked one; it may bring answers all the same. Raises
+        `McpRequestError`.
+        """
+        answers = again.params.get("inputResponses", {})
+        if not isinstance(answers, dict):
+            words = f'"inputResponses" is {described(answers)}, it must be an object'
+            raise refused(INVALID_PARAMS, words)
+        again.early_answers = dict(answers)
+        if "requestState" not in again.params:
+            return None
+        state = str(again.params["requestState"])
+        parked, meaning, timer = self._parked.get(state, (None, None, None))
+        if parked is None or timer is None or meaning != self._meaning(again):
+            words = (
+                "the requestState was not given to this client for this request, was used"
+                f" before, or is older than {PARKED_S:g} s"
+            )
+            raise refused(INVALID_PARAMS, words)
+        del self._parked[state]
+        timer.cancel()
+        return parked
+
+    def _give_up(self, state: str) -> None:
+        parked, _, timer = self._parked.pop(state)
+        timer.cancel()
+        parked.let_go()
+        if parked.task is not None:
+            parked.task.cancel()
+
+    def _meaning(self, request: ClientRequest) -> object:
+        """Return what a state is good for: one caller's request for one thing."""
+        caller, params = self.daemon.caller, request.params
+        named = str(params.get("name", params.get("uri")))
+        who = caller and (caller.name, caller.face, caller.modules)
+        return who, request.method, named, request.arguments_mark
+
+    # Results that are too long for an event of a stream.
+
+    def keep_result(self, data: bytes) -> str:
+        """Keep a result for a while, and as far as there is room; returns the URI of a link."""
+        uri = f"{RESULT_SCHEME}{self.draw('result')}"
+        timer = self.tasks.call_later(KEPT_S, lambda: self._drop_result(uri))
+        self._results[uri] = data, timer
+        self._results_bytes += len(data)
+        while self._results_bytes > KEPT_BYTES and len(self._results) > 1:
+            self._drop_result(next(iter(self._results)))
+        return uri
+
+    def kept_result(self, uri: str) -> bytes | None:
+        """Return the result of that URI, if it is still kept."""
+        data, _ = self._results.get(uri, (None, None))
+        return data
+
+    def _drop_result(self, uri: str) -> None:
+        data, timer = self._results.pop(uri)
+        timer.cancel()
+        self._results_bytes -= len(data)
 
     # The messages for the client.
+
+    def draw(self, purpose: str) -> str:
+        """Return a new name that nobody else can know, in hexadecimal digits."""
+        import hmac  # noqa: PLC0415 - OpenSSL is half a megabyte, and few clients need it
+
+        self._drawn += 1
+        return hmac.digest(self._key, f"{purpose} {self._drawn}".encode(), "sha256").hex()
 
     def answer(self, request: ClientRequest, outcome: Mapping[str, Any] | RpcError) -> None:
         """Answer a request, and forget it."""
@@ -357,26 +453,13 @@ class McpServer:
         self._open.pop(request.key, None)
         self._end(request.exchange, answer_line(request.rpc_id, outcome), status)
 
-    def close_request(self, request: ClientRequest) -> None:
-        """Forget a request that gets no answer."""
-        request.let_go()
-        if self._open.get(request.key) is request:
-            del self._open[request.key]
-            self._end(request.exchange, b"", 200)
+    def put(self, data: bytes, exchange: object) -> None:
+        """Write a message that comes before the answer of an exchange."""
+        self._out.append(ClientMessage(data, exchange))
 
     def tell(self, method: str, params: dict[str, Any]) -> None:
         """Tell the client of the older era something that belongs to no request."""
-        self._out.append(ClientMessage(message_line({"method": method, "params": params})))
-
-    def send(self, request: ClientRequest, message: Mapping[str, Any]) -> None:
-        """Write a message that belongs to an open request, if it can be encoded."""
-        try:
-            data = message_line(message)
-        except UNENCODABLE:
-            return
-        if self.most_bytes is None or len(data) <= self.most_bytes:
-            request.has_begun = True
-            self._out.append(ClientMessage(data, request.exchange))
+        self.put(message_line({"method": method, "params": params}), None)
 
     def _end(self, exchange: object, data: bytes, status: int) -> None:
         """End one message of an exchange: with an answer, or with nothing."""

@@ -221,22 +221,6 @@ def entries_of(said: Mapping[str, Any], field: str) -> Iterator[dict[str, Any]]:
     return (strict_definition(one, kind.of) for one in _entries(said, field, kind.named_by))
 
 
-def unlisted_of(said: Mapping[str, Any]) -> dict[str, str]:
-    """Return why lists of a hosted server could not be fetched, by `tools`, `PROMPTS` and so on."""
-    found = _object(_object(said, "mcp"), "unlisted")
-    return {field: why for field, why in found.items() if isinstance(why, str)}
-
-
-def extras_of(said: Mapping[str, Any]) -> dict[str, Any]:
-    capabilities = _object(_object(said, "mcp"), "capabilities")
-    found = {field: capabilities.get(field) for field in EXTRAS}
-    return {field: value for field, value in found.items() if isinstance(value, dict)}
-
-
-def offers(said: Mapping[str, Any], op: str) -> bool:
-    return op in _object(said, "inputs")
-
-
 def matches(template: str, uri: str) -> bool:
     """Tell whether a URI can match a template (RFC 6570); a yes may be wrong, a no never is.
 
@@ -280,9 +264,6 @@ TOOL = "tool"
 DEFAULT = "default"
 """The view of clients that name none."""
 
-_FIELDS = {TEMPLATES: "resourceTemplates"}
-"""The fields of answers that differ from those of `describe`."""
-
 Definitions = dict[str, dict[str, Any]]
 """Definitions by name or URI."""
 
@@ -314,21 +295,26 @@ class Offer(msgspec.Struct, frozen=True):
     enabled: bool | UnsetType = UNSET
     """False of a disabled module: it offers nothing, and only `offers` with `detail` names it."""
 
+    @property
+    def description(self) -> Mapping[str, Any]:
+        return self.said or {}
+
     def covers(self, op: str) -> bool:
         """Tell whether the caller may use an op."""
         return self.ops is UNSET or op in self.ops
+
+    def can(self, op: str) -> bool:
+        """Tell whether the module has an op."""
+        return op in _object(self.description, "inputs")
 
 
 class Table(msgspec.Struct, frozen=True):
     """The offers of one view to one principal at one moment."""
 
-    version: int
     names: Mapping[str, Op]
-    tools: Definitions
-    prompts: Definitions
     prompt_names: Mapping[str, Op]
-    resources: Definitions
-    templates: Definitions
+    lists: Mapping[str, Definitions]
+    """By their fields in an answer: tools, prompts, resources, resourceTemplates."""
     owners: Mapping[str, str]
     """The modules of resources and templates, by listed URI."""
     readers: Mapping[str, bool]
@@ -362,7 +348,7 @@ class Table(msgspec.Struct, frozen=True):
         if of_module is not None:
             return [of_module[0]] if of_module[0] in self.readers else []
         named = [self.owners[uri]] if uri in self.owners else []
-        matched = [self.owners[one] for one in self.templates if matches(one, uri)]
+        matched = [self.owners[one] for one in self.lists["resourceTemplates"] if matches(one, uri)]
         silent = [one for one, lists in self.readers.items() if not lists]
         only = list(self.readers) if len(self.readers) == 1 else silent
         found = [*named, *matched] or (only if len(only) == 1 else [])
@@ -373,94 +359,130 @@ class Table(msgspec.Struct, frozen=True):
         return [one for one in self.servers if may_be_of(name, one, prefix=view.prefix)]
 
 
-def laying_out(
-    version: int,
-    view: ModuleView,
-    offered: Iterable[Offer],
-    *,
-    has_waited: bool,
-    had: Mapping[str, str] = {},
-    had_tools: Mapping[str, Op] = {},
-    had_prompts: Mapping[str, Op] = {},
-) -> Generator[None, None, Table]:
-    """Lay out the offers of a view, with their `detail`, for a caller who was narrowed to it.
+class KnownLists:
+    """The lists of one view for one caller, as they are known; servers for both may share them."""
 
-    `had` has the former module of each URI: it stays so as long as that module lists it. Names of
-    tools and prompts stay with those that had them, for good. Each step does a little, since a
-    fleet may have tens of thousands of tools.
-    """
-    seen = [one for one in offered if view.modules is not None or one.kind == TOOL]
-    definitions: dict[Op, Mapping[str, Any]] = {}
-    prompts: dict[Op, Mapping[str, Any]] = {}
-    resources: Definitions = {}
-    templates: Definitions = {}
-    owners: dict[str, str] = {}
-    renamed: dict[str, list[str]] = {}
-    for module, field, each in _readable(seen):
-        if had.get(each[field]) == module:
-            owners[each[field]] = module
-        yield
-    for module, field, each in _readable(seen):
-        uri, definition = each[field], each
-        if uri.startswith(OWN_SCHEME) or owners.setdefault(uri, module) != module:
-            renamed.setdefault(module, []).append(uri)
-            uri = uri_of_module(module, uri)
-            owners[uri] = module
-            definition = _renamed(each, field, uri, module)
-        (resources if field == "uri" else templates).setdefault(uri, definition)
-        yield
+    def __init__(self) -> None:
+        self.table: Table | None = None
+        self.version: tuple[Any, ...] | None = None
+        """Whose version the table has: the run of the daemon, who asks, and the number."""
+        self._serves: dict[str, bool] = {}
+        """The modules of the view, and whether they serve."""
+        self._tools, self._prompts = Names(), Names()
+        self._owners: Mapping[str, str] = {}
+        """The modules of URIs, in the last table that waited for starting modules."""
+
+    def keep(self, table: Table, version: tuple[Any, ...]) -> None:
+        self.table, self.version = table, version
+        self._tools.replace(table.names)
+        self._prompts.replace(table.prompt_names)
+        if table.has_waited:
+            self._owners = table.owners
+
+    def meaning(self, name: str) -> Op | None:
+        """Return the op of a tool's present or former name."""
+        return self._tools.find(name)
+
+    def unlisted(self, name: str) -> Op | None:
+        """Return module and op of a name that no list has, if a module of the view is called so."""
+        known = [(one, op) for one in self._serves if (op := op_of(name, one))]
+        return max(known, key=lambda each: len(each[0]), default=None)
+
+    def serves(self, module: str) -> bool:
+        return self._serves.get(module, False)
+
+    def lay_out(
+        self, result: Mapping[str, Any], view: ModuleView, *, has_waited: bool
+    ) -> Generator[None, None, Table]:
+        """Return the table of an answer to `offers` with `detail`, for a caller narrowed to a view.
+
+        Names of tools and prompts stay with those that had them, for good; a URI stays with the
+        module that had it as long as that lists it. Each step does a little, since a fleet may have
+        tens of thousands of tools.
+        """
+        offers = msgspec.convert(result["modules"], list[Offer])
+        shown = [one for one in offers if view.modules is not None or one.kind == TOOL]
+        seen = [one for one in shown if one.enabled is not False]
+        owners: dict[str, str] = {}
+        for module, field, each in _readable(seen):
+            if self._owners.get(each[field]) == module:
+                owners[each[field]] = module
+            yield
+        resources: Definitions = {}
+        templates: Definitions = {}
+        renamed: dict[str, list[str]] = {}
+        for module, field, each in _readable(seen):
+            uri, definition = each[field], each
+            if uri.startswith(OWN_SCHEME) or owners.setdefault(uri, module) != module:
+                renamed.setdefault(module, []).append(uri)
+                words = f"Of the module {module}; another one has {uri}, too."
+                if uri.startswith(OWN_SCHEME):
+                    words = f"Of the module {module}, which names it {uri}."
+                uri = uri_of_module(module, uri)
+                owners[uri] = module
+                definition = _remarked({**each, field: uri}, words)
+            (resources if field == "uri" else templates).setdefault(uri, definition)
+            yield
+        tools: dict[Op, Mapping[str, Any]] = {}
+        prompts: dict[Op, Mapping[str, Any]] = {}
+        for one in seen:
+            for tool in tools_of(one.description, one.summary):
+                if one.covers(tool.op):
+                    tools[one.module, tool.op] = tool.definition
+                yield
+            if one.covers("prompts/get"):
+                entries = entries_of(one.description, PROMPTS)
+                prompts |= {(one.module, each["name"]): each for each in entries}
+                yield
+        names = yield from naming(tools, prefix=view.prefix, had=self._tools.had)
+        prompt_names = yield from naming(prompts, prefix=False, had=self._prompts.had)
+        reasons = [one.problem or "" for one in seen if one.is_missing]
+        missing = f"not listed: {'; '.join(reasons[:8])}" if reasons else None
+        listing = set(owners.values())
+        reading = [
+            one for one in seen if one.can("resources/read") and one.covers("resources/read")
+        ]
+        self._serves = {one.module: one.serves is True for one in shown}
+        return Table(
+            names=names,
+            prompt_names=prompt_names,
+            lists={
+                "tools": (yield from _named(names, tools, prefix=view.prefix)),
+                "prompts": (yield from _named(prompt_names, prompts, prefix=False)),
+                "resources": resources,
+                "resourceTemplates": templates,
+            },
+            owners=owners,
+            readers={one.module: one.module in listing for one in reading},
+            renamed=renamed,
+            servers=tuple(one.module for one in seen if "mcp" in one.description),
+            completing=frozenset(one.module for one in seen if one.can("completion/complete")),
+            instructions=_instructions(seen, missing),
+            has_waited=has_waited,
+            problem=None if names or prompts or owners else _problem(view, seen),
+            unlisted=_unlisted(seen),
+            sole=seen[0].module if len(seen) == 1 else None,
+            extras=_extras(seen[0].description) if len(seen) == 1 else {},
+            missing=missing,
+        )
+
+
+def _readable(seen: Iterable[Offer]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield resources and templates: the module, the field of the URI, the definition."""
     for one in seen:
-        if one.said is None:
-            continue
-        for tool in tools_of(one.said, one.summary):
-            if one.covers(tool.op):
-                definitions[one.module, tool.op] = tool.definition
-            yield
-        if one.covers("prompts/get"):
-            prompts |= {(one.module, each["name"]): each for each in entries_of(one.said, PROMPTS)}
-            yield
-    listing = set(owners.values())
-    names = yield from naming(definitions, prefix=view.prefix, had=had_tools)
-    prompt_names = yield from naming(prompts, prefix=False, had=had_prompts)
-    return Table(
-        version=version,
-        names=names,
-        tools=(yield from _naming_each(names, definitions, prefix=view.prefix)),
-        prompts=(yield from _naming_each(prompt_names, prompts, prefix=False)),
-        prompt_names=prompt_names,
-        resources=resources,
-        templates=templates,
-        owners=owners,
-        readers={
-            one.module: one.module in listing
-            for one in seen
-            if one.said is not None
-            and offers(one.said, "resources/read")
-            and one.covers("resources/read")
-        },
-        renamed=renamed,
-        servers=tuple(one.module for one in seen if one.said is not None and "mcp" in one.said),
-        completing=frozenset(
-            one.module
-            for one in seen
-            if one.said is not None and offers(one.said, "completion/complete")
-        ),
-        instructions=_instructions(seen),
-        has_waited=has_waited,
-        problem=_problem(view, seen) if not (names or prompts or owners or templates) else None,
-        unlisted=_unlisted(seen),
-        sole=seen[0].module if len(seen) == 1 else None,
-        extras=extras_of(seen[0].said or {}) if len(seen) == 1 else {},
-        missing=_missing(seen),
-    )
+        if one.covers("resources/read"):
+            for field, uri in ((RESOURCES, "uri"), (TEMPLATES, "uriTemplate")):
+                yield from ((one.module, uri, each) for each in entries_of(one.description, field))
 
 
-def _naming_each(
+def _named(
     names: Mapping[str, Op], definitions: Mapping[Op, Mapping[str, Any]], *, prefix: bool
 ) -> Generator[None, None, Definitions]:
+    """Return definitions with their names; a name is put in its place, as the module wrote it."""
     named: Definitions = {}
     for name, op in names.items():
-        named[name] = _named(name, definitions[op])
+        one = definitions[op]
+        named[name] = {**one, "name": name} if "name" in one else {"name": name, **one}
         if is_another_ones(name, op, prefix=prefix):
             words = f"The {op[1]} of the module {op[0]}; another one has that name."
             named[name] = _remarked(named[name], words)
@@ -468,58 +490,34 @@ def _naming_each(
     return named
 
 
-def _named(name: str, definition: Mapping[str, Any]) -> dict[str, Any]:
-    if "name" in definition:
-        return {**definition, "name": name}  # in its place: a definition is as its module wrote it
-    return {"name": name, **definition}
-
-
-def _readable(seen: Iterable[Offer]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield resources and templates: the module, the field of the URI, the definition."""
-    for one in seen:
-        if one.said is not None and one.covers("resources/read"):
-            yield from ((one.module, "uri", each) for each in entries_of(one.said, RESOURCES))
-            yield from (
-                (one.module, "uriTemplate", each) for each in entries_of(one.said, TEMPLATES)
-            )
-
-
-def _renamed(each: dict[str, Any], field: str, uri: str, module: str) -> dict[str, Any]:
-    words = f"Of the module {module}; another one has {each[field]}, too."
-    if each[field].startswith(OWN_SCHEME):
-        words = f"Of the module {module}, which names it {each[field]}."
-    return _remarked({**each, field: uri}, words)
-
-
 def _remarked(each: dict[str, Any], words: str) -> dict[str, Any]:
     text = each.get("description")
     return {**each, "description": f"{text} ({words})" if text else words}
 
 
-def _missing(seen: Iterable[Offer]) -> str | None:
-    reasons = [one.problem or "" for one in seen if one.is_missing]
-    return f"not listed: {'; '.join(reasons[:8])}" if reasons else None
+def _extras(said: Mapping[str, Any]) -> dict[str, Any]:
+    capabilities = _object(_object(said, "mcp"), "capabilities")
+    extras = {field: capabilities.get(field) for field in EXTRAS}
+    return {field: value for field, value in extras.items() if isinstance(value, dict)}
 
 
-def _instructions(seen: list[Offer]) -> str | None:
-    found: dict[str, str] = {
-        one.module: one.said["instructions"]
-        for one in seen
-        if one.said is not None and isinstance(one.said.get("instructions"), str)
-    }
-    if len(seen) == 1 and found:
-        return next(iter(found.values()))
-    texts = [f"{name}: {text}" for name, text in found.items()]
-    missing = _missing(seen)
-    return "\n\n".join(texts if missing is None else [*texts, missing]) or None
+def _instructions(seen: list[Offer], missing: str | None) -> str | None:
+    texts = {one.module: one.description.get("instructions") for one in seen}
+    said = {module: text for module, text in texts.items() if isinstance(text, str)}
+    if len(seen) == 1 and said:
+        return next(iter(said.values()))
+    lines = [f"{module}: {text}" for module, text in said.items()]
+    return "\n\n".join(lines if missing is None else [*lines, missing]) or None
 
 
 def _unlisted(seen: Iterable[Offer]) -> dict[str, str]:
-    found: dict[str, list[str]] = {}
+    """Return why hosted servers' lists could not be fetched, by the lists' fields in answers."""
+    reasons: dict[str, list[str]] = {}
     for one in seen:
-        for field, why in unlisted_of(one.said or {}).items():
-            found.setdefault(_FIELDS.get(field, field), []).append(f"{one.module}: {why}")
-    return {field: "; ".join(reasons[:8]) for field, reasons in found.items()}
+        for field, why in _object(_object(one.description, "mcp"), "unlisted").items():
+            if field in _KINDS and isinstance(why, str):
+                reasons.setdefault(_KINDS[field].field, []).append(f"{one.module}: {why}")
+    return {field: "; ".join(each[:8]) for field, each in reasons.items()}
 
 
 def _problem(view: ModuleView, seen: list[Offer]) -> str | None:

@@ -105,38 +105,38 @@ class StdioBridge:
     def directories(self) -> list[str] | None:
         """Those that the joined daemon serves; None if it has not answered."""
         caller = self._server.daemon.caller
-        return None if caller is None else caller["directories"]
+        return None if caller is None else caller.directories
 
     @property
     def daemon_pid(self) -> int | None:
         caller = self._server.daemon.caller
-        return None if caller is None else caller["pid"]
+        return None if caller is None else caller.pid
 
     def serve(self) -> None:
         """Serve until the client is gone, or has its answers after the end of stdin."""
-        while not self._output.closed:
-            self._advance(time.monotonic())
-            if self._reading is None and self._is_answered:
-                break
+        while self._goes_on():
             self._wait()
 
     def serve_connection(self, connected: socket.socket, data: bytes) -> None:
         """Serve as `serve` does, after `data` of the client, and end with this connection."""
         self._connect(connected, time.monotonic())
-        self._receive_client(data)
-        while self._client is not None and not self._output.closed:
-            self._advance(time.monotonic())
-            if self._reading is None and self._is_answered:
-                return
-            if self._client is not None:
-                self._wait()
-        for message in self._server.messages_to_send():
-            self._output.put(message.data + b"\n")
+        self._receive_lines(self._lines.feed(data))
+        while self._goes_on() and self._client is not None:
+            self._wait()
+        self._put_messages()
         self._output.write_all(LAST_S)
 
-    @property
-    def _is_answered(self) -> bool:
-        return self._server.all_answered and not self._output.unwritten
+    def _goes_on(self) -> bool:
+        """Do what is due; returns whether the client is there, and may ask or waits for answers."""
+        if self._output.closed:
+            return False
+        self._advance(time.monotonic())
+        has_answers = self._server.all_answered and not self._output.unwritten
+        return self._reading is not None or not has_answers
+
+    def _put_messages(self) -> None:
+        for message in self._server.messages_to_send():
+            self._output.put(message.data + b"\n")
 
     def close(self) -> None:
         """Close the connection to the daemon, which cancels what is open; a start is given up."""
@@ -164,8 +164,7 @@ class StdioBridge:
         deadline = self._server.deadline
         if deadline is not None and now >= deadline:
             self._server.time_passed(now)
-        for message in self._server.messages_to_send():
-            self._output.put(message.data + b"\n")
+        self._put_messages()
         self._output.write()
         for remark in self._server.take_remarks():
             with contextlib.suppress(OSError):  # a client may have closed it
@@ -222,14 +221,11 @@ class StdioBridge:
         except OSError:
             data = b""
         if data:
-            self._receive_client(data)
+            self._receive_lines(self._lines.feed(data))
         else:
             self._reading = None
             last = self._lines.finish()
             self._receive_lines([] if last is None else [last])
-
-    def _receive_client(self, data: bytes) -> None:
-        self._receive_lines(self._lines.feed(data))
 
     def _receive_lines(self, lines: list[Line]) -> None:
         for line in lines:

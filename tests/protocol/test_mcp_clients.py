@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from protocol.dialects.mcp.vocabulary import Era
 from protocol.errors import Reason
-from protocol.frames import encode
 from protocol.json_line import Fault
 from protocol.jsonrpc import RpcError, RpcMistake, answer_line, mistake
 from protocol.mcp_server.client import (
     HEADER_MISMATCH,
     MISSING_CAPABILITY,
     McpClient,
+    McpRequestError,
     legacy_client,
     modern_client,
     says_modern,
     split_batch,
 )
-from protocol.mcp_server.long_results import LongResults
-from protocol.mcp_server.questions import SigningKey
 from protocol.mcp_server.results import renamed_contents
-from protocol.mcp_server.tasks import Tasks
 
 VERSION = "io.modelcontextprotocol/protocolVersion"
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
@@ -32,6 +30,12 @@ LEVEL = "io.modelcontextprotocol/logLevel"
 GOOD: dict[str, Any] = {VERSION: "2026-07-28", CAPABILITIES: {"elicitation": {}}}
 REVISIONS = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]
 LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+
+
+def refusal_of(function: Callable[..., object], *args: Any) -> RpcError:
+    with pytest.raises(McpRequestError) as refusal:
+        function(*args)
+    return refusal.value.error
 
 
 def test_a_request_of_the_newer_era_names_its_client() -> None:
@@ -69,14 +73,14 @@ OBJECT = f'the request has no object "_meta" with "{VERSION}" and "{CAPABILITIES
     ids=str,
 )
 def test_a_request_that_does_not_name_its_client_is_refused(meta: Any, words: str) -> None:
-    assert modern_client({"_meta": meta}) == RpcError(-32602, words)
+    assert refusal_of(modern_client, {"_meta": meta}) == RpcError(-32602, words)
 
 
 def test_a_revision_that_is_not_spoken_is_refused_with_those_that_are() -> None:
     words = f'the revision "2099-01-01" is not spoken here; there are {", ".join(REVISIONS)}'
     data = {"supported": REVISIONS, "requested": "2099-01-01"}
     meta = {**GOOD, VERSION: "2099-01-01"}
-    assert modern_client({"_meta": meta}) == RpcError(-32022, words, data)
+    assert refusal_of(modern_client, {"_meta": meta}) == RpcError(-32022, words, data)
     assert (MISSING_CAPABILITY, HEADER_MISMATCH) == (-32021, -32020)
 
 
@@ -95,7 +99,7 @@ def test_a_client_of_the_older_era_gets_its_revision_or_the_newest(asked: str, s
 
 def test_a_client_without_a_revision_is_refused() -> None:
     words = '"protocolVersion" is null, it must be a string'
-    assert legacy_client({}) == RpcError(-32602, words)
+    assert refusal_of(legacy_client, {}) == RpcError(-32602, words)
 
 
 @pytest.mark.parametrize(
@@ -126,23 +130,25 @@ def test_only_a_client_of_the_revision_with_batches_may_send_one() -> None:
         "send each message by itself"
     )
     for client in (None, McpClient(Era.LEGACY, "2025-06-18", {})):
-        assert split_batch(b"[{}]", client) == RpcError(-32600, words)
+        assert refusal_of(split_batch, b"[{}]", client) == RpcError(-32600, words)
     assert split_batch(b' [{"a": 1},2]', BATCHING) == [b'{"a": 1}', b"2"]
 
 
 @pytest.mark.parametrize(("members", "fits"), [(0, False), (1, True), (1000, True), (1001, False)])
 def test_a_batch_of_a_client_has_1_to_1000_messages(members: int, fits: bool) -> None:
-    found = split_batch(json.dumps([{}] * members).encode(), BATCHING)
+    batch = json.dumps([{}] * members).encode()
     words = "a batch has 1 to 1000 messages, none of which is a batch; this one has {} members"
-    refused = RpcError(-32600, words.format(members))
-    assert found == ([b"{}"] * members if fits else refused)
-    assert split_batch(b"[{}, [{}]]", BATCHING) == RpcError(-32600, words.format(2))
+    if fits:
+        assert split_batch(batch, BATCHING) == [b"{}"] * members
+    else:
+        refused = RpcError(-32600, words.format(members))
+        assert refusal_of(split_batch, batch, BATCHING) == refused
+    assert refusal_of(split_batch, b"[{}, [{}]]", BATCHING) == RpcError(-32600, words.format(2))
 
 
 def test_a_batch_that_is_no_json_is_refused() -> None:
     for text in (b"[{", b'[{"a":"\xff"}]x', b"[" * 100_000):
-        found = split_batch(text, BATCHING)
-        assert isinstance(found, RpcError)
+        found = refusal_of(split_batch, text, BATCHING)
         assert found.code == -32700
         assert found.message.startswith("the batch is not JSON: ")
 
@@ -182,25 +188,6 @@ def test_an_answer_has_the_id_of_its_request_and_none_without_one() -> None:
 def test_a_line_that_is_no_message_is_refused_with_its_beginning(reason: Reason, code: int) -> None:
     found = RpcMistake(Fault(reason, "the line is odd", "xyz"))
     assert mistake(found) == RpcError(code, "the line is odd", {"excerpt": "xyz"})
-
-
-def test_a_link_stands_in_the_place_of_a_result_that_is_too_long() -> None:
-    results = LongResults(Tasks(), SigningKey(b"k"))
-    text = {"type": "text", "text": "x" * 3000}
-    result = {"content": [text], "structuredContent": {}, "_meta": {"b": 2}}
-    size = len(encode(result))
-    assert results.fitted(result, size + 1024, has_schema=True) is result
-    found = results.fitted(result, size + 1023, has_schema=False)
-    assert isinstance(found, dict)
-    uri = found["content"][1]["uri"]
-    words = f"The result has {size} bytes. It is not here but in {uri}, for a while."
-    link = {"type": "resource_link", "uri": uri, "name": "result", "size": size}
-    link |= {"mimeType": "application/json"}
-    assert found == {"content": [{"type": "text", "text": words}, link], "_meta": {"b": 2}}
-    failed = results.fitted(result, 1, has_schema=True)
-    assert isinstance(failed, dict)
-    assert failed["isError"] is True
-    assert results.find(uri) == encode(result)
 
 
 def test_contents_that_were_read_have_the_uris_that_the_client_knows() -> None:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from protocol.mcp_server.client import header_problem, param_problem
+from protocol.jsonrpc import RpcError
+from protocol.mcp_server.client import McpRequestError, check_headers, check_param_headers
 
 GOOD = {
     "mcp-protocol-version": "2026-07-28",
     "mcp-method": "tools/call",
     "mcp-name": "echo",
 }
+
+
+def problem_of(check: Callable[..., None], *args: Any) -> RpcError | None:
+    try:
+        check(*args)
+    except McpRequestError as refusal:
+        return refusal.error
+    return None
 
 
 @pytest.mark.parametrize(
@@ -36,7 +46,7 @@ GOOD = {
 )
 def test_headers_say_what_the_body_says(other: dict[str, Any], wrong: str | None) -> None:
     headers = {name: value for name, value in {**GOOD, **other}.items() if value is not None}
-    problem = header_problem(headers, "tools/call", {"name": "echo"}, "2026-07-28")
+    problem = problem_of(check_headers, headers, "tools/call", {"name": "echo"}, "2026-07-28")
     if wrong is None:
         assert problem is None
     else:
@@ -57,10 +67,13 @@ def test_a_name_is_said_of_what_has_one(
 ) -> None:
     headers = {**GOOD, "mcp-method": method}
     del headers["mcp-name"]
-    without = header_problem(headers, method, params, "2026-07-28")
+    without = problem_of(check_headers, headers, method, params, "2026-07-28")
     assert (without is None) is (name is None)
     if name is not None:
-        assert header_problem({**headers, "mcp-name": name}, method, params, "2026-07-28") is None
+        assert (
+            problem_of(check_headers, {**headers, "mcp-name": name}, method, params, "2026-07-28")
+            is None
+        )
 
 
 def schema(kind: str) -> dict[str, Any]:
@@ -97,7 +110,7 @@ def test_headers_of_args_say_what_the_args_say(
 ) -> None:
     args = {} if value is None else {"a": {"b": value}}
     headers = {} if said is None else {"mcp-param-region": said}
-    problem = param_problem(schema(kind), args, headers)
+    problem = problem_of(check_param_headers, schema(kind), args, headers)
     assert (problem is None) is fits
     if problem is not None:
         assert problem.code == -32020
@@ -105,7 +118,7 @@ def test_headers_of_args_say_what_the_args_say(
 
 @pytest.mark.parametrize("args", [{"a": 5}, {"a": [1]}, {"a": None}, {"a": {"b": {}}}])
 def test_args_that_do_not_fit_the_schema_are_left_to_it(args: dict[str, Any]) -> None:
-    assert param_problem(schema("string"), args, {}) is None
+    assert problem_of(check_param_headers, schema("string"), args, {}) is None
 
 
 @pytest.mark.parametrize(
@@ -127,5 +140,5 @@ def test_a_whole_number_is_compared_up_to_400_bits_and_digits(
     value: Any, said: str | None, fits: bool
 ) -> None:
     headers = {} if said is None else {"mcp-param-region": said}
-    problem = param_problem(schema("integer"), {"a": {"b": value}}, headers)
+    problem = problem_of(check_param_headers, schema("integer"), {"a": {"b": value}}, headers)
     assert (problem is None) is fits

@@ -9,9 +9,11 @@ from protocol.errors import Code, Failure, Reason, Success
 from protocol.events import Asset
 from protocol.host_events import RegisteredAsset, Registration
 from protocol.jsonrpc import RpcError
+from protocol.mcp_server.client import McpRequestError
 from protocol.mcp_server.results import (
     ERROR_META,
     contents,
+    embed,
     embedded,
     own_error,
     tool_result,
@@ -87,7 +89,9 @@ def test_a_failure_of_the_hosts_is_read_by_the_model_with_its_evidence() -> None
 
 def test_a_servers_own_json_rpc_error_is_one_again() -> None:
     error = RpcError(-32050, "no", {"x": 1})
-    assert told(failure_of(error)) == error
+    with pytest.raises(McpRequestError) as refusal:
+        told(failure_of(error))
+    assert refusal.value.error == error
     assert own_error(failure_of(error)) == error
 
 
@@ -96,8 +100,8 @@ def test_files_that_belong_in_the_content_are_put_there_and_the_others_linked() 
     found = told(Success({"content": [image]}), asset("image-1"), asset("chart"))
     assert [one["type"] for one in found["content"]] == ["image", "resource_link"]
     assert found["content"][1]["uri"] == "stdiod://assets/id-chart"
-    (place,) = embedded(found)
-    place.put(b"png")
+    ((holder, field),) = embedded(found)
+    embed(holder, field, b"png")
     assert found["content"][0] == {"type": "image", "mimeType": "image/png", "data": "cG5n"}
 
 
@@ -129,7 +133,7 @@ def test_files_have_their_places_in_resources_and_messages_too() -> None:
             "content": [{"type": "text", "text": "x", "assetId": "no"}],
         }
     )
-    assert [one.field for one in places] == ["blob", "blob"]
+    assert [field for _, field in places] == ["blob", "blob"]
 
 
 @pytest.mark.parametrize("uri", ["file:///a/b", "a", "", "stdiod://modules/other/x", "x:{y}/z"])

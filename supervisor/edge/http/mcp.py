@@ -39,8 +39,9 @@ from protocol.jsonrpc import (
 from protocol.mcp_server.client import (
     SESSION,
     VERSION,
+    McpRequestError,
+    check_headers,
     client_of,
-    header_problem,
     is_array,
     is_modern,
     split_batch,
@@ -130,19 +131,21 @@ def _of_no_server(
     """Return the answer to what no server is needed for, or may be begun for."""
     said = headers.get(VERSION)
     is_known = said is None or said in LEGACY
-    match message:
-        case None if SESSION not in headers:
-            batch = split_batch(body, None)
-            return _failed(400, None, batch) if isinstance(batch, RpcError) else None
-        case RpcMistake():
-            return _failed(400, message.rpc_id, mistake(message))
-        case RpcNotification() if said == MODERN:
-            problem = header_problem(headers, message.method, message.params, MODERN)
-            return WholeResponse(202, [], b"") if problem is None else _failed(400, None, problem)
-        case RpcCall() if not is_modern(message, headers) and (is_first or not is_known):
-            client = client_of(message, headers, None)
-            if isinstance(client, RpcError):
-                return _failed(OK if is_known else 400, message.rpc_id, client)
+    rpc_id, status = None, 400
+    try:
+        match message:
+            case None if SESSION not in headers:
+                split_batch(body, None)
+            case RpcMistake():
+                return _failed(400, message.rpc_id, mistake(message))
+            case RpcNotification() if said == MODERN:
+                check_headers(headers, message.method, message.params, MODERN)
+                return WholeResponse(202, [], b"")
+            case RpcCall() if not is_modern(message, headers) and (is_first or not is_known):
+                rpc_id, status = message.rpc_id, OK if is_known else 400
+                client_of(message, headers, None)
+    except McpRequestError as refusal:
+        return _failed(status, rpc_id, refusal.error)
     return None
 
 

@@ -26,8 +26,8 @@ from protocol.client import ConnectionEnd, LineRefusal, Redial, StreamEvent
 from protocol.dialects.mcp.vocabulary import INITIALIZE, LEGACY, MODERN
 from protocol.errors import Reason
 from protocol.mcp_server.client import SESSION, VERSION
-from protocol.mcp_server.offered import KnownLists
 from protocol.mcp_server.server import ClientMessage, McpServer
+from protocol.mcp_server.table import KnownLists
 from protocol.problem import quoted
 from supervisor.edge.http.daemon import DaemonAwayError, Login, OpFailedError
 from supervisor.edge.http.exchange import Exchange
@@ -140,7 +140,8 @@ class McpServers:
         except BaseException:  # a cancellation, too: no client knows the id of this session
             session.close()
             raise
-        self._idle_s = (session.server.daemon.caller or {}).get("session_idle_s", IDLE_S)
+        caller = session.server.daemon.caller
+        self._idle_s = IDLE_S if caller is None else caller.session_idle_s
         session.end_when_idle(self._idle_s)
         return session
 

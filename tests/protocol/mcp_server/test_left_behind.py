@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from protocol.mcp_server.daemon_link import DAEMON_WAIT_S
-from protocol.mcp_server.questions import COLLECT_S, PARKED_S
-from protocol.mcp_server.request import ClientRequest
+from protocol.mcp_server.request import COLLECT_S, ClientRequest
+from protocol.mcp_server.server import PARKED_S
 from tests.deep_size import deep_size
 from tests.faces.mcp.clients import modern
 from tests.protocol.mcp_server.back_to_back import Bridge, ScriptedDaemon, offer, tool
@@ -55,7 +55,7 @@ def bridge_with_all() -> Bridge:
         daemon.tell(call, type="host_call", payload=payload)
     bridge.turn()
     bridge.pass_time(1)
-    bridge.server.long_results.keep(b"x")
+    bridge.server.keep_result(b"x")
     return bridge
 
 

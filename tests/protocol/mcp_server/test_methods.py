@@ -9,8 +9,9 @@ import pytest
 
 from protocol.framing import Overlong
 from protocol.mcp_server.methods import PAGE_BYTES, SUBSCRIPTIONS
-from protocol.mcp_server.offered import LOOKED_AT, STEPS, KnownLists
+from protocol.mcp_server.offered import LOOKED_AT, STEPS
 from protocol.mcp_server.server import OPEN_REQUESTS
+from protocol.mcp_server.table import KnownLists
 from tests.faces.mcp.clients import META, modern
 from tests.protocol.mcp_server.back_to_back import Bridge, ScriptedDaemon, offer, request, tool
 
@@ -37,6 +38,20 @@ def answered(bridge: Bridge, asked: Any, result: Any = None, **more: Any) -> Any
     bridge.daemon.done(bridge.daemon.call(), result, **more)
     bridge.turn()
     return bridge.answer(asked)
+
+
+def test_from_the_handshake_to_a_call() -> None:
+    bridge = Bridge(ScriptedDaemon(offer("dice", tool("roll"))))
+    assert bridge.initialize()["protocolVersion"] == "2025-11-25"
+    (listed,) = bridge.result("tools/list")["tools"]
+    assert listed["name"] == "dice__roll"
+    asked = bridge.ask("tools/call", {"name": "dice__roll", "arguments": {"sides": 6}})
+    assert bridge.daemon is not None
+    call = bridge.daemon.call()
+    assert (call["tool"], call["input"]) == ("dice", {"op": "roll", "args": {"sides": 6}})
+    bridge.daemon.done(call, {"total": 4})
+    bridge.turn()
+    assert bridge.answer(asked)["result"]["structuredContent"] == {"total": 4}
 
 
 def test_the_client_of_the_older_era_says_hello_once_and_first() -> None:

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from protocol.mcp_server.long_results import KEPT_BYTES, KEPT_S
-from protocol.mcp_server.server import ClientMessage
+from protocol.mcp_server.server import KEPT_BYTES, KEPT_S, ClientMessage
 from tests.faces.mcp.clients import modern
 from tests.protocol.mcp_server.back_to_back import Bridge, ScriptedDaemon, offer, request, tool
 
@@ -158,14 +157,13 @@ def test_a_long_result_after_progress_is_linked_to_and_read_for_a_while(has_sche
 
 def test_long_results_have_a_bound_together() -> None:
     bridge = Posting()
-    results = bridge.server.long_results
-    first = results.keep(bytes(KEPT_BYTES // 2))
-    second = results.keep(bytes(KEPT_BYTES // 2 + 1))
-    assert results.find(first) is None
-    assert results.find(second) is not None
+    first = bridge.server.keep_result(bytes(KEPT_BYTES // 2))
+    second = bridge.server.keep_result(bytes(KEPT_BYTES // 2 + 1))
+    assert bridge.server.kept_result(first) is None
+    assert bridge.server.kept_result(second) is not None
     bridge.turn()
     bridge.pass_time(KEPT_S)
-    assert results.held_bytes == 0
+    assert bridge.server.held_bytes == 0
 
 
 def test_a_session_of_the_older_era_is_asked_on_the_stream_of_its_request() -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from protocol.mcp_server.questions import COLLECT_S, PARKED, PARKED_S
+from protocol.mcp_server.request import COLLECT_S
+from protocol.mcp_server.server import PARKED, PARKED_S
 from tests.faces.mcp.clients import modern
 from tests.protocol.mcp_server.back_to_back import Bridge, ScriptedDaemon, offer, tool
 
