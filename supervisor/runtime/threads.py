@@ -28,7 +28,7 @@ import queue
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -55,7 +55,7 @@ LEAST_S = 0.5
 """What each has of the end all the same, when others have used that up: it may answer."""
 
 KEPT = 4
-"""So many threads wait for work, beside those that have forked."""
+"""A thread that is free ends if so many others are, unless it has forked."""
 
 PATIENCE_S = 2.0
 """What a look may take; a disk that has to spin up, or a slow network, is given that time."""
@@ -319,10 +319,14 @@ class Threads:
 
         A look that takes longer than `PATIENCE_S` is left. Until it answers nobody looks there.
         """
-        looks, seen, patience_s = tuple(looks), list[T | NoAnswer](), PATIENCE_S
-        while len(seen) < len(looks):
-            seen += self._looked(looks[len(seen) :], patience_s)
-            patience_s = max(patience_s / 2, LEAST_PATIENCE_S)
+        seen, patience_s = list[T | NoAnswer](), PATIENCE_S
+        for doing, look in looks:
+            one: T | NoAnswer = UNANSWERED
+            if doing not in self._unanswered:
+                one = self._look(doing, look, patience_s)
+                if isinstance(one, NoAnswer):
+                    patience_s = max(patience_s / 2, LEAST_PATIENCE_S)
+            seen.append(one)
         return seen
 
     def look_at(self, path: Path, look: Callable[[], T]) -> T:
@@ -330,45 +334,30 @@ class Threads:
 
         Raises `NoAnswerError`, and what the look raises.
         """
-        (seen,) = self._looked([(f"looking at {path}", look)], NEEDED_PATIENCE_S)
+        seen = self._look(f"looking at {path}", look, NEEDED_PATIENCE_S)
         if isinstance(seen, NoAnswer):
             raise NoAnswerError(path)
         return seen
 
-    def _looked(self, looks: Sequence[Look[T]], patience_s: float) -> list[T | NoAnswer]:
-        """Return what comes of looks up to the first one that takes too long, and of that one."""
-        seen, left = list[T | NoAnswer](), list[str]()
-        over, turn = threading.Event(), threading.Lock()
-
-        def look_at_all() -> None:
-            for doing, look in looks:
-                one = UNANSWERED if doing in self._unanswered else self._named(doing, look)
-                with turn:  # Either it is left, or it goes on.
-                    if left:
-                        return
-                    seen.append(one)
+    def _look(self, doing: str, look: Callable[[], T], patience_s: float) -> T | NoAnswer:
+        job, over = Job(partial(self._named, doing, look)), threading.Event()
 
         def tell() -> None:
-            with turn:
-                self._unanswered.difference_update(left)
+            with self._lock:
                 over.set()
+                self._unanswered.discard(doing)
 
-        job, count = Job(look_at_all), 0
         try:
             self.give(job, tell)
         except OSError:
             # In this thread, however long that takes: it is never the event loop's.
-            look_at_all()
-            return seen
-        while not over.wait(patience_s):
-            with turn:
-                if len(seen) == count and not over.is_set():
-                    left.append(looks[count][0])
-                    self._unanswered.update(left)
-                    return [*seen, UNANSWERED]
-                count = len(seen)
-        job.result()
-        return seen
+            return self._named(doing, look)
+        if not over.wait(patience_s):
+            with self._lock:
+                if not over.is_set():
+                    self._unanswered.add(doing)
+                    return UNANSWERED
+        return job.result()
 
     # What `status` shows, and the bound of the daemon's end.
 
