@@ -113,7 +113,7 @@ class LedgerFile:
         self._closing = True
         with trio.move_on_after(self._threads.end_left_s(), shield=True):
             await self._write()
-            with contextlib.suppress(OSError):  # without a thread: the event loop waits for no disk
+            with contextlib.suppress(OSError):  # of a disk that fails
                 await self._threads.run(_DOING, self._close, abandon_after_s=0)
 
     def let_go(self) -> None:
