@@ -157,31 +157,6 @@ async def test_without_a_further_thread_those_that_there_are_do_one_thing_after_
     assert not await threads.run("reading", done.is_set)  # nobody has waited for it
 
 
-@pytest.mark.fault(36)
-async def test_what_was_left_keeps_its_place_and_no_thread_of_another_kind(
-    answers: threading.Event,
-) -> None:
-    # One dead mount took all of them, and what is to be done one at a time was done at once.
-    threads, begun = Threads(), list[str]()
-
-    def look() -> bool:
-        begun.append("look")
-        return answers.wait(WAIT_S)
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(partial(threads.run, "reading", look, abandon_after_s=0))
-        while not begun:
-            await trio.lowlevel.checkpoint()
-        nursery.cancel_scope.cancel()
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(threads.run, "reading", look)
-        await trio.testing.wait_all_tasks_blocked()
-        assert begun == ["look"]  # it is left, and at work
-        assert await threads.run("spawning", lambda: "made") == "made"
-        answers.set()
-    assert begun == ["look", "look"]
-
-
 async def test_threads_beyond_those_that_are_kept_end_and_all_end_with_their_owner() -> None:
     threads, met, used = Threads(), threading.Barrier(2 * KEPT), list[threading.Thread]()
 
