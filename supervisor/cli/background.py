@@ -27,7 +27,7 @@ from supervisor.daemon.inherited import mend_umask
 from supervisor.daemon.log_stream import PID_FIELD
 from supervisor.policy.verdict import signal_name
 from supervisor.runtime.files.lock_file import open_lock
-from supervisor.runtime.files.looks import Looks
+from supervisor.runtime.threads import Threads
 
 LOG_NAME = "stdiod.log"
 LISTEN_S = 30.0
@@ -118,7 +118,7 @@ def _open_log(data_dir: Path) -> Path:
         log.touch(mode=0o600)
 
     try:
-        Looks().at(log, make)
+        Threads().look_at(log, make)
     except OSError as error:
         words = f"the log {log} cannot be written: {error.strerror or error}"
         raise click.UsageError(words) from None

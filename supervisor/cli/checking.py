@@ -25,7 +25,7 @@ from supervisor.kernel.host_calls.methods import method_named
 from supervisor.kernel.parties import RefusedError
 from supervisor.policy import capabilities
 from supervisor.policy.capabilities import EMIT, INVOKE, LOG, Authorization, Policy
-from supervisor.runtime.containment.custody import holding
+from supervisor.runtime.containment.process_registry import holding
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.loop_clock import run_timed
 from supervisor.runtime.supervision.host import Host
@@ -47,8 +47,8 @@ def examine_all(
     async def examine(folder: Path) -> None:
         log_files = LogFiles(folder / "logs")
         try:
-            async with holding(folder) as custody, trio.open_nursery() as nursery:
-                host = Host(os.environ, log_files, custody)
+            async with holding(folder) as registry, trio.open_nursery() as nursery:
+                host = Host(os.environ, log_files, registry)
                 nursery.start_soon(host.deadlines.run)
                 nursery.start_soon(steps.tell_of_waits)
                 place = TrialHost(host, partial(answer, policy), steps.begin)

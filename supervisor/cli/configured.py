@@ -96,7 +96,7 @@ def refuse_untrusted(ctx: click.Context, *, directories_named: bool) -> None:
 
 def no_directories(paths: tuple[Path, ...]) -> list[Path]:
     """Return the paths that are not directories; a hung mount is left to the daemon."""
-    from supervisor.runtime.files.looks import Looks
+    from supervisor.runtime.threads import Threads
 
-    are = Looks().each([(f"looking at {path}", path.is_dir) for path in paths])
+    are = Threads().look_at_each([(f"looking at {path}", path.is_dir) for path in paths])
     return [path for path, is_one in zip(paths, are, strict=True) if is_one is False]

@@ -42,7 +42,7 @@ from supervisor.kernel.local_user import this_user
 from supervisor.kernel.parties import Client, Party
 from supervisor.policy.findings import Found
 from supervisor.policy.verdict import Exit, Stopped, telling_tail
-from supervisor.runtime.containment.custody import holding
+from supervisor.runtime.containment.process_registry import holding
 from supervisor.runtime.files.directory import read_descriptor
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.files.module_log import LogLine
@@ -238,16 +238,16 @@ async def _replay(
     compared: list[Compared] = []
     log_files = LogFiles(folder / "logs")
     try:
-        async with holding(folder) as custody:
+        async with holding(folder) as registry:
             if descriptor.transport.prepare:
-                wrong = await prepare_once(descriptor, os.environ, custody, log_files)
+                wrong = await prepare_once(descriptor, os.environ, registry, log_files)
                 if wrong is not None:
                     words = f"{descriptor.name} could not be prepared: {wrong.words}"
                     raise NoError("\n".join((words, *wrong.printed)))
             for instance, entries in transcript.instances().items():
                 if not any(one.event in _BEGINNINGS for one in entries):
                     continue  # it could not be started when it was recorded
-                host = Host(os.environ, log_files, custody)
+                host = Host(os.environ, log_files, registry)
                 played = await play(entries, descriptor, host, timeout_s=timeout_s)
                 compared.append(_compare(instance, entries, played, descriptor, ignored))
     except SpawnError as error:

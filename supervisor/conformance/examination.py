@@ -104,7 +104,7 @@ class Examination:
         if not self.descriptor.transport.prepare:
             return True
         host = self._place.host
-        wrong = await prepare_once(self.descriptor, host.environment, host.custody, host.log_files)
+        wrong = await prepare_once(self.descriptor, host.environment, host.registry, host.log_files)
         if wrong is not None:
             printed = tuple(f"! {excerpt(one.encode())}" for one in wrong.printed)
             self.find("prepare", ClauseStatus.FAILS, wrong.words, exchanged=printed)

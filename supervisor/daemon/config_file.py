@@ -18,8 +18,8 @@ from protocol.problem import did_you_mean, printable, quoted
 from supervisor.policy.http_exposure import ExposureError, read_origin
 from supervisor.policy.mcp_views import ALWAYS, MOST_S, McpOptions, read_mcp
 from supervisor.policy.toml_document import NotTomlError, Remark, decoded, read_toml, told
-from supervisor.runtime.files.looks import NO_ANSWER, Looks, NoAnswerError
 from supervisor.runtime.files.whole_file import UnreadableError, read_whole
+from supervisor.runtime.threads import NO_ANSWER, NoAnswerError, Threads
 
 LOG_FORMATS = ("console", "json")
 DURABILITIES = ("process", "power")
@@ -105,7 +105,7 @@ def read_config(path: Path) -> Config:
 def config_bytes(path: Path) -> bytes:
     """Return the bytes of a file; raises `ConfigError`."""
     try:
-        return Looks().at(path, partial(read_whole, path, CONFIG_BYTES, "configuration"))
+        return Threads().look_at(path, partial(read_whole, path, CONFIG_BYTES, "configuration"))
     except NoAnswerError:
         raise ConfigError(path, [Remark(NO_ANSWER)]) from None
     except UnreadableError as error:

@@ -13,14 +13,14 @@ import structlog
 
 from protocol.problem import printable, without_password
 from supervisor.daemon.log_stream import PID_FIELD, LogStream, Put
-from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.files import rotated_file
+from supervisor.runtime.threads import Threads
 
 
-def set_up_logging(log_format: str, log_file: Path | None, blocking: BlockingWork) -> LogStream:
+def set_up_logging(log_format: str, log_file: Path | None, threads: Threads) -> LogStream:
     """Configure structlog: `console`, `json` or `auto`; to stderr, or to a rotated file.
 
-    The returned stream has to be closed at the end; `blocking` is told what its thread does.
+    The returned stream has to be closed at the end; `threads` is told what its thread does.
     """
     on_terminal = log_file is None and sys.stderr.isatty()
     as_json = log_format == "json" or (log_format == "auto" and not on_terminal)
@@ -49,7 +49,7 @@ def set_up_logging(log_format: str, log_file: Path | None, blocking: BlockingWor
     put: Put = partial(os.write, sys.stderr.fileno())
     if log_file is not None:
         put = partial(rotated_file.append, log_file)
-    stream = LogStream(put, notice, blocking)
+    stream = LogStream(put, notice, threads)
     structlog.configure(
         processors=[*beginning, structlog.processors.format_exc_info, *rendering],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),

@@ -45,9 +45,9 @@ from supervisor.kernel.kernel import Kernel
 from supervisor.policy.findings import Found
 from supervisor.policy.http_exposure import Exposure
 from supervisor.policy.lifecycle import SERVES, State
-from supervisor.runtime.files.looks import Looks
 from supervisor.runtime.supervision.fleet import Fleet
 from supervisor.runtime.supervision.host import Host
+from supervisor.runtime.threads import Threads
 
 NAME = "supervisor/http"
 SOCKET_NAME = "http.sock"
@@ -154,7 +154,7 @@ class Gateway:
         host = Host(
             os.environ,
             facts.log_files,
-            facts.custody,
+            facts.registry,
             memory_look_s=MEMORY_LOOK_S,
             inherited=tuple(one.fileno() for one in listeners),
         )
@@ -219,7 +219,7 @@ def _check_tls(exposure: Exposure) -> None:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         load = partial(context.load_cert_chain, exposure.cert, exposure.key)
-        Looks().at(exposure.cert, load)
+        Threads().look_at(exposure.cert, load)
     except (OSError, ssl.SSLError) as error:
         words = f"--http-cert {exposure.cert} and --http-key {exposure.key}: {error}"
         raise SocketPathError(words) from None

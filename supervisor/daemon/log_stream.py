@@ -14,12 +14,12 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from supervisor.runtime.begun_thread import begun_thread
 from supervisor.runtime.held_bytes import LOGS, Account
+from supervisor.runtime.threads import begin_thread
 
 if TYPE_CHECKING:
     # `up` reads the log, too, and needs no event loop for that.
-    from supervisor.runtime.blocking import BlockingWork
+    from supervisor.runtime.threads import Threads
 
 PID_FIELD = "daemon_pid"
 """The pid of the daemon that wrote a line: daemons may share a log file."""
@@ -46,17 +46,17 @@ class _Waiting(NamedTuple):
 class LogStream:
     """The part of a text stream that structlog needs; any thread may write."""
 
-    def __init__(self, put: Put, notice: Callable[[int, str], str], blocking: BlockingWork) -> None:
+    def __init__(self, put: Put, notice: Callable[[int, str], str], threads: Threads) -> None:
         """Write by `put`; `notice` makes a line out of a number of lost lines and the reason.
 
-        `blocking` is told what the thread does.
+        `threads` is told what the thread does.
         """
         self.lost_lines = 0
         self.problem: str | None = None
         """Why the last line could not be written."""
         self._put = put
         self._notice = notice
-        self._blocking = blocking
+        self._threads = threads
         self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._waiting_bytes = 0
@@ -98,7 +98,7 @@ class LogStream:
             thread, self._thread = self._thread, None
         if thread is not None:
             self._queue.put(None)
-            thread.join(min(CLOSE_S, self._blocking.end_left_s()))
+            thread.join(min(CLOSE_S, self._threads.end_left_s()))
 
     def status(self) -> dict[str, Any]:
         self._hold()
@@ -119,11 +119,11 @@ class LogStream:
 
     def _have_thread(self) -> None:
         if self._thread is None and not self._queue.empty():
-            self._thread = begun_thread(self._run, "daemon-log")
+            self._thread = begin_thread(self._run, "daemon-log")
 
     def _run(self) -> None:
         while (one := self._queue.get()) is not None:
-            with self._blocking.naming("writing the daemon's own log"):
+            with self._threads.naming("writing the daemon's own log"):
                 problem = self._write(one.line)
             with self._lock:
                 self._waiting_bytes -= len(one.line)

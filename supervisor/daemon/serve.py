@@ -52,18 +52,17 @@ from supervisor.policy.findings import Found, usable
 from supervisor.policy.http_exposure import Exposure
 from supervisor.policy.mcp_views import McpOptions
 from supervisor.policy.policy_file import PolicyError
-from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.data_dir import DataInUseError
 from supervisor.runtime.containment.file_limit import FileLimit
 from supervisor.runtime.containment.ladder import ContainmentError
 from supervisor.runtime.files.directory import MissingDirectoryError, shown
-from supervisor.runtime.files.looks import Looks
 from supervisor.runtime.files.sources import Sources
 from supervisor.runtime.held_bytes import Account
 from supervisor.runtime.loop_clock import run_timed
 from supervisor.runtime.process.environment import HostVariables
 from supervisor.runtime.stalls import RunDelay, Stalls
+from supervisor.runtime.threads import Job, Threads
 from supervisor.runtime.turns import LOOP
 
 if TYPE_CHECKING:
@@ -141,29 +140,28 @@ def serve(options: ServeOptions) -> int:
     mend_signals()
     mend_umask()
     file_limit = FileLimit.raised()
-    blocking = BlockingWork()
+    threads = Threads()
     with contextlib.closing(
-        set_up_logging(options.log_format, options.log_file, blocking)
+        set_up_logging(options.log_format, options.log_file, threads)
     ) as own_log:
-        return _serve(options, edges, file_limit, blocking, own_log)
+        return _serve(options, edges, file_limit, threads, own_log)
 
 
 def _serve(
     options: ServeOptions,
     edges: Edges,
     file_limit: FileLimit,
-    blocking: BlockingWork,
+    threads: Threads,
     own_log: LogStream,
 ) -> int:
     notifier = Notifier.from_environment(os.environ)
-    places = Looks(blocking)
     try:
-        try_threads()
-        sources = Sources.of_directories(options.directories, blocking)
+        try_threads(threads)
+        sources = Sources.of_directories(options.directories, threads)
         found = usable({}, sources.read_first())
-        operator = _policy(options, places)
-        places.at(options.data_dir, partial(_make_data_dir, options.data_dir))
-        places.at(options.socket, partial(os.path.lexists, options.socket))
+        operator = _policy(options, threads)
+        threads.look_at(options.data_dir, partial(_make_data_dir, options.data_dir))
+        threads.look_at(options.socket, partial(os.path.lexists, options.socket))
     except (MissingDirectoryError, PolicyError, OSError) as error:
         sys.stderr.write(f"stdiod: {error}\n")
         return USAGE
@@ -195,7 +193,7 @@ def _serve(
                 asset_options=asset_options(options),
                 operator=operator,
                 stalls=stalls,
-                blocking=blocking,
+                threads=threads,
                 mcp=options.mcp,
                 modules_are_users=options.modules_are_users,
             )
@@ -288,7 +286,7 @@ async def _serve_fleet(
                 pid=os.getpid(),
                 modules=len(found.descriptors),
                 quarantined=len(found.quarantined),
-                containment=daemon.facts.custody.containment,
+                containment=daemon.facts.registry.rung.name,
             )
             if gateway is not None:
                 await gateway.decided.wait()
@@ -347,13 +345,13 @@ def _say_ready(descriptor: int | None) -> None:
         os.close(descriptor)
 
 
-def _policy(options: ServeOptions, places: Looks) -> OperatorPolicy:
+def _policy(options: ServeOptions, threads: Threads) -> OperatorPolicy:
     path, project = options.policy, options.project
     if path is None:
         return OperatorPolicy()
     if project is None:
-        return places.at(path, partial(OperatorPolicy, path))
-    return places.at(path, partial(OperatorPolicy, path, partial(objection, project, path)))
+        return threads.look_at(path, partial(OperatorPolicy, path))
+    return threads.look_at(path, partial(OperatorPolicy, path, partial(objection, project, path)))
 
 
 def _make_data_dir(path: Path) -> None:
@@ -368,16 +366,13 @@ THREADS_NEEDED = 8
 """For journal, logs, spawns and looks at files. The limits count processes too, its guardian's."""
 
 
-def try_threads() -> None:
-    """Start this many threads at once, and end them; raises `OSError` if there are too few."""
+def try_threads(threads: Threads) -> None:
+    """Begin this many threads at once; raises `OSError` if there are too few."""
     may_end = threading.Event()
-    begun: list[threading.Thread] = []
     try:
         for _ in range(THREADS_NEEDED):
-            thread = threading.Thread(target=may_end.wait, daemon=True)
-            thread.start()
-            begun.append(thread)
-    except RuntimeError:
+            threads.give(Job(may_end.wait), bool)
+    except OSError:
         message = (
             f"the system gives fewer than {THREADS_NEEDED} further threads and processes to this"
             " user (ulimit -u) or control group, and a daemon needs them"
@@ -385,5 +380,3 @@ def try_threads() -> None:
         raise OSError(message) from None
     finally:
         may_end.set()
-        for thread in begun:
-            thread.join()

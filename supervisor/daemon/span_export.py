@@ -23,7 +23,7 @@ import structlog
 from protocol.version import VERSION
 from supervisor.kernel.spans import EndedSpan
 from supervisor.policy.tally import OK
-from supervisor.runtime.begun_thread import begun_thread
+from supervisor.runtime.threads import begin_thread
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
@@ -125,7 +125,7 @@ class SpanExport:
 
     def _have_thread(self) -> None:
         if self._thread is None and self._waiting:
-            self._thread = begun_thread(self._run, "spans")
+            self._thread = begin_thread(self._run, "spans")
 
     def _run(self) -> None:
         # It says what went wrong by warnings of its own, one for each try.

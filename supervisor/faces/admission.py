@@ -18,7 +18,7 @@ import trio
 
 from supervisor.kernel.status import Connections, DaemonFacts
 from supervisor.runtime.containment.file_limit import FileLimit
-from supervisor.runtime.containment.spawn_threads import AT_ONCE
+from supervisor.runtime.containment.spawn import AT_ONCE
 from supervisor.runtime.turns import THE_DAEMON, SharedTurn
 
 CLIENTS = 4096
@@ -71,7 +71,7 @@ class Admission:
 
     @classmethod
     def of(cls, facts: DaemonFacts) -> Admission:
-        return cls(facts.custody.file_limit, facts.connections)
+        return cls(facts.registry.file_limit, facts.connections)
 
     def admit(self, uid: int, descriptor: int) -> Place | None:
         """Give a new client a place, perhaps that of an idle one; None if there is none."""

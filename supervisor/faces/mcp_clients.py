@@ -48,7 +48,7 @@ async def serve_mcp(
     """
     assert party.view is not None  # noqa: S101 - it has asked for MCP
     view, party.view, party.may_speak_mcp = party.view.name, None, False
-    custody = daemon.facts.custody
+    spawner = daemon.facts.registry.spawner
     with contextlib.ExitStack() as owned:
         try:
             async with admission.starting_mcp:
@@ -56,7 +56,7 @@ async def serve_mcp(
                     ours, theirs = map(owned.enter_context, socket.socketpair())
                     words = str(theirs.fileno()), str(len(unserved)), view
                     start = partial(_start, client.fileno(), theirs.fileno(), words)
-                    popen, process = await custody.spawn_own("starting an MCP server", start)
+                    popen, process = await spawner.start_own("starting an MCP server", start)
                 theirs.close()
         except OSError as error:
             log.warning("an MCP client cannot be served", words=error.strerror)
@@ -71,7 +71,7 @@ async def serve_mcp(
             await disconnect(conversation)
             trio.lowlevel.notify_closing(ours)
             ours.close()
-            await custody.end_own(popen, process, PATIENCE_S)
+            await spawner.end_own(popen, process, PATIENCE_S)
 
 
 def _start(client: int, daemon: int, words: tuple[str, ...]) -> subprocess.Popen[bytes]:

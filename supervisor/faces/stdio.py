@@ -23,7 +23,7 @@ async def serve(daemon: Kernel, name: str) -> None:
     try:
         for descriptor in blocking:
             os.set_blocking(descriptor, False)
-        user = await named_user(os.geteuid(), "stdio", daemon.facts.custody.blocking)
+        user = await named_user(os.geteuid(), "stdio", daemon.facts.registry.threads)
         conversation = Conversation(daemon, Party(user, name))
         try:
             await carry(conversation, reading, writing)

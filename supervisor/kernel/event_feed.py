@@ -31,7 +31,7 @@ from supervisor.kernel.store.database import FAILURES, check_regular, in_words, 
 from supervisor.kernel.store.writer import Told as StoreTold
 from supervisor.policy.causes import seen_cause
 from supervisor.policy.principals import SUPERVISOR, Principal
-from supervisor.runtime.blocking import BlockingWork
+from supervisor.runtime.threads import Threads
 
 PAGE_ENTRIES = 256
 PAGE_BYTES = 1 << 20
@@ -219,9 +219,9 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 class EventFeed:
     """Sends entries to clients; all share a connection to the file, one page at a time."""
 
-    def __init__(self, journal: Journal, blocking: BlockingWork) -> None:
+    def __init__(self, journal: Journal, threads: Threads) -> None:
         self._journal = journal
-        self._blocking = blocking
+        self._threads = threads
         self._reader = Reader(journal.path)
         self._one_at_a_time = trio.Lock()
         self._at_work: set[Reader] = set()
@@ -345,7 +345,7 @@ class EventFeed:
 
             try:
                 with trio.move_on_after(PAGE_S):
-                    return await self._blocking.run(
+                    return await self._threads.run(
                         "reading the journal", reading, abandon_after_s=ABANDON_AFTER_S
                     )
             except FAILURES as error:

@@ -37,8 +37,8 @@ from supervisor.kernel.store.retention import Clocks
 from supervisor.kernel.store.rows import EventRow
 from supervisor.kernel.store.settings import DocumentKey, JournalOptions, Span
 from supervisor.kernel.store.writer import Relay, Told, Writer, WriterOptions
-from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.files.directory import shown
+from supervisor.runtime.threads import Threads
 
 FILE = "journal.db"
 
@@ -58,7 +58,7 @@ class Journal(Recorder):
         data_dir: Path,
         options: JournalOptions,
         wall_clock: Callable[[], float],
-        blocking: BlockingWork,
+        threads: Threads,
         flush_s: float,
     ) -> None:
         self.path = data_dir / FILE
@@ -68,7 +68,7 @@ class Journal(Recorder):
         self.told = Told()
         self._restored = Restored()
         self._wall_clock = wall_clock
-        self._blocking = blocking
+        self._threads = threads
         self.new_span: Callable[[], str] = map(
             f"{self.life}-{{:x}}".format, itertools.count(1)
         ).__next__
@@ -97,7 +97,7 @@ class Journal(Recorder):
             ),
             Relay(self, trio.lowlevel.current_trio_token()),
             self._unended,
-            blocking,
+            threads,
         )
 
     # The recorder.
@@ -232,7 +232,7 @@ class Journal(Recorder):
     async def end(self) -> None:
         """Write what waits, as far as the daemon's end waits for that."""
         self._writer.close()
-        with trio.move_on_after(self._blocking.end_left_s(), shield=True) as scope:
+        with trio.move_on_after(self._threads.end_left_s(), shield=True) as scope:
             await self._closed.wait()
         if scope.cancelled_caught:
             log.warning("the journal was not written to its end", path=shown(self.path))
@@ -286,14 +286,14 @@ async def remembering(
     data_dir: Path,
     options: JournalOptions,
     wall_clock: Callable[[], float] = time.time,
-    blocking: BlockingWork | None = None,
+    threads: Threads | None = None,
     flush_s: float = FLUSH_S,
 ) -> AsyncIterator[Journal]:
     """Keep the journal in `data_dir` around the block; a disk that fails does not make it fail.
 
-    `blocking` is told what its thread does.
+    `threads` is told what its thread does.
     """
-    journal = Journal(data_dir, options, wall_clock, blocking or BlockingWork(), flush_s)
+    journal = Journal(data_dir, options, wall_clock, threads or Threads(), flush_s)
     await journal.begin()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(journal.expire_flushes)

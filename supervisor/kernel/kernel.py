@@ -60,10 +60,9 @@ from supervisor.policy.lifecycle import State
 from supervisor.policy.mcp_views import McpOptions
 from supervisor.policy.reload_plan import ReloadPlan
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.blocking import BlockingWork
-from supervisor.runtime.containment.custody import holding
 from supervisor.runtime.containment.data_dir import DataInUseError
 from supervisor.runtime.containment.file_limit import FileLimit
+from supervisor.runtime.containment.process_registry import holding
 from supervisor.runtime.containment.reaping import tracer_of
 from supervisor.runtime.files.directory import UnreadableSourceError, shown
 from supervisor.runtime.files.log_files import LogFiles
@@ -73,6 +72,7 @@ from supervisor.runtime.stalls import Stalls
 from supervisor.runtime.supervision.call import Congestion
 from supervisor.runtime.supervision.fleet import Fleet
 from supervisor.runtime.supervision.host import Host
+from supervisor.runtime.threads import Threads
 
 if TYPE_CHECKING:
     from supervisor.kernel.event_feed import EventFeed
@@ -166,7 +166,7 @@ class Kernel:
         asset_options: AssetOptions | None = None,
         operator: OperatorPolicy | None = None,
         stalls: Stalls | None = None,
-        blocking: BlockingWork | None = None,
+        threads: Threads | None = None,
         mcp: McpOptions | None = None,
         modules_are_users: bool = False,
         clock: Callable[[], float] = time.time,
@@ -185,7 +185,7 @@ class Kernel:
         and `restored` what one before it kept, or nothing outlives the daemon. Without sessions a
         `session_id` is passed on to the module and means nothing here. `operator` says what modules
         may call the daemon for; without it, nothing. `stalls` is told by the clock of the event
-        loop when it does not come round, `blocking` of what threads are at. `mcp` is about MCP
+        loop when it does not come round, `threads` of what threads are at. `mcp` is about MCP
         clients. With `modules_are_users`, a process of a module that connects to a socket may do
         what its user may. `clock` gives Unix time (s), `draw` a number in [0, 1): jitter, ids.
         Entering raises `ContainmentError`, and `DataInUseError` if another daemon has `data_dir`.
@@ -211,7 +211,7 @@ class Kernel:
         self._asset_options = asset_options or AssetOptions()
         self._operator = operator or OperatorPolicy()
         self._stalls = stalls or Stalls()
-        self._blocking = blocking or BlockingWork()
+        self._threads = threads or Threads()
         self._modules_are_users = modules_are_users
         self._clock = clock
         self._draw = draw
@@ -237,7 +237,7 @@ class Kernel:
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[None]:
         """Run the fleet around the block; at its end all modules are stopped."""
-        log_files = LogFiles(self._data_dir / "logs", self._blocking)
+        log_files = LogFiles(self._data_dir / "logs", self._threads)
         try:
             async with (
                 holding(
@@ -245,9 +245,9 @@ class Kernel:
                     containment=self._containment,
                     whole_process=self._whole_process,
                     file_limit=self._file_limit,
-                    blocking=self._blocking,
-                ) as custody,
-                _memory(self._data_dir, self._memory, self._blocking, self._clock, self._times) as (
+                    threads=self._threads,
+                ) as registry,
+                _memory(self._data_dir, self._memory, self._threads, self._clock, self._times) as (
                     journal,
                     feed,
                 ),
@@ -258,7 +258,7 @@ class Kernel:
                 host = Host(
                     self._environment,
                     log_files,
-                    custody,
+                    registry,
                     memory_ceiling_bytes=self._memory_ceiling_bytes,
                     wall_clock=self._clock,
                     draw=self._draw,
@@ -276,7 +276,7 @@ class Kernel:
                     pid=os.getpid(),
                     version=VERSION,
                     started_at=trio.current_time(),
-                    custody=custody,
+                    registry=registry,
                     left_containers=host.containers.left,
                     data_dir=shown(self._data_dir),
                     directories=[shown(directory) for directory in self._directories],
@@ -290,7 +290,7 @@ class Kernel:
                     data={
                         "version": VERSION,
                         "pid": self.facts.pid,
-                        "containment": custody.containment,
+                        "containment": registry.rung.name,
                     },
                 )
                 self.reloads = Reloads(
@@ -304,7 +304,7 @@ class Kernel:
                 )
                 checks = AssetChecks(
                     AssetStore(self._data_dir / "assets", self._asset_options),
-                    self._blocking,
+                    self._threads,
                     copy=self._asset_options.copy,
                     check_s=self._times.asset_check_s,
                     digest_s=self._times.digest_s,
@@ -334,7 +334,7 @@ class Kernel:
                     effects.answers,
                     self._environment,
                     self.approvals,
-                    blocking=self._blocking,
+                    threads=self._threads,
                 )
                 gates = Gates()
                 requests = Requests(
@@ -356,7 +356,7 @@ class Kernel:
                 )
                 self.page_codes = PageCodes()
                 self.local_clients = LocalClients(
-                    custody, modules_are_users=self._modules_are_users
+                    registry, modules_are_users=self._modules_are_users
                 )
                 self.logins = Logins(
                     self.tokens,
@@ -395,7 +395,7 @@ class Kernel:
                     await self.stop_fleet()
                     self.sessions.save()
                 finally:
-                    self._blocking.begin_end()
+                    self._threads.begin_end()
                     await self.fleet.abandon()
                     hooks.end()
                     recorder.record(
@@ -508,7 +508,7 @@ class Kernel:
         # All invocations have an answer now, and it may wait for the disk.
         since = trio.current_time()
         if not await self._durability.wait_told():
-            self.facts.custody.blocking.begin_end(trio.current_time() - since)
+            self.facts.registry.threads.begin_end(trio.current_time() - since)
         self._fleet_stopped.set()
 
     async def _hurry_fleet(self) -> None:
@@ -555,7 +555,7 @@ async def _take_over(effects: Effects, journal: Journal | None, restored: Restor
 async def _memory(
     data_dir: Path,
     options: JournalOptions | None,
-    blocking: BlockingWork,
+    threads: Threads,
     clock: Callable[[], float],
     times: Times,
 ) -> AsyncIterator[tuple[Journal | None, EventFeed | None]]:
@@ -566,8 +566,8 @@ async def _memory(
     from supervisor.kernel.event_feed import EventFeed  # noqa: PLC0415
     from supervisor.kernel.journal import remembering  # noqa: PLC0415
 
-    async with remembering(data_dir, options, clock, blocking, times.flush_s) as journal:
-        feed = EventFeed(journal, blocking)
+    async with remembering(data_dir, options, clock, threads, times.flush_s) as journal:
+        feed = EventFeed(journal, threads)
         try:
             yield journal, feed
         finally:

@@ -18,9 +18,9 @@ import trio
 from protocol.errors import Failure, Reason
 from supervisor.kernel.parties import Party, RefusedError
 from supervisor.policy.principals import Principal, Scope, module_name
-from supervisor.runtime.blocking import BlockingWork
-from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.containment.orphans import SOMEBODY
+from supervisor.runtime.containment.process_registry import ProcessRegistry
+from supervisor.runtime.threads import Threads
 
 _CREDENTIALS = struct.Struct("iII")
 """pid, uid, gid: `struct ucred` of unix(7)."""
@@ -50,14 +50,14 @@ def this_user(face: str) -> Principal:
     return Principal(user_name(os.geteuid()), face)
 
 
-async def named_user(uid: int, face: str, blocking: BlockingWork) -> Principal:
+async def named_user(uid: int, face: str, threads: Threads) -> Principal:
     """Return a user; after `NAME_S` without a name, the number is the name."""
     name = _names.get(uid)
     if name is None:
         with trio.move_on_after(NAME_S):
             # It may ask a directory over the network.
             doing = f"looking for the name of user {uid}"
-            name = await blocking.run(
+            name = await threads.run(
                 doing, lambda: _names.get(uid) or user_name(uid), abandon_after_s=0
             )
             _names[uid] = name
@@ -65,9 +65,9 @@ async def named_user(uid: int, face: str, blocking: BlockingWork) -> Principal:
 
 
 class LocalClients:
-    def __init__(self, custody: Custody, *, modules_are_users: bool) -> None:
+    def __init__(self, registry: ProcessRegistry, *, modules_are_users: bool) -> None:
         """With `modules_are_users`, a module's process may do what its user may."""
-        self._custody = custody
+        self._registry = registry
         self._modules_are_users = modules_are_users
 
     async def party(
@@ -81,11 +81,11 @@ class LocalClients:
         instance = None
         if pid is not None and not self._modules_are_users:
             try:
-                instance = await self._custody.whose(pid)
+                instance = await self._registry.whose(pid)
             except trio.TooSlowError:
                 raise RefusedError(UNKNOWN) from None
         if instance is None:
-            return Party(await named_user(uid, face, self._custody.blocking), label=label)
+            return Party(await named_user(uid, face, self._registry.threads), label=label)
         name = "" if instance == SOMEBODY else instance.rpartition("#")[0]
         principal = Principal(module_name(name or SOMEBODY), "module", frozenset({Scope.INVOKE}))
         party = Party(principal, label=label)

@@ -24,7 +24,6 @@ from supervisor.policy.findings import Found, QuarantinedFile
 from supervisor.policy.hook_findings import hook_findings
 from supervisor.policy.policy_file import PolicyError, PolicyFile
 from supervisor.policy.reload_plan import ReloadPlan, Running, plan, runnable
-from supervisor.runtime.files.looks import Looks
 from supervisor.runtime.files.sources import Source, Sources
 from supervisor.runtime.files.watch import Watch, WatchState
 from supervisor.runtime.files.watched_paths import Interests, on_the_way
@@ -70,8 +69,8 @@ class Reloads:
         self.count = 0
         self.last: LastReload | None = None
         self.sources = sources
-        self._blocking = host.custody.blocking
-        self.watch = Watch(sources, watched, self._blocking)
+        self._threads = host.registry.threads
+        self.watch = Watch(sources, watched, self._threads)
         self._host = host
         self._fleet = fleet
         self._operator = operator
@@ -79,7 +78,6 @@ class Reloads:
         self._programs: Mapping[str, Mapping[str, str]] = found.programs
         self._quarantined = found.quarantined
         self._one_at_a_time = trio.Lock()
-        self._looks = Looks(self._blocking)
 
     async def reload(
         self, cause: str, *, if_needed: bool = False, again: bool = False
@@ -176,7 +174,7 @@ class Reloads:
         return [one.refused for one in of_those_there() if one.refused is not None]
 
     async def _look_at_policy(self) -> PolicyFile | PolicyError:
-        return await self._blocking.run("reading the policy", self._operator.look)
+        return await self._threads.run("reading the policy", self._operator.look)
 
     async def wait_for(self, number: int) -> LastReload:
         """Return once so many reloads have been applied."""
@@ -206,7 +204,7 @@ class Reloads:
         # In a thread: ten thousand files, or one on a slow disk, are not to hold up the modules.
         # If it is cancelled, the next one waits until it is done.
         doing = "reading the descriptors and their programs"
-        found = await self._blocking.run(doing, read_and_compare)
+        found = await self._threads.run(doing, read_and_compare)
         obstacles = await self._obstacles(found)
         hopeless = {name for name, one in self._fleet.modules.items() if one.succession.hopeless}
         words = {name: one for name, (one, _) in obstacles.items()}
@@ -229,8 +227,8 @@ class Reloads:
         }
         if not looks:
             return {}
-        do = partial(self._looks.each, looks.values())
-        seen = await self._blocking.run("looking whether programs can be run", do)
+        do = partial(self._threads.look_at_each, looks.values())
+        seen = await self._threads.run("looking whether programs can be run", do)
         return {name: one for name, one in zip(looks, seen, strict=True) if isinstance(one, tuple)}
 
     def _obstacle(self, descriptor: Descriptor) -> tuple[str, Interests] | None:

@@ -14,7 +14,7 @@ from supervisor.policy.findings import why_bad
 from supervisor.policy.latency import BucketCounts, Histogram, quantile_us
 from supervisor.policy.lifecycle import HAS_PROCESS, State
 from supervisor.runtime.containment import procfs
-from supervisor.runtime.containment.custody import Custody
+from supervisor.runtime.containment.process_registry import ProcessRegistry
 from supervisor.runtime.containment.reaping import tracer_of
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.files.watch import WatchState
@@ -48,7 +48,7 @@ class DaemonFacts(msgspec.Struct, kw_only=True):
     version: str
     started_at: float
     """Monotonic time (s)."""
-    custody: Custody
+    registry: ProcessRegistry
     left_containers: Mapping[Path, str] = {}
     socket: str | None = None
     http: str | None = None
@@ -80,29 +80,30 @@ class DaemonFacts(msgspec.Struct, kw_only=True):
 def daemon_status(facts: DaemonFacts, now: float) -> dict[str, Any]:
     """Return the `daemon` part."""
     own_log = None if facts.own_log is None else facts.own_log()  # so the ledger has it
+    guardianship, lock = facts.registry.guardianship, facts.registry.lock
     return {
         "pid": facts.pid,
         "version": facts.version,
         "uptime_s": round(now - facts.started_at, 3),
-        "containment": facts.custody.containment,
-        "tool_containment": facts.custody.tool_containment,
-        "why_not_higher": facts.custody.why_not_higher,
-        "guardian_pid": facts.custody.guardian_pid,
-        "guardian_problem": facts.custody.guardian_problem,
+        "containment": facts.registry.rung.name,
+        "tool_containment": facts.registry.rung.of_tools.name,
+        "why_not_higher": facts.registry.why_not_higher,
+        "guardian_pid": None if guardianship is None else guardianship.pid,
+        "guardian_problem": None if guardianship is None else guardianship.problem,
         "spawner_pid": None,
         "blank_pid": None,
         "socket": facts.socket,
         "http": facts.http,
         "project": facts.project,
         "data_dir": facts.data_dir,
-        "data_dir_problem": facts.custody.data_dir_problem,
+        "data_dir_problem": None if lock is None else lock.problem,
         "directories": facts.directories,
         "rss_bytes": procfs.rss_bytes(facts.pid),
-        "reaped_orphans": facts.custody.reaped_orphans,
+        "reaped_orphans": facts.registry.orphans.reaped_count,
         "left_containers": list(facts.left_containers.values()),
         "open_files": {
-            "used": facts.custody.file_limit.used,
-            "limit": facts.custody.file_limit.number,
+            "used": facts.registry.file_limit.used,
+            "limit": facts.registry.file_limit.number,
         },
         "held_bytes": facts.ledger.status(),
         "connections": msgspec.to_builtins(facts.connections),
@@ -111,7 +112,7 @@ def daemon_status(facts: DaemonFacts, now: float) -> dict[str, Any]:
         "own_log": own_log,
         "spans": None if facts.spans is None else facts.spans.status(),
         **facts.stalls.status(),
-        "stuck": msgspec.to_builtins(facts.custody.blocking.stuck()),
+        "stuck": msgspec.to_builtins(facts.registry.threads.stuck()),
         "journal": None if facts.journal is None else facts.journal.status(),
     }
 

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from protocol.descriptor.model import Descriptor
-from supervisor.runtime.containment.custody import Custody
+from supervisor.runtime.containment.process_registry import ProcessRegistry
 from supervisor.runtime.containment.reaping import End
 from supervisor.runtime.process.process import Opening
 from supervisor.runtime.supervision import containers
@@ -141,7 +141,7 @@ def without_processes(turns: Turns, patch: pytest.MonkeyPatch) -> dict[str, Fake
         descriptor: Descriptor,
         host: Mapping[str, str],
         instance: str,
-        custody: Custody,
+        registry: ProcessRegistry,
         opening: Opening | None,
         *,
         variables: Mapping[str, str],

@@ -136,7 +136,7 @@ def test_status_imports_what_it_shows_and_nothing_else(serve: Serve, socket_path
 def test_up_imports_no_event_loop() -> None:
     there = modules_after("import supervisor.cli.command_line, supervisor.cli.verbs.up")
     assert "supervisor.cli.background" in there
-    assert not there & {"trio", "structlog", "supervisor.runtime.blocking"}
+    assert not there & {"trio", "structlog"}
 
 
 def test_the_guardian_imports_neither_typing_nor_what_signal_takes() -> None:

@@ -15,7 +15,7 @@ import pytest
 import trio
 
 from supervisor.runtime.containment import procfs
-from supervisor.runtime.containment.spawn_threads import SpawnThreads
+from supervisor.runtime.containment.spawn import Spawner
 from tests import factories
 from tests.budget.conftest import assert_within
 from tests.kernel.conftest import Asker, daemon_with
@@ -79,7 +79,7 @@ def counting(patch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
             count(os, attribute)
         patched.setattr(os, "open", counted_open)
         count(subprocess, "Popen", "spawned")
-        count(SpawnThreads, "run", "threads")
+        count(Spawner, "run", "threads")
         trio.lowlevel.add_instrument(tasks)
         try:
             yield counts

@@ -57,7 +57,7 @@ async def test_modules_are_not_among_the_children_in_which_orphans_are_looked_fo
         me = os.getpid()
         assert len(pids) == len(modules)
         assert pids.isdisjoint(procfs.children_of_thread(me, me) or ())
-        spawners = [one.native_id for one in threading.enumerate() if one.name == "stdiod-spawn"]
+        spawners = [one.native_id for one in threading.enumerate() if one.name == "stdiod-work"]
         lists = [procfs.children_of_thread(me, one) or () for one in spawners if one is not None]
         assert pids.issubset(pid for listed in lists for pid in listed)
 

@@ -107,8 +107,8 @@ def test_every_line_of_a_log_file_says_which_daemon_wrote_it(tmp_path: Path) -> 
     program = (
         "import sys, structlog; from pathlib import Path\n"
         "from supervisor.daemon.daemon_log import set_up_logging\n"
-        "from supervisor.runtime.blocking import BlockingWork\n"
-        "log = set_up_logging('json', Path(sys.argv[1]), BlockingWork())\n"
+        "from supervisor.runtime.threads import Threads\n"
+        "log = set_up_logging('json', Path(sys.argv[1]), Threads())\n"
         "import os; structlog.get_logger().info('here', pid=os.getpid())\n"
         "log.close()"
     )

@@ -14,9 +14,9 @@ PROGRAM = """
 import structlog
 import sys
 from supervisor.daemon.daemon_log import set_up_logging
-from supervisor.runtime.blocking import BlockingWork
+from supervisor.runtime.threads import Threads
 
-stream = set_up_logging("console", None, BlockingWork())
+stream = set_up_logging("console", None, Threads())
 log = structlog.get_logger()
 log.warning(sys.argv[1], path=sys.argv[1], paths=[sys.argv[1]], words="plain\\u00e9")
 try:

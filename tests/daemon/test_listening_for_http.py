@@ -12,7 +12,7 @@ import pytest
 from supervisor.daemon.gateway import listening
 from supervisor.faces.control_socket import SocketPathError
 from supervisor.policy.http_exposure import Exposure
-from supervisor.runtime.files import looks
+from supervisor.runtime import threads
 from tests.bounds import WAIT_S
 from tests.factories import open_files, opened_since
 
@@ -44,7 +44,7 @@ def test_where_nothing_can_listen_nothing_is_left_open(
 def test_a_certificate_that_does_not_answer_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(looks, "NEEDED_PATIENCE_S", 0.01)
+    monkeypatch.setattr(threads, "NEEDED_PATIENCE_S", 0.01)
     pipe = tmp_path / "cert.pem"
     os.mkfifo(pipe)
     try:

@@ -14,9 +14,9 @@ import pytest
 
 from supervisor.daemon import log_stream
 from supervisor.daemon.log_stream import SLOW, LogStream
-from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.files import rotated_file
 from supervisor.runtime.held_bytes import ALL_BYTES, ARGS, Account, HeldBytes
+from supervisor.runtime.threads import Threads
 from tests.bounds import WAIT_S, until
 from tests.factories import none_left
 
@@ -63,7 +63,7 @@ def notice(lines: int, words: str) -> str:
 
 
 def stream_to(descriptor: int, clock: float = 0.0) -> LogStream:
-    return LogStream(partial(os.write, descriptor), notice, BlockingWork(lambda: clock))
+    return LogStream(partial(os.write, descriptor), notice, Threads(lambda: clock))
 
 
 def test_lines_are_written_as_they_are_and_all_of_them_by_the_end(pipe: Pipe) -> None:
@@ -108,23 +108,23 @@ def test_what_does_not_take_lines_holds_nobody_up_is_named_and_what_was_lost_is_
     pipe: Pipe,
 ) -> None:
     now = 0.0
-    blocking = BlockingWork(lambda: now)
-    stream = LogStream(partial(os.write, pipe.writing), notice, blocking)
+    threads = Threads(lambda: now)
+    stream = LogStream(partial(os.write, pipe.writing), notice, threads)
     filled = pipe.fill()
     line = "y" * 999 + "\n"
     fitting = log_stream.QUEUE_BYTES // len(line)
     for _ in range(fitting + 500):
         stream.write(line)
-    until(lambda: blocking._at_work, "the thread being at work")
+    until(lambda: threads._at_work, "the thread being at work")
     now = 100.0
-    assert [one.doing for one in blocking.stuck()] == ["writing the daemon's own log"]
+    assert [one.doing for one in threads.stuck()] == ["writing the daemon's own log"]
     assert stream.status() == {"lost_lines": 500, "problem": SLOW}
     assert len(pipe.read(filled)) == filled
     assert pipe.read(fitting * len(line)) == line.encode() * fitting
     stream.write("kept\n")
     expected = f"500 lost: {SLOW}\nkept\n".encode()
     assert pipe.read(len(expected)) == expected
-    assert blocking.stuck() == []
+    assert threads.stuck() == []
     stream.close()
 
 
@@ -180,7 +180,7 @@ def test_a_line_that_was_torn_ends_before_the_next_one() -> None:
         written.append(data[:take])
         return len(data[:take])
 
-    stream = LogStream(put, notice, BlockingWork())
+    stream = LogStream(put, notice, Threads())
     stream.write("torn\n")
     until(lambda: stream.lost_lines == 1, "a line being lost")
     stream.write("kept\n")
@@ -193,7 +193,7 @@ def test_a_line_that_comes_while_the_system_gives_no_thread_is_written_with_the_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "log"
-    stream = LogStream(partial(rotated_file.append, path), notice, BlockingWork())
+    stream = LogStream(partial(rotated_file.append, path), notice, Threads())
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", none_left)
         stream.write("line 1\n")
@@ -209,7 +209,7 @@ def test_a_queue_that_filled_while_there_was_no_thread_is_written_once_there_is_
 ) -> None:
     monkeypatch.setattr(log_stream, "QUEUE_BYTES", 14)
     path = tmp_path / "log"
-    stream = LogStream(partial(rotated_file.append, path), notice, BlockingWork())
+    stream = LogStream(partial(rotated_file.append, path), notice, Threads())
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", none_left)
         for line in ("line 1\n", "line 2\n"):
@@ -226,7 +226,7 @@ def test_a_file_is_private_and_put_aside_when_it_is_long(
 ) -> None:
     monkeypatch.setattr(rotated_file, "FILE_BYTES", 10)
     path = tmp_path / "log"
-    stream = LogStream(partial(rotated_file.append, path), notice, BlockingWork())
+    stream = LogStream(partial(rotated_file.append, path), notice, Threads())
     for number in range(4):
         stream.write(f"line {number}, long\n")
     stream.close()

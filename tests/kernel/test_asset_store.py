@@ -16,7 +16,7 @@ from supervisor.kernel.assets.checks import AssetChecks
 from supervisor.kernel.assets.files import ChangedError, opened
 from supervisor.kernel.assets.store import AssetStore, NotCopiedError
 from supervisor.kernel.kernel import AssetOptions
-from supervisor.runtime.blocking import BlockingWork
+from supervisor.runtime.threads import Threads
 from tests.bounds import WAIT_S
 
 
@@ -174,7 +174,7 @@ async def test_a_folder_of_copies_that_does_not_answer_holds_up_no_start(
     monkeypatch.setattr(asset_checks, "OPEN_STORE_S", 0.01)
     monkeypatch.setattr(store, "open", lambda *_, **__: answers.wait(WAIT_S))
     try:
-        words = await AssetChecks(store, BlockingWork()).open_store([], collect=True)
+        words = await AssetChecks(store, Threads()).open_store([], collect=True)
     finally:
         answers.set()
     assert words is not None

@@ -16,13 +16,13 @@ from supervisor.kernel.assets.store import AssetStore
 from supervisor.kernel.kernel import AssetOptions, JournalOptions, Kernel
 from supervisor.kernel.recorder import Kept
 from supervisor.policy.findings import Found
-from supervisor.runtime import blocking
-from supervisor.runtime.blocking import BlockingWork
+from supervisor.runtime import threads
+from supervisor.runtime.threads import Threads
 from tests.bounds import WAIT_S, wait_until
 from tests.system.dead_mount import dead_mount
 
 
-class Asked(BlockingWork):
+class Asked(Threads):
     """Notes who waits at the daemon's end, and asks how long it may."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Asked(BlockingWork):
 async def test_whoever_waits_for_it_at_the_end_has_what_the_others_have_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocking, "END_S", 0.0)
+    monkeypatch.setattr(threads, "END_S", 0.0)
     asked, data, before = Asked(), tmp_path / "data", threading.enumerate()
     with contextlib.ExitStack() as mounted:
         async with Kernel(
@@ -49,11 +49,11 @@ async def test_whoever_waits_for_it_at_the_end_has_what_the_others_have_left(
             data_dir=data,
             containment="process_group",
             memory=JournalOptions(),
-            blocking=asked,
+            threads=asked,
         ) as daemon:
             mounted.enter_context(dead_mount(data))
             daemon.facts.log_files.append("m", b"a line\n")
-    waited = [one for one in asked.by if one != "BlockingWork.run"]  # who was cancelled by then
+    waited = [one for one in asked.by if one != "Threads.run"]  # who was cancelled by then
     assert waited == ["Journal.end", "LedgerFile.close", "_release", "LogFiles.close"]
     # The journal is read after the test; nobody has waited for its thread to close it.
     journals = [one for one in threading.enumerate() if one not in before and one.name == "journal"]
@@ -74,7 +74,7 @@ async def test_only_what_did_not_answer_has_had_its_time_before_the_clients_part
         data_dir=tmp_path / "data",
         containment="process_group",
         memory=JournalOptions(),
-        blocking=asked,
+        threads=asked,
     ) as daemon:
         assert daemon.facts.journal is not None
         monkeypatch.setattr(daemon.facts.journal, "flush", waiting.append)
@@ -85,8 +85,8 @@ async def test_only_what_did_not_answer_has_had_its_time_before_the_clients_part
                 while not daemon._durability._none_waits:  # the end waits for the disk
                     await trio.lowlevel.checkpoint()
                 waiting.pop()(failure)
-        asked.now = 2 * blocking.END_S  # clients take their last answers
-    assert asked.told[0] == (blocking.END_S if failure is None else blocking.LEAST_S)
+        asked.now = 2 * threads.END_S  # clients take their last answers
+    assert asked.told[0] == (threads.END_S if failure is None else threads.LEAST_S)
 
 
 @pytest.mark.fault(36)
@@ -94,7 +94,7 @@ async def test_a_copy_of_an_asset_that_cannot_be_removed_does_not_hold_up_the_en
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for bound in ("END_S", "LEAST_S"):
-        monkeypatch.setattr(blocking, bound, 0.0)
+        monkeypatch.setattr(threads, bound, 0.0)
     store, begun, goes_on = AssetStore(tmp_path, AssetOptions()), trio.Event(), threading.Event()
     waited: list[bool] = []
     token = trio.lowlevel.current_trio_token()
@@ -104,7 +104,7 @@ async def test_a_copy_of_an_asset_that_cannot_be_removed_does_not_hold_up_the_en
         waited.append(goes_on.wait(WAIT_S))
 
     monkeypatch.setattr(store, "release", stuck)
-    work = BlockingWork()
+    work = Threads()
     work.begin_end()
     async with trio.open_nursery() as nursery:
         looked = CheckedFile("a", "/a", 1, 1, sha256="0", copied=True)

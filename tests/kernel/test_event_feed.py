@@ -21,7 +21,7 @@ from supervisor.kernel import event_feed as reader
 from supervisor.kernel.event_feed import EventFeed, entry_text
 from supervisor.kernel.journal import Journal
 from supervisor.kernel.kernel import RefusedError
-from supervisor.runtime.blocking import BlockingWork
+from supervisor.runtime.threads import Threads
 from tests.kernel.memory import flushed, journal
 
 
@@ -52,7 +52,7 @@ class Sent:
 
 async def sent(kept: Journal, **args: Any) -> Sent:
     client = Sent()
-    with contextlib.closing(EventFeed(kept, BlockingWork())) as feed:
+    with contextlib.closing(EventFeed(kept, Threads())) as feed:
         await feed.send({"last": 50, **args}, client.emit, None)
     return client
 
@@ -61,7 +61,7 @@ async def sent(kept: Journal, **args: Any) -> Sent:
 async def following(kept: Journal, since: int) -> AsyncIterator[Sent]:
     """Have a client follow until the block ends."""
     client = Sent()
-    with contextlib.closing(EventFeed(kept, BlockingWork())) as feed:
+    with contextlib.closing(EventFeed(kept, Threads())) as feed:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(feed.send, {"since": since, "follow": True}, client.emit, None)
             yield client
@@ -138,7 +138,7 @@ async def test_a_client_that_does_not_read_has_nothing_of_a_page_waiting_for_it(
     async with journal(tmp_path) as kept:
         note(kept, 20)
         assert await flushed(kept) is None
-        feed = EventFeed(kept, BlockingWork())
+        feed = EventFeed(kept, Threads())
         await feed.send({"since": 0, "last": 0}, client.emit, None)
         feed.close()
     assert client.seqs == list(range(1, 21))
@@ -222,9 +222,9 @@ async def test_a_disk_that_does_not_answer_holds_up_no_reader_for_long_and_no_en
     async with journal(tmp_path) as kept:
         note(kept)
         assert await flushed(kept) is None
-        client, blocking = Sent(), BlockingWork()
+        client, threads = Sent(), Threads()
         try:
-            with contextlib.closing(EventFeed(kept, blocking)) as feed:
+            with contextlib.closing(EventFeed(kept, threads)) as feed:
                 monkeypatch.setattr(reader.Reader, "first_seq", stuck)
                 for _ in range(3):  # who comes later does not wait again
                     with pytest.raises(RefusedError, match="not read within"):

@@ -31,7 +31,7 @@ from supervisor.kernel.store.rows import (
 )
 from supervisor.kernel.store.settings import IN_FLIGHT, OPEN_QUESTION, InFlight, OpenQuestion, Span
 from supervisor.kernel.store.writer import QUEUE_BYTES, Writer
-from supervisor.runtime.blocking import BlockingWork
+from supervisor.runtime.threads import Threads
 from tests import journals
 from tests.bounds import WAIT_S
 from tests.kernel.memory import Disk, flushed, journal, until
@@ -95,15 +95,15 @@ async def test_a_disk_that_does_not_answer_is_named(
         insert_entries(*args)
 
     monkeypatch.setattr(writer_module, "insert_entries", insert_late)
-    blocking = BlockingWork(lambda: now)
-    async with remembering(tmp_path, JournalOptions(), blocking=blocking) as kept:
+    threads = Threads(lambda: now)
+    async with remembering(tmp_path, JournalOptions(), threads=threads) as kept:
         note(kept)
-        await until_true(lambda: bool(blocking._at_work))
+        await until_true(lambda: bool(threads._at_work))
         now = 100.0
-        assert [one.doing for one in blocking.stuck()] == ["writing the journal"]
+        assert [one.doing for one in threads.stuck()] == ["writing the journal"]
         answers.set()
         assert await flushed(kept) is None
-        await until_true(lambda: not blocking.stuck())
+        await until_true(lambda: not threads.stuck())
 
 
 async def test_the_next_daemon_goes_on_with_the_next_number(tmp_path: Path) -> None:
@@ -230,9 +230,9 @@ async def test_what_is_open_has_a_row_once_two_groups_saw_it_or_somebody_waits(
     tmp_path: Path,
 ) -> None:
     async with journal(tmp_path) as kept:
-        options, relay, blocking = kept._writer._options, kept._writer._relay, BlockingWork()
+        options, relay, threads = kept._writer._options, kept._writer._relay, Threads()
         unended: dict[tuple[str, str], Any] = {}
-        writer = Writer(options, relay, unended, blocking)  # its thread is this test
+        writer = Writer(options, relay, unended, threads)  # its thread is this test
 
         def group(ticket: int = 0) -> set[str]:
             writer._batch = Batch(ticket=ticket)

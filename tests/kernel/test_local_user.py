@@ -14,8 +14,8 @@ from supervisor.kernel import local_user
 from supervisor.kernel.local_user import LocalClients, named_user, peer_of, this_user, user_name
 from supervisor.kernel.parties import RefusedError
 from supervisor.policy.principals import Principal
-from supervisor.runtime.blocking import BlockingWork
-from supervisor.runtime.containment.custody import WHOSE_AT_ONCE, WHOSE_S, Custody
+from supervisor.runtime.containment.process_registry import WHOSE_AT_ONCE, WHOSE_S, ProcessRegistry
+from supervisor.runtime.threads import Threads
 
 NOBODYS = 4_000_000_000
 """A uid without a name."""
@@ -44,11 +44,11 @@ async def test_a_name_is_asked_for_beside_the_loop_and_once(
     monkeypatch.setattr(local_user, "_names", {})
     monkeypatch.setattr(local_user, "user_name", slow)
     ours, theirs = socket.socketpair()
-    blocking = BlockingWork()
+    threads = Threads()
     with trio.socket.from_stdlib_socket(ours) as client, theirs:
         for _ in range(3):
             assert (
-                await named_user(peer_of(client)[0], "socket", blocking)
+                await named_user(peer_of(client)[0], "socket", threads)
             ).name == f"user {os.geteuid()}"
     assert asked == [False]
 
@@ -56,11 +56,11 @@ async def test_a_name_is_asked_for_beside_the_loop_and_once(
 async def test_a_client_of_which_it_is_not_known_in_time_what_it_is_has_to_try_again(
     mock_clock: MockClock,
 ) -> None:
-    held = Custody.bare()
+    held = ProcessRegistry.bare()
     clients = LocalClients(held, modules_are_users=False)
     goes_on = threading.Event()
     looking = partial(
-        held.blocking.run,
+        held.threads.run,
         "looking whose processes clients are",
         goes_on.wait,
         at_once=WHOSE_AT_ONCE,
@@ -95,12 +95,12 @@ async def test_a_directory_that_does_not_answer_keeps_nobody_out(
     monkeypatch.setattr(local_user, "_names", {})
     monkeypatch.setattr(local_user, "NAME_S", 0.01)
     monkeypatch.setattr(local_user, "user_name", hanging)
-    blocking = BlockingWork()
+    threads = Threads()
     try:
         while not asked:  # a thread that has not begun in time asks nobody
-            assert (await named_user(7, "socket", blocking)).name == "7"
+            assert (await named_user(7, "socket", threads)).name == "7"
         for _ in range(3):
-            assert (await named_user(7, "socket", blocking)).name == "7"
+            assert (await named_user(7, "socket", threads)).name == "7"
         assert asked == [7]  # nor does each client take a thread
     finally:
         answers.set()

@@ -91,7 +91,7 @@ def setting(descriptor: Descriptor, host: Host) -> Setting:
 
 async def test_a_spawn_can_be_cancelled_anywhere(server: Descriptor, host: Host) -> None:
     async def subject() -> None:
-        process = await spawn(server, host.environment, "m#1", host.custody)
+        process = await spawn(server, host.environment, "m#1", host.registry)
         await process.kill()
         with trio.CancelScope(shield=True):
             await process.wait_exited()
@@ -106,7 +106,7 @@ async def test_an_incarnation_can_be_cancelled_anywhere(
 ) -> None:
     async def subject() -> None:
         with trio.CancelScope(shield=True):
-            process = await spawn(server, host.environment, "m#1", host.custody)
+            process = await spawn(server, host.environment, "m#1", host.registry)
         owner: Any = Listening()
         life = PersistentLife(setting(server, host), owner)
         incarnation = incarnation_of(host, process, server, life, exit_s=60, stop_s=60)

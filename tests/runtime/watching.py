@@ -12,10 +12,10 @@ from typing import Any
 import trio
 
 from supervisor.policy.findings import Reading, version_of
-from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.files.inotify import Inotify
 from supervisor.runtime.files.sources import Sources
 from supervisor.runtime.files.watch import Watch, WatchState
+from supervisor.runtime.threads import Threads
 
 BOUND_S = 60
 
@@ -69,7 +69,7 @@ async def watching(
     *directories: Path, open_queue: Callable[[], Inotify] = Inotify
 ) -> AsyncIterator[Watched]:
     watched = Watched(*directories)
-    watch = Watch(watched.files, watched.state, BlockingWork(), open_queue)
+    watch = Watch(watched.files, watched.state, Threads(), open_queue)
     async with trio.open_nursery() as nursery:
         await nursery.start(watch.run, watched.reload)
         yield watched

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from supervisor.kernel.assets.checks import CHECKS_AT_ONCE
-from supervisor.runtime.containment.spawn_threads import AT_ONCE
+from supervisor.runtime.containment.spawn import AT_ONCE
 from tests.bounds import until
 from tests.system.conftest import StartDaemon
 from tests.system.daemon import Daemon, command

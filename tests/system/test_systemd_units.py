@@ -13,7 +13,7 @@ import pytest
 from supervisor.cli.exit_status import NO, USAGE
 from supervisor.cli.verbs.run import run
 from supervisor.kernel.kernel import Times
-from supervisor.runtime.blocking import END_S
+from supervisor.runtime.threads import END_S
 from tests.docs.markdown import ROOT
 
 DOCUMENT = (ROOT / "docs/systemd.md").read_text(encoding="utf-8")

@@ -25,8 +25,7 @@ from supervisor.kernel.assets.files import (
     opened,
 )
 from supervisor.kernel.assets.store import AssetStore, NotCopiedError
-from supervisor.runtime.blocking import BlockingWork
-from supervisor.runtime.files.looks import NoAnswerError
+from supervisor.runtime.threads import NoAnswerError, Threads
 
 ASSET_CHECK_S = 5.0
 """The longest an invocation waits for the check of one of its files."""
@@ -77,7 +76,7 @@ class AssetChecks:
     def __init__(
         self,
         store: AssetStore,
-        blocking: BlockingWork,
+        threads: Threads,
         *,
         copy: bool = False,
         check_s: float = ASSET_CHECK_S,
@@ -88,7 +87,7 @@ class AssetChecks:
         self._digest_s = digest_s
         self.store = store
         self._copy_to = store if copy else None
-        self._blocking = blocking
+        self._threads = threads
         self._ending = threading.Event()
 
     def end(self) -> None:
@@ -118,7 +117,7 @@ class AssetChecks:
     async def read(self, module: str, path: str) -> CheckedFile:
         """Read all of a file, however long it takes; raises `RefusedAssetError`."""
         keep_on = self._keep_on(lambda: True)
-        return await self._blocking.run(
+        return await self._threads.run(
             f"reading an asset of {module} whole",
             lambda: _look(path, "/", self._copy_to, keep_on, limit_bytes=None),
             abandon_after_s=0,
@@ -136,7 +135,7 @@ class AssetChecks:
             for looked in copies:
                 self.release(looked)
 
-        await self._blocking.run("removing copies of assets", release)
+        await self._threads.run("removing copies of assets", release)
 
     async def in_thread(self, module: str, bound_s: float, work: Callable[[KeepOn], T]) -> T | None:
         """Return what `work` returns in a thread for reads, or None after `bound_s`."""
@@ -144,7 +143,7 @@ class AssetChecks:
         keep_on = self._keep_on(lambda: time.monotonic() < until)
         with trio.move_on_after(bound_s):
             doing = f"reading from an asset of {module}"
-            return await self._blocking.run(
+            return await self._threads.run(
                 doing, lambda: work(keep_on), at_once=READS_AT_ONCE, abandon_after_s=0
             )
         return None
@@ -152,7 +151,7 @@ class AssetChecks:
     async def in_lane(self, module: str, work: Callable[[], T]) -> T:
         """Return what `work` returns in one of the threads for a module's checks."""
         doing = f"looking at an asset of {module}"
-        return await self._blocking.run(doing, work, at_once=CHECKS_AT_ONCE, abandon_after_s=0)
+        return await self._threads.run(doing, work, at_once=CHECKS_AT_ONCE, abandon_after_s=0)
 
     async def open_store(self, copies: Iterable[str], *, collect: bool) -> str | None:
         """Read which copies there are; with `collect`, remove others.
@@ -163,7 +162,7 @@ class AssetChecks:
         look = partial(self.store.open, copies, collect=collect)
         try:
             with trio.move_on_after(OPEN_STORE_S):
-                await self._blocking.run("looking at the copies of assets", look, abandon_after_s=0)
+                await self._threads.run("looking at the copies of assets", look, abandon_after_s=0)
                 return None
         except OSError as error:
             return str(error)

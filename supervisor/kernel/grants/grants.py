@@ -27,11 +27,11 @@ from supervisor.kernel.parties import Provenance
 from supervisor.kernel.recorder import Recorder, Restored
 from supervisor.policy.approval import ALLOW, DENY, is_lasting
 from supervisor.policy.capabilities import Authorization, Decision, decide
-from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.files.file_digest import FileDigests
 from supervisor.runtime.files.program_files import program_files
 from supervisor.runtime.process.environment import UnsetVariableError, resolved
 from supervisor.runtime.process.program import SpawnError, find_program
+from supervisor.runtime.threads import Threads
 
 CAPABILITY_CHARS = 300
 """Of a capability in the journal: its scope is what the module wrote."""
@@ -148,7 +148,7 @@ class Grants:
         environment: Mapping[str, str],
         approvals: Approvals,
         *,
-        blocking: BlockingWork,
+        threads: Threads,
     ) -> None:
         self.operator = operator
         self.answers = answers
@@ -156,7 +156,7 @@ class Grants:
         self._recorder = recorder
         self._environment = environment
         self._files = FileDigests()
-        self._blocking = blocking
+        self._threads = threads
         self._asking: WeakValueDictionary[tuple[str, str], trio.Lock] = WeakValueDictionary()
 
     def decide(self, descriptor: Descriptor, capability: str) -> Decision:
@@ -197,7 +197,7 @@ class Grants:
 
     async def program(self, descriptor: Descriptor) -> str:
         digest = partial(program_digest, descriptor, self._environment, self._files)
-        return await self._blocking.run(f"reading the program of {descriptor.name}", digest)
+        return await self._threads.run(f"reading the program of {descriptor.name}", digest)
 
     def record(self, grant: Grant, origin: Provenance) -> None:
         rule = grant.decision.rule

@@ -149,9 +149,9 @@ class DaemonOps(OpGroup):
 
     async def _metrics(self, args: dict[str, Any], asked: OwnRequest) -> Any:
         """Write metrics a turn at a time: it takes as long as a whole `status`."""
-        blocking = self._parts.facts.custody.blocking
+        threads = self._parts.facts.registry.threads
         async with self._writing:
-            make = await blocking.run("importing prometheus_client", _import)
+            make = await threads.run("importing prometheus_client", _import)
             exposition = make(Form(args.get("format", Form.PROMETHEUS)))
             whole = self._whole(asked.principal)
             told = self._told(asked.principal, histogram=True, outcomes=True)

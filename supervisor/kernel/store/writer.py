@@ -52,8 +52,8 @@ from supervisor.kernel.store.rows import (
     store_documents,
 )
 from supervisor.kernel.store.settings import UNENDED, DocumentKey, JournalLimits, Span
-from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.files.directory import shown
+from supervisor.runtime.threads import Threads
 
 if TYPE_CHECKING:
     from supervisor.kernel.journal import Journal
@@ -131,11 +131,11 @@ class Writer:
         options: WriterOptions,
         relay: Relay,
         unended: dict[DocumentKey, Unended],
-        blocking: BlockingWork,
+        threads: Threads,
     ) -> None:
         """`unended` is the caller's, who calls `wake` if he adds to it while the thread sleeps."""
         self._options = options
-        self._blocking = blocking
+        self._threads = threads
         self._relay = relay
         self._unended = unended
         self._pending = Batch()
@@ -314,7 +314,7 @@ class Writer:
         Returns whether it succeeded.
         """
         try:
-            with self._blocking.naming("writing the journal"):
+            with self._threads.naming("writing the journal"):
                 work()
         except FAILURES as error:
             if is_damage(error) and self._database is not None:

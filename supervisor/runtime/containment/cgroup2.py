@@ -32,11 +32,11 @@ from urllib.parse import quote
 
 import trio
 
-from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment import cgroup_folder, procfs
 from supervisor.runtime.containment.contained import Containment, Rung, signal_each
 from supervisor.runtime.containment.orphans import Orphans, SubreaperRung, Subtree
 from supervisor.runtime.containment.procfs import Stat
+from supervisor.runtime.threads import Threads
 
 PREFIX = "stdiod."
 NAME_CHARS = 200
@@ -204,8 +204,8 @@ class Cgroup(Containment):
 class Removals:
     """Removes the cgroups of instances that have ended, many at a time; for the event loop."""
 
-    def __init__(self, blocking: BlockingWork) -> None:
-        self._blocking = blocking
+    def __init__(self, threads: Threads) -> None:
+        self._threads = threads
         self._ended: list[Containment] = []
         self._some = trio.Event()
 
@@ -221,7 +221,7 @@ class Removals:
             self._some = trio.Event()
             ended = self._ended[:]
             with contextlib.suppress(OSError):  # without a thread, it is done with the next ones
-                await self._blocking.run("removing cgroups", partial(_remove, ended))
+                await self._threads.run("removing cgroups", partial(_remove, ended))
                 del self._ended[: len(ended)]
 
 

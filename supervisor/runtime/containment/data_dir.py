@@ -29,12 +29,12 @@ from typing import NoReturn
 import structlog
 import trio
 
-from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment import guardian, procfs
 from supervisor.runtime.containment.ledger import Author, Ledger
 from supervisor.runtime.containment.reaping import tracer_of
 from supervisor.runtime.files.lock_file import open_lock
 from supervisor.runtime.files.whole_file import UnreadableError, read_whole
+from supervisor.runtime.threads import Threads
 
 KILLED_WITHIN_S = 10.0
 """How long a start waits for a former daemon's processes to be gone."""
@@ -93,7 +93,7 @@ class DataDirLock:
     async def keep(
         self,
         renew: Callable[[], Awaitable[None]],
-        blocking: BlockingWork,
+        threads: Threads,
         *,
         look_s: float | None = None,
         settle_s: float = SETTLE_S,
@@ -105,15 +105,13 @@ class DataDirLock:
         while True:
             await trio.sleep(LOOK_S if look_s is None else look_s)
             with contextlib.suppress(OSError):  # without a thread it looks again
-                if await blocking.run("looking at the data directory", self.lost):
+                if await threads.run("looking at the data directory", self.lost):
                     await trio.sleep(settle_s)
-                    await self._keep_again(renew, blocking)
+                    await self._keep_again(renew, threads)
 
-    async def _keep_again(
-        self, renew: Callable[[], Awaitable[None]], blocking: BlockingWork
-    ) -> None:
+    async def _keep_again(self, renew: Callable[[], Awaitable[None]], threads: Threads) -> None:
         try:
-            is_lost = await blocking.run("taking the data directory again", self.retake)
+            is_lost = await threads.run("taking the data directory again", self.retake)
             await renew()
         except (DataInUseError, OSError) as error:
             why = error.strerror if isinstance(error, OSError) else str(error)

@@ -20,7 +20,7 @@ MOST = 1 << 20
 """The limit is not raised beyond it (fs.nr_open, as kernels come)."""
 
 SPAWNS = 64
-"""Numbers for spawns alone: 8 at once (`spawn_threads`), each with three pipes and Popen's own."""
+"""Numbers for spawns alone: 8 at once (`spawn`), each with three pipes and Popen's own."""
 
 OPERATOR = 64
 """Numbers for an operator's command, and for what the daemon opens itself: journal, logs, /proc."""

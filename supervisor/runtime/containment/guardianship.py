@@ -15,25 +15,21 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import signal
 import subprocess
 import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import structlog
 import trio
 
-from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.guardian import command
 from supervisor.runtime.containment.ladder import ContainmentError
 from supervisor.runtime.containment.ledger import Leader, Ledger
-
-if TYPE_CHECKING:
-    from supervisor.runtime.containment.custody import Custody
+from supervisor.runtime.containment.spawn import Spawner
+from supervisor.runtime.threads import Threads
 
 RESPAWN_S = 0.1
 LAST_RESPAWN_S = 60.0
@@ -57,13 +53,11 @@ _DOING = "writing the record of instances"
 
 
 class LedgerFile:
-    def __init__(
-        self, path: Path, lines: Callable[[], list[bytes]], blocking: BlockingWork
-    ) -> None:
+    def __init__(self, path: Path, lines: Callable[[], list[bytes]], threads: Threads) -> None:
         """`lines` gives the whole ledger as it is at the moment."""
         self.path = path
         self._lines = lines
-        self._blocking = blocking
+        self._threads = threads
         self._file = -1
         self._written = self._fresh = 0
         self._waiting = bytearray()
@@ -112,15 +106,15 @@ class LedgerFile:
     async def renew(self) -> None:
         """Write the whole ledger anew, where it belongs by now; raises `OSError`."""
         self._waiting.clear()
-        await self._blocking.run(_DOING, partial(self._begin, self._lines()))
+        await self._threads.run(_DOING, partial(self._begin, self._lines()))
 
     async def close(self) -> None:
         """Write what waits, within a bound, and close the file; not cancelled."""
         self._closing = True
-        with trio.move_on_after(self._blocking.end_left_s(), shield=True):
+        with trio.move_on_after(self._threads.end_left_s(), shield=True):
             await self._write()
-            with contextlib.suppress(OSError):  # without a thread: the event loop waits for no disk
-                await self._blocking.run(_DOING, self._close, abandon_after_s=0)
+            with contextlib.suppress(OSError):  # of a disk that fails
+                await self._threads.run(_DOING, self._close, abandon_after_s=0)
 
     def let_go(self) -> None:
         if not self._closing:
@@ -138,7 +132,7 @@ class LedgerFile:
         self._stale = False
         # A full disk must not keep modules from being started; the marks find them all the same.
         with contextlib.suppress(OSError):
-            await self._blocking.run(_DOING, work, abandon_after_s=0)
+            await self._threads.run(_DOING, work, abandon_after_s=0)
 
     # In a thread, one at a time.
 
@@ -166,14 +160,14 @@ class LedgerFile:
 
 
 class Guardianship:
-    def __init__(self, ledger: Ledger, file: LedgerFile, custody: Custody) -> None:
+    def __init__(self, ledger: Ledger, file: LedgerFile, spawner: Spawner) -> None:
         """The file was begun."""
         self.pid: int | None = None
         self.problem: str | None = None
         """Why there is none, and what that means; None while there is one."""
         self.file = file
-        self._ledger = ledger
-        self._custody = custody
+        self.ledger = ledger
+        self._spawner = spawner
         self._pipe = -1
         self._behind = trio.Event()
         self._telling_anew = False
@@ -189,7 +183,7 @@ class Guardianship:
                 self._announced.add(leader)
 
     def register(self, leader: Leader) -> None:
-        self._ledger.leaders[leader.pid] = leader
+        self.ledger.leaders[leader.pid] = leader
         self.file.append(leader.line())
         if leader in self._announced:
             self._announced.discard(leader)
@@ -198,7 +192,7 @@ class Guardianship:
 
     def unregister(self, pid: int) -> None:
         """Tell that an instance is gone, before its pid is free for others."""
-        leader = self._ledger.leaders.pop(pid, None)
+        leader = self.ledger.leaders.pop(pid, None)
         if leader is not None:
             gone = f"-\t{pid}\n".encode()
             if not self.file.withdraw(leader.line()):
@@ -223,7 +217,7 @@ class Guardianship:
 
     def close(self) -> None:
         """Say that nothing is left."""
-        self._ledger.forget()
+        self.ledger.forget()
         self.file.append(b"bye\n")
 
     async def _serve(self, task_status: trio.TaskStatus[None]) -> None:
@@ -245,7 +239,7 @@ class Guardianship:
         self._telling_anew = False
         self._announced.clear()
         # At once, and not by the task that catches up: the daemon may be killed before its turn.
-        if not all(self._write(line) for line in self._ledger.lines()):
+        if not all(self._write(line) for line in self.ledger.lines()):
             self._behind.set()
         task_status.started()
         try:
@@ -257,7 +251,7 @@ class Guardianship:
             os.close(pidfd)
             self._say_bye()
             self._drop_pipe()
-            await self._custody.end_own(popen, process, BYE_S, name="the guardian")
+            await self._spawner.end_own(popen, process, BYE_S, name="the guardian")
             self.pid, self.problem = None, _missing("it died")
         log.warning("the guardian died", pid=process.pid)
 
@@ -266,15 +260,13 @@ class Guardianship:
         reading, self._pipe = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self._pipe, False)
         try:
-            popen, process = await self._custody.spawn_own(
+            popen, process = await self._spawner.start_own(
                 "starting the guardian", partial(_start, reading, str(self.file.path))
             )
             try:
                 return popen, process, os.pidfd_open(process.pid)
             except OSError:  # its end would not be noticed
-                popen.kill()
-                popen.returncode = -signal.SIGKILL
-                self._custody.leave(process)
+                self._spawner.leave_own(popen, process)
                 raise
         except (OSError, trio.Cancelled):
             self._drop_pipe()
@@ -288,7 +280,7 @@ class Guardianship:
             self._behind = trio.Event()
             self._telling_anew = True
             self._announced.clear()
-            for line in self._ledger.lines():
+            for line in self.ledger.lines():
                 while not self._write(line):
                     await trio.lowlevel.wait_writable(self._pipe)
             self._telling_anew = False
@@ -311,7 +303,7 @@ class Guardianship:
 
     def _say_bye(self) -> None:
         # Only an empty ledger is an orderly end. Without the word, it kills what there is.
-        if self._ledger.author is None:
+        if self.ledger.author is None:
             with contextlib.suppress(OSError):
                 os.write(self._pipe, b"bye\n")
 

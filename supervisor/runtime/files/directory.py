@@ -19,9 +19,9 @@ from protocol.descriptor.model import Descriptor
 from protocol.problem import Problem, nearest
 from supervisor.policy.findings import QuarantinedFile, Reading
 from supervisor.runtime.files.file_digest import Signature, signature
-from supervisor.runtime.files.looks import Looks, NoAnswer
 from supervisor.runtime.files.watched_paths import DESCRIPTORS, Interest, Interests, on_the_way
 from supervisor.runtime.files.whole_file import UnreadableError, read_whole
+from supervisor.runtime.threads import NoAnswer, Threads
 
 DESCRIPTOR_BYTES = 4 << 20
 """A larger file is no descriptor; it is not read into memory to find that out."""
@@ -166,10 +166,10 @@ class DescriptorFiles:
     parsed.
     """
 
-    def __init__(self, directory: Path, looks: Looks | None = None) -> None:
+    def __init__(self, directory: Path, threads: Threads | None = None) -> None:
         self.directory = directory.absolute()
         self.owner = shown(self.directory)
-        self._looks = looks or Looks()
+        self._threads = threads or Threads()
         self._known: dict[str, _Known] = {}
         self._used: set[str] = set()
 
@@ -178,7 +178,9 @@ class DescriptorFiles:
 
         An entry that does not answer is bad, and says nothing about its module.
         """
-        (listed,) = self._looks.each([(f"reading the directory {self.owner}", self._list)])
+        (listed,) = self._threads.look_at_each(
+            [(f"reading the directory {self.owner}", self._list)]
+        )
         if isinstance(listed, NoAnswer):
             words = " does not answer"  # a dead mount, for one
             raise UnansweredSourceError(f"{self.owner}{words}", f"the directory{words}")
@@ -187,7 +189,7 @@ class DescriptorFiles:
         if isinstance(entries, MissingDirectoryError):
             raise entries
         looks = [(f"reading {shown(one.path)}", partial(self._look_at, one)) for one in entries]
-        seen = self._looks.each(looks)
+        seen = self._threads.look_at_each(looks)
         known: dict[str, _Known] = {}
         for entry, one in zip(entries, seen, strict=True):
             if isinstance(one, NoAnswer):

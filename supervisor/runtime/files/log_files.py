@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
-from supervisor.runtime.begun_thread import begun_thread
-from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.files.rotated_file import FILES, append, numbered
+from supervisor.runtime.threads import Threads, begin_thread
 
 QUEUE_BYTES = 8 << 20
 """How much may wait for the disk, all modules together."""
@@ -35,13 +34,13 @@ NAME_CHARS = 200
 class LogFiles:
     """Append to files in one folder, from one thread; never blocks the caller."""
 
-    def __init__(self, folder: Path, blocking: BlockingWork | None = None) -> None:
+    def __init__(self, folder: Path, threads: Threads | None = None) -> None:
         """Write below `folder`, which is made when the first line is written.
 
-        `blocking` is told what the thread is at.
+        `threads` is told what the thread is at.
         """
         self.folder = folder
-        self._blocking = blocking or BlockingWork()
+        self._threads = threads or Threads()
         self.dropped_bytes = 0
         self._errors: dict[str, str] = {}
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -114,16 +113,16 @@ class LogFiles:
         self._have_thread()
         if self._thread is not None:
             self._queue.put(None)
-            self._thread.join(self._blocking.end_left_s())
+            self._thread.join(self._threads.end_left_s())
             self._thread = None
 
     def _have_thread(self) -> None:
         if self._thread is None and not self._queue.empty():
-            self._thread = begun_thread(self._run, "module-logs")
+            self._thread = begin_thread(self._run, "module-logs")
 
     def _run(self) -> None:
         while (work := self._queue.get()) is not None:
-            with self._blocking.naming("writing and reading the modules' logs"):
+            with self._threads.naming("writing and reading the modules' logs"):
                 work()
 
     def _write_batch(self, name: str, batch: bytearray) -> None:

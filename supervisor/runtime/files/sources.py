@@ -24,16 +24,15 @@ from supervisor.policy.findings import (
     usable,
     version_of,
 )
-from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.files.directory import (
     DescriptorFiles,
     UnansweredSourceError,
     UnreadableSourceError,
 )
 from supervisor.runtime.files.file_digest import FileDigests
-from supervisor.runtime.files.looks import Looks, NoAnswer
 from supervisor.runtime.files.program_files import program_files
 from supervisor.runtime.files.watched_paths import Interests, on_the_way
+from supervisor.runtime.threads import NoAnswer, Threads
 
 
 class Source(Protocol):
@@ -109,9 +108,9 @@ class Sources:
     They are read in threads, by one at a time; meanwhile one may come or go.
     """
 
-    def __init__(self, sources: Iterable[Source] = (), looks: Looks | None = None) -> None:
+    def __init__(self, sources: Iterable[Source] = (), threads: Threads | None = None) -> None:
         self._sources = tuple(sources)
-        self._looks = looks or Looks()
+        self._threads = threads or Threads()
         self._programs = FileDigests()
         self.interests = Interests()
         """The files and folders to watch; each reading replaces them."""
@@ -119,11 +118,9 @@ class Sources:
         """Whether something did not answer to the last reading."""
 
     @classmethod
-    def of_directories(
-        cls, directories: Iterable[Path], blocking: BlockingWork | None = None
-    ) -> Sources:
-        looks = Looks(blocking)
-        return cls((DescriptorFiles(directory, looks) for directory in directories), looks)
+    def of_directories(cls, directories: Iterable[Path], threads: Threads | None = None) -> Sources:
+        threads = threads or Threads()
+        return cls((DescriptorFiles(directory, threads) for directory in directories), threads)
 
     def add(self, source: Source) -> None:
         """Read a further source from the next reading on."""
@@ -168,7 +165,7 @@ class Sources:
         ]
         programs: dict[Version, dict[str, str]] = {}
         unanswered = reading.unanswered
-        for descriptor, seen in zip(watched, self._looks.each(looks), strict=True):
+        for descriptor, seen in zip(watched, self._threads.look_at_each(looks), strict=True):
             if isinstance(seen, NoAnswer):
                 unanswered = True
             else:

@@ -24,10 +24,10 @@ import msgspec
 import structlog
 import trio
 
-from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.files.inotify import Event, Inotify, Mask
 from supervisor.runtime.files.sources import Sources
 from supervisor.runtime.files.watched_paths import DESCRIPTORS, Interests
+from supervisor.runtime.threads import Threads
 
 QUIET_S = 0.1
 """A change is over when nothing has happened for so long: many files are one change."""
@@ -82,13 +82,13 @@ class Watch:
         self,
         files: Sources,
         state: WatchState,
-        blocking: BlockingWork,
+        threads: Threads,
         open_queue: OpenQueue = Inotify,
     ) -> None:
         """`state` is kept up to date."""
         self._files = files
         self._state = state
-        self._blocking = blocking
+        self._threads = threads
         self._open_queue = open_queue
         self._task_status: trio.TaskStatus[None] | None = None
         self._stale = False
@@ -138,7 +138,7 @@ class Watch:
     async def _follow(self, watches: Watches) -> bool:
         self._stale = False
         follow = partial(watches.follow, self._files.interests)
-        return await self._blocking.run("watching the folders of descriptors and programs", follow)
+        return await self._threads.run("watching the folders of descriptors and programs", follow)
 
     async def _wait_changed(self, watches: Watches) -> bool:
         """Wait for something that matters, or until other directories may matter; then False."""

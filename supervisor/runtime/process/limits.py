@@ -29,9 +29,9 @@ import trio
 
 from protocol.descriptor.model import Limits
 from supervisor.policy.verdict import Breach
-from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.contained import Containment
+from supervisor.runtime.threads import Threads
 
 if TYPE_CHECKING:
     from supervisor.runtime.process.incarnation import Incarnation
@@ -84,12 +84,12 @@ class Sampler:
 
     def __init__(
         self,
-        blocking: BlockingWork,
+        threads: Threads,
         ceiling_bytes: int | None = None,
         interval_s: float = INTERVAL_S,
     ) -> None:
         """`ceiling_bytes` bounds all modules together; the biggest is ended first."""
-        self._blocking = blocking
+        self._threads = threads
         self._interval_s = interval_s
         self._ceiling_bytes = ceiling_bytes
         self._watched: dict[Incarnation, Limits] = {}
@@ -122,7 +122,7 @@ class Sampler:
         # In a thread: a tree of a thousand processes is not to hold up the neighbours.
         measure = partial(_measure, watched)
         # In any case: what has begun as many processes as there may be is to be ended.
-        found = await self._blocking.run("measuring what modules use", measure, in_any_case=True)
+        found = await self._threads.run("measuring what modules use", measure)
         present = {one: use for one, use in found.items() if one in self._watched}
         for one, (_, breach) in present.items():
             if breach is not None:

@@ -24,7 +24,7 @@ import trio
 from supervisor.policy.verdict import Tracer
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.contained import Containment, signal_group
-from supervisor.runtime.containment.custody import Custody
+from supervisor.runtime.containment.process_registry import ProcessRegistry
 from supervisor.runtime.containment.reaping import (
     End,
     end_of_held,
@@ -93,7 +93,7 @@ class Process:
         self,
         pidfd: int,
         pipes: list[int],
-        custody: Custody,
+        registry: ProcessRegistry,
         containment: Containment,
         *,
         unset_variables: Sequence[str],
@@ -107,7 +107,7 @@ class Process:
         self.remove_container: Callable[[], Awaitable[str]] | None = None
         self.unset_variables = unset_variables
         """The names in `pass_env` for which it got no value."""
-        self._custody = custody
+        self._registry = registry
         self.stdout, self.stderr = pipes[1], pipes[2]
         self.stdin: int | None = pipes[0]
         """Our end; None once it is closed."""
@@ -164,7 +164,7 @@ class Process:
     @property
     def ends(self) -> SharedTurn:
         """The turns in which ended processes are seen to."""
-        return self._custody.ends
+        return self._registry.ends
 
     async def wait_exited(self) -> None:
         """Return when the process has ended; it is not reaped by that."""
@@ -193,7 +193,7 @@ class Process:
 
     async def _in_thread(self, doing: str, work: Callable[[], None]) -> None:
         """Do it in a thread, and go on after `HELD_UP_S`; not cancelled."""
-        await self._custody.blocking.run_or_leave(
+        await self._registry.threads.run_or_leave(
             doing, work, self._at_work, leave_after_s=HELD_UP_S, at_once=KILLS
         )
 
@@ -204,7 +204,7 @@ class Process:
         is how a cancelled instance ends, and it is bounded.
         """
         await self.kill()
-        return await self._custody.end_the_rest(self.containment, GONE_WITHIN_S, self._at_work)
+        return await self._registry.end_the_rest(self.containment, GONE_WITHIN_S, self._at_work)
 
     def reap(self) -> End | None:
         """Kill what is left of the group, reap the ended leader, close everything.
@@ -216,19 +216,19 @@ class Process:
         signal_group(self.containment.leader, signal.SIGKILL)
         if not reapable(self._pidfd):
             return None
-        self._custody.about_to_reap(self.containment)
+        self._registry.about_to_reap(self.containment)
         end = reap(self._pidfd)
         self._release()
         return end
 
     def abandon(self) -> None:
         """Let go of a dead leader that can't be reaped; its next parent will, after the daemon."""
-        self._custody.about_to_reap(self.containment)
+        self._registry.about_to_reap(self.containment)
         self._release()
 
     def _release(self) -> None:
         self._let_go = True
-        self._custody.release_on_loop(self.containment)
+        self._registry.release_on_loop(self.containment)
         self.close_stdin()
         for descriptor in (self.stdout, self.stderr, self._pidfd):
             trio.lowlevel.notify_closing(descriptor)

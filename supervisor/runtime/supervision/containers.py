@@ -30,7 +30,7 @@ from msgspec.structs import replace
 
 from protocol.descriptor.model import Descriptor, Lifecycle, Supervision, Timeouts, Transport
 from protocol.problem import without_password
-from supervisor.runtime.containment.custody import Custody
+from supervisor.runtime.containment.process_registry import ProcessRegistry
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.process.environment import CIDFILE, UnsetVariableError, resolved
 from supervisor.runtime.process.process import Opening, Process
@@ -64,7 +64,7 @@ class Remover(msgspec.Struct, frozen=True):
 class Containers:
     def __init__(
         self,
-        custody: Custody,
+        registry: ProcessRegistry,
         host: Mapping[str, str],
         log_files: LogFiles,
         inherited: tuple[int, ...] = (),
@@ -72,7 +72,7 @@ class Containers:
         """`inherited` are descriptors that each process gets, besides its pipes."""
         self.left: dict[Path, str] = {}
         """The commands that remove those that are left over, by the folders of their records."""
-        self._custody, self._host, self._log_files = custody, host, log_files
+        self._registry, self._host, self._log_files = registry, host, log_files
         self._inherited = inherited
         self._sweeping, self._swept = trio.Lock(), False
 
@@ -80,8 +80,8 @@ class Containers:
         """Remove what the former daemon left, once, and what is left over if it is tried again."""
         async with self._sweeping:
             if not self._swept or (again and self.left):
-                read = partial(_read_records, Path(self._custody.data_dir or "", "containers"))
-                former = await self._custody.blocking.run("looking for left containers", read)
+                read = partial(_read_records, Path(self._registry.data_dir or "", "containers"))
+                former = await self._registry.threads.run("looking for left containers", read)
                 async with trio.open_nursery() as nursery:
                     for folder, client in former.items():
                         if not self._swept or folder in self.left:
@@ -96,13 +96,13 @@ class Containers:
         variables: Mapping[str, str] = NOTHING,
     ) -> Process:
         """Start a module's command, as `spawning.spawn` does."""
-        custody, transport = self._custody, descriptor.transport
-        others = (self._host, instance, custody, opening)
+        registry, transport = self._registry, descriptor.transport
+        others = (self._host, instance, registry, opening)
         if not any(CIDFILE in word for word in transport.command):
             return await spawn(descriptor, *others, variables=variables, inherited=self._inherited)
         await self.sweep(again=transport.lifecycle is Lifecycle.PERSISTENT)
-        assert custody.data_dir is not None  # noqa: S101 - of whoever runs modules of others
-        folder = custody.data_dir / "containers" / uuid.uuid4().hex
+        assert registry.data_dir is not None  # noqa: S101 - of whoever runs modules of others
+        folder = registry.data_dir / "containers" / uuid.uuid4().hex
         client = Remover(descriptor.name, (), {})
         cidfile = str(folder / "id")
         command = tuple(_CIDFILE.sub(lambda _: cidfile, word) for word in transport.command)
@@ -110,7 +110,7 @@ class Containers:
         try:
             noting = f"noting a container of {client.name}"
             note = partial(_write_record, folder, descriptor, self._host)
-            client = await custody.blocking.run(noting, note)
+            client = await registry.threads.run(noting, note)
             process = await spawn(descriptor, *others, variables=variables)
         except (OSError, SpawnError, UnsetVariableError) as error:
             await self._remove(folder, client)
@@ -121,7 +121,7 @@ class Containers:
     async def _remove(self, folder: Path, client: Remover) -> str:
         """Remove the container, if there is one; returns a clause that names it if it is left."""
         looking = f"looking at the id of a container of {client.name}"
-        run = partial(self._custody.blocking.run, looking, in_any_case=True)
+        run = partial(self._registry.threads.run, looking)
         found = await run(partial(_read_id, folder))
         if found:
             why = "the daemon ended before that"
@@ -150,7 +150,7 @@ class Containers:
             transport = Transport(prepare=command, pass_env=tuple(client.env))
             ran = replace(_CLIENT, name=client.name, transport=transport)
             variables = {**self._host, **client.env}
-            return prepare_once(ran, variables, self._custody, self._log_files)
+            return prepare_once(ran, variables, self._registry, self._log_files)
 
         failed = await run(*removal)
         if failed is None:

@@ -19,7 +19,7 @@ from protocol.descriptor.model import Descriptor
 from protocol.errors import Failure, Reason
 from supervisor.policy.findings import QuarantinedFile
 from supervisor.policy.lifecycle import State
-from supervisor.runtime.containment.custody import Custody
+from supervisor.runtime.containment.process_registry import ProcessRegistry
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.held_bytes import HeldBounds, HeldBytes
 from supervisor.runtime.process.dialogue import Dialogue
@@ -94,7 +94,7 @@ class Host:
         self,
         environment: Mapping[str, str],
         log_files: LogFiles,
-        custody: Custody | None = None,
+        registry: ProcessRegistry | None = None,
         *,
         memory_ceiling_bytes: int | None = None,
         memory_look_s: float = INTERVAL_S,
@@ -124,9 +124,9 @@ class Host:
         self.observer = observer or Observer()
         self.calls = ModuleCalls()
         self.notes = Notes() if notes is None else notes
-        self.custody = custody or Custody.bare()
-        self.containers = Containers(self.custody, self.environment, log_files, inherited)
-        self.sampler = Sampler(self.custody.blocking, memory_ceiling_bytes, memory_look_s)
+        self.registry = registry or ProcessRegistry.bare()
+        self.containers = Containers(self.registry, self.environment, log_files, inherited)
+        self.sampler = Sampler(self.registry.threads, memory_ceiling_bytes, memory_look_s)
         self.shutting_down = False
         ids = map(f"r%d-{int(draw() * 16**6):06x}".__mod__, itertools.count(1))
         self.next_request_id: Callable[[], str] = ids.__next__

@@ -261,7 +261,7 @@ class Setting(msgspec.Struct, frozen=True):
         """Return what keeps the program from running, in a thread: its disk may be slow."""
         host, descriptor = self.host, self.descriptor
         look = partial(obstacle, descriptor, host.environment)
-        return await host.custody.blocking.run(f"{doing} the program of {descriptor.name}", look)
+        return await host.registry.threads.run(f"{doing} the program of {descriptor.name}", look)
 
     def overhear(self, instance: str, call: Call) -> None:
         """Tell the taps of a call that an instance is about to serve, and later of its outcome."""

@@ -67,7 +67,7 @@ async def recall(setting: Setting) -> None:
         return
     recollection.was_looked_for = True
     with trio.move_on_after(LOOK_S):
-        recollection.digest = await setting.host.custody.blocking.run(
+        recollection.digest = await setting.host.registry.threads.run(
             f"looking at the program of {descriptor.name}", lambda: _digest(descriptor)
         )
         noted = setting.host.notes.find(recollection.digest) or {}

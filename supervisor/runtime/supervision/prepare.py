@@ -24,7 +24,7 @@ from protocol.errors import Failure, Outcome, Reason
 from protocol.framing import Outgoing
 from protocol.replies import Operation
 from supervisor.policy.lifecycle import Input
-from supervisor.runtime.containment.custody import Custody
+from supervisor.runtime.containment.process_registry import ProcessRegistry
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.files.module_log import ModuleLog
 from supervisor.runtime.files.program_files import module_folder
@@ -46,7 +46,7 @@ async def _spawn(
     descriptor: Descriptor,
     environment: Mapping[str, str],
     instance: str,
-    custody: Custody,
+    registry: ProcessRegistry,
     *,
     module_log: ModuleLog,
     deadlines: Deadlines,
@@ -55,7 +55,7 @@ async def _spawn(
     """Start what prepares a module, with an empty stdin; raises `SpawnError`."""
     opening = Opening(b"", closes_stdin=True)
     process = await spawn(
-        of_prepare(descriptor), environment, instance, custody, opening, one_output=True
+        of_prepare(descriptor), environment, instance, registry, opening, one_output=True
     )
     connection = Connection()
     connection.outgoing = Outgoing()
@@ -72,7 +72,10 @@ class Unprepared(NamedTuple):
 
 
 async def prepare_once(
-    descriptor: Descriptor, environment: Mapping[str, str], custody: Custody, log_files: LogFiles
+    descriptor: Descriptor,
+    environment: Mapping[str, str],
+    registry: ProcessRegistry,
+    log_files: LogFiles,
 ) -> Unprepared | None:
     """Prepare a module, within its `prepare_s`; returns what went wrong, None if nothing did."""
     instance = f"{descriptor.name}#0"  # beside those that serve
@@ -80,7 +83,12 @@ async def prepare_once(
     module_log = ModuleLog(descriptor.name, log_files, time.time)
     try:
         incarnation = await _spawn(
-            descriptor, environment, instance, custody, module_log=module_log, deadlines=Deadlines()
+            descriptor,
+            environment,
+            instance,
+            registry,
+            module_log=module_log,
+            deadlines=Deadlines(),
         )
     except SpawnError as error:
         return Unprepared(f"it could not be started: {error}")
@@ -144,7 +152,7 @@ class PreparingLife(Life):
                 setting.descriptor,
                 host.environment,
                 self.id,
-                host.custody,
+                host.registry,
                 module_log=setting.log,
                 deadlines=host.deadlines,
                 parting=lambda: host.shutting_down,

@@ -129,7 +129,7 @@ class ServiceLife(Life, Server):
             return ServiceClient(self._setting.descriptor, self._setting.host.environment)
 
         doing = f"preparing to ask {self._name}"
-        return await self._setting.host.custody.blocking.run(doing, make)
+        return await self._setting.host.registry.threads.run(doing, make)
 
     # What supervision asks of it (life.Life).
 

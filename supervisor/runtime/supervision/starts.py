@@ -15,7 +15,7 @@ import trio
 from supervisor.runtime.supervision.deadlines import Deadlines, Timer
 
 AT_ONCE = 32
-"""More than are spawned at once (`spawn_threads.AT_ONCE`), so that those threads have work."""
+"""More than are spawned at once (`spawn.AT_ONCE`), so that those threads have work."""
 
 HELD_S = 1.0
 

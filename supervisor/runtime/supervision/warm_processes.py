@@ -187,7 +187,7 @@ class WarmProcesses:
     async def _look(self) -> LoadedProgram | None:
         host, descriptor = self._setting.host, self._setting.descriptor
         look = partial(find_loaded, descriptor, host.environment, self._digests)
-        return await host.custody.blocking.run(f"reading the program of {descriptor.name}", look)
+        return await host.registry.threads.run(f"reading the program of {descriptor.name}", look)
 
 
 WHILE_WAITING = "while it waited for a request (supervision.warm)"

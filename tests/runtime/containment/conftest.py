@@ -93,7 +93,7 @@ def daemon_with(rung: str, lifelines: Lifelines, tmp_path: Path) -> Make:
             whole_process=whole_process,
             memory_ceiling_bytes=memory_ceiling_bytes,
         ) as daemon:
-            assert daemon.facts.custody.containment == rung
+            assert daemon.facts.registry.rung.name == rung
             yield daemon
 
     return make

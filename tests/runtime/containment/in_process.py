@@ -46,7 +46,7 @@ async def until(daemon: Kernel, state: State, module: str = "stubborn") -> None:
 
 def cgroups(daemon: Kernel) -> list[str]:
     """Return the names of the cgroups of its instances, and of those below them."""
-    folder = daemon.facts.custody._rung.folder
+    folder = daemon.facts.registry.rung.folder
     found = [] if folder is None else cgroup_folder.subtree(folder)[:-1]
     return [one.rpartition("/")[2] for one in found]
 

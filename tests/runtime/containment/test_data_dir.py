@@ -15,8 +15,7 @@ from typing import Any, NoReturn
 import pytest
 import trio
 
-from supervisor.runtime.blocking import BlockingWork
-from supervisor.runtime.containment import custody
+from supervisor.runtime.containment import process_registry
 from supervisor.runtime.containment.data_dir import (
     LOCK_FILE,
     RECORD_FILE,
@@ -25,6 +24,7 @@ from supervisor.runtime.containment.data_dir import (
     lock_data_dir,
 )
 from supervisor.runtime.files.lock_file import open_lock
+from supervisor.runtime.threads import Threads
 from tests.runtime.containment.lifelines import PATIENCE_S
 
 
@@ -56,7 +56,7 @@ async def kept(data_dir: Path) -> AsyncIterator[tuple[DataDirLock, Renewed]]:
     try:
         renewed = Renewed(held)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(partial(held.keep, renewed, BlockingWork(), look_s=0, settle_s=0))
+            nursery.start_soon(partial(held.keep, renewed, Threads(), look_s=0, settle_s=0))
             yield held, renewed
             nursery.cancel_scope.cancel()
     finally:
@@ -198,11 +198,11 @@ async def test_data_that_does_not_answer_is_not_waited_for_and_left_if_it_does(
         answers.wait(PATIENCE_S)
         return Late(os.open(data_dir, os.O_RDONLY), data_dir)
 
-    monkeypatch.setattr(custody, "lock_data_dir", late)
-    monkeypatch.setattr(custody, "TAKEN_WITHIN_S", 0.01)
+    monkeypatch.setattr(process_registry, "lock_data_dir", late)
+    monkeypatch.setattr(process_registry, "TAKEN_WITHIN_S", 0.01)
     try:
         with pytest.raises(DataInUseError, match="does not answer"):
-            async with custody.holding(tmp_path):
+            async with process_registry.holding(tmp_path):
                 pytest.fail("nobody holds it")
     finally:
         answers.set()
@@ -210,7 +210,7 @@ async def test_data_that_does_not_answer_is_not_waited_for_and_left_if_it_does(
     assert not asked.is_set() or left.wait(PATIENCE_S)
 
 
-class Dropping(BlockingWork):
+class Dropping(Threads):
     """Does the work, and is cancelled before anybody has what came of it."""
 
     async def run(self, doing: str, function: Callable[[], Any], **_: Any) -> NoReturn:
@@ -222,8 +222,8 @@ class Dropping(BlockingWork):
 async def test_data_that_answers_as_it_is_given_up_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(custody, "TAKEN_WITHIN_S", 0.01)
+    monkeypatch.setattr(process_registry, "TAKEN_WITHIN_S", 0.01)
     with pytest.raises(DataInUseError, match="does not answer"):
-        async with custody.holding(tmp_path, blocking=Dropping()):
+        async with process_registry.holding(tmp_path, threads=Dropping()):
             pytest.fail("nobody holds it")
     lock_data_dir(tmp_path).close()

@@ -20,15 +20,15 @@ import structlog.testing
 import trio
 import trio.testing
 
-from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment import guardianship as guardianship_module
-from supervisor.runtime.containment import procfs, spawn_threads
+from supervisor.runtime.containment import procfs, spawn
 from supervisor.runtime.containment.brand import Brands
-from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.containment.guardian import command
 from supervisor.runtime.containment.guardianship import Guardianship, LedgerFile
 from supervisor.runtime.containment.ladder import ContainmentError
 from supervisor.runtime.containment.ledger import Author, Leader, Ledger
+from supervisor.runtime.containment.process_registry import ProcessRegistry
+from supervisor.runtime.threads import Threads
 from tests import shell_guardian
 from tests.runtime.containment.lifelines import PATIENCE_S, STUBBORN, Lifelines, gone
 
@@ -54,9 +54,9 @@ def author(daemon: str | None = None) -> Author:
 def guarding(record: Path) -> Guardianship:
     ledger = Ledger()
     ledger.author = author()
-    file = LedgerFile(record, ledger.lines, BlockingWork())
+    file = LedgerFile(record, ledger.lines, Threads())
     file.begin()
-    return Guardianship(ledger, file, Custody.bare())
+    return Guardianship(ledger, file, ProcessRegistry.bare().spawner)
 
 
 class Guarded:
@@ -375,7 +375,7 @@ async def test_one_whose_start_is_held_up_holds_up_nobody_and_is_given_up(
 
     monkeypatch.setattr(guardianship_module, "_start", held)
     for bound in ("SLOW_S", "SPAWN_S", "ENDED_S"):
-        monkeypatch.setattr(spawn_threads, bound, 0.01)
+        monkeypatch.setattr(spawn, bound, 0.01)
     guardianship = guarding(tmp_path / "record")
     async with trio.open_nursery() as nursery:
         with trio.fail_after(PATIENCE_S):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import trio
+import trio.testing
 
-from supervisor.runtime import blocking
-from supervisor.runtime.blocking import BlockingWork
+from supervisor.runtime import threads
 from supervisor.runtime.containment.guardianship import RECORD_BYTES, LedgerFile
+from supervisor.runtime.threads import Threads
 from tests.factories import none_left
 
 
@@ -33,7 +33,7 @@ def ledger() -> Ledger:
 
 @pytest.fixture
 def file(tmp_path: Path, ledger: Ledger) -> LedgerFile:
-    made = LedgerFile(tmp_path / "record", ledger.lines, BlockingWork())
+    made = LedgerFile(tmp_path / "record", ledger.lines, Threads())
     made.begin()
     return made
 
@@ -95,7 +95,7 @@ async def test_the_end_does_not_wait_for_a_disk_that_never_answers(
     file: LedgerFile, answers: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for bound in ("END_S", "LEAST_S"):
-        monkeypatch.setattr(blocking, bound, 0.0)
+        monkeypatch.setattr(threads, bound, 0.0)
     monkeypatch.setattr(LedgerFile, "_append", lambda _, data: answers.wait())
     file.append(b"bye\n")
     await file.close()
@@ -120,24 +120,20 @@ async def test_one_that_grew_is_written_anew_with_what_holds(
 
 
 @pytest.mark.fault(36)
-async def test_without_a_thread_the_end_has_another_one_wait_for_the_disk(
+async def test_without_a_free_thread_the_end_is_not_held_up_by_the_disk(
     file: LedgerFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The event loop did: on a disk that never answers, the daemon never ended."""
-
-    lent: list[object] = []
-
-    async def lend(work: object, _: object) -> object:
-        lent.append(work)
-        return await trio.sleep_forever()
-
-    with monkeypatch.context() as patch:
-        patch.setattr(trio.to_thread, "run_sync", none_left)
-        patch.setattr(blocking, "END_S", 0)
-        patch.setattr(blocking, "LEAST_S", 0.001)
-        patch.setattr(file._blocking, "spare", SimpleNamespace(lend=lend))
-        file.append(b"one\n")
-        await file.close()
-    assert len(lent) == 1
-    assert file.path.read_bytes() == b"daemon\n"
+    """The event loop waited for it: on a disk that never answers, the daemon never ended."""
+    answers = threading.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(file._threads.run, "reading", answers.wait)
+        await trio.testing.wait_all_tasks_blocked()
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", none_left)
+            patch.setattr(threads, "END_S", 0)
+            patch.setattr(threads, "LEAST_S", 0.001)
+            file.append(b"one\n")
+            await file.close()
+        assert file.path.read_bytes() == b"daemon\n"
+        answers.set()
     file._close()

@@ -104,8 +104,8 @@ async def test_a_fork_bomb_is_put_out(daemon_with: Make, lifelines: Lifelines) -
         await trio.to_thread.run_sync(lifelines.take_all, 100)
         daemon.fleet.modules["stubborn"].stop("the test")
         await until(daemon, State.DOWN)
-        custody = daemon.facts.custody
-        mark = f"STDIOD_DAEMON={custody.daemon}"
+        registry = daemon.facts.registry
+        mark = f"STDIOD_DAEMON={registry.daemon}"
         assert not [
             one
             for one in procfs.every_process()
@@ -192,7 +192,7 @@ async def test_no_cgroup_folder_and_no_descriptor_is_left(
         async with daemon_with("child") as daemon:
             await lifelines.taken("leader", "child")
             await until(daemon, State.READY)
-            folders.append(daemon.facts.custody._rung.folder)
+            folders.append(daemon.facts.registry.rung.folder)
         await lifelines.all_dead()
 
     await cycle()

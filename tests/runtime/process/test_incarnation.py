@@ -16,7 +16,7 @@ from protocol.connection import NOTHING, Events, Received, Unanswered
 from protocol.descriptor.model import Descriptor, Timeouts
 from protocol.dialects.module import ModuleConnection
 from supervisor.policy.verdict import Exit
-from supervisor.runtime.containment.custody import Custody
+from supervisor.runtime.containment.process_registry import ProcessRegistry
 from supervisor.runtime.files.module_log import ModuleLog
 from supervisor.runtime.process.dialogue import Dialogue, Receiver
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
@@ -104,11 +104,11 @@ async def started(
     *,
     exit_s: float = NEVER_S,
     stop_s: float = NEVER_S,
-    custody: Custody | None = None,
+    registry: ProcessRegistry | None = None,
 ) -> AsyncIterator[Started]:
     """Run Python code that says a line when it is set up; wait for that."""
     made = descriptor(folder, [*PYTHON, "-c", "import os, signal, sys, time\n" + code])
-    process = await spawn(made, os.environ, "m#1", custody or Custody.bare())
+    process = await spawn(made, os.environ, "m#1", registry or ProcessRegistry.bare())
     ear = Ear()
     incarnation = incarnation_of(host, process, made, ear, exit_s=exit_s, stop_s=stop_s)
     one = Started(incarnation, ear)
@@ -321,11 +321,11 @@ async def test_processes_that_end_in_one_moment_are_seen_to_a_few_at_a_time(
         ends[passes.count] += 1
         await kill(process)
 
-    custody = Custody.bare()
+    registry = ProcessRegistry.bare()
     async with AsyncExitStack() as running:
         many = [
             await running.enter_async_context(
-                started(host, tmp_path, READY + FOREVER, custody=custody)
+                started(host, tmp_path, READY + FOREVER, registry=registry)
             )
             for _ in range(20)
         ]

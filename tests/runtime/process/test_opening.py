@@ -13,7 +13,7 @@ import trio
 from protocol.descriptor.model import Descriptor
 from protocol.errors import Reason
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.containment.custody import Custody
+from supervisor.runtime.containment.process_registry import ProcessRegistry
 from supervisor.runtime.process import process as process_module
 from supervisor.runtime.process.process import Opening, Process
 from supervisor.runtime.process.program import SpawnError
@@ -79,7 +79,7 @@ def withheld() -> Opening:
 
 async def spawned(folder: Path, code: str, opening: Opening) -> tuple[Process, Descriptor]:
     made = descriptor(folder, ["sh", "-c", code])
-    return await spawn(made, os.environ, "m#1", Custody.bare(), opening), made
+    return await spawn(made, os.environ, "m#1", ProcessRegistry.bare(), opening), made
 
 
 async def test_one_that_the_guardian_does_not_know_yet_is_asked_nothing(
@@ -87,7 +87,7 @@ async def test_one_that_the_guardian_does_not_know_yet_is_asked_nothing(
 ) -> None:
     opening = Opening(b"request\n", closes_stdin=True)
     told: list[bytes] = []
-    monkeypatch.setattr(Custody, "announce", lambda *_: told.append(opening.written))
+    monkeypatch.setattr(ProcessRegistry, "announce", lambda *_: told.append(opening.written))
     process, made = await spawned(tmp_path, "cat >/dev/null", opening)
     assert told == [b""]
     assert opening.written == b"request\n"

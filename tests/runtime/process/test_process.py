@@ -4,7 +4,6 @@ import errno
 import os
 import signal
 import socket
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,11 +13,10 @@ from typing import NoReturn
 import pytest
 import trio
 
-from supervisor.runtime.containment import custody as custody_module
-from supervisor.runtime.containment import hunt, procfs
+from supervisor.runtime.containment import hunt, process_registry, procfs
+from supervisor.runtime.containment import spawn as spawn_module
 from supervisor.runtime.containment.contained import ProcessGroup
-from supervisor.runtime.containment.custody import Custody
-from supervisor.runtime.containment.spawn_threads import Late, SpawnTooSlowError
+from supervisor.runtime.containment.process_registry import ProcessRegistry
 from supervisor.runtime.process import process
 from supervisor.runtime.process.pipes import read, read_rest
 from supervisor.runtime.process.process import Process
@@ -37,7 +35,7 @@ link.send(b"here")
 
 
 async def run(folder: Path, command: list[str]) -> Process:
-    return await spawn(descriptor(folder, command), os.environ, "m#1", Custody.bare())
+    return await spawn(descriptor(folder, command), os.environ, "m#1", ProcessRegistry.bare())
 
 
 async def output(running: Process) -> bytes:
@@ -140,35 +138,22 @@ async def test_a_failure_after_the_start_leaves_no_process_and_no_descriptor(
 async def test_a_child_that_a_tracer_holds_keeps_no_thread_for_spawns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    custody, tracers = Custody.bare(), list[Tracer]()
+    registry, tracers = ProcessRegistry.bare(), list[Tracer]()
 
     def hold(pid: int, *_: object, **__: object) -> NoReturn:
         tracers.append(Tracer(pid))
         raise OSError("not with a tracer about")
 
-    monkeypatch.setattr(custody, "take", hold)
-    monkeypatch.setattr(custody_module, "GONE_WITHIN_S", 0.01)
+    monkeypatch.setattr(registry, "take", hold)
+    monkeypatch.setattr(spawn_module, "ENDED_S", 0.01)
     with pytest.raises(SpawnError, match="not with a tracer about"):
-        await spawn(descriptor(tmp_path, ["sleep", "1000"]), os.environ, "m#1", custody)
+        await spawn(descriptor(tmp_path, ["sleep", "1000"]), os.environ, "m#1", registry)
     (tracer,) = tracers
     assert f"(pid {tracer.pid})" in capsys.readouterr().out
     tracer.release()
     (held,) = children()
     while os.waitid(os.P_PID, held.pid, os.WEXITED | os.WNOHANG) is None:  # noqa: ASYNC222 - WNOHANG
         await trio.lowlevel.checkpoint()
-
-
-@pytest.mark.fault(26)
-def test_who_holds_a_child_before_it_has_its_program_is_named(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    custody, late = Custody.bare(), Late()
-    with subprocess.Popen(["sleep", "1000"]) as child, Tracer(child.pid) as tracer:
-        monkeypatch.setattr(custody._orphans, "untold", lambda _: [procfs.stat(child.pid)])
-        custody.end_untold(0, late)
-        assert late.is_set()
-        words = str(SpawnTooSlowError(late.held_by))
-        assert f"(pid {tracer.pid}) traces the process that was to become it" in words
 
 
 @pytest.mark.parametrize("fails_at", [1, 2, 3])
@@ -263,7 +248,7 @@ async def test_a_thread_that_is_held_up_is_not_waited_for_and_its_process_is_not
 
     monkeypatch.setattr(process, "HELD_UP_S", 0.01)
     monkeypatch.setattr(process, "GONE_WITHIN_S", 0.01)
-    monkeypatch.setattr(custody_module, "LOOKED_WITHIN_S", 0.01)
+    monkeypatch.setattr(process_registry, "LOOKED_WITHIN_S", 0.01)
     with monkeypatch.context() as held, trio.fail_after(PATIENCE_S):
         held.setattr(ProcessGroup, "kills_at_once", False)
         held.setattr(ProcessGroup, doing, held_up)

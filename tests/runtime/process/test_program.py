@@ -2,16 +2,16 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from protocol.descriptor.model import Descriptor
-from supervisor.runtime.containment.custody import Custody
+from supervisor.runtime.containment.process_registry import ProcessRegistry
 from supervisor.runtime.process import spawning
 from supervisor.runtime.process.preflight import obstacle
-from supervisor.runtime.process.process import Process
 from supervisor.runtime.process.program import SpawnError, explain, find_program
 from supervisor.runtime.process.spawning import spawn
 from tests.factories import children, descriptor, open_files, opened_since, program
@@ -21,7 +21,7 @@ async def refusal(made: Descriptor) -> str:
     """Return the words a spawn fails with, having left nothing behind."""
     before = open_files()
     with pytest.raises(SpawnError) as caught:
-        await spawn(made, os.environ, "m#1", Custody.bare())
+        await spawn(made, os.environ, "m#1", ProcessRegistry.bare())
     assert not opened_since(before)
     assert children() == []
     return str(caught.value)
@@ -142,19 +142,21 @@ async def test_a_program_that_is_being_written_is_tried_again(
 ) -> None:
     path = program(tmp_path / "run", "#!/bin/sh\n")
     attempts: list[int | None] = []
-    original = spawning._spawn
+    started = subprocess.Popen
     with path.open("ab") as writer:
 
-        def attempt(*args: Any) -> Process:
+        def attempt(*args: Any, **options: Any) -> subprocess.Popen[bytes]:
             try:
-                return original(*args)
-            except SpawnError as error:
-                attempts.append(error.code)
+                return started(*args, **options)
+            except OSError as error:
+                attempts.append(error.errno)
                 writer.close()
                 raise
 
-        monkeypatch.setattr(spawning, "_spawn", attempt)
-        running = await spawn(descriptor(tmp_path, ["./run"]), os.environ, "m#1", Custody.bare())
+        monkeypatch.setattr(subprocess, "Popen", attempt)
+        running = await spawn(
+            descriptor(tmp_path, ["./run"]), os.environ, "m#1", ProcessRegistry.bare()
+        )
     await running.wait_exited()
     assert running.reap() == (0, None)
     assert attempts == [errno.ETXTBSY]

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
 
-from supervisor.runtime.containment import custody, hunt, ladder, procfs
+from supervisor.runtime.containment import hunt, ladder, process_registry, procfs
 from supervisor.runtime.containment.data_dir import RECORD_FILE, DataDirLock, lock_data_dir
 from supervisor.runtime.containment.guardianship import LedgerFile
 from tests.factories import none_left
@@ -48,7 +47,7 @@ async def test_no_file_is_waited_for_on_the_loop_at_its_beginning_and_end(
     noted.note(DataDirLock, "close")
     noted.note(LedgerFile, "_begin")
     noted.note(hunt, "exterminate")
-    async with custody.holding(tmp_path, containment=rung):
+    async with process_registry.holding(tmp_path, containment=rung):
         pass
     assert noted.calls == ["choose", "author", "_begin", "exterminate", "close"]
     assert noted.on_loop == []
@@ -70,7 +69,7 @@ async def test_of_who_began_before_the_daemon_the_last_sweep_reads_nothing_more(
     since = procfs.now_ticks()
     while procfs.now_ticks() == since:
         os.sched_yield()
-    async with custody.holding(tmp_path, containment=rung):
+    async with process_registry.holding(tmp_path, containment=rung):
         for name in ("brand", "has_variables"):
             monkeypatch.setattr(procfs, name, noting(getattr(procfs, name)))
     monkeypatch.undo()
@@ -90,8 +89,8 @@ async def test_a_last_sweep_that_is_held_up_is_left_to_the_guardian(
         return []
 
     monkeypatch.setattr(hunt, "exterminate", held_up)
-    monkeypatch.setattr(custody, "SWEEP_WITHIN_S", 0.01)
-    async with custody.holding(tmp_path):
+    monkeypatch.setattr(process_registry, "SWEEP_WITHIN_S", 0.01)
+    async with process_registry.holding(tmp_path):
         pass
     goes_on.set()
     assert b"bye" not in (tmp_path / RECORD_FILE).read_bytes()
@@ -100,13 +99,10 @@ async def test_a_last_sweep_that_is_held_up_is_left_to_the_guardian(
 
 
 @pytest.mark.fault(36)
-async def test_without_a_further_thread_one_that_spawns_lets_go_of_the_data_directory(
+async def test_without_a_further_thread_one_that_there_is_lets_go_of_the_data_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with custody.holding(tmp_path) as held:
-        await held.spawn_threads.run("beginning a thread", lambda: None)
-        monkeypatch.setattr(trio.to_thread, "run_sync", none_left)
+    async with process_registry.holding(tmp_path):
+        monkeypatch.setattr(threading.Thread, "start", none_left)
     monkeypatch.undo()
     lock_data_dir(tmp_path).close()
-    with pytest.raises(OSError, match="temporarily unavailable"):
-        await held.spawn_threads.lend(lambda: None, lambda: None)
