@@ -49,7 +49,8 @@ class Taps:
         running = dict(self._processes)
         self.listeners[listener] = frozenset(running if from_spawn else ())
         for process in () if from_spawn else running.values():
-            facts = {"pid": process.pid, "mid_line": process.mid_line}
+            mid_line = process.connection.unfinished_line is not None
+            facts = {"pid": process.pid, "mid_line": mid_line}
             listener.happened(process.instance, Happened.ATTACHED, **facts)
 
     def detach(self, listener: Tap) -> None:

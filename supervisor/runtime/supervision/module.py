@@ -213,7 +213,7 @@ class Module:
             lambda: f"{self.name}#{next(self._generations)}",
             Descriptions(descriptor, self.host.deadlines, partial(tell_of_description, self)),
             self.counters,
-            lambda asked, dialogue: self.host.calls.take(self, asked, dialogue),
+            lambda asked, process: self.host.calls.take(self, asked, process),
             self.taps,
             unset_variables=unset,
         )

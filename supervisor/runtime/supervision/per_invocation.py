@@ -49,9 +49,7 @@ from protocol.replies import Operation, completed, read_error
 from supervisor.policy.lifecycle import Input
 from supervisor.policy.verdict import Exit, Said, Stopped, on_invocation
 from supervisor.runtime.files.module_log import NOTED
-from supervisor.runtime.process.dialogue import Receiver
-from supervisor.runtime.process.incarnation import Incarnation, StopStep
-from supervisor.runtime.process.process import Opening
+from supervisor.runtime.process.incarnation import Incarnation, Receiver, StopStep
 from supervisor.runtime.process.program import SpawnError
 from supervisor.runtime.supervision.call import Awaited, Call, Server
 from supervisor.runtime.supervision.deadlines import Timer
@@ -78,10 +76,9 @@ class Run(Receiver, Server):
         self._said = Said()
         self._ran = ""
         """The command line, if it is made of the request's args."""
-        self._incarnation: Incarnation | None = None
+        self._process: Incarnation | None = None
+        """None while it is not known which of the warm ones it is."""
         self._stopped: Stopped | None = None
-        self._stop_at: StopStep | None = None
-        self._opening: Opening | None = None
         self._exit_timer: Timer | None = None
 
     async def run(self) -> LifeEnd | None:
@@ -110,36 +107,34 @@ class Run(Receiver, Server):
         if call.settled:
             return None
         if self._warm is not None:
-            process = self._warm.take()
-            self.id = setting.next_instance() if process is None else process.id
+            warm = self._warm.take()
+            self.id = setting.next_instance() if warm is None else warm.id
             setting.overhear(self.id, call)
-            if process is not None:
-                self._incarnation = process.incarnation
-                return self._judge(await process.serve(call, self))
-        dialogue = setting.begin_dialogue(self.id, self)
-        dialogue.ask(call.request)
-        call.mark = dialogue.mark
+            if warm is not None:
+                self._process = warm.process
+                return self._judge(await warm.serve(call, self))
+        self._process = process = setting.connect(self.id, self)
+        process.ask(call.request)
+        call.mark = process.mark
         if self._said.answer is not None:  # it takes no process to say so
-            dialogue.end()
+            process.close()
             call.settle(self._said.answer)
             return None
-        self._opening = dialogue.opening()
+        process.take_opening()
         if setting.descriptor.transport.protocol == "exec":
-            ran = shlex.join((*setting.descriptor.transport.command, *dialogue.arguments))
+            command = setting.descriptor.transport.command
+            ran = shlex.join((*command, *process.connection.arguments))
             self._ran = without_password(ran)[:RAN_CHARS]
         try:
-            incarnation = await setting.incarnate(dialogue, self._opening, call.request.traceparent)
+            await setting.spawn(process, call.request.traceparent)
         except SpawnError as error:
-            dialogue.end()  # what was asked may have set its waits off
+            process.close()  # what was asked may have set its waits off
             words = f"{self._what} could not be started: {error}"
             call.settle(Failure.because(Reason.SPAWN_FAILED, words, instance=self.id))
             return None
-        self._incarnation = incarnation
-        if self._stop_at is not None:
-            incarnation.stop(self._stop_at)
-        with setting.host.sampler.watching(incarnation, setting.descriptor.supervision.limits):
-            exit_ = self._judge(await incarnation.run())
-        return await incarnation.remove_container(exit_)
+        with setting.host.sampler.watching(process, setting.descriptor.supervision.limits):
+            exit_ = self._judge(await process.run())
+        return await process.remove_container(exit_)
 
     def _judge(self, exit_: Exit) -> Exit:
         outcome = on_invocation(self._said, exit_, self._stopped, self._what)
@@ -149,20 +144,16 @@ class Run(Receiver, Server):
         return exit_
 
     def stop(self, rung: StopStep) -> None:
-        """Stop the process; before it exists, as soon as it does."""
-        if self._incarnation is None:
-            self._stop_at = rung if self._stop_at is None else max(rung, self._stop_at)
-            if self._opening is not None:
-                self._opening.withheld = True
-        else:
-            self._incarnation.stop(rung)
+        """Stop the process; for a call that is settled none is started or taken."""
+        if self._process is not None:
+            self._process.stop(rung)
 
     def instance(self) -> Instance | None:
-        incarnation = self._incarnation
-        if incarnation is None:
+        process = self._process
+        if process is None or process.pid is None:
             return None
-        state = HELD if incarnation.is_held else None
-        return Instance(self.id, incarnation.pid, incarnation.uptime_s, 1, state)
+        state = HELD if process.is_held else None
+        return Instance(self.id, process.pid, process.uptime_s, 1, state)
 
     # What the process says; that it closes its stdin says nothing: a tool need not read its input
     # (Spec 001 section 6).
@@ -225,9 +216,6 @@ class Run(Receiver, Server):
         """Whether the listener cannot keep up; a settled call has none."""
         return not self.call.settled and bool(self.call.listener.congested())
 
-    def drained(self) -> None:
-        self.nudge()
-
     def stdout_closed(self) -> None:
         self._expect_exit(self._timeouts.exit_s)
 
@@ -253,15 +241,15 @@ class Run(Receiver, Server):
         self.nudge()
 
     def evidence(self) -> dict[str, Any]:
-        incarnation = self._incarnation
-        if incarnation is not None:
-            return {**incarnation.evidence(), "reported": self._said.carried}
+        process = self._process
+        if process is not None and process.pid is not None:
+            return {**process.evidence(), "reported": self._said.carried}
         known = self.id != self._setting.descriptor.name  # which of the warm ones it will be
         return {"instance": self.id} if known else {}
 
     def nudge(self) -> None:
-        if self._incarnation is not None:
-            self._incarnation.nudge()
+        if self._process is not None:
+            self._process.nudge()
 
     def _violated(self, fault: Fault) -> None:
         self._said = replace(self._said, fault=fault)

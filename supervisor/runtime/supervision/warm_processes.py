@@ -20,8 +20,7 @@ import trio
 from protocol.connection import Events, Logged, Quarantined, Stray, Violated, Warned
 from supervisor.policy.verdict import Exit
 from supervisor.runtime.files.file_digest import FileDigests
-from supervisor.runtime.process.dialogue import Receiver
-from supervisor.runtime.process.incarnation import Incarnation, StopStep
+from supervisor.runtime.process.incarnation import Receiver, StopStep
 from supervisor.runtime.process.program import LoadedProgram, SpawnError, find_loaded
 from supervisor.runtime.supervision.call import Call
 from supervisor.runtime.supervision.life import HELD, Instance, LifeEnd, Setting
@@ -37,13 +36,10 @@ STATE = "warm"
 class WarmProcess(Receiver):
     """A process that waits for its request; it receives what the process says until then."""
 
-    incarnation: Incarnation
-    """The process; set before it runs."""
-
     def __init__(self, loaded: LoadedProgram | None, setting: Setting) -> None:
         self.id = setting.next_instance()
         self.loaded = loaded
-        self._dialogue = setting.begin_dialogue(self.id, self)
+        self.process = setting.connect(self.id, self)
         self._setting = setting
         self.served = False
         self._asked = trio.Event()
@@ -52,32 +48,32 @@ class WarmProcess(Receiver):
 
     async def spawn(self) -> None:
         """Start it; raises `SpawnError`. Call `run` then."""
-        self.incarnation = await self._setting.incarnate(self._dialogue)
+        await self._setting.spawn(self.process)
 
     async def run(self) -> Exit:
         limits = self._setting.descriptor.supervision.limits
-        with self._setting.host.sampler.watching(self.incarnation, limits):
-            self._exit = await self.incarnation.run(self._asked)
+        with self._setting.host.sampler.watching(self.process, limits):
+            self._exit = await self.process.run(self._asked)
         self._gone.set()
-        return await self.incarnation.remove_container(self._exit)
+        return await self.process.remove_container(self._exit)
 
     async def serve(self, call: Call, receiver: Receiver) -> Exit:
         """Write the request; all that was and will be said goes to `receiver`. Return its end."""
         self.served = True
-        self.incarnation.hand_over(receiver)
-        self._dialogue.ask(call.request, busy=True)
-        call.mark = self._dialogue.mark
+        self.process.receiver = receiver
+        self.process.ask(call.request, busy=True)
+        call.mark = self.process.mark
         self._asked.set()
         await self._gone.wait()
         return self._exit
 
     def discard(self, rung: StopStep) -> None:
         """End it unused. Its stdin stays open: an end of input might be taken for a request."""
-        self.incarnation.stop(rung)
+        self.process.stop(rung)
 
     def instance(self) -> Instance:
-        state = HELD if self.incarnation.is_held else STATE
-        return Instance(self.id, self.incarnation.pid, self.incarnation.uptime_s, 0, state)
+        state = HELD if self.process.is_held else STATE
+        return Instance(self.id, self.process.pid, self.process.uptime_s, 0, state)
 
     def receive(self, events: Events) -> None:
         """Keep in the log what comes from a process that was never asked."""
@@ -136,7 +132,7 @@ class WarmProcesses:
         """Return the process that has waited longest, to be asked at once, if there is one."""
         while self._waiting:
             process = self._waiting.popleft()
-            if not process.incarnation.exited:
+            if process.process.is_alive:
                 self._setting.host.deadlines.after(REPLACE_AFTER_S, self._wake)
                 return process
             self._ending.add(process)  # its end is about to be noticed, and counted

@@ -1,4 +1,4 @@
-"""How a pump shares its turns: an answer that comes at once is in the turn that asked for it."""
+"""How stdout is read in turns: an answer that comes at once is in the turn that asked for it."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ from collections.abc import AsyncIterator
 import pytest
 import trio
 
-from protocol.transcript import EntrySource
-from supervisor.runtime.process.pipes import FEW_BYTES, Pump
-from supervisor.runtime.taps import Taps
+from protocol.connection import NOTHING, Events
+from supervisor.runtime.process.incarnation import FEW_BYTES
 from supervisor.runtime.turns import PIECES_A_TURN
 from tests.bounds import WAIT_S
+from tests.runtime.process.stage import FakeConnection, Stage
 
 ROUNDS = 10 * PIECES_A_TURN
 
 
-class Module:
+class Module(FakeConnection):
     """Answers at once whatever is asked; its host asks again, so and so often."""
 
-    def __init__(self, answer: bytes) -> None:
-        self.reading, self._writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    def __init__(self, answer: bytes, name: str = "m#1") -> None:
+        super().__init__()
+        self.stage = Stage(self, name)
         self._answer = answer
         self.heard = 0
+        self.ended = trio.Event()
+
+    def start(self) -> Events:
+        return NOTHING
 
     def speak(self) -> None:
-        os.write(self._writing, self._answer)
+        os.write(self.stage.process.says, self._answer)
 
-    def take(self, data: bytes) -> bool:
-        """Hear an answer; tell whether that led to asking."""
+    def receive_data(self, data: bytes) -> Events:
         assert data == self._answer
         self.heard += 1
         if self.heard == ROUNDS:
-            self.end()
-            return False
-        self.speak()
-        return True
-
-    def end(self) -> None:
-        if self._writing >= 0:
-            os.close(self._writing)
-            self._writing = -1
+            self.ended.set()
+        elif self.heard < ROUNDS:
+            self.outgoing.add(b"again\n")
+            self.speak()
+        return NOTHING
 
 
 class Passes(trio.abc.Instrument):
@@ -65,21 +65,16 @@ async def passes() -> AsyncIterator[Passes]:
 
 async def passes_for(answer: bytes, passes: Passes) -> int:
     module = Module(answer)
-
-    async def ended() -> None:
-        await trio.lowlevel.checkpoint()
-
-    pump = Pump("m#1", module.reading, EntrySource.MODULE, Taps(), take=module.take)
-    module.speak()
-    before = passes.counted
-    try:
-        with trio.fail_after(WAIT_S):
-            await pump.run(ended)
-    finally:
-        module.end()
-        os.close(module.reading)
+    with trio.fail_after(WAIT_S):
+        async with trio.open_nursery() as nursery:
+            await module.stage.begin(nursery)
+            before = passes.counted
+            module.speak()
+            await module.ended.wait()
+            counted = passes.counted - before
+            module.stage.process.end()
     assert module.heard == ROUNDS
-    return passes.counted - before
+    return counted
 
 
 async def test_short_answers_that_come_at_once_share_turns(passes: Passes) -> None:
@@ -96,28 +91,21 @@ async def test_many_modules_get_their_turns_while_others_answer_at_once() -> Non
     most_ahead = 0
 
     class Counted(Module):
-        def __init__(self, name: str) -> None:
-            super().__init__(b"yes\n")
-            self.name = name
-
-        def take(self, data: bytes) -> bool:
+        def receive_data(self, data: bytes) -> Events:
             nonlocal most_ahead
-            order[self.name] += 1
+            order[self.stage.incarnation.instance] += 1
             if len(order) == 2:
                 most_ahead = max(most_ahead, abs(order["a"] - order["b"]))
-            return super().take(data)
+            return super().receive_data(data)
 
-    modules = [Counted("a"), Counted("b")]
-
-    async def ended() -> None:
-        await trio.lowlevel.checkpoint()
-
+    modules = [Counted(b"yes\n", name) for name in "ab"]
     with trio.fail_after(WAIT_S):
         async with trio.open_nursery() as nursery:
             for one in modules:
-                pump = Pump(one.name, one.reading, EntrySource.MODULE, Taps(), take=one.take)
+                await one.stage.begin(nursery)
+            for one in modules:
                 one.speak()
-                nursery.start_soon(pump.run, ended)
-    for one in modules:
-        os.close(one.reading)
+            for one in modules:
+                await one.ended.wait()
+                one.stage.process.end()
     assert most_ahead <= 2 * PIECES_A_TURN
