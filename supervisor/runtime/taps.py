@@ -76,8 +76,9 @@ class Taps:
                 one.said(instance, source, bytes(data))
 
     def happened(self, instance: str, event: Happened, **facts: Any) -> None:
-        for one in self.told_of(instance):
-            one.happened(instance, event, **facts)
+        if self.listeners:
+            for one in self.told_of(instance):
+                one.happened(instance, event, **facts)
 
     def host_answered(self, instance: str, called: HostCalled, outcome: Outcome) -> None:
         for one in self.told_of(instance):

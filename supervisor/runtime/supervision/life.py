@@ -262,9 +262,10 @@ class Setting(msgspec.Struct, frozen=True):
 
     def overhear(self, instance: str, call: Call) -> None:
         """Tell the taps of a call that an instance is about to serve, and later of its outcome."""
-        for tap in self.taps.told_of(instance):
-            tap.asked(instance, call.request)
-            call.taps = (*call.taps, (tap, instance))
+        if self.taps.listeners:
+            for tap in self.taps.told_of(instance):
+                tap.asked(instance, call.request)
+                call.taps = (*call.taps, (tap, instance))
 
     def keep(
         self, instance: str, item: Stray | Quarantined | ModuleLogEvent | Warned | Violated

@@ -185,6 +185,7 @@ async def test_a_stream_goes_on_whoever_wrote_the_last_piece(stage: Stage) -> No
             pass
         if 0 < outgoing.unasked_bytes < AT_ONCE_BYTES:
             incarnation.ask(REQUEST)
+    await trio.testing.wait_all_tasks_blocked()
     while stage.process.read():
         await trio.testing.wait_all_tasks_blocked()
     assert drained == ["drained"]
