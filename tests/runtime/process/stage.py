@@ -175,3 +175,13 @@ class Stage:
     async def begin(self, nursery: trio.Nursery) -> None:
         nursery.start_soon(self.run)
         await trio.testing.wait_all_tasks_blocked()
+
+
+class Passes(trio.abc.Instrument):
+    """Counts how often the event loop comes round."""
+
+    def __init__(self) -> None:
+        self.counted = 0
+
+    def after_io_wait(self, timeout: float) -> None:
+        self.counted += 1

@@ -25,6 +25,7 @@ from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.taps import Taps
 from supervisor.runtime.turns import LINES_AT_ONCE, PIECES_A_TURN
 from tests.factories import PYTHON, call, children, descriptor, open_files, opened_since
+from tests.runtime.process.stage import Passes
 
 NEVER_S = 1000.0
 
@@ -295,15 +296,6 @@ async def test_a_receiver_that_cannot_keep_up_pauses_the_reading_until_it_is_nud
     assert len(lines) == 50_001
 
 
-class Passes(trio.abc.Instrument):
-    """Counts how often the event loop comes round."""
-
-    count = 0
-
-    def before_io_wait(self, timeout: float) -> None:
-        self.count += 1
-
-
 @pytest.mark.fault(29)
 async def test_processes_that_end_in_one_moment_are_seen_to_a_few_at_a_time(
     host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -314,7 +306,7 @@ async def test_processes_that_end_in_one_moment_are_seen_to_a_few_at_a_time(
     kill = Process.kill
 
     async def counted(process: Process) -> None:
-        ends[passes.count] += 1
+        ends[passes.counted] += 1
         await kill(process)
 
     custody = Custody.bare()

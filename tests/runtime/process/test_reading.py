@@ -13,7 +13,7 @@ from protocol.connection import NOTHING, Events
 from supervisor.runtime.process.incarnation import FEW_BYTES
 from supervisor.runtime.turns import PIECES_A_TURN
 from tests.bounds import WAIT_S
-from tests.runtime.process.stage import FakeConnection, Stage
+from tests.runtime.process.stage import FakeConnection, Passes, Stage
 
 ROUNDS = 10 * PIECES_A_TURN
 
@@ -43,16 +43,6 @@ class Module(FakeConnection):
             self.outgoing.add(b"again\n")
             self.speak()
         return NOTHING
-
-
-class Passes(trio.abc.Instrument):
-    """Counts how often the event loop comes round."""
-
-    def __init__(self) -> None:
-        self.counted = 0
-
-    def after_io_wait(self, timeout: float) -> None:
-        self.counted += 1
 
 
 @pytest.fixture
