@@ -14,7 +14,7 @@ A dialect is a `Connection` for one process. It knows only what the host tells i
 
 Each returns the events it led to. After *each*, the host takes all events, writes all that lies in
 `outgoing`, and begins or ends timers as `waits` says (always through
-`supervisor.runtime.process.dialogue`). So a dialect may answer its module without an event.
+`supervisor.runtime.process.incarnation`). So a dialect may answer its module without an event.
 
 The events of a start, and of a request:
 

@@ -20,7 +20,7 @@ from protocol.descriptor.model import Descriptor
 from protocol.errors import Failure, Outcome, Success
 from protocol.events import CallEvent
 from protocol.replies import Operation
-from supervisor.runtime.process.dialogue import Dialogue
+from supervisor.runtime.process.incarnation import Incarnation
 from supervisor.runtime.supervision.call import Call, Congestion, Listener
 from supervisor.runtime.supervision.deadlines import Deadlines
 
@@ -80,7 +80,7 @@ class Heard(Listener):
     def __init__(self) -> None:
         self.events: list[CallEvent] = []
         self.outcomes: list[Outcome] = []
-        self.called: list[tuple[HostCalled, Dialogue]] = []
+        self.called: list[tuple[HostCalled, Incarnation]] = []
         self.slow = Congestion.NONE
         self._heard = trio.lowlevel.ParkingLot()
 
@@ -88,8 +88,8 @@ class Heard(Listener):
         self.events.append(event)
         self._heard.unpark_all()
 
-    def host_call(self, asked: HostCalled, dialogue: Dialogue, call: Call) -> None:
-        self.called.append((asked, dialogue))
+    def host_call(self, asked: HostCalled, process: Incarnation, call: Call) -> None:
+        self.called.append((asked, process))
         self._heard.unpark_all()
 
     def answered(self, outcome: Outcome, call: Call) -> None:

@@ -125,7 +125,7 @@ class Examination:
     async def end(self, trial: Trial) -> None:
         """Kill a process and all it left."""
         trial.stop(StopStep.KILL)
-        while trial.incarnation is not None and trial.exit is None:
+        while trial.process.pid is not None and trial.exit is None:
             await trial.until(lambda: trial.exit is not None, 60)
 
     async def ends(

@@ -154,15 +154,15 @@ async def _judge_failed_start(exam: Examination, trial: Trial, failed: StartFail
     if not fix and failed is not None and failed.bound:
         known, fix = trial.known()
         words += known
-    if not trial.dialogue.times_heard:
+    if not trial.process.times_heard:
         start_s = exam.timeouts.start_s
-        later = trial.until(lambda: trial.dialogue.times_heard, start_s / PATIENCE)
+        later = trial.until(lambda: trial.process.times_heard, start_s / PATIENCE)
         if await later is not Timing.NEVER:
             words = f"it first printed something later than start_s ({start_s:g} s) after its start"
             exam.find("starts", ClauseStatus.FAILS, words, trial, fix="slow")
             return
-        trial.dialogue.close_stdin()
-        heard = trial.until(lambda: trial.dialogue.times_heard, exam.timeouts.exit_s)
+        trial.process.close_stdin()
+        heard = trial.until(lambda: trial.process.times_heard, exam.timeouts.exit_s)
         if await heard is not Timing.NEVER:
             words = "it answered nothing until its stdin was closed, and then at once; "
             words += SLOW.format("start_s")
@@ -266,7 +266,7 @@ async def _flow(exam: Examination, trial: Trial) -> None:
     request = exam.request(Operation.INVOKE, exam.good[0], exam.args[exam.good[0]])
     trial.ask(request)
     for operation in Flow:
-        trial.dialogue.flow(request.request_id, operation)
+        trial.process.flow(request.request_id, operation)
     reply = await trial.answer(request.request_id, "invoke_s")
     if exam.judge("flow", trial, reply) is not None:
         exam.find("flow", ClauseStatus.HOLDS)
@@ -304,7 +304,7 @@ async def _call(exam: Examination, trial: Trial, op: str, args: Any) -> Outcome 
 
 async def _memory(exam: Examination, trial: Trial) -> None:
     """Measure with the first op that answered well and fast, else with `health`."""
-    assert trial.incarnation is not None  # noqa: S101 - it was spawned
+    assert trial.process.pid is not None  # noqa: S101 - it was spawned
     good = exam.quick
     used = [0, 0]
     done = False
@@ -320,9 +320,9 @@ async def _memory(exam: Examination, trial: Trial) -> None:
                 break
             del trial.answered[request.request_id]
             if number == SETTLING_CALLS:
-                used[0] = procfs.rss_bytes_of_process(trial.incarnation.pid)
+                used[0] = procfs.rss_bytes_of_process(trial.process.pid)
         else:
-            used[1] = procfs.rss_bytes_of_process(trial.incarnation.pid)
+            used[1] = procfs.rss_bytes_of_process(trial.process.pid)
             done = True
     what = f"calls of {good[0]}" if good else "questions for its health"
     if trial.exit is not None:
@@ -345,8 +345,7 @@ async def _late_answer(exam: Examination, trial: Trial) -> None:
     """Give a request up while the process is stopped, and ask again once it continues."""
     if exam.has_failed("cancel") or exam.has_failed("flow"):
         return  # that would be told of it again
-    assert trial.incarnation is not None  # noqa: S101 - it was spawned
-    containment = trial.incarnation.containment
+    containment = trial.process.containment
     containment.signal(signal.SIGSTOP)
     request = exam.request(Operation.HEALTH)
     trial.ask(request)
@@ -363,7 +362,7 @@ async def _late_answer(exam: Examination, trial: Trial) -> None:
 
 
 async def _end_of_input(exam: Examination, trial: Trial) -> None:
-    trial.dialogue.close_stdin()
+    trial.process.close_stdin()
     if not await exam.ends(trial, "end of input", "exit_s", "its stdin had ended"):
         return
     if trial.exit is not None and trial.exit.abnormal:

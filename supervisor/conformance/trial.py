@@ -1,6 +1,6 @@
 """One process under trial, through the dialect that a daemon would use.
 
-The process is held, pumped and stopped by an `Incarnation` like any other. Kept here, unlike in a
+The process is held, read and stopped by an `Incarnation` like any other. Kept here, unlike in a
 daemon: each line both ways, and the lines that were set aside.
 
 An answer that did not come within its bound is waited for once more as long, so that a late answer,
@@ -41,7 +41,7 @@ from protocol.replies import Operation
 from protocol.transcript import EntrySource
 from supervisor.policy.verdict import Said, last_words, telling_tail
 from supervisor.runtime.containment import procfs
-from supervisor.runtime.process.dialogue import effort
+from supervisor.runtime.process.effort import effort
 from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.lone_process import LoneProcess
 from supervisor.runtime.taps import Tap
@@ -141,7 +141,8 @@ class Trial(LoneProcess, Watched):
     ) -> None:
         self._place = place
         self.exchange = Traffic()
-        super().__init__(descriptor, place.host, new_id, memory, self.exchange)
+        tap = self.exchange
+        super().__init__(descriptor, place.host, new_id, memory, tap, patience=PATIENCE)
         self.said = Said()
         """For a process per invocation."""
         self.noise: list[Notice] = []
@@ -170,9 +171,8 @@ class Trial(LoneProcess, Watched):
 
     async def begin(self, *, single_use: bool) -> None:
         """Start the process, contained; raises `SpawnError`. `run` has to follow."""
-        await self.spawn(single_use=single_use, patience=PATIENCE)
-        if self.incarnation is not None:
-            self.exchange.stderr = self.incarnation.stderr.tail
+        await self.spawn(single_use=single_use)
+        self.exchange.stderr = self.process.stderr.tail
 
     async def until(self, holds: Callable[[], object], bound_s: float) -> Timing:
         """Wait for `holds`, or the process's end, up to `PATIENCE` times the bound."""
@@ -191,13 +191,13 @@ class Trial(LoneProcess, Watched):
 
     def _kept_s(self) -> float:
         """Return for how long the machine has kept the process, and us, from running."""
-        pid = None if self.incarnation is None else self.incarnation.pid
+        pid = self.process.pid
         return procfs.run_delay_s(os.getpid()) + (0.0 if pid is None else procfs.run_delay_s(pid))
 
     def known(self) -> tuple[str, str]:
         """Return a clause on the process's end, or on its present state; and a key of `FIXES`."""
         if self.exit is None:
-            done = effort(self.dialogue.mark)
+            done = effort(self.process.mark)
             return done.words, "busy" if done.is_busy else "silent"
         said = last_words(self.exit.stderr_tail)
         fix = "" if not self.exit.abnormal else "memory" if self.exit.breach else "crash"
@@ -205,11 +205,11 @@ class Trial(LoneProcess, Watched):
 
     async def settle(self, bound_s: float) -> None:
         """Wait until the process sleeps: it has begun, and set its signals."""
-        assert self.incarnation is not None  # noqa: S101 - it was spawned
+        assert self.process.pid is not None  # noqa: S101 - it was spawned
         asleep = 0
         with trio.move_on_after(bound_s):
             while asleep < LOOKS and self.exit is None:
-                now = procfs.stat(self.incarnation.pid)
+                now = procfs.stat(self.process.pid)
                 asleep = asleep + 1 if now is not None and now.state == "S" else 0
                 await trio.sleep(LOOK_S)
 
@@ -234,17 +234,17 @@ class Trial(LoneProcess, Watched):
             line.update(unknown)
         self.connection.outgoing.add(msgspec.json.encode(line) + b"\n", request.request_id)
         self.receive(events)
-        self.dialogue.flush()
+        self.process.flush()
 
     def tell(self, line: dict[str, Any]) -> None:
         """Write a line that expects no answer."""
         self.connection.outgoing.add(msgspec.json.encode(line) + b"\n")
-        self.dialogue.flush()
+        self.process.flush()
 
     def give_up(self, request_id: str) -> None:
         """Cancel, like a host whose deadline has passed."""
         self._gave_up = True
-        self.dialogue.cancel(request_id)
+        self.process.cancel(request_id)
 
     async def answer(self, request_id: str, bound: str) -> TimedAnswer:
         """Wait for an answer, or a line with an unknown id: no other answer will come then."""
@@ -271,7 +271,7 @@ class Trial(LoneProcess, Watched):
             case ModuleLogged(event=event, is_finding=True):
                 self.findings.append(event.message)
             case HostCalled():
-                self.dialogue.answer(item, self._place.host_call(self._descriptor, item))
+                self.process.answer(item, self._place.host_call(self._descriptor, item))
             case Unanswered(error=error):
                 self.said = msgspec.structs.replace(self.said, error=error)
             case Violated(fault=fault):

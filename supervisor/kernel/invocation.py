@@ -52,7 +52,7 @@ from supervisor.runtime.supervision.module import Module
 
 if TYPE_CHECKING:
     from supervisor.kernel.host_calls.docket import Docket
-    from supervisor.runtime.process.dialogue import Dialogue
+    from supervisor.runtime.process.incarnation import Incarnation
 
 
 MOMENT_S = 0.001
@@ -200,9 +200,9 @@ class Invocation(Call, Listener, kw_only=True, eq=False):
             revision=session.kept.revision,
         )
 
-    def host_call(self, asked: HostCalled, dialogue: Dialogue, call: Call) -> None:
+    def host_call(self, asked: HostCalled, process: Incarnation, call: Call) -> None:
         del call
-        self.take_long_way().host_call(asked, dialogue)
+        self.take_long_way().host_call(asked, process)
 
     def answered(self, outcome: Outcome, call: Call) -> None:
         del call

@@ -24,7 +24,7 @@ from supervisor.kernel.request_checks import Unlisted
 from supervisor.kernel.spans import ended_span
 from supervisor.policy.verdict import Stopped
 from supervisor.policy.waits import Waits, circle
-from supervisor.runtime.process.dialogue import Dialogue
+from supervisor.runtime.process.incarnation import Incarnation
 from supervisor.runtime.supervision.deadlines import Timer
 from supervisor.runtime.supervision.module import Module
 
@@ -117,10 +117,10 @@ class LongWay:
             one = self._invocation
             record_error(one.setting.effects.recorder, event, one.origin)
 
-    def host_call(self, asked: HostCalled, dialogue: Dialogue) -> None:
+    def host_call(self, asked: HostCalled, process: Incarnation) -> None:
         if self._calls is None:
             self._calls = self._invocation.setting.calls(self._invocation)
-        self._calls.take(asked, dialogue)
+        self._calls.take(asked, process)
 
     def answered(self, outcome: Outcome) -> None:
         """Conclude, unless its guard asks gates about the outcome first."""

@@ -49,7 +49,8 @@ class Taps:
         running = dict(self._processes)
         self.listeners[listener] = frozenset(running if from_spawn else ())
         for process in () if from_spawn else running.values():
-            facts = {"pid": process.pid, "mid_line": process.mid_line}
+            mid_line = process.connection.unfinished_line is not None
+            facts = {"pid": process.pid, "mid_line": mid_line}
             listener.happened(process.instance, Happened.ATTACHED, **facts)
 
     def detach(self, listener: Tap) -> None:
@@ -75,8 +76,9 @@ class Taps:
                 one.said(instance, source, bytes(data))
 
     def happened(self, instance: str, event: Happened, **facts: Any) -> None:
-        for one in self.told_of(instance):
-            one.happened(instance, event, **facts)
+        if self.listeners:
+            for one in self.told_of(instance):
+                one.happened(instance, event, **facts)
 
     def host_answered(self, instance: str, called: HostCalled, outcome: Outcome) -> None:
         for one in self.told_of(instance):

@@ -182,9 +182,9 @@ class _Player(LoneProcess):
             self._cues.pop(0)
             if called is not None:
                 self._calls.remove(called)
-                self.dialogue.answer(called, outcome_of(entry.outcome or {}))
+                self.process.answer(called, outcome_of(entry.outcome or {}))
             elif entry.outcome is not None:
-                self.dialogue.cancel(entry.request_id or "")
+                self.process.cancel(entry.request_id or "")
             elif entry.request_id not in self.asked:
                 with suppress(LocalError):
                     self.ask(entry.request)

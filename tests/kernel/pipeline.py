@@ -93,8 +93,8 @@ class FakeModule:
     def ask(self, op: str, number: int = 1) -> None:
         """Ask a person something in the course of the call."""
         asked = HostCall(f"c{number}", "user.ask", {"message": "?"})
-        dialogue: Any = Dialogue()
-        self.calls[op].listener.host_call(HostCalled(op, asked, 1), dialogue, self.calls[op])
+        process: Any = FakeIncarnation()
+        self.calls[op].listener.host_call(HostCalled(op, asked, 1), process, self.calls[op])
 
     def answer(self, op: str, result: str | None = None) -> None:
         self.calls[op].settle(Success(op if result is None else result))
@@ -182,16 +182,16 @@ class Granting:
         pass
 
 
-class Dialogue:
-    """What `runtime.process.dialogue.Dialogue` is to calls of a module."""
+class FakeIncarnation:
+    """What `runtime.process.incarnation.Incarnation` is to calls of a module."""
 
     instance = "m#1"
     congested = full = False
 
-    def answer(self, *_: Any) -> None:
-        pass
+    def __init__(self) -> None:
+        self.on_room: set[Any] = set()
 
-    def end_stream(self, call: Any) -> None:
+    def answer(self, *_: Any) -> None:
         pass
 
 

@@ -165,11 +165,11 @@ async def test_calls_that_end_before_they_are_begun_do_not_pile_up(
         module = daemon.fleet.modules["dice"]
         life: Any = module.workers[0].life
         calls = CallsOfModules(module.host.calls._host)  # type: ignore[attr-defined]
-        monkeypatch.setattr(life.dialogue, "answer", lambda *_: None)
+        monkeypatch.setattr(life.process, "answer", lambda *_: None)
         for turn in range(20):
             for number in range(100):
                 call = HostCall(call_id=f"c{turn}.{number}", method="log", params={"message": "x"})
-                calls.take(module, HostCalled(None, call, 1), life.dialogue)
+                calls.take(module, HostCalled(None, call, 1), life.process)
             one = calls._dockets[life.id]
             one.end(GONE)  # as their own time-outs would
             for _ in range(2):
@@ -489,11 +489,11 @@ async def test_a_request_may_hand_over_several_and_each_id_once(
     monkeypatch.setattr(asset_intake, "SPOOLS_OPEN", 2)
     made = speaking(tmp_path, "carrier")
     async with daemon_with(tmp_path, made, recorder=Remembering()) as daemon:
-        dialogue: Any = daemon.fleet.modules["dice"].workers[0].life.dialogue  # type: ignore[union-attr]
+        process: Any = daemon.fleet.modules["dice"].workers[0].life.process  # type: ignore[union-attr]
         asker = ask(daemon, "dice", "echo", args={})
-        [request_id] = dialogue._connection.open
+        [request_id] = process.connection.open
         for of, last in (("a", 0), ("b", 0), ("c", 0), ("a", 1), ("c", 1), ("a", 1), ("b", 1)):
-            dialogue.receive_data(peers.line(id=request_id, bytes="eA==", of=of, last=bool(last)))
+            process.receive_data(peers.line(id=request_id, bytes="eA==", of=of, last=bool(last)))
         document = await asker.document()
         reasons = [one["reason"] for one in document["warnings"]]
         assert reasons == ["asset_not_copied", "duplicate_asset"]
@@ -518,8 +518,8 @@ async def test_the_death_of_the_module_takes_its_half_files_along(tmp_path: Path
     async with daemon_with(tmp_path, made, recorder=Remembering()) as daemon:
         life: Any = daemon.fleet.modules["dice"].workers[0].life
         asker = ask(daemon, "dice", "echo", args={"hang": True})
-        [request_id] = life.dialogue._connection.open
-        life.dialogue.receive_data(peers.line(id=request_id, bytes="eA==", of="a", last=False))
+        [request_id] = life.process.connection.open
+        life.process.receive_data(peers.line(id=request_id, bytes="eA==", of="a", last=False))
         life.hurry()
         document = await asker.document()
         assert not document["ok"]
@@ -534,17 +534,17 @@ async def test_a_store_that_is_gone_is_a_warning_and_no_end_of_the_daemon(
 ) -> None:
     made = speaking(tmp_path, "carrier")
     async with daemon_with(tmp_path, made, recorder=Remembering()) as daemon:
-        dialogue: Any = daemon.fleet.modules["dice"].workers[0].life.dialogue  # type: ignore[union-attr]
+        process: Any = daemon.fleet.modules["dice"].workers[0].life.process  # type: ignore[union-attr]
         asker = ask(daemon, "dice", "echo", args={"hang": True})
-        [request_id] = dialogue._connection.open
-        dialogue.receive_data(peers.line(id=request_id, bytes="eA==", of="a", last=False))
+        [request_id] = process.connection.open
+        process.receive_data(peers.line(id=request_id, bytes="eA==", of="a", last=False))
         with trio.fail_after(60):
             while not store_files(tmp_path):
                 await trio.lowlevel.checkpoint()
         shutil.rmtree(tmp_path / "data" / "assets")
         if last:
-            dialogue.receive_data(peers.line(id=request_id, bytes="eA==", of="a", last=True))
-        dialogue.receive_data(peers.line(id=request_id, got={}))
+            process.receive_data(peers.line(id=request_id, bytes="eA==", of="a", last=True))
+        process.receive_data(peers.line(id=request_id, got={}))
         document = await asker.document()
         await trio.testing.wait_all_tasks_blocked()
         expected = "asset_not_copied" if last else "asset_unfinished"

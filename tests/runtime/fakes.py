@@ -54,7 +54,7 @@ def plain_setting(made: Descriptor, host: Host, names: Iterator[str]) -> Setting
         lambda: next(names),
         undescribed(made),
         Counters(),
-        lambda asked, dialogue: dialogue.refuse(asked, "nobody serves calls"),
+        lambda asked, process: process.refuse(asked, "nobody serves calls"),
     )
 
 

@@ -16,7 +16,6 @@ from protocol.errors import Failure, Outcome, Reason
 from protocol.transcript import EntrySource, Happened
 from supervisor.policy.lifecycle import State
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.process import dialogue as dialogue_module
 from supervisor.runtime.process.program import SpawnError
 from supervisor.runtime.supervision import containers
 from supervisor.runtime.supervision.call import Call, Listener
@@ -400,19 +399,4 @@ async def test_a_persistent_module_that_is_refused_by_its_dialect_again_and_agai
     again = Again(module, 5000)
     again.ask()
     assert again.left == 0
-    await running.down()
-
-
-async def test_one_that_pings_and_does_not_read_is_not_read_from_either(
-    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dialogue_module, "HIGH_BYTES", 1000)
-    module = await running.ready(speaking(tmp_path, "silent"))
-    life: Any = module.workers[0].life
-    dialogue = life.dialogue
-    dialogue._left = memoryview(b"x")  # as if its pipe were full
-    dialogue._outgoing.add(b"y" * 1001)
-    assert life.congested()
-    dialogue._left = memoryview(b"")
-    assert not life.congested()
     await running.down()

@@ -116,9 +116,7 @@ async def test_a_request_that_is_not_read_to_its_end_poisons_that_instance_only(
     submit(module, "deaf")
     large, heard = call("echo", text="x" * 1_000_000)
     module.submit(large)
-    life = module.workers[0].life
-    while not life.dialogue.half_written:  # type: ignore[union-attr]
-        await trio.testing.wait_all_tasks_blocked()
+    await trio.testing.wait_all_tasks_blocked()
     module.give_up(large, LATE)
     assert module.state is State.STOPPING
     assert (await heard.failure()).details["reason"] == "deadline"

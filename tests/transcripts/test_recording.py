@@ -197,8 +197,8 @@ async def test_an_answer_to_a_call_of_the_module_is_kept(running: Running, tmp_p
     module.submit(one)
     while not heard.called:
         await trio.lowlevel.checkpoint()
-    ((asked, dialogue),) = heard.called
-    dialogue.answer(asked, Success({"n": 1}))
+    ((asked, process),) = heard.called
+    process.answer(asked, Success({"n": 1}))
     await heard.outcome()
     await running.down()
     (answer,) = [entry for entry in kept.entries() if entry.is_answer]

@@ -20,7 +20,7 @@ from supervisor.kernel.assets.checks import CheckedFile
 from supervisor.kernel.assets.spool import SPOOLS_OPEN, SPOOLS_WHOLE, Spool
 from supervisor.runtime.files.program_files import module_folder
 from supervisor.runtime.held_bytes import ASSETS
-from supervisor.runtime.process.dialogue import Dialogue
+from supervisor.runtime.process.incarnation import Incarnation
 from supervisor.runtime.supervision.call import OVERRUN_BYTES, Call, Congestion, Listener
 
 if TYPE_CHECKING:
@@ -81,9 +81,9 @@ class AssetIntake(Listener):
             self._invocation.pass_on(event, line)
         self._count()
 
-    def host_call(self, asked: HostCalled, dialogue: Dialogue, call: Call) -> None:
+    def host_call(self, asked: HostCalled, process: Incarnation, call: Call) -> None:
         """Serve the call at once: it waits for no asset."""
-        self._invocation.host_call(asked, dialogue, call)
+        self._invocation.host_call(asked, process, call)
 
     def answered(self, outcome: Outcome, call: Call) -> None:
         self._invocation.answered(outcome, call)

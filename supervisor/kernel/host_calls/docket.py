@@ -38,7 +38,7 @@ from supervisor.policy.capabilities import (
 from supervisor.policy.principals import Principal, Scope, module_name
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import ARGS
-from supervisor.runtime.process.dialogue import Dialogue
+from supervisor.runtime.process.incarnation import Incarnation
 from supervisor.runtime.supervision.host import ModuleCalls
 from supervisor.runtime.supervision.module import Module
 
@@ -59,13 +59,13 @@ class Docket:
         self.order = BeginOrder(host.nursery, caller.module.name)
         """The order in which invocations of its calls begin."""
 
-    def take(self, asked: HostCalled, dialogue: Dialogue) -> None:
+    def take(self, asked: HostCalled, process: Incarnation) -> None:
         refusal = self._refusal(asked)
         if refusal is not None:
             reason, words = refusal
-            dialogue.refuse(asked, words, reason)
+            process.refuse(asked, words, reason)
             return
-        call = PendingHostCall(self._caller, asked, dialogue, self)
+        call = PendingHostCall(self._caller, asked, process, self)
         self._open[call.call_id] = call
         self._caller.module.account.add(ARGS, asked.size_bytes)
         call.limit(self._host.deadlines)
@@ -239,12 +239,12 @@ class CallsOfModules(ModuleCalls):
         self._host = host
         self._dockets: dict[str, Docket] = {}
 
-    def take(self, module: Module, asked: HostCalled, dialogue: Dialogue) -> None:
-        docket = self._dockets.get(dialogue.instance)
+    def take(self, module: Module, asked: HostCalled, process: Incarnation) -> None:
+        docket = self._dockets.get(process.instance)
         if docket is None:
             docket = Docket(ModuleItself(module), self._host)
-            self._dockets[dialogue.instance] = docket
-        docket.take(asked, dialogue)
+            self._dockets[process.instance] = docket
+        docket.take(asked, process)
 
     def end(self, instance: str) -> None:
         docket = self._dockets.pop(instance, None)

@@ -25,7 +25,7 @@ from supervisor.kernel.hooks.approvals import REQUEST, Approvals, with_questions
 from supervisor.kernel.invocation import Invocation
 from supervisor.kernel.parties import Caller, Invoke, RefusedError
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.process.dialogue import Dialogue
+from supervisor.runtime.process.incarnation import Incarnation
 from supervisor.runtime.supervision.call import Congestion
 from supervisor.runtime.supervision.deadlines import Deadlines, Timer
 from supervisor.runtime.supervision.fleet import Fleet
@@ -39,8 +39,8 @@ class PendingHostCall:
 
     __slots__ = (
         "_chunks",
-        "_dialogue",
         "_docket",
+        "_process",
         "_timer",
         "asked",
         "caller",
@@ -53,7 +53,7 @@ class PendingHostCall:
     )
 
     def __init__(
-        self, caller: Caller, asked: HostCalled, dialogue: Dialogue, docket: Docket
+        self, caller: Caller, asked: HostCalled, process: Incarnation, docket: Docket
     ) -> None:
         self.caller = caller
         """The request in whose course it was made, or the module itself."""
@@ -68,7 +68,7 @@ class PendingHostCall:
         """The scope of the task that serves it, if there is one."""
         self.streams = False
         self.done = False
-        self._dialogue = dialogue
+        self._process = process
         self._docket = docket
         self._chunks = 0
         self._timer: Timer | None = None
@@ -96,7 +96,7 @@ class PendingHostCall:
     @property
     def instance(self) -> str:
         """The process that made it."""
-        return self._dialogue.instance
+        return self._process.instance
 
     def limit(self, deadlines: Deadlines) -> None:
         timeout_ms = self.asked.call.timeout_ms
@@ -105,7 +105,7 @@ class PendingHostCall:
 
     def begin_stream(self) -> None:
         self.streams = True
-        self._dialogue.begin_stream(self)
+        self._process.on_room.add(self.resume)
 
     def resume(self) -> None:
         """Resume the child: the module may have room again."""
@@ -113,21 +113,21 @@ class PendingHostCall:
             self.child.resume()
 
     def congested(self) -> Congestion:
-        if not self.streams or self.done or not self._dialogue.congested:
+        if not self.streams or self.done or not self._process.congested:
             return Congestion.NONE
-        return Congestion.FULL if self._dialogue.full else Congestion.SLOW
+        return Congestion.FULL if self._process.full else Congestion.SLOW
 
     def chunk(self, output: Any) -> None:
-        if self.done or self._dialogue.full:
+        if self.done or self._process.full:
             return
-        self._dialogue.answer(self.asked, Success(output), Chunk(self._chunks, is_last=False))
+        self._process.answer(self.asked, Success(output), Chunk(self._chunks, is_last=False))
         self._chunks += 1
 
     def answer(self, output: Any) -> None:
         """Answer with a success; `output` is an object."""
         if self.done:
             return
-        if self._dialogue.full:
+        if self._process.full:
             words = "the answer was dropped: too much waits for the module to read it"
             self.refuse(Failure.because(Reason.LIMIT_REACHED, words))
             return
@@ -162,9 +162,9 @@ class PendingHostCall:
         self.child = None  # they held each other
         if self._timer is not None:
             self._timer.cancel()
-        self._dialogue.end_stream(self)
+        self._process.on_room.discard(self.resume)
         last = Chunk(self._chunks, is_last=True) if self.streams else None
-        self._dialogue.answer(self.asked, outcome, last)
+        self._process.answer(self.asked, outcome, last)
         self._docket.closed(self)
 
     @property

@@ -17,10 +17,10 @@ from protocol.errors import Failure, Outcome
 from protocol.events import CallEvent
 from protocol.json_line import Fault
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.process.dialogue import Mark
+from supervisor.runtime.process.effort import Mark
 
 if TYPE_CHECKING:
-    from supervisor.runtime.process.dialogue import Dialogue
+    from supervisor.runtime.process.incarnation import Incarnation
     from supervisor.runtime.taps import Tap
 
 
@@ -53,10 +53,10 @@ class Listener:
     def event(self, event: CallEvent, call: Call, line: bytes | None) -> None:
         """Take an event with its line (`EventReceived.line`)."""
 
-    def host_call(self, asked: HostCalled, dialogue: Dialogue, call: Call) -> None:
-        """Take a call of the module to the host, answered through `dialogue`."""
+    def host_call(self, asked: HostCalled, process: Incarnation, call: Call) -> None:
+        """Take a call of the module to the host, answered through `process`."""
         del call
-        dialogue.refuse(asked, "host calls of this request are not served")
+        process.refuse(asked, "host calls of this request are not served")
 
     def answered(self, outcome: Outcome, call: Call) -> None:
         """Take the outcome; called once."""

@@ -33,7 +33,8 @@ from protocol.problem import without_password
 from supervisor.runtime.containment.process_registry import ProcessRegistry
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.process.environment import CIDFILE, UnsetVariableError, resolved
-from supervisor.runtime.process.process import Opening, Process
+from supervisor.runtime.process.incarnation import Incarnation
+from supervisor.runtime.process.process import Process
 from supervisor.runtime.process.program import SpawnError, named_program
 from supervisor.runtime.process.spawning import NOTHING, spawn
 from supervisor.runtime.supervision.prepare import Unprepared, prepare_once
@@ -91,15 +92,20 @@ class Containers:
     async def spawn(
         self,
         descriptor: Descriptor,
-        instance: str,
-        opening: Opening | None = None,
+        incarnation: Incarnation,
         variables: Mapping[str, str] = NOTHING,
     ) -> Process:
-        """Start a module's command, as `spawning.spawn` does."""
+        """Start a module's command for an incarnation, as `spawning.spawn` does."""
         registry, transport = self._registry, descriptor.transport
-        others = (self._host, instance, registry, opening)
+        if arguments := incarnation.connection.arguments:
+            transport = replace(transport, command=(*transport.command, *arguments))
+            descriptor = replace(descriptor, transport=transport)
+        others = (self._host, incarnation.instance, registry, incarnation.opening)
         if not any(CIDFILE in word for word in transport.command):
-            return await spawn(descriptor, *others, variables=variables, inherited=self._inherited)
+            inherited = self._inherited
+            process = await spawn(descriptor, *others, variables=variables, inherited=inherited)
+            incarnation.spawned(process)
+            return process
         await self.sweep(again=transport.lifecycle is Lifecycle.PERSISTENT)
         assert registry.data_dir is not None  # noqa: S101 - of whoever runs modules of others
         folder = registry.data_dir / "containers" / uuid.uuid4().hex
@@ -116,6 +122,7 @@ class Containers:
             await self._remove(folder, client)
             raise SpawnError(str(error)) from None
         process.remove_container = partial(self._remove, folder, client)
+        incarnation.spawned(process)
         return process
 
     async def _remove(self, folder: Path, client: Remover) -> str:

@@ -169,7 +169,7 @@ class Probes:
             return None
         request = Request(self._setting.host.next_request_id(), operation, op)
         call = self._add(request, listener)
-        self._life.dialogue.ask(request)
+        self._life.process.ask(request)
         return call
 
     def overhear(self, request: Request) -> None:

@@ -22,8 +22,8 @@ from supervisor.policy.lifecycle import State
 from supervisor.runtime.containment.process_registry import ProcessRegistry
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.held_bytes import HeldBounds, HeldBytes
-from supervisor.runtime.process.dialogue import Dialogue
 from supervisor.runtime.process.environment import HostVariables
+from supervisor.runtime.process.incarnation import Incarnation
 from supervisor.runtime.process.limits import INTERVAL_S, Sampler
 from supervisor.runtime.supervision.containers import Containers
 from supervisor.runtime.supervision.deadlines import Deadlines
@@ -78,10 +78,10 @@ class ModuleCalls:
     None of its methods may block or raise. By default such calls are refused.
     """
 
-    def take(self, module: Module, asked: HostCalled, dialogue: Dialogue) -> None:
-        """Accept a call, or refuse it at once; it is answered through `dialogue`."""
+    def take(self, module: Module, asked: HostCalled, process: Incarnation) -> None:
+        """Accept a call, or refuse it at once; it is answered through `process`."""
         del module
-        dialogue.refuse(asked, "host calls without a request are not served here")
+        process.refuse(asked, "host calls without a request are not served here")
 
     def end(self, instance: str) -> None:
         """End all calls of a process: it is gone."""

@@ -29,10 +29,8 @@ from protocol.replies import Operation
 from supervisor.policy.lifecycle import State
 from supervisor.policy.verdict import Exit, last_words
 from supervisor.runtime.files.module_log import ModuleLog, log_text
-from supervisor.runtime.process.dialogue import Dialogue, Receiver
-from supervisor.runtime.process.incarnation import Incarnation
+from supervisor.runtime.process.incarnation import Incarnation, Receiver
 from supervisor.runtime.process.preflight import Obstacle, obstacle
-from supervisor.runtime.process.process import Opening
 from supervisor.runtime.supervision.call import Call
 from supervisor.runtime.supervision.description import Descriptions
 from supervisor.runtime.supervision.notes import Recollection
@@ -219,7 +217,7 @@ class Setting(msgspec.Struct, frozen=True):
     descriptions: Descriptions
     """Takes what each process says that it is."""
     counters: Counters
-    called: Callable[[HostCalled, Dialogue], None]
+    called: Callable[[HostCalled, Incarnation], None]
     """Takes a call to the host that is of no request."""
     taps: Taps = msgspec.field(default_factory=Taps)
     preparation: Preparation = msgspec.field(default_factory=Preparation)
@@ -232,30 +230,29 @@ class Setting(msgspec.Struct, frozen=True):
     def dialect(self) -> Dialect:
         return DIALECTS[self.descriptor.transport.protocol]
 
-    def begin_dialogue(self, instance: str, receiver: Receiver) -> Dialogue:
-        host = self.host
-        connection = self.dialect.connect(
-            self.descriptor, host.next_request_id, self.recollection.memory
-        )
-        return Dialogue(instance, connection, receiver, host.deadlines, self.taps)
-
-    async def incarnate(
-        self, dialogue: Dialogue, opening: Opening | None = None, traceparent: str | None = None
-    ) -> Incarnation:
-        """Start a process for a dialogue, which gave the `opening`; raises `SpawnError`.
-
-        The `traceparent` is that of its one request. Until it is run it is not read, nor seen to
-        end.
-        """
-        host = self.host
-        descriptor = with_arguments(self.descriptor, dialogue.arguments)
-        variables = {} if traceparent is None else {TRACEPARENT: traceparent}
-        process = await host.containers.spawn(descriptor, dialogue.instance, opening, variables)
-        self.unset_variables[:] = process.unset_variables
-        timeouts = self.descriptor.supervision.timeouts
+    def connect(self, instance: str, receiver: Receiver) -> Incarnation:
+        """Return what speaks with a process that `spawn` starts."""
+        host, descriptor = self.host, self.descriptor
+        memory = self.recollection.memory
         return Incarnation(
-            process, dialogue, self.log, timeouts, parting=lambda: host.shutting_down
+            instance,
+            self.dialect.connect(descriptor, host.next_request_id, memory),
+            receiver,
+            module_log=self.log,
+            timeouts=descriptor.supervision.timeouts,
+            deadlines=host.deadlines,
+            taps=self.taps,
+            parting=lambda: host.shutting_down,
         )
+
+    async def spawn(self, incarnation: Incarnation, traceparent: str | None = None) -> None:
+        """Start its process; raises `SpawnError`. `incarnation.run` has to follow.
+
+        The `traceparent` is that of its one request.
+        """
+        variables = {} if traceparent is None else {TRACEPARENT: traceparent}
+        process = await self.host.containers.spawn(self.descriptor, incarnation, variables)
+        self.unset_variables[:] = process.unset_variables
 
     async def look_for_obstacle(self, doing: str) -> Obstacle | None:
         """Return what keeps the program from running, in a thread: its disk may be slow."""
@@ -265,9 +262,10 @@ class Setting(msgspec.Struct, frozen=True):
 
     def overhear(self, instance: str, call: Call) -> None:
         """Tell the taps of a call that an instance is about to serve, and later of its outcome."""
-        for tap in self.taps.told_of(instance):
-            tap.asked(instance, call.request)
-            call.taps = (*call.taps, (tap, instance))
+        if self.taps.listeners:
+            for tap in self.taps.told_of(instance):
+                tap.asked(instance, call.request)
+                call.taps = (*call.taps, (tap, instance))
 
     def keep(
         self, instance: str, item: Stray | Quarantined | ModuleLogEvent | Warned | Violated
@@ -286,12 +284,3 @@ class Setting(msgspec.Struct, frozen=True):
                 self.log.host_line(instance, notice.words)
             case ModuleLogEvent():
                 self.log.log_event(instance, log_text(item.event))
-
-
-def with_arguments(descriptor: Descriptor, arguments: tuple[str, ...]) -> Descriptor:
-    """Return a descriptor with arguments added to its command."""
-    if not arguments:
-        return descriptor
-    transport = descriptor.transport
-    transport = msgspec.structs.replace(transport, command=(*transport.command, *arguments))
-    return msgspec.structs.replace(descriptor, transport=transport)

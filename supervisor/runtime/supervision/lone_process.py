@@ -25,27 +25,42 @@ from protocol.dialects.registry import DIALECTS
 from protocol.replies import Operation
 from supervisor.policy.verdict import Exit
 from supervisor.runtime.files.module_log import ModuleLog
-from supervisor.runtime.process.dialogue import Dialogue, Receiver
-from supervisor.runtime.process.incarnation import Incarnation, StopStep
+from supervisor.runtime.process.incarnation import Incarnation, Receiver, StopStep
 from supervisor.runtime.supervision.host import Host
-from supervisor.runtime.supervision.life import with_arguments
 from supervisor.runtime.taps import Tap, Taps
 
 
 class LoneProcess(Receiver):
     def __init__(
-        self, descriptor: Descriptor, host: Host, new_id: NewId, memory: Memory, tap: Tap
+        self,
+        descriptor: Descriptor,
+        host: Host,
+        new_id: NewId,
+        memory: Memory,
+        tap: Tap,
+        *,
+        patience: float = 1,
     ) -> None:
-        """Speak with a process that `spawn` starts; the `tap` hears all of it."""
+        """Speak with a process that `spawn` starts, and that has `patience` times its `stop_s`.
+
+        The `tap` hears all of it.
+        """
         self._descriptor = descriptor
         self._host = host
         taps = Taps()
         taps.attach(tap)
         connect = DIALECTS[descriptor.transport.protocol].connect
         self.connection = connect(descriptor, new_id, memory)
-        instance = f"{descriptor.name}#1"
-        self.dialogue = Dialogue(instance, self.connection, self, host.deadlines, taps)
-        self.incarnation: Incarnation | None = None
+        timeouts = descriptor.supervision.timeouts
+        self.process = Incarnation(
+            f"{descriptor.name}#1",
+            self.connection,
+            self,
+            module_log=ModuleLog(descriptor.name, host.log_files, host.wall_clock),
+            timeouts=replace(timeouts, stop_s=patience * timeouts.stop_s),
+            deadlines=host.deadlines,
+            taps=taps,
+        )
         self.exit: Exit | None = None
         self.ready: Ready | None = None
         self.start_failed: StartFailed | None = None
@@ -54,32 +69,27 @@ class LoneProcess(Receiver):
         self.asked: dict[str, Operation] = {}
         self.answered: dict[str, Answered] = {}
 
-    async def spawn(self, *, single_use: bool = False, patience: float = 1) -> None:
+    async def spawn(self, *, single_use: bool = False) -> None:
         """Start the process; raises `SpawnError`. `run` has to follow.
 
-        One of `single_use` was asked before. It has `patience` times its `stop_s`.
+        One of `single_use` was asked before.
         """
-        opening = self.dialogue.opening() if single_use else None
-        descriptor, host = with_arguments(self._descriptor, self.connection.arguments), self._host
-        process = await host.containers.spawn(descriptor, self.dialogue.instance, opening)
-        log = ModuleLog(descriptor.name, host.log_files, host.wall_clock)
-        timeouts = descriptor.supervision.timeouts
-        timeouts = replace(timeouts, stop_s=patience * timeouts.stop_s)
-        self.incarnation = Incarnation(process, self.dialogue, log, timeouts)
+        if single_use:
+            self.process.take_opening()
+        await self._host.containers.spawn(self._descriptor, self.process)
 
     async def run(self) -> Exit:
-        assert self.incarnation is not None  # noqa: S101 - it was spawned
-        self.exit = await self.incarnation.run()
+        self.exit = await self.process.run()
         self.heard()
-        return await self.incarnation.remove_container(self.exit)
+        return await self.process.remove_container(self.exit)
 
     def stop(self, rung: StopStep = StopStep.END_OF_INPUT) -> None:
-        if self.incarnation is not None and self.exit is None:
-            self.incarnation.stop(rung)
+        if self.process.pid is not None and self.exit is None:
+            self.process.stop(rung)
 
     def ask(self, request: Request) -> None:
         self.asked[request.request_id] = request.operation
-        self.dialogue.ask(request)
+        self.process.ask(request)
 
     def receive(self, events: Events) -> None:
         for item in events:

@@ -10,16 +10,17 @@ from __future__ import annotations
 import itertools
 import operator
 from collections import Counter
-from collections.abc import Iterator
-from functools import partial
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
+import structlog
 import trio
 
 from protocol.descriptor.model import Descriptor, Start
 from protocol.dialects.registry import DIALECTS
 from protocol.errors import Failure, Outcome, Reason
 from protocol.replies import Operation
+from supervisor.policy.causes import went
 from supervisor.policy.latency import Histogram
 from supervisor.policy.lifecycle import HAS_PROCESS, SERVES, State
 from supervisor.policy.tally import Tally
@@ -30,13 +31,8 @@ from supervisor.runtime.process.environment import unset_variables
 from supervisor.runtime.supervision import pool
 from supervisor.runtime.supervision.call import Call, CallQueue
 from supervisor.runtime.supervision.description import Descriptions, generation
-from supervisor.runtime.supervision.host import Host
+from supervisor.runtime.supervision.host import DescriptionChange, Host
 from supervisor.runtime.supervision.life import Counters, Instance, LifeEnd, Setting
-from supervisor.runtime.supervision.news import (
-    tell_of_description,
-    tell_of_module,
-    tell_of_worker,
-)
 from supervisor.runtime.supervision.persistent import PersistentLife
 from supervisor.runtime.supervision.pool import Sizing
 from supervisor.runtime.supervision.prepare import forget_prepared
@@ -54,6 +50,10 @@ from supervisor.runtime.turns import in_turns
 
 if TYPE_CHECKING:
     from supervisor.runtime.supervision.fleet import Fleet
+
+log = structlog.get_logger()
+
+_CONCERNED = SERVES | {State.STARTING}
 
 
 class Module:
@@ -211,9 +211,9 @@ class Module:
             self.host,
             self.log,
             lambda: f"{self.name}#{next(self._generations)}",
-            Descriptions(descriptor, self.host.deadlines, partial(tell_of_description, self)),
+            Descriptions(descriptor, self.host.deadlines, self._described),
             self.counters,
-            lambda asked, dialogue: self.host.calls.take(self, asked, dialogue),
+            lambda asked, process: self.host.calls.take(self, asked, process),
             self.taps,
             unset_variables=unset,
         )
@@ -278,7 +278,7 @@ class Module:
             if old is not None and not old.leaves:
                 self.let_go(old, f"it {old.service.why_due}")
         if not in_effect or len(self.workers) > 1:
-            tell_of_worker(self, worker, before, cause)
+            self._tell_of_worker(worker, before, cause)
             self.fleet.module_changed(self)
         if not in_effect:
             self.succession.look_beside()
@@ -354,9 +354,40 @@ class Module:
     def _announce(self, before: State, instance: str | None, cause: str) -> None:
         if self.state in SERVES and before not in SERVES:
             self.sizing.settle()
-        tell_of_module(self, before, instance, cause)
+        name, after = self.name, self.state
+        known = {} if instance is None else {"instance": instance}
+        level = _level(after)
+        level("module state", module=name, **known, before=before, after=after, cause=cause)
+        self.log.host_line(instance, f"{before} -> {after}: {cause}")
+        self.host.observer.module_state(name, instance, before, after, cause)
+        if (before in SERVES) is not (after in SERVES) or after in (State.FAILED, State.DOWN):
+            self._tell_dependants(went(name, before, after, cause))
         self.succession.look()
         self.fleet.module_changed(self)
+
+    def _tell_of_worker(self, worker: Worker, before: State, cause: str) -> None:
+        after, instance = worker.state, worker.instance
+        known = {"module": self.name, "instance": instance}
+        _level(after)("instance state", **known, before=before, after=after, cause=cause)
+        self.log.host_line(instance, f"this instance: {before} -> {after}: {cause}")
+
+    def _tell_dependants(self, words: str) -> None:
+        # They are not restarted: most can do without for a moment, and each knows best what to do.
+        if self.host.shutting_down:
+            return  # each is stopped before what it depends on
+        for one in self.fleet.dependants(self.name):
+            if one.state in _CONCERNED:
+                one.log.host_line(one.workers[0].instance, words)
+
+    def _described(
+        self, descriptor: Descriptor, instance: str, description: dict[str, Any], changes: int
+    ) -> None:
+        if changes:
+            self.log.host_line(instance, "describes itself anew")
+        misfits = tuple(self.descriptions.misfits())
+        said = DescriptionChange(instance, description, changes, misfits)
+        self.host.observer.described(descriptor, said)
+        self.tally.look_again()
 
     # Calls.
 
@@ -514,6 +545,11 @@ class Module:
         return min(waits, default=None)
 
     @property
+    def is_needed(self) -> bool:
+        """Whether modules that run depend on it."""
+        return any(one.state in _CONCERNED for one in self.fleet.dependants(self.name))
+
+    @property
     def waits_for(self) -> tuple[str, ...]:
         """What is missing for its start; a module that runs waits for nothing."""
         return () if self.state in HAS_PROCESS else self.missing
@@ -558,3 +594,8 @@ class Module:
     @property
     def queued(self) -> int:
         return len(self.queue) + len(self.queue.aside)
+
+
+def _level(state: State) -> Callable[..., Any]:
+    bad = state in (State.BACKOFF, State.FAILED, State.DEGRADED)
+    return log.warning if bad else log.info  # type: ignore[no-any-return]

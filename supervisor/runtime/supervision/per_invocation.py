@@ -1,16 +1,27 @@
-"""A process per invocation: readiness means that the command could be run.
-
-With `warm`, some processes wait for their request beforehand. The end of one that waits ends the
-life, as a crash: no more calls are taken, those in flight keep their own deadlines.
+r"""A process per invocation: readiness means that the command could be run.
 
 Each process serves one call, from spawn to gone (`Run`). The verdict waits for the process's exit
 (Spec 001 5.3), except where the host has put an end to it: then the caller is answered at once, and
 the process is seen to its end afterwards.
+
+With `warm`, some processes are started before their request:
+
+    spawned --> waiting --take--> serving --> gone
+                   \--discard, or its own end--> gone
+
+A waiting process has a stdin to which nothing was written, and its stdout is left in the pipe: what
+it prints is read once it has a request, so it is judged as a process that was started for that
+request. Its stderr is read from the start. Each serves once. One that ends while it waits, and one
+that cannot be started, end the life, as a crash: no other is started and no more calls are taken,
+those in flight keep their own deadlines.
 """
 
 from __future__ import annotations
 
 import shlex
+from collections import deque
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
 
 import trio
@@ -48,15 +59,13 @@ from protocol.problem import without_password
 from protocol.replies import Operation, completed, read_error
 from supervisor.policy.lifecycle import Input
 from supervisor.policy.verdict import Exit, Said, Stopped, on_invocation
+from supervisor.runtime.files.file_digest import FileDigests
 from supervisor.runtime.files.module_log import NOTED
-from supervisor.runtime.process.dialogue import Receiver
-from supervisor.runtime.process.incarnation import Incarnation, StopStep
-from supervisor.runtime.process.process import Opening
-from supervisor.runtime.process.program import SpawnError
+from supervisor.runtime.process.incarnation import Incarnation, Receiver, StopStep
+from supervisor.runtime.process.program import LoadedProgram, SpawnError, find_loaded
 from supervisor.runtime.supervision.call import Awaited, Call, Server
 from supervisor.runtime.supervision.deadlines import Timer
 from supervisor.runtime.supervision.life import HELD, Instance, Life, LifeEnd, Setting
-from supervisor.runtime.supervision.warm_processes import WarmProcesses
 
 if TYPE_CHECKING:
     from supervisor.runtime.supervision.worker import Worker
@@ -66,8 +75,168 @@ RAN_CHARS = 500
 """Of the command line that a failure shows."""
 
 
+REPLACE_AFTER_S = 0.1
+"""A process that was taken is replaced when it has ended, or after this long: the start of another
+would compete with the request for the processor, and most requests are short."""
+
+STATE = "warm"
+"""What `status` calls an instance that waits."""
+
+WHILE_WAITING = "while it waited for a request (supervision.warm)"
+"""Words for the end of a process that had no request."""
+
+
+class WarmProcess(Receiver):
+    """A process that waits for its request; it receives what the process says until then."""
+
+    def __init__(self, loaded: LoadedProgram | None, setting: Setting) -> None:
+        self.id = setting.next_instance()
+        self.loaded = loaded
+        self.process = setting.connect(self.id, self)
+        self._setting = setting
+        self.served = False
+        self._asked = trio.Event()
+        self._gone = trio.Event()
+        self._exit = Exit()
+
+    async def run(self) -> Exit:
+        limits = self._setting.descriptor.supervision.limits
+        with self._setting.host.sampler.watching(self.process, limits):
+            self._exit = await self.process.run(self._asked)
+        self._gone.set()
+        return await self.process.remove_container(self._exit)
+
+    async def serve(self, call: Call, receiver: Receiver) -> Exit:
+        """Write the request; all that was and will be said goes to `receiver`. Return its end."""
+        self.served = True
+        self.process.receiver = receiver
+        self.process.ask(call.request, busy=True)
+        call.mark = self.process.mark
+        self._asked.set()
+        await self._gone.wait()
+        return self._exit
+
+    def discard(self, rung: StopStep) -> None:
+        """End it unused. Its stdin stays open: an end of input might be taken for a request."""
+        self.process.stop(rung)
+
+    def instance(self) -> Instance:
+        state = HELD if self.process.is_held else STATE
+        return Instance(self.id, self.process.pid, self.process.uptime_s, 0, state)
+
+    def receive(self, events: Events) -> None:
+        """Keep in the log what comes from a process that was never asked."""
+        for item in events:
+            if isinstance(item, Quarantined | Stray | Logged | Warned | Violated):
+                self._setting.keep(self.id, item)
+
+
+class WarmProcesses:
+    def __init__(self, setting: Setting, crashed: Callable[[LifeEnd], None]) -> None:
+        """Tell `crashed` of each end that was not asked for."""
+        self._setting = setting
+        self._crashed = crashed
+        self._count = setting.descriptor.supervision.warm
+        self._waiting: deque[WarmProcess] = deque()
+        self._ending: set[WarmProcess] = set()
+        self._rung = StopStep.TERMINATE
+        self._digests = FileDigests()
+        self._closing = trio.Event()
+        self._look_again = trio.Event()
+
+    async def run(self) -> None:
+        """Keep them until `close`; returns when each has ended, used or not."""
+        async with trio.open_nursery() as nursery:
+            while not self._closing.is_set():
+                self._look_again = trio.Event()
+                if len(self._waiting) < self._count:
+                    await self._add(nursery)
+                else:
+                    await self._look_again.wait()
+
+    def close(self) -> None:
+        """Discard those that wait and start no more."""
+        self._closing.set()
+        self._wake()
+        for process in tuple(self._waiting):
+            self._discard(process)
+
+    def kill(self) -> None:
+        """Close, and kill those that are discarded, before or after."""
+        self._rung = StopStep.KILL
+        self.close()
+        for process in self._ending:
+            process.discard(StopStep.KILL)
+
+    async def refresh(self) -> None:
+        """Discard those that have loaded another program than the module has now."""
+        if not self._waiting:
+            return
+        now = await self._look()
+        for process in tuple(self._waiting):
+            if now is None or process.loaded != now:
+                self._discard(process)
+
+    def take(self) -> WarmProcess | None:
+        """Return the process that has waited longest, to be asked at once, if there is one."""
+        while self._waiting:
+            warm = self._waiting.popleft()
+            if warm.process.is_alive:
+                self._setting.host.deadlines.after(REPLACE_AFTER_S, self._wake)
+                return warm
+            self._ending.add(warm)  # its end is about to be noticed, and counted
+        return None
+
+    def instances(self) -> list[Instance]:
+        """Return those that were started and not used, the discarded ones too."""
+        return [process.instance() for process in (*self._waiting, *self._ending)]
+
+    async def _add(self, nursery: trio.Nursery) -> None:
+        # Looked at before the spawn: what changes meanwhile makes it outdated, never up to date.
+        loaded = await self._look()
+        if self._closing.is_set():
+            return
+        process = WarmProcess(loaded, self._setting)
+        try:
+            await self._setting.spawn(process.process)
+        except SpawnError as error:
+            self._crashed(LifeEnd("spawn_failed", f"could not be started: {error}"))
+            return
+        self._waiting.append(process)
+        nursery.start_soon(self._see_to_its_end, process)
+        if self._closing.is_set():
+            self._discard(process)
+
+    async def _see_to_its_end(self, process: WarmProcess) -> None:
+        try:
+            end = await process.run()
+        finally:
+            self._ending.discard(process)
+            if process in self._waiting:
+                self._waiting.remove(process)
+            self._wake()
+        if process.served or (end.stopped_by_host and end.breach is None):
+            return
+        words = f"{process.id} {end.words} {WHILE_WAITING}{end.remark}"
+        self._crashed(LifeEnd(str(end.reason), words, end))
+
+    def _discard(self, process: WarmProcess) -> None:
+        self._waiting.remove(process)
+        self._ending.add(process)
+        self._wake()
+        process.discard(self._rung)
+
+    def _wake(self) -> None:
+        self._look_again.set()
+
+    async def _look(self) -> LoadedProgram | None:
+        host, descriptor = self._setting.host, self._setting.descriptor
+        look = partial(find_loaded, descriptor, host.environment, self._digests)
+        return await host.registry.threads.run(f"reading the program of {descriptor.name}", look)
+
+
 class Run(Receiver, Server):
-    def __init__(self, setting: Setting, call: Call, warm: WarmProcesses | None = None) -> None:
+    def __init__(self, setting: Setting, call: Call, warm: WarmProcesses | None) -> None:
         """With `warm`, one of these processes serves the call, if there is one."""
         self.id = setting.next_instance() if warm is None else setting.descriptor.name
         self.call = call
@@ -78,10 +247,9 @@ class Run(Receiver, Server):
         self._said = Said()
         self._ran = ""
         """The command line, if it is made of the request's args."""
-        self._incarnation: Incarnation | None = None
+        self._process: Incarnation | None = None
+        """None while it is not known which of the warm ones it is."""
         self._stopped: Stopped | None = None
-        self._stop_at: StopStep | None = None
-        self._opening: Opening | None = None
         self._exit_timer: Timer | None = None
 
     async def run(self) -> LifeEnd | None:
@@ -94,8 +262,8 @@ class Run(Receiver, Server):
         finally:
             if self._exit_timer is not None:
                 self._exit_timer.cancel()
-            # The daemon itself is ending without waiting, or there was a mistake of ours.
-            self.call.settle(self._setting.host.stopping(self.id, self.evidence()))
+            if not self.call.settled:  # the daemon ends without waiting, or a mistake of ours
+                self.call.settle(self._setting.host.stopping(self.id, self.evidence()))
         if exit_ is None or self._said.bears(exit_):
             return None
         if exit_.stopped_by_host and exit_.breach is None:
@@ -110,36 +278,34 @@ class Run(Receiver, Server):
         if call.settled:
             return None
         if self._warm is not None:
-            process = self._warm.take()
-            self.id = setting.next_instance() if process is None else process.id
+            warm = self._warm.take()
+            self.id = setting.next_instance() if warm is None else warm.id
             setting.overhear(self.id, call)
-            if process is not None:
-                self._incarnation = process.incarnation
-                return self._judge(await process.serve(call, self))
-        dialogue = setting.begin_dialogue(self.id, self)
-        dialogue.ask(call.request)
-        call.mark = dialogue.mark
+            if warm is not None:
+                self._process = warm.process
+                return self._judge(await warm.serve(call, self))
+        self._process = process = setting.connect(self.id, self)
+        process.ask(call.request)
+        call.mark = process.mark
         if self._said.answer is not None:  # it takes no process to say so
-            dialogue.end()
+            process.close()
             call.settle(self._said.answer)
             return None
-        self._opening = dialogue.opening()
+        process.take_opening()
         if setting.descriptor.transport.protocol == "exec":
-            ran = shlex.join((*setting.descriptor.transport.command, *dialogue.arguments))
+            command = setting.descriptor.transport.command
+            ran = shlex.join((*command, *process.connection.arguments))
             self._ran = without_password(ran)[:RAN_CHARS]
         try:
-            incarnation = await setting.incarnate(dialogue, self._opening, call.request.traceparent)
+            await setting.spawn(process, call.request.traceparent)
         except SpawnError as error:
-            dialogue.end()  # what was asked may have set its waits off
+            process.close()  # what was asked may have set its waits off
             words = f"{self._what} could not be started: {error}"
             call.settle(Failure.because(Reason.SPAWN_FAILED, words, instance=self.id))
             return None
-        self._incarnation = incarnation
-        if self._stop_at is not None:
-            incarnation.stop(self._stop_at)
-        with setting.host.sampler.watching(incarnation, setting.descriptor.supervision.limits):
-            exit_ = self._judge(await incarnation.run())
-        return await incarnation.remove_container(exit_)
+        with setting.host.sampler.watching(process, setting.descriptor.supervision.limits):
+            exit_ = self._judge(await process.run())
+        return await process.remove_container(exit_)
 
     def _judge(self, exit_: Exit) -> Exit:
         outcome = on_invocation(self._said, exit_, self._stopped, self._what)
@@ -149,20 +315,16 @@ class Run(Receiver, Server):
         return exit_
 
     def stop(self, rung: StopStep) -> None:
-        """Stop the process; before it exists, as soon as it does."""
-        if self._incarnation is None:
-            self._stop_at = rung if self._stop_at is None else max(rung, self._stop_at)
-            if self._opening is not None:
-                self._opening.withheld = True
-        else:
-            self._incarnation.stop(rung)
+        """Stop the process; for a call that is settled none is started or taken."""
+        if self._process is not None:
+            self._process.stop(rung)
 
     def instance(self) -> Instance | None:
-        incarnation = self._incarnation
-        if incarnation is None:
+        process = self._process
+        if process is None or process.pid is None:
             return None
-        state = HELD if incarnation.is_held else None
-        return Instance(self.id, incarnation.pid, incarnation.uptime_s, 1, state)
+        state = HELD if process.is_held else None
+        return Instance(self.id, process.pid, process.uptime_s, 1, state)
 
     # What the process says; that it closes its stdin says nothing: a tool need not read its input
     # (Spec 001 section 6).
@@ -225,9 +387,6 @@ class Run(Receiver, Server):
         """Whether the listener cannot keep up; a settled call has none."""
         return not self.call.settled and bool(self.call.listener.congested())
 
-    def drained(self) -> None:
-        self.nudge()
-
     def stdout_closed(self) -> None:
         self._expect_exit(self._timeouts.exit_s)
 
@@ -253,15 +412,15 @@ class Run(Receiver, Server):
         self.nudge()
 
     def evidence(self) -> dict[str, Any]:
-        incarnation = self._incarnation
-        if incarnation is not None:
-            return {**incarnation.evidence(), "reported": self._said.carried}
+        process = self._process
+        if process is not None and process.pid is not None:
+            return {**process.evidence(), "reported": self._said.carried}
         known = self.id != self._setting.descriptor.name  # which of the warm ones it will be
         return {"instance": self.id} if known else {}
 
     def nudge(self) -> None:
-        if self._incarnation is not None:
-            self._incarnation.nudge()
+        if self._process is not None:
+            self._process.nudge()
 
     def _violated(self, fault: Fault) -> None:
         self._said = replace(self._said, fault=fault)

@@ -68,8 +68,8 @@ from protocol.replies import Operation
 from supervisor.policy.lifecycle import Input
 from supervisor.policy.verdict import Exit, Stopped, on_death, unset_remark
 from supervisor.runtime.files.module_log import NOTED
-from supervisor.runtime.process.dialogue import Receiver, effort
-from supervisor.runtime.process.incarnation import Incarnation, StopStep
+from supervisor.runtime.process.effort import effort
+from supervisor.runtime.process.incarnation import Receiver, StopStep
 from supervisor.runtime.process.program import SpawnError
 from supervisor.runtime.supervision.call import OVERRUN_BYTES, Call, Congestion, Server
 from supervisor.runtime.supervision.deadlines import Timer
@@ -110,9 +110,8 @@ class PersistentLife(Life, Receiver, Server):
     def __init__(self, setting: Setting, owner: Worker) -> None:
         super().__init__(setting, owner)
         self._now = trio.lowlevel.current_clock().current_time
-        self.dialogue = setting.begin_dialogue(self.id, self)
+        self.process = setting.connect(self.id, self)
         self.probes = Probes(setting, self, owner)
-        self._incarnation: Incarnation | None = None
         self._nursery: trio.Nursery | None = None
 
         # Its start.
@@ -154,7 +153,6 @@ class PersistentLife(Life, Receiver, Server):
         """Whether the process takes no more calls: set with `_ending`, read for each call."""
         self._drained = trio.Event()
         self._abrupt = False
-        self._hurried = False
         self._replaced_for: str | None = None
         self._was_idle = False
         """Whether the process exited by itself, with 0, while no call was open."""
@@ -172,7 +170,7 @@ class PersistentLife(Life, Receiver, Server):
                     self.id, f"is started once more: it {self._second_start_reason}"
                 )
                 self.id = setting.next_instance()
-                self.dialogue = setting.begin_dialogue(self.id, self)
+                self.process = setting.connect(self.id, self)
                 exit_ = await self._run_process()
         except SpawnError as error:
             return LifeEnd("spawn_failed", f"could not be started: {error}")
@@ -183,7 +181,7 @@ class PersistentLife(Life, Receiver, Server):
         if self._is_ready:
             return replace(ended, idle=self._was_idle)
         if self._failure is not None:
-            was_late = self._was_mute and self.dialogue.times_heard
+            was_late = self._was_mute and self.process.times_heard
             words = self._words_if_mute if was_late else self._failure.message
             words += unset_remark(setting.unset_variables)
             ended = replace(ended, reason=self._failure.reason, message=words)
@@ -196,8 +194,8 @@ class PersistentLife(Life, Receiver, Server):
 
     async def _run_process(self) -> Exit:
         """Run one process from spawn to gone; then settle all that it was still asked."""
-        setting, host = self._setting, self._setting.host
-        self._incarnation = incarnation = await setting.incarnate(self.dialogue)
+        setting, host, process = self._setting, self._setting.host, self.process
+        await setting.spawn(process)
         self._spawned += 1
         if self._start_bound is None:
             bound_s = self._timeouts.start_s + self._timeouts.describe_s
@@ -205,9 +203,9 @@ class PersistentLife(Life, Receiver, Server):
         exit_: Exit | None = None
         try:
             async with trio.open_nursery() as self._nursery:
-                self._nursery.start_soon(self._retire, incarnation)
-                with host.sampler.watching(incarnation, setting.descriptor.supervision.limits):
-                    exit_ = self._remarked(await incarnation.run())
+                self._nursery.start_soon(self._retire)
+                with host.sampler.watching(process, setting.descriptor.supervision.limits):
+                    exit_ = self._remarked(await process.run())
                 self._nursery.cancel_scope.cancel()
         finally:
             if exit_ is None or not self._awaits_second:
@@ -219,7 +217,7 @@ class PersistentLife(Life, Receiver, Server):
                 self._fail_all(host.stopping(self.id, self.evidence()), probes=True)
             else:
                 self._settle_all(exit_)
-        return await incarnation.remove_container(exit_)
+        return await process.remove_container(exit_)
 
     def _remarked(self, exit_: Exit) -> Exit:
         """Add what the output says of an end that nobody asked for."""
@@ -236,7 +234,7 @@ class PersistentLife(Life, Receiver, Server):
                 remark += MUTE + A_LOOP + PER_INVOCATION if own else MUTE
         return replace(exit_, remark=remark + exit_.remark)
 
-    async def _retire(self, incarnation: Incarnation) -> None:
+    async def _retire(self) -> None:
         """Once it is told to end, let its calls finish within `stop_s`, and stop the process."""
         await self._ending.wait()
         if not self._abrupt:
@@ -248,14 +246,12 @@ class PersistentLife(Life, Receiver, Server):
             words = f"{self.id} is being replaced: it {self._replaced_for}"
             self._fail_all(Failure.because(Reason.STOPPING, words, **self.evidence()))
         is_too_late = self._failure is not None and self._failure.reason == START_DEADLINE
-        if self._hurried:  # before there was a process to kill
-            incarnation.stop(StopStep.KILL)
-        elif self._abrupt and not is_too_late:
-            incarnation.stop(StopStep.TERMINATE)
+        if self._abrupt and not is_too_late:
+            self.process.stop(StopStep.TERMINATE)
         else:
             # At the end of its input a program flushes the answer that its buffer holds.
-            self._was_mute = self._abrupt and not self.dialogue.times_heard
-            incarnation.stop(StopStep.END_OF_INPUT)
+            self._was_mute = self._abrupt and not self.process.times_heard
+            self.process.stop(StopStep.END_OF_INPUT)
 
     # Its start, as its dialect tells it. No handshake is without an end, whatever its dialect does;
     # what is said of a start that is over, or waits for its second process, changes nothing.
@@ -270,11 +266,11 @@ class PersistentLife(Life, Receiver, Server):
                 self._fail_start(LifeEnd(reason, message), bound)
             case StartAgain(why=why) if self._spawned > 1:
                 self._fail_start(LifeEnd("bad_start", f"{why}, for the second time"))
-            case _ if self._is_start_over or self._awaits_second or self._incarnation is None:
+            case _ if self._is_start_over or self._awaits_second or self.process.pid is None:
                 pass
             case StartAgain(why=why):
                 self._second_start_reason = why
-                self._incarnation.stop(StopStep.TERMINATE)
+                self.process.stop(StopStep.TERMINATE)
             case Ready():
                 self._ready(item)
 
@@ -293,7 +289,7 @@ class PersistentLife(Life, Receiver, Server):
         self._setting.host.observer.instance_ready(self._setting.descriptor.name)
 
     def _start_overdue(self) -> None:
-        awaited = self.dialogue.waits_for
+        awaited = " and ".join(one.for_what for one in self.process.connection.waits)
         words = f"was not ready within {self._timeouts.start_s + self._timeouts.describe_s:g} s"
         words += f"; it waited for {awaited}" if awaited else ""
         self._fail_start(LifeEnd(START_DEADLINE, words), "start_s")
@@ -307,7 +303,7 @@ class PersistentLife(Life, Receiver, Server):
         if bound and self._misplaced_output:
             ended = replace(ended, message=f"{ended.message}; {self._misplaced_output}")
         elif bound:
-            done = effort(self.dialogue.mark)
+            done = effort(self.process.mark)
             words = done.words if done.is_busy else f"{done.words}; {slow}"
             ended = replace(ended, message=ended.message + words)
         self._failure = ended
@@ -325,7 +321,7 @@ class PersistentLife(Life, Receiver, Server):
     # Called by the worker (life.Life).
 
     def is_alive(self) -> bool:
-        return self._incarnation is not None and not self._incarnation.exited
+        return self.process.is_alive
 
     def can_take(self) -> bool:
         return (
@@ -359,13 +355,13 @@ class PersistentLife(Life, Receiver, Server):
         busy = len(self._calls) > 1
         if self._talked:
             self.nudge()  # those in flight may all be slow: it is read for this one
-        self.dialogue.ask(call.request, busy=busy)
-        call.mark = self.dialogue.mark
+        self.process.ask(call.request, busy=busy)
+        call.mark = self.process.mark
 
     def end(self, *, abrupt: bool) -> None:
         self._abrupt = self._abrupt or abrupt
         self._close()
-        if self._abrupt or not self._calls or self._incarnation is None:
+        if self._abrupt or not self._calls or self.process.pid is None:
             self._drained.set()
 
     def _close(self) -> None:
@@ -374,14 +370,12 @@ class PersistentLife(Life, Receiver, Server):
         self._end_start_bound()
 
     def hurry(self) -> None:
-        self._hurried = True
         self.end(abrupt=True)
-        if self._incarnation is not None:
-            self._incarnation.stop(StopStep.KILL)
+        self.process.stop(StopStep.KILL)
 
     def instances(self) -> list[Instance]:
-        one = self._incarnation
-        if one is None:
+        one = self.process
+        if one.pid is None:
             return []
         return [Instance(self.id, one.pid, one.uptime_s, len(self._calls), warning=self._warning)]
 
@@ -392,7 +386,7 @@ class PersistentLife(Life, Receiver, Server):
         """Ask the process for its ops anew, and wait for the answer, or its end."""
         await self.probes.ask(Operation.DESCRIBE, math.inf, LOOK_AGAIN)
 
-    # What the process says (dialogue.Receiver).
+    # What the process says (`incarnation.Receiver`).
 
     def receive(self, events: Events) -> None:
         self.times_heard += 1
@@ -500,17 +494,14 @@ class PersistentLife(Life, Receiver, Server):
 
     def _called(self, item: HostCalled) -> None:
         if item.request_id is None:
-            self._setting.called(item, self.dialogue)
+            self._setting.called(item, self.process)
             return
         call = self._calls.get(item.request_id)
         if call is None:
-            self.dialogue.refuse(item, "host calls of this request are not served")
+            self.process.refuse(item, "host calls of this request are not served")
             return
         call.heard_at = trio.current_time()
-        call.listener.host_call(item, self.dialogue, call)
-
-    def drained(self) -> None:
-        self.nudge()
+        call.listener.host_call(item, self.process, call)
 
     def stdout_closed(self) -> None:
         self._cut_off("stdout", "cannot answer")
@@ -551,10 +542,8 @@ class PersistentLife(Life, Receiver, Server):
     # Clients that do not read.
 
     def congested(self) -> bool:
-        """Whether a client that was just told something, or the module itself, cannot keep up."""
-        return self.dialogue.congested or (
-            any(call.listener.congested() for call in self._talked) and not self._serves_others()
-        )
+        """Whether a client that was just told something cannot keep up."""
+        return any(call.listener.congested() for call in self._talked) and not self._serves_others()
 
     def _pause_slow(self) -> None:
         """Pause, or end, the slow ones among the calls that the process has just talked to."""
@@ -569,7 +558,7 @@ class PersistentLife(Life, Receiver, Server):
                 self.give_up(call, _TOO_MUCH)
             elif request_id not in self._paused:
                 self._paused.add(request_id)
-                self.dialogue.flow(request_id, Flow.PAUSE)
+                self.process.flow(request_id, Flow.PAUSE)
 
     def _serves_others(self) -> bool:
         return any(not call.listener.congested() for call in self._calls.values())
@@ -581,9 +570,8 @@ class PersistentLife(Life, Receiver, Server):
             if call is None or not call.listener.congested():
                 self._paused.discard(request_id)
                 if call is not None:
-                    self.dialogue.flow(request_id, Flow.RESUME)
-        if self._incarnation is not None:
-            self._incarnation.nudge()
+                    self.process.flow(request_id, Flow.RESUME)
+        self.process.nudge()
 
     # What becomes of a call (call.Server).
 
@@ -595,7 +583,7 @@ class PersistentLife(Life, Receiver, Server):
         self._given_up = f"was given up on ({stopped.reason}) and "
         self._left_with = call.request.op, call.begun_at
         to_its_end = bool(self._calls) and self._setting.dialect.patient
-        written = self.dialogue.cancel(request_id, to_its_end=to_its_end)
+        written = self.process.cancel(request_id, to_its_end=to_its_end)
         if written is Written.PART:
             self.replace(f"did not read the request it was sent ({stopped.reason})")
         elif self._replaced_for is None:
@@ -605,10 +593,10 @@ class PersistentLife(Life, Receiver, Server):
         self._owner.capacity_freed(self)
 
     def evidence(self) -> dict[str, Any]:
-        incarnation = self._incarnation
-        if incarnation is None:
-            return {"instance": self.id}
-        return {**incarnation.evidence(), "unfinished_line": self.dialogue.unfinished_line}
+        known = self.process.evidence()
+        if self.process.pid is not None:
+            known["unfinished_line"] = self.process.connection.unfinished_line
+        return known
 
     def _check_drained(self) -> None:
         if not self._calls and self._closed:

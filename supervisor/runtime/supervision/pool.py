@@ -30,7 +30,6 @@ from supervisor.policy.pool import QUEUE_WAIT_S, Condition, more_needed, state_o
 from supervisor.runtime.supervision.deadlines import Timer
 from supervisor.runtime.supervision.description import generation
 from supervisor.runtime.supervision.life import Instance, Life, LifeEnd
-from supervisor.runtime.supervision.news import is_needed
 from supervisor.runtime.supervision.worker import SLACK_S, Worker
 
 if TYPE_CHECKING:
@@ -223,7 +222,7 @@ class Sizing:
         idle = [one for one in used_at if now - used_at[one] >= idle_s - SLACK_S]
         idle.sort(key=lambda one: used_at[one])
         # What runs and depends on it may have a connection of its own to it.
-        kept = 1 if is_needed(module) and not least else 0
+        kept = 1 if module.is_needed and not least else 0
         made.leave = [] if module.queue else idle[: max(0, to_spare - kept)]
         left = [used_at[one] for one in used_at if one not in made.leave]
         if left and to_spare > len(made.leave):

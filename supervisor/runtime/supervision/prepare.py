@@ -13,7 +13,7 @@ that removes a container (`containers`) is run in the same way.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import trio
@@ -28,9 +28,7 @@ from supervisor.runtime.containment.process_registry import ProcessRegistry
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.files.module_log import ModuleLog
 from supervisor.runtime.files.program_files import module_folder
-from supervisor.runtime.process.dialogue import Dialogue, Receiver
-from supervisor.runtime.process.incarnation import Incarnation, StopStep
-from supervisor.runtime.process.process import Opening
+from supervisor.runtime.process.incarnation import Incarnation, Receiver, StopStep
 from supervisor.runtime.process.program import SpawnError, of_prepare
 from supervisor.runtime.process.spawning import spawn
 from supervisor.runtime.supervision.deadlines import Deadlines
@@ -42,26 +40,42 @@ if TYPE_CHECKING:
     from supervisor.runtime.supervision.worker import Worker
 
 
-async def _spawn(
+def _connect(
     descriptor: Descriptor,
-    environment: Mapping[str, str],
     instance: str,
-    registry: ProcessRegistry,
-    *,
     module_log: ModuleLog,
     deadlines: Deadlines,
     parting: Callable[[], bool] = lambda: False,
 ) -> Incarnation:
-    """Start what prepares a module, with an empty stdin; raises `SpawnError`."""
-    opening = Opening(b"", closes_stdin=True)
-    process = await spawn(
-        of_prepare(descriptor), environment, instance, registry, opening, one_output=True
-    )
     connection = Connection()
-    connection.outgoing = Outgoing()
-    dialogue = Dialogue(instance, connection, Receiver(), deadlines, Taps())
-    timeouts = descriptor.supervision.timeouts
-    return Incarnation(process, dialogue, module_log, timeouts, parting=parting)
+    connection.outgoing, connection.closes_stdin = Outgoing(), True
+    return Incarnation(
+        instance,
+        connection,
+        Receiver(),
+        module_log=module_log,
+        timeouts=descriptor.supervision.timeouts,
+        deadlines=deadlines,
+        taps=Taps(),
+        parting=parting,
+    )
+
+
+async def _spawn(
+    process: Incarnation,
+    descriptor: Descriptor,
+    environment: Mapping[str, str],
+    registry: ProcessRegistry,
+) -> Sequence[str]:
+    """Start what prepares a module, with an empty stdin; raises `SpawnError`.
+
+    Returns the names in `pass_env` for which it got no value.
+    """
+    process.take_opening()
+    wanted = (of_prepare(descriptor), environment, process.instance, registry, process.opening)
+    spawned = await spawn(*wanted, one_output=True)
+    process.spawned(spawned)
+    return spawned.unset_variables
 
 
 class Unprepared(NamedTuple):
@@ -81,15 +95,9 @@ async def prepare_once(
     instance = f"{descriptor.name}#0"  # beside those that serve
     prepare_s = descriptor.supervision.timeouts.prepare_s
     module_log = ModuleLog(descriptor.name, log_files, time.time)
+    process = _connect(descriptor, instance, module_log, Deadlines())
     try:
-        incarnation = await _spawn(
-            descriptor,
-            environment,
-            instance,
-            registry,
-            module_log=module_log,
-            deadlines=Deadlines(),
-        )
+        await _spawn(process, descriptor, environment, registry)
     except SpawnError as error:
         return Unprepared(f"it could not be started: {error}")
     overdue = False
@@ -98,16 +106,16 @@ async def prepare_once(
         nonlocal overdue
         await trio.sleep(prepare_s)
         overdue = True
-        incarnation.stop(StopStep.TERMINATE)
+        process.stop(StopStep.TERMINATE)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(bound)
-        exit_ = await incarnation.run()
+        exit_ = await process.run()
         nursery.cancel_scope.cancel()
     if not (overdue or exit_.abnormal):
         return None
     words = f"it took longer than {prepare_s:g} s (prepare_s)" if overdue else f"it {exit_.words}"
-    return Unprepared(words, tuple(incarnation.stderr.tail()))
+    return Unprepared(words, tuple(process.stderr.tail()))
 
 
 class PreparingLife(Life):
@@ -115,14 +123,17 @@ class PreparingLife(Life):
 
     def __init__(self, setting: Setting, owner: Worker) -> None:
         super().__init__(setting, owner)
-        self._incarnation: Incarnation | None = None
+        host = setting.host
+        self._process = _connect(
+            setting.descriptor, self.id, setting.log, host.deadlines, lambda: host.shutting_down
+        )
         self._waiting: trio.CancelScope | None = None
-        self._stop_at: StopStep | None = None
+        self._is_stopped = False
 
     async def run(self) -> LifeEnd:
         """Prepare, unless another worker does, or has done meanwhile."""
         setting, shared = self._setting, self._setting.preparation
-        while is_unprepared(setting) and self._stop_at is None:
+        while is_unprepared(setting) and not self._is_stopped:
             if shared.over is not None:
                 with trio.CancelScope() as self._waiting:
                     await shared.over.wait()
@@ -135,40 +146,30 @@ class PreparingLife(Life):
                 ended = await self._prepare()
                 # A failure counts for all workers; that this one was stopped does not: the next
                 # one begins anew.
-                if ended.reason != PREPARED and self._stop_at is None:
+                if ended.reason != PREPARED and not self._is_stopped:
                     shared.failure = ended
             finally:
                 shared.over = None
                 over.set()
             return ended
-        if self._stop_at is not None:
+        if self._is_stopped:
             return LifeEnd("stopped", "was stopped before it was prepared")
         return LifeEnd(PREPARED, "is prepared")
 
     async def _prepare(self) -> LifeEnd:
-        setting, host = self._setting, self._setting.host
+        setting, host, process = self._setting, self._setting.host, self._process
         try:
-            self._incarnation = incarnation = await _spawn(
-                setting.descriptor,
-                host.environment,
-                self.id,
-                host.registry,
-                module_log=setting.log,
-                deadlines=host.deadlines,
-                parting=lambda: host.shutting_down,
-            )
+            unset = await _spawn(process, setting.descriptor, host.environment, host.registry)
         except SpawnError as error:
             return LifeEnd("spawn_failed", f"could not be prepared: {error}")
-        setting.unset_variables[:] = incarnation.unset_variables
-        if self._stop_at is not None:
-            incarnation.stop(self._stop_at)
+        setting.unset_variables[:] = unset
         timer = host.deadlines.after(self._timeouts.prepare_s, self._overdue)
         try:
-            with host.sampler.watching(incarnation, setting.descriptor.supervision.limits):
-                exit_ = await incarnation.run()
+            with host.sampler.watching(process, setting.descriptor.supervision.limits):
+                exit_ = await process.run()
         finally:
             timer.cancel()
-        if exit_.abnormal or self._stop_at is not None:
+        if exit_.abnormal or self._is_stopped:
             program = setting.descriptor.transport.prepare[0]
             words = f"could not be prepared: {program} {exit_.words}{exit_.remark}"
             return LifeEnd(str(exit_.reason), words, exit_)
@@ -189,19 +190,18 @@ class PreparingLife(Life):
         self._stop(StopStep.KILL)
 
     def _stop(self, step: StopStep) -> None:
-        self._stop_at = step if self._stop_at is None else max(step, self._stop_at)
+        self._is_stopped = True
         if self._waiting is not None:
             self._waiting.cancel()
-        if self._incarnation is not None:
-            self._incarnation.stop(step)
+        self._process.stop(step)
 
     async def ask(self, operation: Operation, timeout_s: float) -> Outcome:
         del operation, timeout_s
         return Failure.because(Reason.NOT_READY, f"{self.id} is being prepared")
 
     def instances(self) -> list[Instance]:
-        one = self._incarnation
-        if one is None:
+        one = self._process
+        if one.pid is None:
             return []
         said = one.stderr.tail()
         return [Instance(self.id, one.pid, one.uptime_s, 0, last_line=said[-1] if said else None)]

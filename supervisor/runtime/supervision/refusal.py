@@ -10,7 +10,7 @@ from protocol.descriptor.model import Start
 from protocol.errors import Failure, Reason
 from supervisor.policy.lifecycle import SERVES, State
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.process.dialogue import effort
+from supervisor.runtime.process.effort import effort
 from supervisor.runtime.supervision.call import Call
 
 if TYPE_CHECKING:

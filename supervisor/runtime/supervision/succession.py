@@ -19,18 +19,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+import structlog
 
 from protocol.descriptor.model import Descriptor, Start
 from supervisor.policy.findings import QuarantinedFile, kept
 from supervisor.policy.lifecycle import COMES, SERVES, State
 from supervisor.policy.reload_plan import changes
 from supervisor.runtime.supervision.life import LifeEnd
-from supervisor.runtime.supervision.news import tell_of_refusal
 from supervisor.runtime.supervision.pool import is_wanted, lasting, newest_exit
 from supervisor.runtime.supervision.worker import Worker
 
 if TYPE_CHECKING:
     from supervisor.runtime.supervision.module import Module
+
+log = structlog.get_logger()
 
 _UNDECIDED = COMES | {State.STOPPING}
 _FAILING = (State.BACKOFF, State.FAILED)
@@ -250,5 +252,8 @@ class Succession:
     def _refuse(self, died: LifeEnd | None) -> None:
         why = "it did not get ready" if died is None else f"it {died.words}"
         reason = kept(f"the module that it describes did not start: {why}")
-        self.refused = QuarantinedFile(self.offered.source, reason)
-        tell_of_refusal(self._module, self.refused)
+        self.refused = refused = QuarantinedFile(self.offered.source, reason)
+        module = self._module
+        log.warning("descriptor refused", module=module.name, **msgspec.structs.asdict(refused))
+        module.log.host_line(None, refused.reason)
+        module.host.observer.quarantined(refused)

@@ -44,7 +44,7 @@ async def test_one_on_its_way_out_is_found_until_it_is_gone(
         pids = await lifelines.taken("leader", "double")
         await until(daemon, State.READY)
         life: Any = daemon.fleet.modules["stubborn"].workers[0].life
-        containment = life._incarnation.containment
+        containment = life.process.containment
         # The one between the two is on its way out itself.
         with trio.fail_after(PATIENCE_S):
             while {one.pid for one in containment.find()} != set(pids):
@@ -144,7 +144,7 @@ async def test_orphans_are_looked_at_and_reaped_beside_the_loop_whichever_module
         for name in names:
             await until(daemon, State.READY, name)
         lives: list[Any] = [daemon.fleet.modules[name].workers[0].life for name in names]
-        orphans = {*pids} - {life._incarnation.pid for life in lives}
+        orphans = {*pids} - {life.process.pid for life in lives}
         monkeypatch.setattr(procfs, "stat", noting(procfs.stat, 0))
         monkeypatch.setattr(os, "waitid", noting(os.waitid, 1))
         for name in names:

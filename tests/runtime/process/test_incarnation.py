@@ -18,14 +18,14 @@ from protocol.dialects.module import ModuleConnection
 from supervisor.policy.verdict import Exit
 from supervisor.runtime.containment.process_registry import ProcessRegistry
 from supervisor.runtime.files.module_log import ModuleLog
-from supervisor.runtime.process.dialogue import Dialogue, Receiver
-from supervisor.runtime.process.incarnation import Incarnation, StopStep
+from supervisor.runtime.process.incarnation import Incarnation, Receiver, StopStep
 from supervisor.runtime.process.process import Process
 from supervisor.runtime.process.spawning import spawn
 from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.taps import Taps
 from supervisor.runtime.turns import LINES_AT_ONCE, PIECES_A_TURN
 from tests.factories import PYTHON, call, children, descriptor, open_files, opened_since
+from tests.runtime.process.stage import Passes
 
 NEVER_S = 1000.0
 
@@ -66,6 +66,7 @@ class Ear(Receiver):
 class Started:
     def __init__(self, incarnation: Incarnation, ear: Ear) -> None:
         self.incarnation, self.ear = incarnation, ear
+        self.pid = incarnation.pid or 0
         self.exit: Exit | None = None
         self.ended = trio.Event()
 
@@ -84,9 +85,17 @@ def incarnation_of(
     stop_s: float = NEVER_S,
 ) -> Incarnation:
     """Hold a process in the dialect `module`, whose start nobody waits for."""
-    dialogue = Dialogue("m#1", Unstarted(made, str, {}), receiver, host.deadlines, Taps())
-    log = ModuleLog("m", host.log_files, host.wall_clock)
-    return Incarnation(process, dialogue, log, Timeouts(exit_s=exit_s, stop_s=stop_s))
+    incarnation = Incarnation(
+        "m#1",
+        Unstarted(made, str, {}),
+        receiver,
+        module_log=ModuleLog("m", host.log_files, host.wall_clock),
+        timeouts=Timeouts(exit_s=exit_s, stop_s=stop_s),
+        deadlines=host.deadlines,
+        taps=Taps(),
+    )
+    incarnation.spawned(process)
+    return incarnation
 
 
 class Unstarted(ModuleConnection):
@@ -192,7 +201,7 @@ async def test_a_stopped_process_is_continued_to_take_its_sigterm(
 ) -> None:
     bye = "signal.signal(signal.SIGTERM, lambda *_: os._exit(5))\n"
     async with started(host, tmp_path, bye + READY + FOREVER) as one:
-        os.kill(one.incarnation.pid, signal.SIGSTOP)
+        os.kill(one.pid, signal.SIGSTOP)
         one.incarnation.stop(StopStep.TERMINATE)
         await one.ended.wait()
     assert one.exit is not None
@@ -201,7 +210,7 @@ async def test_a_stopped_process_is_continued_to_take_its_sigterm(
 
 async def test_a_stopped_process_can_be_killed(host: Host, tmp_path: Path) -> None:
     async with started(host, tmp_path, READY + FOREVER) as one:
-        os.kill(one.incarnation.pid, signal.SIGSTOP)
+        os.kill(one.pid, signal.SIGSTOP)
         one.incarnation.stop(StopStep.KILL)
         await one.ended.wait()
     assert one.exit is not None
@@ -237,7 +246,7 @@ async def test_the_end_of_a_process_is_not_taken_for_the_choice_to_close_its_pip
     host: Host, tmp_path: Path
 ) -> None:
     async with started(host, tmp_path, READY + "os._exit(4)") as one:
-        one.incarnation.dialogue.ask(call(text="x" * 1_000_000)[0].request, busy=True)
+        one.incarnation.ask(call(text="x" * 1_000_000)[0].request, busy=True)
         await one.ended.wait()
     assert one.ear.closed == []
 
@@ -249,22 +258,10 @@ async def test_a_pipe_that_a_living_process_closes_is_reported(
     code = READY + f"os.close({number})\nos.write(2, b'closed\\n')\n" + FOREVER
     async with started(host, tmp_path, code) as one:
         if name == "stdin":
-            one.incarnation.dialogue.ask(call(text="x" * 1_000_000)[0].request, busy=True)
+            one.incarnation.ask(call(text="x" * 1_000_000)[0].request, busy=True)
         await one.ear.cut_off.wait()
         assert one.ear.closed == [name]
         assert one.exit is None
-
-
-@pytest.mark.fault(15)
-async def test_a_request_that_is_not_read_shows_as_half_written(host: Host, tmp_path: Path) -> None:
-    code = READY + "sys.stdin.readline(); print('{}', flush=True)\n" + FOREVER
-    async with started(host, tmp_path, code) as one:
-        assert not one.incarnation.dialogue.half_written
-        one.ear.heard = trio.Event()
-        one.incarnation.dialogue.ask(call(text="x" * 1_000_000)[0].request, busy=True)
-        one.incarnation.dialogue.ask(call(text="x" * 1_000_000)[0].request, busy=True)
-        await one.ear.heard.wait()
-        assert one.incarnation.dialogue.half_written
 
 
 async def test_a_flood_on_stderr_before_the_first_word_is_no_deadlock(
@@ -287,7 +284,7 @@ async def test_a_receiver_that_cannot_keep_up_pauses_the_reading_until_it_is_nud
     async with started(host, tmp_path, code) as one:
         one.ear.tires = True
         one.ear.heard = trio.Event()
-        one.incarnation.dialogue.ask(call()[0].request, busy=True)
+        one.incarnation.ask(call()[0].request, busy=True)
         await one.ear.heard.wait()
         await trio.testing.wait_all_tasks_blocked()
         assert len(one.ear.received) <= 65536 // 8 + 1  # a pipe full; the process waits
@@ -297,15 +294,6 @@ async def test_a_receiver_that_cannot_keep_up_pauses_the_reading_until_it_is_nud
         await one.ended.wait()
     lines = [item for item in one.ear.received if not isinstance(item, Unanswered)]
     assert len(lines) == 50_001
-
-
-class Passes(trio.abc.Instrument):
-    """Counts how often the event loop comes round."""
-
-    count = 0
-
-    def before_io_wait(self, timeout: float) -> None:
-        self.count += 1
 
 
 @pytest.mark.fault(29)
@@ -318,7 +306,7 @@ async def test_processes_that_end_in_one_moment_are_seen_to_a_few_at_a_time(
     kill = Process.kill
 
     async def counted(process: Process) -> None:
-        ends[passes.count] += 1
+        ends[passes.counted] += 1
         await kill(process)
 
     registry = ProcessRegistry.bare()
@@ -332,8 +320,8 @@ async def test_processes_that_end_in_one_moment_are_seen_to_a_few_at_a_time(
         monkeypatch.setattr(Process, "kill", counted)
         trio.lowlevel.add_instrument(passes)
         for one in many:
-            os.kill(one.incarnation.pid, signal.SIGKILL)
-            os.waitid(os.P_PID, one.incarnation.pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222
+            os.kill(one.pid, signal.SIGKILL)
+            os.waitid(os.P_PID, one.pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222
         for one in many:
             await one.ended.wait()
         trio.lowlevel.remove_instrument(passes)

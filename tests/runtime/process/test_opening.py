@@ -15,6 +15,7 @@ from protocol.errors import Reason
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.containment.process_registry import ProcessRegistry
 from supervisor.runtime.process import process as process_module
+from supervisor.runtime.process.incarnation import Incarnation
 from supervisor.runtime.process.process import Opening, Process
 from supervisor.runtime.process.program import SpawnError
 from supervisor.runtime.process.spawning import spawn
@@ -174,9 +175,10 @@ async def test_a_call_that_is_given_up_during_the_spawn_has_its_request_withheld
     spawning, may_fail = trio.Event(), trio.Event()
 
     async def spawning_held(*args: object) -> Process:
-        opening = args[2]
-        assert isinstance(opening, Opening)
-        openings.append(opening)
+        incarnation = args[1]
+        assert isinstance(incarnation, Incarnation)
+        assert incarnation.opening is not None
+        openings.append(incarnation.opening)
         spawning.set()
         await may_fail.wait()
         raise SpawnError("the test wants no process")

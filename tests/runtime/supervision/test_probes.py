@@ -40,10 +40,10 @@ class FakeProcess(FakeLife):
         self.asked: list[Request] = []
         self.replaced: list[str] = []
         self.trusted = 0
-        self.dialogue = self
+        self.process = self
         self.probes = Probes(setting, this, this)
 
-    def ask(self, request: Request) -> None:  # type: ignore[override] # as a dialogue
+    def ask(self, request: Request) -> None:  # type: ignore[override] # as a process
         assert request.operation is Operation.HEALTH
         self.asked.append(request)
 
