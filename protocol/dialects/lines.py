@@ -3,6 +3,8 @@
 receive_data -> each whole line to `_receive_line`, one too long to be held to `_reject`
 receive_eof  -> a last line without a newline: to `_receive_line` if it is a whole object
                 (docs/protocol.md), else to `_reject_cut_off`
+
+These three add to `_events`, which the two return.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ class LineConnection(Connection):
         """Accept lines of up to `line_bytes`."""
         self.outgoing = Outgoing()
         self._splitter = LineSplitter(line_bytes)
+        self._events: list[Received] = []
 
     @property
     def unfinished_line(self) -> str | None:
@@ -52,40 +55,44 @@ class LineConnection(Connection):
     def receive_data(self, data: bytes) -> Events:
         if self._splitter.pending_bytes + len(data) > LONG_BYTES:
             with collector_paused():
-                return self._receive_data(data)
-        return self._receive_data(data)
+                self._receive_data(data)
+        else:
+            self._receive_data(data)
+        return self._take_events()
 
-    def _receive_data(self, data: bytes) -> Events:
-        received: list[Received] = []
+    def _receive_data(self, data: bytes) -> None:
         for line in self._splitter.feed(data):
             if isinstance(line, bytes):
-                self._receive_line(line, received)
+                self._receive_line(line)
             else:
-                self._reject(overlong_fault(line), received)
-        return received
+                self._reject(overlong_fault(line))
 
     def receive_eof(self) -> Events:
-        received: list[Received] = []
         line = self._splitter.finish()
         if isinstance(line, bytes):
             if self._is_whole(line):
-                self._receive_line(line, received)
+                self._receive_line(line)
             else:
-                self._reject_cut_off(truncated_fault(line), received)
+                self._reject_cut_off(truncated_fault(line))
         elif line is not None:
-            self._reject(overlong_fault(line), received)
-        return received
+            self._reject(overlong_fault(line))
+        return self._take_events()
+
+    def _take_events(self) -> Events:
+        events = self._events.copy()
+        self._events.clear()
+        return events
 
     def _is_whole(self, line: bytes) -> bool:
         return not isinstance(read_object(line), Fault)
 
-    def _receive_line(self, line: bytes, received: list[Received]) -> None:
+    def _receive_line(self, line: bytes) -> None:
         raise NotImplementedError
 
-    def _reject(self, fault: Fault, received: list[Received]) -> None:
+    def _reject(self, fault: Fault) -> None:
         """Take a line that was too long to be held."""
         raise NotImplementedError
 
-    def _reject_cut_off(self, fault: Fault, received: list[Received]) -> None:
+    def _reject_cut_off(self, fault: Fault) -> None:
         """Take a last line that is not whole."""
         raise NotImplementedError

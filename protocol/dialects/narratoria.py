@@ -24,7 +24,6 @@ from protocol.connection import (
     Memory,
     NewId,
     Notice,
-    Received,
     Request,
     Stray,
     Unanswered,
@@ -98,11 +97,11 @@ class NarratoriaConnection(LineConnection):
         self._state = _Stage.ABANDONED
         return [Unanswered(self._request.request_id)] if unanswered else NOTHING
 
-    def _receive_line(self, line: bytes, received: list[Received]) -> None:
+    def _receive_line(self, line: bytes) -> None:
         if self._state is not _Stage.OPEN:
             if self._state is _Stage.FINISHED:
                 # 4.6: "Stop accepting further events from the tool after processing `done`."
-                received.append(Stray(excerpt(line)))
+                self._events.append(Stray(excerpt(line)))
             return
         try:
             decoded = decode_either(line) if is_utf8(line) else None
@@ -110,23 +109,21 @@ class NarratoriaConnection(LineConnection):
             decoded = None
         if decoded is not None:
             event, told = decoded
-            self._receive_event(event, line, told, received)
+            self._receive_event(event, line, told)
         else:
             document = read_object(line)
             if isinstance(document, Fault) and (mended := without_lone_surrogates(line)):
                 notice = Notice(*LONE_SURROGATES, excerpt(line))
-                received.append(Warned(self._request.request_id, notice))
-                self._receive_line(mended, received)
+                self._events.append(Warned(self._request.request_id, notice))
+                self._receive_line(mended)
                 return
             read = document if isinstance(document, Fault) else read_event(line, document)
             if isinstance(read, Fault):
-                self._reject(read, received)
+                self._reject(read)
                 return
-            self._receive_event(read, line, None, received)
+            self._receive_event(read, line, None)
 
-    def _receive_event(
-        self, event: Event, line: bytes, told: bytes | None, received: list[Received]
-    ) -> None:
+    def _receive_event(self, event: Event, line: bytes, told: bytes | None) -> None:
         """Take an event; `told` is the line to pass on."""
         own = self._request.request_id
         if event.request_id not in (UNSET, own):
@@ -134,24 +131,24 @@ class NarratoriaConnection(LineConnection):
             event = msgspec.structs.replace(event, request_id=own)
             told = None if told is None else with_id(told, own)
         if not isinstance(event, Done):
-            received.append(self._request.take(event, told))
+            self._events.append(self._request.take(event, told))
             return
         outcome = read_done(Operation.INVOKE, event, self._request.last_error, excerpt(line))
         if isinstance(outcome, Fault):
-            self._reject(outcome, received)
+            self._reject(outcome)
         else:
             self._state = _Stage.FINISHED
-            received.append(Answered(self._request.request_id, outcome))
+            self._events.append(Answered(self._request.request_id, outcome))
 
-    def _reject(self, fault: Fault, received: list[Received]) -> None:
+    def _reject(self, fault: Fault) -> None:
         if self._state is _Stage.FINISHED:
-            received.append(Stray(fault.excerpt))
+            self._events.append(Stray(fault.excerpt))
         elif self._state is _Stage.OPEN:
             # An object that is wrong was meant as an event: it ends the processing in any case.
             if fault.reason in TOLERABLE - {Reason.INVALID_EVENT} and not self._strict:
-                received.append(Warned(self._request.request_id, Notice.of(fault)))
+                self._events.append(Warned(self._request.request_id, Notice.of(fault)))
             else:
                 self._state = _Stage.BROKEN
-                received.append(Violated(self._request.request_id, fault))
+                self._events.append(Violated(self._request.request_id, fault))
 
     _reject_cut_off = _reject

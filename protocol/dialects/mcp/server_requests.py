@@ -132,7 +132,7 @@ _RESULTS: dict[str, Any] = {ROOTS: _Roots, ASK: _Reply, SAMPLE: _Sample}
 class Round:
     def __init__(self, calls: dict[str, HostCall], state: str | None) -> None:
         """Start with the `calls` by the server's keys."""
-        self.calls = calls
+        self.calls = list(calls.values())
         self._state = state
         self._keys = {call.call_id: key for key, call in calls.items()}
         self._responses: dict[str, Any] = {}
