@@ -388,7 +388,7 @@ class ModuleConnection(LineConnection):
             return
         request = self._find(named)
         if request is None:
-            self._events.append(self._stray(shown, named))
+            self._drop(shown, named)
             return
         outcome = read_reply(request.operation, document, shown)
         if isinstance(outcome, Fault):
@@ -442,14 +442,14 @@ class ModuleConnection(LineConnection):
                 case {"uri": str(uri)}:
                     self._events.append(ResourceUpdated(uri))
                 case _:
-                    self._events.append(self._stray(excerpt(line), None))
+                    self._drop(excerpt(line), None)
             return
         request = self._find(named)
         if request is None:
             if isinstance(event, Log) and named is None:
                 self._events.append(Logged(event))
             else:
-                self._events.append(self._stray(excerpt(line), named))
+                self._drop(excerpt(line), named)
             return
         if named is None and not isinstance(event, Log):
             self._omits_ids = True
@@ -519,20 +519,15 @@ class ModuleConnection(LineConnection):
             return None
         return next(iter(self._open.values()))
 
-    def _stray(self, shown: str, named: str | None) -> Stray:
-        return Stray(shown, None if named in self._given_up else named)
+    def _drop(self, shown: str, named: str | None) -> None:
+        """Drop a line for a request that is not open."""
+        self._events.append(Stray(shown, None if named in self._given_up else named))
 
-    def _reject(
-        self,
-        fault: Fault,
-        named: str | None = None,
-        *,
-        owned: bool = True,
-    ) -> None:
+    def _reject(self, fault: Fault, named: str | None = None, *, owned: bool = True) -> None:
         """Take a line that cannot be accepted; `owned`: it is meant as an answer."""
         if named is not None:
             if self._open.pop(named, None) is None:
-                self._events.append(self._stray(fault.excerpt, named))
+                self._drop(fault.excerpt, named)
             else:
                 self._events.append(Answered(named, fault.failure(), fault))
             return

@@ -143,7 +143,7 @@ class Calls:
         call = self._open.get(asked.request_id or "")
         if call is None or call.round is None:
             return
-        failure = call.round.answered(asked.call, outcome)
+        failure = call.round.take(asked.call, outcome)
         if failure is not None:
             self._close(call, failure)
         else:
@@ -151,10 +151,10 @@ class Calls:
 
     def _go_on(self, call: OpenCall, wanted: Round) -> None:
         """Repeat the request with the input, if all of it has come."""
-        if not wanted.is_over:
+        if wanted.open:
             return
         try:
-            self._requests.ask_for(call, {**call.params, **wanted.params()})
+            self._requests.ask_for(call, {**call.params, **wanted.given})
         except UNENCODABLE as error:
             words = (
                 f"the answers to the server's questions cannot be written: {type(error).__name__}"

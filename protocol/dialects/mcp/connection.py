@@ -64,14 +64,7 @@ from protocol.dialects.mcp.requests import Agreed, McpRequests, OpenCall, OwnQue
 from protocol.dialects.mcp.server_requests import client_capabilities, client_result, host_call
 from protocol.dialects.mcp.start import Negotiation
 from protocol.dialects.mcp.subscriptions import Subscriptions
-from protocol.dialects.mcp.vocabulary import (
-    BATCH,
-    BATCHES,
-    DISCOVER,
-    META,
-    SUBSCRIBE,
-    UNSUBSCRIBE,
-)
+from protocol.dialects.mcp.vocabulary import BATCH, BATCHES, DISCOVER, META, SUBSCRIBE, UNSUBSCRIBE
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import Log
 from protocol.frames import DEPTH, encode
@@ -211,7 +204,7 @@ class McpConnection(LineConnection):
 
     def time_passed(self, wait: Wait) -> Events:
         if self._lists is None:
-            self._start.time_passed(wait)
+            self._start.go_on(wait)
         else:
             self._lists.time_passed(wait)
         return self._take_events()

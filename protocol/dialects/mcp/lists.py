@@ -305,10 +305,10 @@ class ServerLists:
             entries = page.get(field)
             if not isinstance(entries, list):
                 entries, problem = [], f"has no {quoted(field)}"
-            for at in range(0, len(entries), TURN):
-                if at:
+            for at, entry in enumerate(entries):
+                if at and not at % TURN:
                     yield None
-                problem = self._add(name, found, entries[at : at + TURN])
+                problem = self._add(name, found, entry)
                 if problem is not None:
                     break
             cursor = page.get("nextCursor")
@@ -329,29 +329,28 @@ class ServerLists:
         if name == TOOLS:
             self._tools, self._ttl_s = found.tools, _ttl_s(page.get("ttlMs"))
 
-    def _add(self, name: str, found: _Entries, entries: list[Any]) -> str | None:
-        """Add entries; returns the problem with which the list ends."""
-        named_by, of = LISTS[name].named_by, LISTS[name].of
-        for entry in entries:
-            problem = _entry_problem(entry, named_by, found.entries)
-            if problem is not None:
-                self._complaints.append(f"{name}: an entry is left out: {problem}")
-                continue
-            if len(found.entries) >= DEFINITIONS:
-                return f"has more entries than {DEFINITIONS}, which is the most there may be"
-            found.size_bytes += len(encode(entry))
-            if found.size_bytes > LIST_BYTES:
-                return f"makes it longer than {LIST_BYTES} bytes, which is the most it may be"
-            named, newest = entry[named_by], strict_definition(entry, of)
-            mended = definition_for(self._agreed.revision, newest)
-            if newest is not entry or len(mended) < len(entry):
-                # Definitions that are only counted need no words.
-                told = changes(entry, mended) if len(self._complaints) < COMPLAINTS else ()
-                words = "; ".join(islice(told, PROBLEMS))
-                self._complaints.append(f"{name}: {quoted(named)}: {words}")
-            found.entries[named] = entry
-            if name == TOOLS:
-                found.tools[named] = mended
+    def _add(self, name: str, found: _Entries, entry: Any) -> str | None:
+        """Add an entry, or leave it out; returns the problem with which the list ends."""
+        named_by = LISTS[name].named_by
+        problem = _entry_problem(entry, named_by, found.entries)
+        if problem is not None:
+            self._complaints.append(f"{name}: an entry is left out: {problem}")
+            return None
+        if len(found.entries) >= DEFINITIONS:
+            return f"has more entries than {DEFINITIONS}, which is the most there may be"
+        found.size_bytes += len(encode(entry))
+        if found.size_bytes > LIST_BYTES:
+            return f"makes it longer than {LIST_BYTES} bytes, which is the most it may be"
+        named, newest = entry[named_by], strict_definition(entry, LISTS[name].of)
+        mended = definition_for(self._agreed.revision, newest)
+        if newest is not entry or len(mended) < len(entry):
+            # Definitions that are only counted need no words.
+            told = changes(entry, mended) if len(self._complaints) < COMPLAINTS else ()
+            words = "; ".join(islice(told, PROBLEMS))
+            self._complaints.append(f"{name}: {quoted(named)}: {words}")
+        found.entries[named] = entry
+        if name == TOOLS:
+            found.tools[named] = mended
         return None
 
     # What the lists say.

@@ -129,37 +129,25 @@ class _Sample(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 _RESULTS: dict[str, Any] = {ROOTS: _Roots, ASK: _Reply, SAMPLE: _Sample}
 
 
-class Round:
-    def __init__(self, calls: dict[str, HostCall], state: str | None) -> None:
-        """Start with the `calls` by the server's keys."""
-        self.calls = list(calls.values())
-        self._state = state
-        self._keys = {call.call_id: key for key, call in calls.items()}
-        self._responses: dict[str, Any] = {}
+class Round(msgspec.Struct):
+    """The input that a server asks for in an answer, and what of it has come."""
 
-    def answered(self, call: HostCall, outcome: Outcome) -> Failure | None:
+    calls: list[HostCall]
+    open: dict[str, str]
+    """The server's keys of the calls without an answer, by the calls' ids."""
+    given: dict[str, Any]
+    """The params that the repeated request has besides its own."""
+
+    def take(self, call: HostCall, outcome: Outcome) -> Failure | None:
         """Take an answer; returns the failure of the whole request, if the answer is one."""
-        key = self._keys.pop(call.call_id, None)
+        key = self.open.pop(call.call_id, None)
         if key is None:
             return None
         result = client_result(call, outcome)
         if isinstance(result, Failure):
             return result
-        self._responses[key] = result.result
+        self.given.setdefault("inputResponses", {})[key] = result.result
         return None
-
-    @property
-    def is_over(self) -> bool:
-        return not self._keys
-
-    def params(self) -> dict[str, Any]:
-        """Return the params that the repeated request has besides its own."""
-        given: dict[str, Any] = {}
-        if self._responses:
-            given["inputResponses"] = self._responses
-        if self._state is not None:
-            given["requestState"] = self._state
-        return given
 
 
 def read_round(result: dict[str, Any], number: int) -> Round | Failure:
@@ -173,7 +161,8 @@ def read_round(result: dict[str, Any], number: int) -> Round | Failure:
         return _bad_round("asked for input and does not say which")
     if wanted is not None and len(wanted) > INQUIRIES:
         return _bad_round(f"asked for more than {INQUIRIES} inputs at once")
-    calls: dict[str, HostCall] = {}
+    given: dict[str, Any] = {} if state is None else {"requestState": state}
+    found = Round([], {}, given)
     for index, (key, request) in enumerate((wanted or {}).items()):
         if not isinstance(request, dict) or not isinstance(request.get("method"), str):
             return _bad_round(f"asked for the input {quoted(key)}, which is not a request")
@@ -183,8 +172,9 @@ def read_round(result: dict[str, Any], number: int) -> Round | Failure:
         )
         if isinstance(call, Failure):
             return _bad_round(f"asked for the input {quoted(key)}: {call.message}")
-        calls[key] = call
-    return Round(calls, state)
+        found.calls.append(call)
+        found.open[call.call_id] = key
+    return found
 
 
 def _bad_round(words: str) -> Failure:

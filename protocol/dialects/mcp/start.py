@@ -56,10 +56,6 @@ class Negotiation:
     def begin(self) -> None:
         next(self._questions)
 
-    def time_passed(self, wait: Wait) -> None:
-        """Ask in another way, or give up."""
-        self._go_on(wait)
-
     def fail(self, words: str) -> None:
         """End it because of what the server printed."""
         if self.is_open:
@@ -86,10 +82,7 @@ class Negotiation:
         return StartAgain(f"ended when it was asked {INITIALIZE}, as those before it were")
 
     def _negotiate(self) -> Generator[None, tuple[str, RpcReply] | Wait, Agreed | StartFailed]:
-        """Ask one question after the other until the server agrees to a revision, or it is over.
-
-        What comes in is the method and answer of an open question, or the wait that is over.
-        """
+        """Ask one question after the other until a revision is agreed on, or there is no use."""
         known = self._memory.get("era")
         again = self._memory.pop("initialize_next", False) or known == Era.LEGACY
         is_older = self._pin is EraPin.LEGACY or (self._pin is EraPin.AUTO and again)
@@ -119,7 +112,8 @@ class Negotiation:
             older = next((one for one in LEGACY if one in supported and one not in offered), None)
             if method == DISCOVER:
                 if isinstance(reply, dict) and MODERN in supported:
-                    return _modern(reply)
+                    server = _object(_object(reply, "_meta"), f"{META}serverInfo")
+                    return _agreed(Era.MODERN, MODERN, reply, server)
                 if not self._requests.asks(INITIALIZE):  # else its answer is still to come
                     words = self._why_over(said, offered, is_known=not supported or bool(older))
                     if words:
@@ -154,9 +148,10 @@ class Negotiation:
 
     def _answered(self, question: OwnQuestion, reply: RpcReply) -> None:
         if self.is_open:
-            self._go_on((question.method, reply))
+            self.go_on((question.method, reply))
 
-    def _go_on(self, heard: tuple[str, RpcReply] | Wait) -> None:
+    def go_on(self, heard: tuple[str, RpcReply] | Wait) -> None:
+        """Take the method and answer of an open question, or the wait that is over."""
         try:
             self._questions.send(heard)
         except StopIteration as end:
@@ -185,20 +180,16 @@ def _bad_start(words: str) -> StartFailed:
     return StartFailed("bad_start", words)
 
 
-def _modern(result: dict[str, Any]) -> Agreed:
-    server = _object(_object(result, "_meta"), f"{META}serverInfo")
-    return _agreed(Era.MODERN, MODERN, result, server or _object(result, "serverInfo"))
-
-
 def _legacy(result: dict[str, Any]) -> Agreed | StartFailed:
     revision = result.get("protocolVersion")
     if revision not in LEGACY:
         words = f"answered {INITIALIZE} with the revision {revision!r:.40}; known are "
         return _bad_start(words + ", ".join(LEGACY))
-    return _agreed(Era.LEGACY, str(revision), result, _object(result, "serverInfo"))
+    return _agreed(Era.LEGACY, str(revision), result, {})
 
 
 def _agreed(era: Era, revision: str, result: dict[str, Any], server: dict[str, Any]) -> Agreed:
+    server = server or _object(result, "serverInfo")
     instructions = result.get("instructions")
     instructions = instructions if isinstance(instructions, str) else None
     return Agreed(era, revision, _object(result, "capabilities"), server, instructions)
