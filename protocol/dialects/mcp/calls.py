@@ -30,8 +30,7 @@ from protocol.connection import (
     Warned,
 )
 from protocol.dialects.mcp.catalogue import CALL, OPS
-from protocol.dialects.mcp.requests import McpRequests, OpenCall
-from protocol.dialects.mcp.server_requests import Round, read_round
+from protocol.dialects.mcp.requests import McpRequests, OpenCall, Round, read_round
 from protocol.errors import Code, Failure, Outcome, Reason, Success
 from protocol.events import AssetBytes, UiEvent
 from protocol.framing import Written

@@ -92,3 +92,15 @@ CHANGED = {
 }
 
 ARGS = ArgsValidator({op: one.args for op, one in OPS.items()})
+
+
+def op_of_server(op: str, capabilities: dict[str, Any]) -> OpOfServer | None:
+    """Return the request of MCP that an op names, if the server offers it."""
+    found = OPS.get(op)
+    if found is None or found.capability not in capabilities:
+        return None
+    if op in (SUBSCRIBE, UNSUBSCRIBE):
+        offered = capabilities["resources"]
+        if not isinstance(offered, dict) or offered.get("subscribe") is not True:
+            return None
+    return found

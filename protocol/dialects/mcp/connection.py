@@ -49,7 +49,7 @@ from protocol.descriptor.model import Descriptor, StdoutPolicy
 from protocol.dialects.lines import LineConnection
 from protocol.dialects.mcp.calls import Calls
 from protocol.dialects.mcp.catalogue import ARGS, CALL, CHANGED
-from protocol.dialects.mcp.lists import ServerLists
+from protocol.dialects.mcp.lists import ServerLists, Subscriptions
 from protocol.dialects.mcp.odd_lines import (
     BEFORE,
     FRAMED,
@@ -60,10 +60,16 @@ from protocol.dialects.mcp.odd_lines import (
     reread,
     shown_id,
 )
-from protocol.dialects.mcp.requests import Agreed, McpRequests, OpenCall, OwnQuestion
-from protocol.dialects.mcp.server_requests import client_capabilities, client_result, host_call
+from protocol.dialects.mcp.requests import (
+    Agreed,
+    McpRequests,
+    OpenCall,
+    OwnQuestion,
+    client_capabilities,
+    client_result,
+    host_call,
+)
 from protocol.dialects.mcp.start import Negotiation
-from protocol.dialects.mcp.subscriptions import Subscriptions
 from protocol.dialects.mcp.vocabulary import BATCH, BATCHES, DISCOVER, META, SUBSCRIBE, UNSUBSCRIBE
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import Log

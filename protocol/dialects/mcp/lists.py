@@ -1,4 +1,4 @@
-r"""The lists of a server that has agreed to a revision: fetched, kept up to date, and described.
+r"""The lists of a server that has agreed to a revision, and its subscriptions.
 
     its lists, all at once --the last page of the last--> Ready
                     \--no list of tools--> StartFailed
@@ -29,18 +29,19 @@ from protocol.connection import (
     Received,
     Request,
     StartFailed,
+    Unanswered,
     Wait,
 )
 from protocol.descriptor.model import Descriptor
-from protocol.dialects.mcp.catalogue import CHANGED, LISTS, OPS, TOOLS, OpOfServer
+from protocol.dialects.mcp.catalogue import CHANGED, LISTS, OPS, TOOLS, OpOfServer, op_of_server
 from protocol.dialects.mcp.requests import Agreed, McpRequests, OwnQuestion
 from protocol.dialects.mcp.start import refused
-from protocol.dialects.mcp.subscriptions import Subscriptions
-from protocol.dialects.mcp.vocabulary import DISCOVER, EXTRAS, INITIALIZE, SUBSCRIBE, UNSUBSCRIBE
-from protocol.errors import Success
+from protocol.dialects.mcp.vocabulary import DISCOVER, EXTRAS, INITIALIZE, LISTEN, META, SUBSCRIBE
+from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import Log
 from protocol.frames import encode
-from protocol.jsonrpc import RpcReply
+from protocol.json_line import Fault
+from protocol.jsonrpc import RpcError, RpcReply, meant_id
 from protocol.mcp_server.mending import changes, definition_for, strict_definition
 from protocol.problem import described, quoted
 from protocol.weight import is_deeper
@@ -78,15 +79,6 @@ EXTRAS_BYTES = 64 << 10
 Reading = Generator[dict[str, Any] | None, Any, None]
 """Reads a list: yields the params of the next request and is sent the page, or yields None where
 the entries so far are enough for one turn."""
-
-
-class _Entries:
-    """The entries of a list by their names, those of tools also as the revision has them."""
-
-    def __init__(self) -> None:
-        self.entries: dict[str, dict[str, Any]] = {}
-        self.tools: dict[str, dict[str, Any]] = {}
-        self.size_bytes = 0
 
 
 class ServerLists:
@@ -295,22 +287,31 @@ class ServerLists:
     # One list, page by page.
 
     def _read(self, name: str) -> Reading:
-        field = LISTS[name].field
-        found, cursors = _Entries(), set[str]()
+        kind = LISTS[name]
+        found: dict[str, dict[str, Any]] = {}
+        mended: dict[str, dict[str, Any]] = {}
+        size_bytes, cursors = 0, set[str]()
         params: dict[str, Any] = {}
         page: dict[str, Any] = {}
         for number in count(1):
             page = yield params
             problem: str | None = None
-            entries = page.get(field)
+            entries = page.get(kind.field)
             if not isinstance(entries, list):
-                entries, problem = [], f"has no {quoted(field)}"
+                entries, problem = [], f"has no {quoted(kind.field)}"
             for at, entry in enumerate(entries):
                 if at and not at % TURN:
                     yield None
-                problem = self._add(name, found, entry)
+                left_out = _entry_problem(entry, kind.named_by, found)
+                if left_out is not None:
+                    self._complaints.append(f"{name}: an entry is left out: {left_out}")
+                    continue
+                size_bytes += len(encode(entry))
+                problem = _bound_problem(len(found), size_bytes)
                 if problem is not None:
                     break
+                named = entry[kind.named_by]
+                found[named], mended[named] = entry, self._mended(name, named, entry)
             cursor = page.get("nextCursor")
             if problem is None and cursor is not None:
                 problem = _cursor_problem(cursor, cursors, number)
@@ -321,37 +322,24 @@ class ServerLists:
                 params = {"cursor": cursor}
                 continue
             break
-        if found.entries and name not in self._offered:
+        if found and name not in self._offered:
             words = "the server announces no capabilities and has tools all the same: they are used"
             self._complaints.append(f"{name}: {words}")
-        self._lists[name] = found.entries
+        self._lists[name] = found
         self._unlisted.pop(name, None)
         if name == TOOLS:
-            self._tools, self._ttl_s = found.tools, _ttl_s(page.get("ttlMs"))
+            self._tools, self._ttl_s = mended, _ttl_s(page.get("ttlMs"))
 
-    def _add(self, name: str, found: _Entries, entry: Any) -> str | None:
-        """Add an entry, or leave it out; returns the problem with which the list ends."""
-        named_by = LISTS[name].named_by
-        problem = _entry_problem(entry, named_by, found.entries)
-        if problem is not None:
-            self._complaints.append(f"{name}: an entry is left out: {problem}")
-            return None
-        if len(found.entries) >= DEFINITIONS:
-            return f"has more entries than {DEFINITIONS}, which is the most there may be"
-        found.size_bytes += len(encode(entry))
-        if found.size_bytes > LIST_BYTES:
-            return f"makes it longer than {LIST_BYTES} bytes, which is the most it may be"
-        named, newest = entry[named_by], strict_definition(entry, LISTS[name].of)
+    def _mended(self, name: str, named: str, entry: dict[str, Any]) -> dict[str, Any]:
+        """Return a definition as the revision has it; reports what that changes."""
+        newest = strict_definition(entry, LISTS[name].of)
         mended = definition_for(self._agreed.revision, newest)
         if newest is not entry or len(mended) < len(entry):
             # Definitions that are only counted need no words.
             told = changes(entry, mended) if len(self._complaints) < COMPLAINTS else ()
             words = "; ".join(islice(told, PROBLEMS))
             self._complaints.append(f"{name}: {quoted(named)}: {words}")
-        found.entries[named] = entry
-        if name == TOOLS:
-            found.tools[named] = mended
-        return None
+        return mended
 
     # What the lists say.
 
@@ -391,14 +379,8 @@ class ServerLists:
 
     def op_of_server(self, op: str) -> OpOfServer | None:
         """Return the request of MCP that an op names, unless a tool has that name."""
-        found, capabilities = OPS.get(op), self._agreed.capabilities
-        if found is None or found.capability not in capabilities:
-            return None
-        if op in (SUBSCRIBE, UNSUBSCRIBE):
-            offered = capabilities["resources"]
-            if not isinstance(offered, dict) or offered.get("subscribe") is not True:
-                return None
-        return None if op in self._lists.get(TOOLS, ()) else found
+        is_tool = op in self._lists.get(TOOLS, ())
+        return None if is_tool else op_of_server(op, self._agreed.capabilities)
 
     def description(self) -> dict[str, Any]:
         """Return the answer to `describe`, with the definitions as they came."""
@@ -442,6 +424,14 @@ def _cursor_problem(cursor: object, known: set[str], number: int) -> str | None:
     return None
 
 
+def _bound_problem(entries: int, size_bytes: int) -> str | None:
+    if entries >= DEFINITIONS:
+        return f"has more entries than {DEFINITIONS}, which is the most there may be"
+    if size_bytes > LIST_BYTES:
+        return f"makes it longer than {LIST_BYTES} bytes, which is the most it may be"
+    return None
+
+
 def _entry_problem(entry: Any, named_by: str, known: dict[str, Any]) -> str | None:
     if not isinstance(entry, dict):
         return f"it is {described(entry)}, it must be an object"
@@ -459,3 +449,141 @@ def _ttl_s(ttl_ms: Any) -> float:
     if type(ttl_ms) not in (int, float) or not ttl_ms > 0:
         return 0.0
     return float(min(ttl_ms / 1000, TTL_S))
+
+
+class Subscriptions:
+    r"""The notifications of a server of the newer era: one `subscriptions/listen` for all of them.
+
+        wanted otherwise --> listen again --acknowledged--> the one before is cancelled
+                                    \--refused--> the one before goes on
+
+    So nothing is missed between the two, and there are two at the most: further wishes wait until
+    the newer one is acknowledged. Requests of the host follow resources (`resources/subscribe`);
+    they are answered when the server has acknowledged the resource.
+
+    A server of the older era notifies of its lists unasked, and has a request for each resource.
+    """
+
+    def __init__(self, requests: McpRequests, events: list[Received]) -> None:
+        self._requests = requests
+        self._events = events
+        self._lists: dict[str, bool] = {}
+        self._resources: dict[str, None] = {}
+        self._waiting: dict[str, str] = {}
+        """The resources that requests of the host wait for, by their ids."""
+        self._open: list[OwnQuestion] = []
+        """The open `subscriptions/listen`, the newest last."""
+        self._acknowledged = True
+        """Whether the server has acknowledged the newest one."""
+        self._outdated = False
+
+    def __contains__(self, request_id: str) -> bool:
+        return request_id in self._waiting
+
+    def begin(self, capabilities: dict[str, Any]) -> None:
+        """Subscribe to the lists that may change."""
+        self._lists = {
+            f"{one}ListChanged": True
+            for one in ("tools", "prompts", "resources")
+            if isinstance(capabilities.get(one), dict) and capabilities[one].get("listChanged")
+        }
+        if self._lists or any(one in capabilities for one in EXTRAS):
+            self._listen()
+
+    def ask(self, request: Request) -> None:
+        uri = request.args["uri"]
+        if request.op == SUBSCRIBE:
+            self._resources[uri] = None
+            self._waiting[request.request_id] = uri
+        else:
+            self._resources.pop(uri, None)
+            self._events.append(Answered(request.request_id, Success({})))
+        if self._acknowledged:
+            self._listen()
+        else:
+            self._outdated = True
+
+    def cancel(self, request_id: str) -> None:
+        uri = self._waiting.pop(request_id, None)
+        if uri is not None and uri not in self._waiting.values():
+            self._resources.pop(uri, None)
+
+    def exited(self) -> None:
+        self._events += map(Unanswered, self._waiting)
+        self._waiting.clear()
+        self._open.clear()
+
+    # Answers and notifications of the server.
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a `subscriptions/listen` is open; it is answered when it ends."""
+        return bool(self._open)
+
+    def is_of(self, params: dict[str, Any]) -> bool:
+        """Tell whether a notification belongs to a subscription of ours."""
+        return self._named(params) is not None
+
+    def is_of_lists(self, params: dict[str, Any]) -> bool:
+        """Tell whether a notification is about the server's lists as they are now.
+
+        A server that refuses to be listened to, or names no subscription, may notify all the same.
+        """
+        meta = params.get("_meta")
+        names_none = not isinstance(meta, dict) or f"{META}subscriptionId" not in meta
+        return names_none or not self._open or self.is_of(params)
+
+    def _named(self, params: dict[str, Any]) -> OwnQuestion | None:
+        meta = params.get("_meta")
+        named = meta.get(f"{META}subscriptionId") if isinstance(meta, dict) else None
+        rpc_id = meant_id(named)
+        return next((one for one in self._open if one.rpc_id == rpc_id), None)
+
+    def acknowledged(self, params: dict[str, Any]) -> bool:
+        """Take an acknowledgement; False if it is not of the newest subscription."""
+        if self._acknowledged or not self._open or self._named(params) is not self._open[-1]:
+            return False
+        *former, newest = self._open
+        for one in former:
+            self._requests.cancel(one.rpc_id)
+        self._open = [newest]
+        told = params.get("notifications")
+        resources = told.get("resourceSubscriptions") if isinstance(told, dict) else None
+        known = resources if isinstance(resources, list) else []
+        words = "the server will not tell when that resource changes"
+        self._settle(known, Failure.because(Reason.INVALID_ARGS, words))
+        return True
+
+    def _ended(self, subscription: OwnQuestion, reply: RpcReply) -> None:
+        """Take the end of a subscription: no more notifications come because of it."""
+        is_newest = self._open[-1] is subscription
+        self._open.remove(subscription)
+        words = f"the server has ended {LISTEN}"
+        if isinstance(reply, RpcError | Fault):
+            words = f"{LISTEN} was refused: {quoted(reply.message)}"
+            self._events.append(Logged(Log(version="0", level="warn", message=words)))
+        if is_newest:
+            self._settle([], Failure.because(Reason.INVALID_ARGS, words))
+
+    def _listen(self) -> None:
+        wanted: dict[str, Any] = dict(self._lists)
+        if self._resources:
+            wanted["resourceSubscriptions"] = list(self._resources)
+        newest = self._requests.ask_own(LISTEN, {"notifications": wanted}, self._ended)
+        self._open = [*self._open[-1:], newest]
+        self._acknowledged = False
+
+    def _settle(self, known: list[Any], refusal: Failure) -> None:
+        """Answer the requests that wait for a resource, and subscribe to resources wanted since."""
+        self._acknowledged = True
+        for request_id, uri in tuple(self._waiting.items()):
+            if self._outdated and uri not in known:
+                continue  # it was perhaps not asked for yet
+            del self._waiting[request_id]
+            outcome: Outcome = Success({}) if uri in known else refusal
+            if isinstance(outcome, Failure):
+                self._resources.pop(uri, None)
+            self._events.append(Answered(request_id, outcome))
+        if self._outdated:
+            self._outdated = False
+            self._listen()
