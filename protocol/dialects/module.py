@@ -191,7 +191,8 @@ class ModuleConnection(LineConnection):
 
     def _take_events(self) -> Events:
         """Return the events, with those that each leads to in the start, if it is under way."""
-        events = super()._take_events()
+        events = self._events.copy()
+        self._events.clear()
         if self._handshake is None:
             return events
         led_to: list[Received] = []

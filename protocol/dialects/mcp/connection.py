@@ -2,10 +2,9 @@
 
 How a line finds its request:
 
-- an answer belongs to its id: a question of the connection's own (`start`), or a request
-  (`calls`). An error without an id answers the only line that waits. Under an id that was never
-  asked with, an answer fails the only line that waits, if it can be of no other (`_misnamed`); else
-  it is a stray;
+- an answer belongs to the owner of its id (`requests`). An error without an id answers the only
+  line that waits. Under an id that was never asked with, an answer fails the only line that waits,
+  if it can be of no other (`_misnamed`); else it is a stray;
 - progress is of the request whose token it has; a log is of the only request that is open, else of
   the process;
 - a request of the server belongs to the only request that is open, else to the process. Its ids are
