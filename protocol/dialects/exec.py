@@ -215,6 +215,8 @@ ASSET_ID = "stdout"
 
 
 class ExecConnection(OneInvocation):
+    _subject = "a command"
+
     def __init__(self, descriptor: Descriptor, new_id: NewId, memory: Memory) -> None:
         del new_id, memory
         self._module = descriptor.name

@@ -126,12 +126,14 @@ class Stage(Enum):
 
 class OneInvocation(Connection):
     closes_stdin = True
+    _subject: str
+    """A process of the dialect, in words."""
     _stage = Stage.IDLE
     _request_id = ""
 
     def _check(self, request: Request) -> None:
         if self._stage is not Stage.IDLE or request.operation is not Operation.INVOKE:
-            raise LocalError("the process serves one invocation and nothing else")
+            raise LocalError(f"{self._subject} serves one invocation and nothing else")
 
     def _begin(self, request_id: str) -> None:
         self._stage, self._request_id = Stage.OPEN, request_id

@@ -45,6 +45,8 @@ from protocol.replies import Operation, read_done
 
 
 class NarratoriaConnection(OneInvocation, LineConnection):
+    _subject = "a Spec 001 process"
+
     def __init__(self, descriptor: Descriptor, new_id: NewId, memory: Memory) -> None:
         del new_id, memory
         super().__init__(descriptor.supervision.limits.line_bytes)
