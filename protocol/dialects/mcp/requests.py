@@ -289,7 +289,7 @@ class Round(msgspec.Struct):
         result = client_result(call, outcome)
         if isinstance(result, Failure):
             return result
-        self.given.setdefault("inputResponses", {})[key] = result.result
+        self.given["inputResponses"][key] = result.result
         return None
 
 
@@ -304,7 +304,9 @@ def read_round(result: dict[str, Any], number: int) -> Round | Failure:
         return _bad_round("asked for input and does not say which")
     if wanted is not None and len(wanted) > INQUIRIES:
         return _bad_round(f"asked for more than {INQUIRIES} inputs at once")
-    given: dict[str, Any] = {} if state is None else {"requestState": state}
+    given: dict[str, Any] = {"inputResponses": {}} if wanted else {}
+    if state is not None:
+        given["requestState"] = state
     found = Round([], {}, given)
     for index, (key, request) in enumerate((wanted or {}).items()):
         if not isinstance(request, dict) or not isinstance(request.get("method"), str):
