@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -20,6 +20,8 @@ from protocol.json_line import Fault, excerpt, read_object
 from protocol.problem import kind
 
 RpcId = str | int
+
+Owner = TypeVar("Owner")
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -62,6 +64,9 @@ class RpcMistake(msgspec.Struct, frozen=True):
 
 
 RpcMessage = RpcAnswer | RpcCall | RpcNotification | RpcMistake
+
+RpcReply = dict[str, Any] | RpcError | Fault
+"""What a request is answered with; a fault is of the bad line in the place of its answer."""
 
 
 _WHOLE = re.compile(r"[1-9][0-9]{0,17}")
@@ -189,8 +194,11 @@ def rpc_outcome(outcome: Outcome) -> Any:
     return RpcError(code, outcome.message, {"code": outcome.code})
 
 
-class RpcRequests:
-    """The requests of one side and of its peer: the ids given, and those that wait for an answer.
+class RpcRequests(Generic[Owner]):
+    """The open requests of one side and of its peer.
+
+    An answer belongs to the owner of its id. The owner closes the id when nothing that is said
+    under it matters any more; an answer that comes later has no owner.
 
     Ids are numbers, counted from 1: many peers read them into an integer, and those that cannot
     read an id answer 0.
@@ -199,26 +207,28 @@ class RpcRequests:
     def __init__(self, outgoing: Outgoing) -> None:
         self._outgoing = outgoing
         self.last_id = 0
-        self.inquiries: set[RpcId] = set()
-        """The ids of the peer's requests that wait for an answer."""
+        self.open: dict[RpcId, Owner] = {}
+        """The owners of our requests by their ids, the oldest first."""
+        self.unanswered: set[RpcId] = set()
+        """The ids of the peer's requests that wait for our answer."""
 
-    def ask(self, method: str, params: dict[str, Any], request_id: str = "") -> int:
-        """Write a request; returns its id. Raises one of `UNENCODABLE`, and then writes nothing."""
+    def ask(self, method: str, params: dict[str, Any], owner: Owner, request_id: str = "") -> RpcId:
+        """Write a request; returns its id. Raises one of `UNENCODABLE`, and then does nothing."""
         rpc_id = self.last_id + 1
         self._write({"id": rpc_id, "method": method, "params": params}, request_id)
         self.last_id = rpc_id
+        self.open[rpc_id] = owner
         return rpc_id
+
+    def close(self, rpc_id: RpcId) -> None:
+        self.open.pop(rpc_id, None)
 
     def notify(self, method: str, params: dict[str, Any]) -> None:
         self._write({"method": method, "params": params})
 
     def answer(self, rpc_id: RpcId, outcome: Outcome) -> None:
-        self.inquiries.discard(rpc_id)
+        self.unanswered.discard(rpc_id)
         self._outgoing.add(answer_line(rpc_id, rpc_outcome(outcome)) + b"\n")
-
-    def add_inquiry(self, rpc_id: RpcId) -> None:
-        """Note a request of the peer, until it is answered."""
-        self.inquiries.add(rpc_id)
 
     def was_given(self, rpc_id: object) -> bool:
         return isinstance(rpc_id, int) and 0 < rpc_id <= self.last_id

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from enum import Enum, auto
 from typing import Any, NamedTuple
 
 import msgspec
@@ -30,24 +29,22 @@ import msgspec
 from protocol.connection import (
     NOTHING,
     Answered,
-    Connection,
     EventReceived,
     Events,
-    LocalError,
     Memory,
     NewId,
     Notice,
     Received,
     Request,
-    Unanswered,
     Violated,
     Warned,
 )
 from protocol.descriptor.model import Descriptor, ExecOp, ExecOutput
+from protocol.dialects.lines import OneInvocation, Stage
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import AssetBytes, Log
 from protocol.frames import encode
-from protocol.framing import EXCERPT_BYTES, Outgoing, Written
+from protocol.framing import EXCERPT_BYTES, Outgoing
 from protocol.json_line import (
     LONE_SURROGATES,
     Fault,
@@ -58,7 +55,6 @@ from protocol.json_line import (
     without_lone_surrogates,
 )
 from protocol.problem import did_you_mean, named, quoted, step
-from protocol.replies import Operation
 from protocol.weight import MOST_VALUES, ValueCount, collector_paused
 
 ARGUMENT_BYTES = (128 << 10) - 1
@@ -218,15 +214,8 @@ def _is_left_out(part: str | Hole, args: Mapping[str, Any]) -> bool:
 ASSET_ID = "stdout"
 
 
-class _State(Enum):
-    IDLE = auto()
-    OPEN = auto()
-    BROKEN = auto()
-    OVER = auto()
-
-
-class ExecConnection(Connection):
-    closes_stdin = True
+class ExecConnection(OneInvocation):
+    _subject = "a command"
 
     def __init__(self, descriptor: Descriptor, new_id: NewId, memory: Memory) -> None:
         del new_id, memory
@@ -235,8 +224,6 @@ class ExecConnection(Connection):
         self._inputs = descriptor.inputs or {}
         self._limit = descriptor.supervision.limits.line_bytes
         self.outgoing = Outgoing()
-        self._state = _State.IDLE
-        self._request_id = ""
         self._op = ExecOp()
         self._held = bytearray()
         """The output so far; of output in lines only the last line, until it ends."""
@@ -251,8 +238,7 @@ class ExecConnection(Connection):
     # What the host wants.
 
     def ask(self, request: Request) -> Events:
-        if self._state is not _State.IDLE or request.operation is not Operation.INVOKE:
-            raise LocalError("a command serves one invocation and nothing else")
+        self._check(request)
         op = self._ops.get(request.op)
         if op is None:
             words = f"{self._module} has no op {named(request.op, 80)}"
@@ -271,22 +257,17 @@ class ExecConnection(Connection):
             words = f"{named(error.name, 80)} of {self._module}.{request.op} {error.words}"
             failure = Failure.because(Reason.INVALID_ARGS, words, pointer=step("", error.name))
             return [Answered(request.request_id, failure)]
-        self._state, self._request_id, self._op = _State.OPEN, request.request_id, op
+        self._begin(request.request_id)
+        self._op = op
         self.arguments = tuple(one for several in filled for one in several)
         if written:
             self.outgoing.add(written, request.request_id)
         return NOTHING
 
-    def cancel(self, request_id: str, written: Written) -> Events:
-        del written
-        if request_id == self._request_id:
-            self._state = _State.OVER
-        return NOTHING
-
     # What the process does.
 
     def receive_data(self, data: bytes) -> Events:
-        if self._state is not _State.OPEN:
+        if self._stage is not Stage.OPEN:
             return NOTHING
         self._total_bytes += len(data)
         if self._op.stdout is ExecOutput.BYTES:
@@ -302,20 +283,14 @@ class ExecConnection(Connection):
         return received
 
     def receive_eof(self) -> Events:
-        if self._state is not _State.OPEN:
+        if self._stage is not Stage.OPEN:
             return NOTHING
         received: list[Received] = []
         outcome = self._outcome(received)
-        if self._state is _State.OPEN:
-            self._state = _State.OVER
+        if self._stage is Stage.OPEN:
+            self._stage = Stage.FINISHED
             received.append(Answered(self._request_id, outcome, codes=(0, *self._op.ok_codes)))
         return received
-
-    def process_exited(self, code: int | None) -> Events:
-        del code
-        unanswered = self._state in (_State.OPEN, _State.BROKEN)
-        self._state = _State.OVER
-        return [Unanswered(self._request_id)] if unanswered else NOTHING
 
     def _outcome(self, received: list[Received]) -> Outcome:
         match self._op.stdout:
@@ -401,7 +376,7 @@ class ExecConnection(Connection):
 
     def _break(self, limit: str, received: list[Received]) -> None:
         received.append(Violated(self._request_id, self._too_much(limit)))
-        self._state = _State.BROKEN
+        self._stage = Stage.BROKEN
         self._held, self._lines = bytearray(), []
 
     def _too_much(self, limit: str) -> Fault:

@@ -189,16 +189,18 @@ class ModuleConnection(LineConnection):
         step = self._handshake.time_passed(wait, self.unfinished_line)
         return self._take_step(self._handshake, step)
 
-    def _with_steps(self, received: Events) -> Events:
-        """Return events with those that they lead to in the start, if it is under way."""
+    def _take_events(self) -> Events:
+        """Return the events, with those that each leads to in the start, if it is under way."""
+        events = self._events.copy()
+        self._events.clear()
         if self._handshake is None:
-            return received
-        events: list[Received] = []
-        for item in received:
-            events.append(item)
+            return events
+        led_to: list[Received] = []
+        for item in events:
+            led_to.append(item)
             if self._handshake is not None:
-                events += self._take_step(self._handshake, self._handshake.take(item))
-        return events
+                led_to += self._take_step(self._handshake, self._handshake.take(item))
+        return led_to
 
     def _take_step(self, handshake: Handshake, step: StartStep) -> Events:
         self.waits = handshake.waits
@@ -259,13 +261,10 @@ class ModuleConnection(LineConnection):
 
     # The output and the end of the process.
 
-    def receive_eof(self) -> Events:
-        return self._with_steps(super().receive_eof())
-
-    def _reject_cut_off(self, fault: Fault, received: list[Received]) -> None:
+    def _reject_cut_off(self, fault: Fault) -> None:
         request = self._find(None)
         # Not an answer yet: how the process ended may say more (policy.verdict).
-        received.append(Violated(request.request_id, fault) if request else Quarantined(fault))
+        self._events.append(Violated(request.request_id, fault) if request else Quarantined(fault))
 
     def process_exited(self, code: int | None) -> Events:
         del code
@@ -279,16 +278,15 @@ class ModuleConnection(LineConnection):
         self._handshake, self.waits = None, ()
         return unanswered
 
-    def _receive_data(self, data: bytes) -> Events:
+    def _receive_data(self, data: bytes) -> None:
         """Take plain events and plain replies, nearly all lines, with one typed parse each.
 
         What these refuse is read again by `_receive_line`.
         """
-        received: list[Received] = []
-        streaming = self._streaming
+        events, streaming = self._events, self._streaming
         for line in self._splitter.feed(data):
             if not isinstance(line, bytes):
-                self._reject(overlong_fault(line), received)
+                self._reject(overlong_fault(line))
                 continue
             event: Any = None
             # After an event mostly comes another one: the look costs a fifth of what an event does.
@@ -304,21 +302,20 @@ class ModuleConnection(LineConnection):
             streaming = event is not None
             if event is None:
                 has_type = may_be_event and line.find(_TYPE) >= 0
-                if has_type or not self._take_plain_reply(line, received):
-                    self._receive_line(line, received)
+                if has_type or not self._take_plain_reply(line):
+                    self._receive_line(line)
                 continue
             named = event.request_id
             # `type() is`: where the answer is no, `isinstance` of a msgspec type takes five times
             # as long.
             kind = type(event)
             if (kind is UiEvent or kind is Log or kind is StatePatch) and named in self._open:
-                received.append(EventReceived(named, event, line))
+                events.append(EventReceived(named, event, line))
             else:
-                self._take_event(event, line, line, received)
+                self._take_event(event, line, line)
         self._streaming = streaming
-        return received if self._handshake is None else self._with_steps(received)
 
-    def _take_plain_reply(self, line: bytes, received: list[Received]) -> bool:
+    def _take_plain_reply(self, line: bytes) -> bool:
         """Take the answer to an invoke that can be passed on as it is; False for another line."""
         try:
             if len(line) <= SMALL_BYTES:
@@ -341,10 +338,10 @@ class ModuleConnection(LineConnection):
         if named is not None:
             self._echoes_ids = True
         del self._open[request.request_id]
-        received.append(Answered(request.request_id, outcome))
+        self._events.append(Answered(request.request_id, outcome))
         return True
 
-    def _receive_line(self, line: bytes, received: list[Received]) -> None:
+    def _receive_line(self, line: bytes) -> None:
         """Take a line in any form.
 
         An event may have members of its own, and an object a slip; of a line that cannot be read a
@@ -357,53 +354,52 @@ class ModuleConnection(LineConnection):
         if extended is not None:
             event, told = extended
             if isinstance(event, Done):
-                self._warn_of_slips(event, line, received)
-            self._take_event(event, line, told, received)
+                self._warn_of_slips(event, line)
+            self._take_event(event, line, told)
             return
         document = read_object(line)
         if not isinstance(document, Fault):
-            self._take_object(line, document, received)
+            self._take_object(line, document)
         elif (mended := without_lone_surrogates(line)) is not None:
-            before = len(received)
-            self._receive_line(mended, received)
-            first = received[before] if len(received) > before else None
+            before = len(self._events)
+            self._receive_line(mended)
+            first = next(iter(self._events[before:]), None)
             if isinstance(first, EventReceived | Answered):
                 notice = Notice(*LONE_SURROGATES, excerpt(mended))
-                received.insert(before, Warned(first.request_id, notice))
+                self._events.insert(before, Warned(first.request_id, notice))
         else:
-            self._take_unreadable(line, document, received)
+            self._take_unreadable(line, document)
 
-    def _take_object(self, line: bytes, document: dict[str, Any], received: list[Received]) -> None:
+    def _take_object(self, line: bytes, document: dict[str, Any]) -> None:
         said = document.get("requestId")
         named = said if isinstance(said, str) else None
         if "type" in document:
             event = read_event(line, document)
             if not isinstance(event, Fault):
-                self._take_event(event, line, None, received)
+                self._take_event(event, line, None)
             elif event.reason is not Reason.UNKNOWN_TYPE or document["type"] != FEATURE:
-                self._reject(event, received, named)
+                self._reject(event, named)
             elif FEATURE in self._features:
-                self._take_host_call(line, document, received)
+                self._take_host_call(line, document)
             else:
-                self._reject(self._refuse_unannounced(line, document), received, named)
+                self._reject(self._refuse_unannounced(line, document), named)
             return
         shown = excerpt(line)
         if self._mark and self._answers_mark(named, read_reply(_DESCRIBE, document, shown)):
             return
         request = self._find(named)
         if request is None:
-            received.append(self._stray(shown, named))
+            self._drop(shown, named)
             return
         outcome = read_reply(request.operation, document, shown)
         if isinstance(outcome, Fault):
             owned = is_meant_as_answer(document, request.operation)
-            self._reject(outcome, received, named, owned=owned)
+            self._reject(outcome, named, owned=owned)
         else:
-            words = slips(request.operation, document, request.request_id)
-            _warn(request, words, shown, received)
-            self._answer(request, named, outcome, received)
+            self._warn(request, slips(request.operation, document, request.request_id), line)
+            self._answer(request, named, outcome)
 
-    def _take_unreadable(self, line: bytes, fault: Fault, received: list[Received]) -> None:
+    def _take_unreadable(self, line: bytes, fault: Fault) -> None:
         """Take a line that cannot be read, of which a few fields may show.
 
         No other line will answer the request that a bad answer names, so the request fails at once
@@ -416,21 +412,24 @@ class ModuleConnection(LineConnection):
         else:
             named, owned = envelope.request_id, envelope.type in (None, "done")
             if named in self._open and not owned and not self._strict:
-                received.append(Warned(named, Notice.of(fault)))
+                self._events.append(Warned(named, Notice.of(fault)))
                 return
         request = self._find(named)
         if request is not None and (owned or fault.reason is Reason.NOT_OBJECT):
             fault = unreadable_answer(line, fault, request.operation)
-        self._reject(fault, received, named, owned=owned)
+        self._reject(fault, named, owned=owned)
 
-    def _warn_of_slips(self, done: Done, line: bytes, received: list[Received]) -> None:
+    def _warn_of_slips(self, done: Done, line: bytes) -> None:
         request = self._find(None if done.request_id is UNSET else done.request_id)
         if request is not None:
-            _warn(request, slips_of_done(split_members(line)), excerpt(line), received)
+            self._warn(request, slips_of_done(split_members(line)), line)
 
-    def _take_event(
-        self, event: Event, line: bytes, told: bytes | None, received: list[Received]
-    ) -> None:
+    def _warn(self, request: OpenRequest, words: str | None, line: bytes) -> None:
+        if words is not None:
+            notice = Notice("unknown_field", words, excerpt(line))
+            self._events.append(Warned(request.request_id, notice))
+
+    def _take_event(self, event: Event, line: bytes, told: bytes | None) -> None:
         """Take an event; `told` is the line to pass on."""
         named = None if event.request_id is UNSET else event.request_id
         if (
@@ -442,42 +441,40 @@ class ModuleConnection(LineConnection):
         if named is None and isinstance(event, UiEvent) and event.event == RESOURCE_UPDATED:
             match event.payload:
                 case {"uri": str(uri)}:
-                    received.append(ResourceUpdated(uri))
+                    self._events.append(ResourceUpdated(uri))
                 case _:
-                    received.append(self._stray(excerpt(line), None))
+                    self._drop(excerpt(line), None)
             return
         request = self._find(named)
         if request is None:
             if isinstance(event, Log) and named is None:
-                received.append(Logged(event))
+                self._events.append(Logged(event))
             else:
-                received.append(self._stray(excerpt(line), named))
+                self._drop(excerpt(line), named)
             return
         if named is None and not isinstance(event, Log):
             self._omits_ids = True
         if not isinstance(event, Done):
-            received.append(request.take(event, told))
+            self._events.append(request.take(event, told))
             return
         outcome = read_done(request.operation, event, request.last_error, excerpt(line))
         if isinstance(outcome, Fault):
-            self._reject(outcome, received, request.request_id)
+            self._reject(outcome, request.request_id)
         else:
-            self._answer(request, named, outcome, received)
+            self._answer(request, named, outcome)
 
-    def _answer(
-        self, request: OpenRequest, named: str | None, outcome: Outcome, received: list[Received]
-    ) -> None:
+    def _answer(self, request: OpenRequest, named: str | None, outcome: Outcome) -> None:
         if named is not None:
             self._echoes_ids = True
         del self._open[request.request_id]
         if request.operation is not _INVOKE:
             stated = completed(request.operation, outcome, self._descriptor)
             if request.operation is _DESCRIBE:
-                self._learn(outcome, stated, received)
+                self._learn(outcome, stated)
             outcome = stated
-        received.append(Answered(request.request_id, outcome))
+        self._events.append(Answered(request.request_id, outcome))
 
-    def _learn(self, said: Outcome, stated: Outcome, received: list[Received]) -> None:
+    def _learn(self, said: Outcome, stated: Outcome) -> None:
         """Store the answer to a `describe`, in the module's words and completed.
 
         A change is reported before the answer that has it.
@@ -488,7 +485,7 @@ class ModuleConnection(LineConnection):
         if self.closes_stdin or isinstance(stated, Failure):
             return  # with stdin closed, the process ends with this answer
         if self._description is not None and self._description != stated.result:
-            received.append(Described(stated.result))
+            self._events.append(Described(stated.result))
         self._description = stated.result
         self._features = frozenset(stated.result.get("features", ()))
 
@@ -523,47 +520,41 @@ class ModuleConnection(LineConnection):
             return None
         return next(iter(self._open.values()))
 
-    def _stray(self, shown: str, named: str | None) -> Stray:
-        return Stray(shown, None if named in self._given_up else named)
+    def _drop(self, shown: str, named: str | None) -> None:
+        """Drop a line for a request that is not open."""
+        self._events.append(Stray(shown, None if named in self._given_up else named))
 
-    def _reject(
-        self,
-        fault: Fault,
-        received: list[Received],
-        named: str | None = None,
-        *,
-        owned: bool = True,
-    ) -> None:
+    def _reject(self, fault: Fault, named: str | None = None, *, owned: bool = True) -> None:
         """Take a line that cannot be accepted; `owned`: it is meant as an answer."""
         if named is not None:
             if self._open.pop(named, None) is None:
-                received.append(self._stray(fault.excerpt, named))
+                self._drop(fault.excerpt, named)
             else:
-                received.append(Answered(named, fault.failure(), fault))
+                self._events.append(Answered(named, fault.failure(), fault))
             return
         oldest = self._find(None)
         if oldest is None:
-            received.append(Quarantined(fault))
+            self._events.append(Quarantined(fault))
         elif (
             fault.reason in TOLERABLE
             and not self._strict
             and len(self._open) == 1
             and not (owned and not self._echoes_ids)
         ):
-            received.append(Warned(oldest.request_id, Notice.of(fault)))
+            self._events.append(Warned(oldest.request_id, Notice.of(fault)))
         else:
             # Of several requests answered in order, each later answer might now be paired with
             # the wrong one; so all of them end here, even of a tolerant module.
-            received += [Answered(request_id, fault.failure(), fault) for request_id in self._open]
+            self._events += [
+                Answered(request_id, fault.failure(), fault) for request_id in self._open
+            ]
             self._open.clear()
             if not self._echoes_ids:
                 self._is_lost, self._mark = True, ""
 
     # Calls of the module to the host.
 
-    def _take_host_call(
-        self, line: bytes, document: dict[str, Any], received: list[Received]
-    ) -> None:
+    def _take_host_call(self, line: bytes, document: dict[str, Any]) -> None:
         """Take a call.
 
         Unlike an answer it is not paired by order: with several requests open, it must name one,
@@ -580,7 +571,7 @@ class ModuleConnection(LineConnection):
             if call.call_id is None:
                 notice = Notice("bad_host_call", call.message, excerpt(line))
                 answer = Warned(request.request_id, notice) if request else Stray(excerpt(line))
-                received.append(answer)
+                self._events.append(answer)
                 return
             words = call.message
         elif request is None:
@@ -589,12 +580,12 @@ class ModuleConnection(LineConnection):
             words = "a module can call the host while it serves an invoke, not a "
             words += request.operation
         else:
-            received.append(HostCalled(request.request_id, call, len(line)))
+            self._events.append(HostCalled(request.request_id, call, len(line)))
             return
         failure = Failure.because(Reason.MALFORMED_REQUEST, words)
         self._refuse(named if request is None else request.request_id, call.call_id, failure)
         if request is None:
-            received.append(Stray(excerpt(line)))
+            self._events.append(Stray(excerpt(line)))
 
     def _refuse_unannounced(self, line: bytes, document: dict[str, Any]) -> Fault:
         """Refuse a call of a module that announced none, or could read no result.
@@ -615,8 +606,3 @@ class ModuleConnection(LineConnection):
         request_id = named if isinstance(named, str) else None
         if call_id is not None and (refusal := encode_result(request_id, call_id, failure)):
             self.outgoing.add(refusal)
-
-
-def _warn(request: OpenRequest, words: str | None, shown: str, received: list[Received]) -> None:
-    if words is not None:
-        received.append(Warned(request.request_id, Notice("unknown_field", words, shown)))

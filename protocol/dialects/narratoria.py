@@ -10,8 +10,6 @@ ends processing (5.2) every line is ignored. The exit code has the last word (5.
 
 from __future__ import annotations
 
-from enum import Enum, auto
-
 import msgspec
 from msgspec import UNSET
 
@@ -20,23 +18,19 @@ from protocol.connection import (
     TOLERABLE,
     Answered,
     Events,
-    LocalError,
     Memory,
     NewId,
     Notice,
-    Received,
     Request,
     Stray,
-    Unanswered,
     Violated,
     Warned,
 )
 from protocol.descriptor.model import Descriptor, InputForm, StdoutPolicy
-from protocol.dialects.lines import DECODE_ERRORS, LineConnection, OpenRequest
+from protocol.dialects.lines import DECODE_ERRORS, LineConnection, OneInvocation, OpenRequest, Stage
 from protocol.errors import Reason
 from protocol.events import Done, Event, read_event
 from protocol.frames import RequestFrame, encode_line
-from protocol.framing import Written
 from protocol.host_events import decode_either
 from protocol.json_line import (
     LONE_SURROGATES,
@@ -50,16 +44,8 @@ from protocol.readdress import with_id
 from protocol.replies import Operation, read_done
 
 
-class _Stage(Enum):
-    IDLE = auto()
-    OPEN = auto()
-    FINISHED = auto()
-    BROKEN = auto()
-    ABANDONED = auto()
-
-
-class NarratoriaConnection(LineConnection):
-    closes_stdin = True
+class NarratoriaConnection(OneInvocation, LineConnection):
+    _subject = "a Spec 001 process"
 
     def __init__(self, descriptor: Descriptor, new_id: NewId, memory: Memory) -> None:
         del new_id, memory
@@ -67,42 +53,27 @@ class NarratoriaConnection(LineConnection):
         self._tool = descriptor.name
         self._flat = descriptor.transport.input is InputForm.FLAT
         self._strict = descriptor.transport.stdout is StdoutPolicy.STRICT
-        self._state = _Stage.IDLE
         self._request = OpenRequest("", Operation.INVOKE)
 
     def ask(self, request: Request) -> Events:
         """Queue the one line of input (Spec 001 section 6), or the args themselves when flat."""
-        if self._state is not _Stage.IDLE or request.operation is not Operation.INVOKE:
-            raise LocalError("a Spec 001 process serves one invocation and nothing else")
+        self._check(request)
         if self._flat:
             line = encode_line({**request.args, "requestId": request.request_id})
         else:
             line = encode_line(
                 RequestFrame(request.request_id, self._tool, request.op, request.args)
             )
-        self._state = _Stage.OPEN
+        self._begin(request.request_id)
         self._request = OpenRequest(request.request_id, Operation.INVOKE)
         self.outgoing.add(line, request.request_id)
         return NOTHING
 
-    def cancel(self, request_id: str, written: Written) -> Events:
-        """Ignore all further output: section 10 leaves the rest to the process's end."""
-        del written
-        if request_id == self._request.request_id:
-            self._state = _Stage.ABANDONED
-        return NOTHING
-
-    def process_exited(self, code: int | None) -> Events:
-        del code
-        unanswered = self._state in (_Stage.OPEN, _Stage.BROKEN)
-        self._state = _Stage.ABANDONED
-        return [Unanswered(self._request.request_id)] if unanswered else NOTHING
-
-    def _receive_line(self, line: bytes, received: list[Received]) -> None:
-        if self._state is not _Stage.OPEN:
-            if self._state is _Stage.FINISHED:
+    def _receive_line(self, line: bytes) -> None:
+        if self._stage is not Stage.OPEN:
+            if self._stage is Stage.FINISHED:
                 # 4.6: "Stop accepting further events from the tool after processing `done`."
-                received.append(Stray(excerpt(line)))
+                self._events.append(Stray(excerpt(line)))
             return
         try:
             decoded = decode_either(line) if is_utf8(line) else None
@@ -110,48 +81,45 @@ class NarratoriaConnection(LineConnection):
             decoded = None
         if decoded is not None:
             event, told = decoded
-            self._receive_event(event, line, told, received)
+            self._receive_event(event, line, told)
         else:
             document = read_object(line)
             if isinstance(document, Fault) and (mended := without_lone_surrogates(line)):
                 notice = Notice(*LONE_SURROGATES, excerpt(line))
-                received.append(Warned(self._request.request_id, notice))
-                self._receive_line(mended, received)
+                self._events.append(Warned(self._request_id, notice))
+                self._receive_line(mended)
                 return
             read = document if isinstance(document, Fault) else read_event(line, document)
             if isinstance(read, Fault):
-                self._reject(read, received)
+                self._reject(read)
                 return
-            self._receive_event(read, line, None, received)
+            self._receive_event(read, line, None)
 
-    def _receive_event(
-        self, event: Event, line: bytes, told: bytes | None, received: list[Received]
-    ) -> None:
+    def _receive_event(self, event: Event, line: bytes, told: bytes | None) -> None:
         """Take an event; `told` is the line to pass on."""
-        own = self._request.request_id
-        if event.request_id not in (UNSET, own):
+        if event.request_id not in (UNSET, self._request_id):
             # It means nothing here, and might be the id of another request to a client.
-            event = msgspec.structs.replace(event, request_id=own)
-            told = None if told is None else with_id(told, own)
+            event = msgspec.structs.replace(event, request_id=self._request_id)
+            told = None if told is None else with_id(told, self._request_id)
         if not isinstance(event, Done):
-            received.append(self._request.take(event, told))
+            self._events.append(self._request.take(event, told))
             return
         outcome = read_done(Operation.INVOKE, event, self._request.last_error, excerpt(line))
         if isinstance(outcome, Fault):
-            self._reject(outcome, received)
+            self._reject(outcome)
         else:
-            self._state = _Stage.FINISHED
-            received.append(Answered(self._request.request_id, outcome))
+            self._stage = Stage.FINISHED
+            self._events.append(Answered(self._request_id, outcome))
 
-    def _reject(self, fault: Fault, received: list[Received]) -> None:
-        if self._state is _Stage.FINISHED:
-            received.append(Stray(fault.excerpt))
-        elif self._state is _Stage.OPEN:
+    def _reject(self, fault: Fault) -> None:
+        if self._stage is Stage.FINISHED:
+            self._events.append(Stray(fault.excerpt))
+        elif self._stage is Stage.OPEN:
             # An object that is wrong was meant as an event: it ends the processing in any case.
             if fault.reason in TOLERABLE - {Reason.INVALID_EVENT} and not self._strict:
-                received.append(Warned(self._request.request_id, Notice.of(fault)))
+                self._events.append(Warned(self._request_id, Notice.of(fault)))
             else:
-                self._state = _Stage.BROKEN
-                received.append(Violated(self._request.request_id, fault))
+                self._stage = Stage.BROKEN
+                self._events.append(Violated(self._request_id, fault))
 
     _reject_cut_off = _reject

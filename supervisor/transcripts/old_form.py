@@ -15,8 +15,8 @@ import msgspec
 from protocol.connection import Request
 from protocol.descriptor.model import Descriptor, InputForm, Lifecycle
 from protocol.dialects.mcp.catalogue import CALL, OPS
+from protocol.dialects.mcp.requests import REQUEST_ID
 from protocol.dialects.mcp.vocabulary import DISCOVER, META
-from protocol.dialects.mcp.writer import REQUEST_ID
 from protocol.json_line import Fault, read_object
 from protocol.jsonrpc import meant_id
 from protocol.replies import Operation

@@ -23,7 +23,6 @@ from protocol.connection import (
     NewId,
     Quarantined,
     Ready,
-    Received,
     Request,
     StartFailed,
     Stray,
@@ -88,15 +87,15 @@ class GreetedConnection(LineConnection):
             self.tell(result_of=asked.call.call_id, said={"code": "internal"})
         return NOTHING
 
-    def _receive_line(self, line: bytes, received: list[Received]) -> None:
+    def _receive_line(self, line: bytes) -> None:
         message = read_object(line)
         if isinstance(message, Fault):
-            received.append(Quarantined(message))
+            self._events.append(Quarantined(message))
         else:
-            received += self.hears(message, line)
+            self._events += self.hears(message, line)
 
-    def _reject(self, fault: Fault, received: list[Received]) -> None:
-        received.append(Quarantined(fault))
+    def _reject(self, fault: Fault) -> None:
+        self._events.append(Quarantined(fault))
 
     _reject_cut_off = _reject
 

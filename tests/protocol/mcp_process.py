@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from protocol.connection import Answered, HostCalled, Received, Request, Wait
 from protocol.descriptor.model import EraPin, McpTransport, StdoutPolicy
 from protocol.dialects.mcp.connection import McpConnection
+from protocol.dialects.mcp.requests import REQUEST_ID
 from protocol.dialects.mcp.vocabulary import LEGACY, META, MODERN
-from protocol.dialects.mcp.writer import REQUEST_ID
 from protocol.errors import Failure, Outcome, Success
 from protocol.replies import Operation
 from tests.protocol.mcp_revisions import check

@@ -22,7 +22,7 @@ from protocol.connection import (
     Warned,
 )
 from protocol.descriptor.model import StdoutPolicy
-from protocol.dialects.mcp.inquiries import ROUNDS
+from protocol.dialects.mcp.requests import ROUNDS
 from protocol.dialects.mcp.vocabulary import LEGACY
 from protocol.errors import Failure, Reason, Success
 from protocol.events import AssetBytes, Log, UiEvent

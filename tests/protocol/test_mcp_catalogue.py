@@ -16,7 +16,7 @@ from protocol.connection import (
     Request,
     StartFailed,
 )
-from protocol.dialects.mcp import catalogue
+from protocol.dialects.mcp import lists
 from protocol.replies import Operation
 from tests.protocol.mcp_process import ALL, TOOL, Served, legacy, modern
 from tests.protocol.wire import line
@@ -155,11 +155,11 @@ def _tools_only() -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("endless", "complaint"),
     [
-        ("cursor", f"is the last of {catalogue.PAGES}"),
+        ("cursor", f"is the last of {lists.PAGES}"),
         ("same", "was there before"),
         ("number", "which is not a string"),
-        ("entries", f"more entries than {catalogue.DEFINITIONS}"),
-        ("bytes", f"longer than {catalogue.LIST_BYTES} bytes"),
+        ("entries", f"more entries than {lists.DEFINITIONS}"),
+        ("bytes", f"longer than {lists.LIST_BYTES} bytes"),
         ("none", 'has no "tools"'),
     ],
 )
@@ -337,7 +337,7 @@ def test_a_long_list_of_odd_tools_is_taken_in_turns_and_the_list_is_whole(odd: A
         (over,) = [one for one in served.connection.waits if not one.seconds]
         events += served.connection.time_passed(over)
         turns += 1
-    assert turns == len(tools) // catalogue.TURN - 1
+    assert turns == len(tools) // lists.TURN - 1
     (ready,) = [one for one in events if isinstance(one, Ready)]
     assert ready.description["tools"] == tools
     assert list(ready.description["inputs"].values()) == [{"type": "object"}] * len(tools)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from protocol.dialects.mcp.calls import plain_base64
-from protocol.dialects.mcp.catalogue import DEPTH
+from protocol.dialects.mcp.lists import DEPTH
 from protocol.frames import encode_line, one_line
 from protocol.mcp_server.mending import (
     PROMPT,

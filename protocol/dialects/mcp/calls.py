@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
 
-import msgspec
 from msgspec import UNSET
 
 from protocol.assets import is_media_type
@@ -27,40 +26,29 @@ from protocol.connection import (
     Notice,
     Received,
     Request,
+    Unanswered,
     Warned,
 )
 from protocol.dialects.mcp.catalogue import CALL, OPS
-from protocol.dialects.mcp.inquiries import Round, read_round
-from protocol.dialects.mcp.writer import McpWriter
+from protocol.dialects.mcp.requests import McpRequests, OpenCall, Round, read_round
 from protocol.errors import Code, Failure, Outcome, Reason, Success
 from protocol.events import AssetBytes, UiEvent
 from protocol.framing import Written
 from protocol.host_call import UNENCODABLE
 from protocol.json_line import Fault
-from protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError, RpcId, meant_id
+from protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError, RpcReply, meant_id
 from protocol.mcp_server.mending import as_list
 from protocol.problem import kind
 from protocol.replies import Operation
 
 
-class OpenCall(msgspec.Struct, gc=False):
-    request: Request
-    method: str
-    params: dict[str, Any]
-    rpc_id: RpcId
-    progress: float | None = None
-    rounds: int = 0
-    round: Round | None = None
-    """The input that the server waits for before it goes on."""
-
-
 class Calls:
-    def __init__(self, writer: McpWriter) -> None:
+    def __init__(self, requests: McpRequests, events: list[Received]) -> None:
         self.gave_up = False
         """Whether the server may still answer a request that is not open any more."""
-        self._writer = writer
+        self._requests = requests
+        self._events = events
         self._open: dict[str, OpenCall] = {}
-        self._by_rpc_id: dict[RpcId, OpenCall] = {}
 
     def __contains__(self, request_id: str) -> bool:
         return request_id in self._open
@@ -69,69 +57,49 @@ class Calls:
     def only(self) -> str | None:
         return next(iter(self._open)) if len(self._open) == 1 else None
 
-    @property
-    def all(self) -> list[str]:
-        return list(self._open)
-
-    @property
-    def waiting(self) -> list[RpcId]:
-        """The ids of the lines that wait for an answer."""
-        return [one.rpc_id for one in self._open.values() if one.round is None]
-
-    def of(self, rpc_id: RpcId | None) -> OpenCall | None:
-        """Return the request whose line of that id waits for an answer."""
-        call = None if rpc_id is None else self._by_rpc_id.get(rpc_id)
-        return None if call is None or call.round is not None else call
-
     def ask(self, request: Request, method: str, params: dict[str, Any]) -> None:
         # Written before it is noted as open: args that cannot be encoded leave nothing behind.
-        rpc_id = self._writer.ask_for(request, method, params)
-        call = OpenCall(request, method, params, rpc_id)
-        self._open[request.request_id] = self._by_rpc_id[rpc_id] = call
+        call = OpenCall(request, method, params)
+        self._requests.ask_for(call, params)
+        self._open[request.request_id] = call
 
     def cancel(self, request_id: str, written: Written) -> None:
         """Forget a request, and cancel it at the server if it was written."""
         call = self._open.pop(request_id, None)
         if call is None:
             return
-        del self._by_rpc_id[call.rpc_id]
         if written is Written.ALL and call.round is None:
             self.gave_up = True
-            self._writer.cancel(call.rpc_id)
+            self._requests.cancel(call.rpc_id)
+        else:
+            self._requests.close(call.rpc_id)
 
-    def take_all(self) -> list[str]:
-        left = list(self._open)
+    def exited(self) -> None:
+        self._events += map(Unanswered, self._open)
         self._open.clear()
-        self._by_rpc_id.clear()
-        return left
 
     # What the server says.
 
-    def answered(
-        self,
-        call: OpenCall,
-        outcome: dict[str, Any] | RpcError,
-        size_bytes: int,
-        received: list[Received],
-    ) -> None:
-        if call.request.operation is Operation.HEALTH:
+    def answered(self, call: OpenCall, reply: RpcReply, size_bytes: int) -> None:
+        if type(reply) is Fault:
+            self._close(call, reply.failure(), reply)
+        elif call.request.operation is Operation.HEALTH:
             # Any answer shows that the server is alive.
-            self._close(call, Success({"status": "ok"}), received)
-        elif isinstance(outcome, RpcError):
-            self._close(call, failure_of(outcome), received)
+            self._close(call, Success({"status": "ok"}))
+        elif isinstance(reply, dict):
+            self._receive_result(call, reply, size_bytes)
         else:
-            self._receive_result(call, outcome, size_bytes, received)
+            self._close(call, failure_of(reply))
 
-    def fail(self, request_id: str, fault: Fault, received: list[Received]) -> None:
-        """Answer a request with the bad line that stands in the place of its answer."""
-        self._forget(self._open[request_id])
-        received.append(Answered(request_id, fault.failure(), fault))
+    def fail_all(self, fault: Fault) -> None:
+        for call in tuple(self._open.values()):
+            self._close(call, fault.failure(), fault)
 
-    def receive_progress(self, params: dict[str, Any], received: list[Received]) -> bool:
+    def receive_progress(self, params: dict[str, Any]) -> bool:
         """Take progress; False if it belongs to no open request."""
         token, done = meant_id(params.get("progressToken")), params.get("progress")
-        call = None if token is None else self._by_rpc_id.get(token)
-        if call is None:
+        call = None if token is None else self._requests.open.get(token)
+        if not isinstance(call, OpenCall):
             return False
         request_id = call.request.request_id
         if not isinstance(done, int | float) or isinstance(done, bool):
@@ -142,73 +110,62 @@ class Calls:
             call.progress = done
             payload = {"done": done, "total": params.get("total"), "message": params.get("message")}
             event = UiEvent(version="0", request_id=request_id, event="progress", payload=payload)
-            received.append(EventReceived(request_id, event))
+            self._events.append(EventReceived(request_id, event))
             return True
         # No event for the client, but the server is at work.
-        received += [Warned(request_id, Notice("bad_progress", words)), Alive(request_id)]
+        self._events += [Warned(request_id, Notice("bad_progress", words)), Alive(request_id)]
         return True
 
-    def _receive_result(
-        self, call: OpenCall, result: dict[str, Any], size_bytes: int, received: list[Received]
-    ) -> None:
-        sort = result.get("resultType", "complete") if self._writer.is_modern else "complete"
+    def _receive_result(self, call: OpenCall, result: dict[str, Any], size_bytes: int) -> None:
+        sort = result.get("resultType", "complete") if self._requests.is_modern else "complete"
         if sort == "complete":
-            unpacking = Unpacking(call.request.request_id)
-            outcome = unpacking.result(call.method, result)
-            received += unpacking.events
-            self._close(call, outcome, received)
+            unpacking = Unpacking(call.request.request_id, self._events)
+            self._close(call, unpacking.result(call.method, result))
         elif sort == "input_required":
             call.rounds += 1
             wanted = read_round(result, call.rounds)
             if isinstance(wanted, Failure):
-                self._close(call, wanted, received)
+                self._close(call, wanted)
                 return
             call.round = wanted
             request_id = call.request.request_id
-            received += [HostCalled(request_id, one, size_bytes) for one in wanted.calls.values()]
-            self._go_on(call, wanted, received)
+            self._events += [HostCalled(request_id, one, size_bytes) for one in wanted.calls]
+            self._go_on(call, wanted)
         else:
             words = f"the answer is of a resultType that is not known here: {sort!r:.40}"
-            self._close(call, Failure.because(Reason.INVALID_EVENT, words), received)
+            self._close(call, Failure.because(Reason.INVALID_EVENT, words))
 
     # What the host says.
 
-    def answer(self, asked: HostCalled, outcome: Outcome, received: list[Received]) -> None:
+    def answer(self, asked: HostCalled, outcome: Outcome) -> None:
         """Take the host's answer to an input that a request waits for."""
         call = self._open.get(asked.request_id or "")
         if call is None or call.round is None:
             return
-        failure = call.round.answered(asked.call, outcome)
+        failure = call.round.take(asked.call, outcome)
         if failure is not None:
-            self._close(call, failure, received)
+            self._close(call, failure)
         else:
-            self._go_on(call, call.round, received)
+            self._go_on(call, call.round)
 
-    def _go_on(self, call: OpenCall, wanted: Round, received: list[Received]) -> None:
+    def _go_on(self, call: OpenCall, wanted: Round) -> None:
         """Repeat the request with the input, if all of it has come."""
-        if not wanted.is_over:
+        if wanted.open:
             return
         try:
-            params = {**call.params, **wanted.params()}
-            rpc_id = self._writer.ask_for(call.request, call.method, params)
+            self._requests.ask_for(call, {**call.params, **wanted.given})
         except UNENCODABLE as error:
             words = (
                 f"the answers to the server's questions cannot be written: {type(error).__name__}"
             )
-            self._close(call, Failure.because(Reason.INVALID_EVENT, words), received)
+            self._close(call, Failure.because(Reason.INVALID_EVENT, words))
         else:
             call.round = None
-            del self._by_rpc_id[call.rpc_id]
-            call.rpc_id = rpc_id
-            self._by_rpc_id[rpc_id] = call
 
-    def _close(self, call: OpenCall, outcome: Outcome, received: list[Received]) -> None:
-        self._forget(call)
-        received.append(Answered(call.request.request_id, outcome))
-
-    def _forget(self, call: OpenCall) -> None:
+    def _close(self, call: OpenCall, outcome: Outcome, fault: Fault | None = None) -> None:
         del self._open[call.request.request_id]
-        self._by_rpc_id.pop(call.rpc_id, None)
+        self._requests.close(call.rpc_id)
+        self._events.append(Answered(call.request.request_id, outcome, fault))
 
 
 UNKNOWN_TYPE = "application/octet-stream"
@@ -234,9 +191,9 @@ class Unpacking:
     so that nothing is held twice. Text that is no base64 stays as it came. A link stays a link.
     """
 
-    def __init__(self, request_id: str) -> None:
-        self.events: list[Received] = []
+    def __init__(self, request_id: str, events: list[Received]) -> None:
         self._request_id = request_id
+        self._events = events
         self._count = 0
         self._is_full = False
         self._assets: dict[str, str] = {}
@@ -353,14 +310,14 @@ class Unpacking:
             last=True,
             metadata={"uri": uri} if isinstance(uri, str) else UNSET,
         )
-        self.events.append(EventReceived(self._request_id, piece))
+        self._events.append(EventReceived(self._request_id, piece))
         return {
             "assetId" if key == field else key: named if key == field else value
             for key, value in holder.items()
         }
 
     def _warn(self, words: str) -> None:
-        self.events.append(Warned(self._request_id, Notice("asset_not_copied", words)))
+        self._events.append(Warned(self._request_id, Notice("asset_not_copied", words)))
 
 
 def _is_plain(value: Any) -> bool:

@@ -30,14 +30,7 @@ from protocol.json_line import (
     is_utf16,
     without_lone_surrogates,
 )
-from protocol.jsonrpc import (
-    INTERNAL_ERROR,
-    RpcAnswer,
-    RpcId,
-    RpcMessage,
-    meant_id,
-    message_of,
-)
+from protocol.jsonrpc import INTERNAL_ERROR, RpcAnswer, RpcId, RpcMessage, meant_id, message_of
 from protocol.problem import literal
 
 SURROGATES = "half characters as \\ufffd"
