@@ -104,7 +104,7 @@ class ClientRequest:
         """The client's answers that came before the questions."""
         self._is_collecting = False
         self._done = -math.inf
-        """The progress that the client knows of the call that is under way."""
+        """The last progress told to the client, over all calls of this request."""
         self._gathered_bytes = 0
         self._params_bytes = 0
 
@@ -323,7 +323,7 @@ class ClientRequest:
         return brings and self.client.is_modern
 
     def resume(self, again: ClientRequest, line: bytes) -> None:
-        """Go on, once parked, in the place of the request by which the client comes back for it.
+        """Answer from now on under the id, exchange and params of `again`, by which it came back.
 
         Questions without an answer are asked again.
         """

@@ -13,7 +13,6 @@ import gc
 import os
 import socket
 import sys
-import threading
 from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -62,7 +61,7 @@ from supervisor.runtime.held_bytes import Account
 from supervisor.runtime.loop_clock import run_timed
 from supervisor.runtime.process.environment import HostVariables
 from supervisor.runtime.stalls import RunDelay, Stalls
-from supervisor.runtime.threads import Job, Threads
+from supervisor.runtime.threads import Threads
 from supervisor.runtime.turns import LOOP
 
 if TYPE_CHECKING:
@@ -368,15 +367,11 @@ THREADS_NEEDED = 8
 
 def try_threads(threads: Threads) -> None:
     """Begin this many threads at once; raises `OSError` if there are too few."""
-    may_end = threading.Event()
     try:
-        for _ in range(THREADS_NEEDED):
-            threads.give(Job(may_end.wait), bool)
+        threads.begin_at_once(THREADS_NEEDED)
     except OSError:
         message = (
             f"the system gives fewer than {THREADS_NEEDED} further threads and processes to this"
             " user (ulimit -u) or control group, and a daemon needs them"
         )
         raise OSError(message) from None
-    finally:
-        may_end.set()

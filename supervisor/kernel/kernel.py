@@ -405,6 +405,7 @@ class Kernel:
                 nursery.cancel_scope.cancel()
         finally:
             log_files.close()
+            self._threads.close()
 
     async def ask(
         self,

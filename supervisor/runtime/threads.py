@@ -12,23 +12,25 @@ at the same time, and the bounds are on the work:
 What was given up before it began is not done. Else it stays at work, keeps its place among those of
 its kind, and `status` shows it (`stuck`).
 
-A thread that has done its work waits for more, which costs no wake-up. It ends if `KEPT` others
-wait already, unless it has forked: a child is in the list of the thread that forked it, and passes
-to the main thread's when that one ends (kernel: find_new_reaper). The main thread's list is where
-orphans are looked for, again and again (`containment.orphans`): so it stays short, whatever the
-number of modules. If the system gives no further thread (`ulimit -u`, `pids.max`), work waits for
-those that there are.
+A thread that has done its work waits for more, which costs no wake-up, and ends if `KEPT` others
+wait already. Threads that fork are others, and never end: a child is in the list of the thread that
+forked it, and passes to the main thread's when that one ends (kernel: find_new_reaper). The main
+thread's list is where orphans are looked for, again and again (`containment.orphans`): so it stays
+short, whatever the number of modules. If the system gives no further thread (`ulimit -u`,
+`pids.max`), work waits for those that there are; a spawn is refused, since it would get no process
+either.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import queue
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -54,8 +56,8 @@ END_S = 5.0
 LEAST_S = 0.5
 """What each has of the end all the same, when others have used that up: it may answer."""
 
-KEPT = 4
-"""A thread that is free ends if so many others are, unless it has forked."""
+KEPT = 2
+"""A thread that is free ends if so many others are, unless it forks."""
 
 PATIENCE_S = 2.0
 """What a look may take; a disk that has to spin up, or a slow network, is given that time."""
@@ -117,8 +119,7 @@ class Job(Generic[T]):
     done: trio.Event
     """Of one that the event loop waits for."""
 
-    def __init__(self, function: Callable[[], T], *, forks: bool = False) -> None:
-        self.forks = forks
+    def __init__(self, function: Callable[[], T]) -> None:
         self.thread = 0
         """The native id of the thread that is at it; 0 before one is."""
         self.limiter: trio.CapacityLimiter | None = None
@@ -140,7 +141,7 @@ class Job(Generic[T]):
             self._error = error.with_traceback(here and here.tb_next)
 
     def leave(self) -> bool:
-        """Keep it from being begun; returns whether it had not been, nor been left before."""
+        """Forbid threads to begin it; False if it was begun, or left, before."""
         return self._claim.acquire(blocking=False)
 
     def result(self) -> T:
@@ -164,25 +165,19 @@ class Job(Generic[T]):
         self.done.set()
 
 
-class Threads:
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+class _Pool:
+    """Threads that wait for work of one sort."""
+
+    def __init__(self, kept: float) -> None:
+        """A thread ends if `kept` others are free."""
+        self._kept = kept
         self._lock = threading.Lock()
         self._count = 0
         self._free = 0
         """The threads that wait for work, less the work that waits for a thread."""
-        self._work: queue.SimpleQueue[_Given | None] = queue.SimpleQueue()
-        # A kind without work has no limiter.
-        self._limiters: weakref.WeakValueDictionary[str, trio.CapacityLimiter]
-        self._limiters = weakref.WeakValueDictionary()
-        self._at_work: dict[object, tuple[str, float]] = {}
-        self._unanswered: set[str] = set()
-        """The looks that were left, and that no thread has come back from."""
-        self._ends_at: float | None = None
-        self.close = weakref.finalize(self, self._work.put, None)
-        """Ends the threads, once they have done what there is."""
+        self.work: queue.SimpleQueue[_Given | None] = queue.SimpleQueue()
 
-    def give(self, job: Job[Any], tell: Callable[[], object], *, may_wait: bool = False) -> None:
+    def give(self, job: Job[Any], tell: Callable[[], object], *, may_wait: bool) -> None:
         """Have a thread do a job, and call `tell` at last.
 
         Raises `OSError` if there is none to be had; with `may_wait` only if there is none at all,
@@ -190,24 +185,55 @@ class Threads:
         """
         with self._lock:
             if self._free <= 0:
-                if begin_thread(partial(_serve, self._work), "stdiod-work") is not None:
+                if begin_thread(partial(_serve, self.work), "stdiod-work") is not None:
                     self._count += 1
                     self._free += 1
                 elif not (may_wait and self._count):
                     raise OSError(errno.EAGAIN, "no thread for it: can't start new thread")
             self._free -= 1
-        self._work.put((self, job, tell))
+        self.work.put((self, job, tell))
 
-    def do(self, job: Job[Any], *, has_forked: bool) -> bool:
-        """Do a job in this thread, one of these; returns whether the thread stays."""
-        job.run()
+    def stays(self) -> bool:
+        """Whether a thread of these, which has done its work, waits for more."""
         with self._lock:
-            stays = has_forked or self._free < KEPT
+            stays = self._free < self._kept
             if stays:
                 self._free += 1
             else:
                 self._count -= 1
         return stays
+
+
+class Threads:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._begin()
+        # A kind without work has no limiter.
+        self._limiters: weakref.WeakValueDictionary[str, trio.CapacityLimiter]
+        self._limiters = weakref.WeakValueDictionary()
+        self._at_work: dict[object, tuple[str, float]] = {}
+        self._lock = threading.Lock()
+        self._unanswered: set[str] = set()
+        """The looks that were left, and that no thread has come back from."""
+        self._ends_at: float | None = None
+
+    def _begin(self) -> None:
+        self._pool, self._forking = _Pool(KEPT), _Pool(math.inf)
+        self._end = weakref.finalize(self, _end, self._pool.work, self._forking.work)
+
+    def close(self) -> None:
+        """End the threads, once they have done what there is; what comes then has new ones."""
+        self._end()
+        self._begin()
+
+    def begin_at_once(self, count: int) -> None:
+        """Begin so many threads, of which `KEPT` stay; raises `OSError` if there are too few."""
+        may_end = threading.Event()
+        try:
+            for _ in range(count):
+                self._pool.give(Job(may_end.wait), bool, may_wait=False)
+        finally:
+            may_end.set()
 
     # For tasks.
 
@@ -228,7 +254,7 @@ class Threads:
         import trio  # noqa: PLC0415 - see the top
 
         await trio.lowlevel.checkpoint_if_cancelled()
-        job = Job(partial(self._named, doing, function), forks=forks)
+        job = Job(partial(self._named, doing, function))
         job.done = trio.Event()
         token = trio.lowlevel.current_trio_token()
 
@@ -246,7 +272,7 @@ class Threads:
             await limiter.acquire_on_behalf_of(job)
         job.limiter = limiter
         try:
-            self.give(job, tell, may_wait=True)
+            (self._forking if forks else self._pool).give(job, tell, may_wait=not forks)
         except OSError:
             job.leave_place()
             raise
@@ -319,14 +345,11 @@ class Threads:
 
         A look that takes longer than `PATIENCE_S` is left. Until it answers nobody looks there.
         """
-        seen, patience_s = list[T | NoAnswer](), PATIENCE_S
-        for doing, look in looks:
-            one: T | NoAnswer = UNANSWERED
-            if doing not in self._unanswered:
-                one = self._look(doing, look, patience_s)
-                if isinstance(one, NoAnswer):
-                    patience_s = max(patience_s / 2, LEAST_PATIENCE_S)
-            seen.append(one)
+        looks, patience_s = tuple(looks), PATIENCE_S
+        seen = list[T | NoAnswer]()
+        while len(seen) < len(looks):
+            seen += self._look_on(looks[len(seen) :], patience_s)
+            patience_s = max(patience_s / 2, LEAST_PATIENCE_S)
         return seen
 
     def look_at(self, path: Path, look: Callable[[], T]) -> T:
@@ -334,30 +357,49 @@ class Threads:
 
         Raises `NoAnswerError`, and what the look raises.
         """
-        seen = self._look(f"looking at {path}", look, NEEDED_PATIENCE_S)
+        (seen,) = self._look_on([(f"looking at {path}", look)], NEEDED_PATIENCE_S)
         if isinstance(seen, NoAnswer):
             raise NoAnswerError(path)
         return seen
 
-    def _look(self, doing: str, look: Callable[[], T], patience_s: float) -> T | NoAnswer:
-        job, over = Job(partial(self._named, doing, look)), threading.Event()
+    def _look_on(self, looks: Sequence[Look[T]], patience_s: float) -> list[T | NoAnswer]:
+        """Return what comes of looks up to the first one that takes too long, and of that one.
+
+        One thread does them all: to hand over each costs fifty times as much as most looks.
+        """
+        seen, over, left = list[T | NoAnswer](), threading.Event(), set[str]()
+
+        def run() -> None:
+            for doing, look in looks:
+                one: T | NoAnswer = UNANSWERED
+                if doing not in self._unanswered:
+                    one = self._named(doing, look)
+                with self._lock:  # either it is left, or it goes on
+                    if left:
+                        return
+                    seen.append(one)
 
         def tell() -> None:
             with self._lock:
                 over.set()
-                self._unanswered.discard(doing)
+                self._unanswered -= left
 
+        job = Job(run)
         try:
-            self.give(job, tell)
+            self._pool.give(job, tell, may_wait=False)
         except OSError:
-            # In this thread, however long that takes: it is never the event loop's.
-            return self._named(doing, look)
-        if not over.wait(patience_s):
+            run()  # In this thread, however long that takes: it is never the event loop's.
+            return seen
+        count = 0
+        while not over.wait(patience_s):
             with self._lock:
-                if not over.is_set():
-                    self._unanswered.add(doing)
-                    return UNANSWERED
-        return job.result()
+                if not over.is_set() and len(seen) == count:
+                    left.add(looks[count][0])
+                    self._unanswered |= left
+                    return [*seen, UNANSWERED]
+                count = len(seen)
+        job.result()
+        return seen
 
     # What `status` shows, and the bound of the daemon's end.
 
@@ -405,18 +447,23 @@ class Threads:
         return max(self._ends_at - self._clock(), LEAST_S)
 
 
-_Given = tuple[Threads, Job[Any], Callable[[], object]]
+_Given = tuple[_Pool, Job[Any], Callable[[], object]]
 
 
 def _serve(work: queue.SimpleQueue[_Given | None]) -> None:
     # Between two jobs it has nothing of `Threads`, so that those of a `Host` without a daemon are
     # collected, which ends the threads.
-    stays, has_forked = True, False
+    stays = True
     while stays and (given := work.get()) is not None:
-        threads, job, tell = given
-        has_forked = has_forked or job.forks
-        stays = threads.do(job, has_forked=has_forked)
+        pool, job, tell = given
+        job.run()
+        stays = pool.stays()
         tell()
-        del given, threads, job, tell  # what it made is its owner's, and not held until the next
+        del given, pool, job, tell  # what it made is its owner's, and not held until the next
     if stays:
         work.put(None)  # for the next thread
+
+
+def _end(*works: queue.SimpleQueue[_Given | None]) -> None:
+    for work in works:
+        work.put(None)

@@ -16,8 +16,8 @@ one that asks for little comes before all that ask for much, and none saves up t
 others waiting.
 
 `LOOP` notes who works: so the cause of a long pass is known (`runtime.stalls`), and what a turn led
-to is done together at its end. Without the daemon's clock, which tells it of each pass, nobody is
-held back but for one pass.
+to is done together at its end. Under a plain `trio.run`, where nothing tells it of passes, nothing
+is counted, and `wait` lets the other tasks run once.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class LoopTime:
             self._longest = (who, self._doing, self.about)
 
     def go_on_for(self, who: str) -> None:
-        """Work for another party within the turn that has begun, with one end for both."""
+        """Charge what follows to another party; what was given to `afterwards` keeps its end."""
         if who != self._who:
             then, self._then = self._then, []
             self.begin(who, self._doing)

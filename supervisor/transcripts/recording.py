@@ -246,6 +246,7 @@ class TranscriptFile:
         self.error: str | None = None
         """Why the file is incomplete, once the block of `written` is left."""
         self._path = path
+        self._written = trio.Event()
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         # Without a buffer: that would be flushed to a disk that hangs as the interpreter ends.
         self._file = os.open(path, flags, 0o600)
@@ -257,28 +258,38 @@ class TranscriptFile:
 
     @contextlib.asynccontextmanager
     async def written(self, why: str) -> AsyncIterator[None]:
-        """Write what is recorded within the block, and the end with `why`."""
+        """Write what is recorded within the block, and the end with `why`, whatever that raises."""
+        failure: BaseException | None = None
+        # Not cancelled with the block: what it heard is written, too.
+        writing = trio.CancelScope(shield=True)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._run)
+            nursery.start_soon(self._run, writing)
             try:
                 yield
-            finally:
-                self.recording.end(why)
-                nursery.cancel_scope.deadline = trio.current_time() + CLOSE_S
-        if nursery.cancel_scope.cancelled_caught:
+            except BaseException as error:  # noqa: BLE001 - raised once all is written
+                failure = error
+            self.recording.end(why)
+            with trio.move_on_after(CLOSE_S, shield=True) as patience:
+                await self._written.wait()
+            writing.cancel()
+        if patience.cancelled_caught:
             self.error = f"{self._path}: the disk did not answer in {CLOSE_S:g} s"
         else:
             os.close(self._file)
+        if failure is not None:
+            raise failure
 
-    async def _run(self) -> None:
+    async def _run(self, writing: trio.CancelScope) -> None:
         async def write(entries: list[Entry]) -> None:
             await trio.to_thread.run_sync(self._write, entries, abandon_on_cancel=True)
 
         try:
-            await self.recording.stream(write)
+            with writing:
+                await self.recording.stream(write)
         except OSError as error:
             # The recording goes on into its bounded buffer; the module is not concerned.
             self.error = f"{self._path}: {os.strerror(error.errno or 0)}"
+        self._written.set()
 
     def _write(self, records: Iterable[Header | Entry]) -> None:
         data = memoryview(b"".join(map(encode_record, records)))

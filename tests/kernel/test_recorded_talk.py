@@ -225,7 +225,7 @@ async def test_the_stdin_of_a_tool_is_closed_when_its_request_is_written(
 
 
 @pytest.mark.parametrize(
-    ("drawn", "tail"), [(0, "000000"), (0.25, "400000"), (1 - 1e-16, "ffffff")]
+    ("drawn", "tail"), [(1e-9, "000000"), (0.25, "400000"), (1 - 1e-16, "ffffff")]
 )
 async def test_the_request_ids_of_a_run_end_with_a_tail_that_is_drawn_once(
     tmp_path: Path, mock_clock: Clock, drawn: float, tail: str

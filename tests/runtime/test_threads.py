@@ -173,6 +173,22 @@ async def test_threads_beyond_those_that_are_kept_end_and_all_end_with_their_own
     until(lambda: not any(one.is_alive() for one in used), "the end of all")
 
 
+async def test_threads_that_fork_are_others_and_so_many_as_fork_at_a_time() -> None:
+    """However many threads have worked in one moment before: those that fork never end."""
+    threads, forking = Threads(), set[threading.Thread]()
+    for _ in range(5):
+        met = threading.Barrier(20)
+        async with trio.open_nursery() as nursery:
+            for number in range(20):
+                nursery.start_soon(threads.run, f"reading {number}", met.wait)
+        for _ in range(10):
+            job = await threads.begin("spawning", threading.current_thread, forks=True)
+            await job.done.wait()
+            forking.add(job.result())
+    assert len(forking) == 1
+    threads.close()
+
+
 async def test_an_error_of_a_thread_is_freed_at_once() -> None:
     """A cycle would wait for the collector, which stops the event loop."""
     raised: list[weakref.ref[BaseException]] = []
@@ -273,6 +289,12 @@ def test_looks_are_answered_in_their_order(hanging: threading.Event) -> None:
     assert threads.look_at_each([(f"look {n}", of(n)) for n in range(1000)]) == list(range(1000))
     assert threads.look_at_each([]) == []
     assert threads.look_at_each([("none", of(None))]) == [None]
+
+
+def test_one_thread_looks_for_as_long_as_all_answer(hanging: threading.Event) -> None:
+    assert not hanging.is_set()
+    looks = [(f"look {n}", threading.get_ident) for n in range(1000)]
+    assert len(set(Threads().look_at_each(looks))) == 1
 
 
 def test_what_does_not_answer_is_left_and_named_and_the_others_are_looked_at(

@@ -257,6 +257,28 @@ async def test_a_file_that_cannot_be_written_any_more_is_an_error_in_the_end(
     assert file.error == f"{path}: Broken pipe"
 
 
+async def test_what_was_heard_is_written_however_the_recording_ends(tmp_path: Path) -> None:
+    header = header_of(descriptor(tmp_path, ["true"]), "")
+    failed, cancelled = (TranscriptFile(tmp_path / name, header) for name in ("a", "b"))
+
+    async def fail() -> None:
+        async with failed.written("it failed"):
+            failed.recording.said("m#1", EntrySource.MODULE, b"x\n")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail()
+    with trio.CancelScope() as scope:
+        async with cancelled.written("it was cancelled"):
+            cancelled.recording.said("m#1", EntrySource.MODULE, b"x\n")
+            scope.cancel()
+            await trio.lowlevel.checkpoint()
+    assert scope.cancelled_caught
+    for name, why in (("a", "it failed"), ("b", "it was cancelled")):
+        *_, said, end = written(tmp_path / name).entries
+        assert (said.instance, end.why) == ("m#1", why)
+
+
 async def test_a_disk_that_stalls_costs_entries_and_no_waiting(
     autojump_clock: trio.testing.MockClock, tmp_path: Path
 ) -> None:

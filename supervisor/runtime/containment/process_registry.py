@@ -146,8 +146,8 @@ class ProcessRegistry:
     ) -> tuple[int, ...]:
         """Kill and reap what an ended leader left; returns the pids that are not gone in time.
 
-        Not cancelled. If a look is held up, it goes on after `LOOKED_WITHIN_S` more, and the thread
-        is `at_work` until it is done.
+        Not cancelled. If a look is held up, the caller goes on after `LOOKED_WITHIN_S` more, and
+        the thread is `at_work` until it is done.
         """
         if not containment.may_have_left:
             return ()
@@ -165,6 +165,9 @@ class ProcessRegistry:
             at_work,
             leave_after_s=within_s + LOOKED_WITHIN_S,
         )
+        if left is None and not at_work:
+            words = "what a module left was not looked for: each thread waits for a file"
+            log.error(words, instance=containment.instance)
         return tuple(left or ())
 
     def about_to_reap(self, containment: Containment) -> None:
@@ -304,14 +307,18 @@ async def holding(
     so that it may reap every child that it did not spawn. Raises `ContainmentError` and
     `DataInUseError`, before anything is started.
     """
-    threads = threads or Threads()
-    take = partial(_take, data_dir, containment, threads, file_limit, whole_process=whole_process)
-    registry = await _taken(data_dir, take, threads)
+    own = threads or Threads()
+    take = partial(_take, data_dir, containment, own, file_limit, whole_process=whole_process)
     try:
-        async with registry.in_force():
-            yield registry
+        registry = await _taken(data_dir, take, own)
+        try:
+            async with registry.in_force():
+                yield registry
+        finally:
+            await _release(registry)
     finally:
-        await _release(registry)
+        if threads is None:
+            own.close()
 
 
 async def _taken(

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 import signal
 import subprocess
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import TypeVar
 
 import structlog
@@ -63,10 +63,30 @@ class SpawnTooSlowError(OSError):
 
 
 class Late(threading.Event):
-    """Set when the spawn was given up for which a thread works."""
+    """Set if a spawn was given up for which a thread works; decided once, by the first to say.
+
+    the thread    delivered() -> True: the result is taken; False: it has to end what it made
+    the loop      give_up()   -> True: nobody takes it;     False: it comes now
+    """
 
     held_by: str | None = None
     """What holds the child that the thread waits for, if anything does (`reaping.why_held`)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.Lock()
+        self._was_delivered = False
+
+    def give_up(self) -> bool:
+        with self._lock:
+            if not self._was_delivered:
+                self.set()
+        return self.is_set()
+
+    def delivered(self) -> bool:
+        with self._lock:
+            self._was_delivered = not self.is_set()
+        return self._was_delivered
 
     def check(self) -> None:
         """Raise `SpawnTooSlowError` if it is set."""
@@ -82,13 +102,19 @@ class Spawner:
     async def run(self, doing: str, make: Callable[[Late], Made]) -> Made:
         """Return what `make` returns, in a thread that does not end.
 
-        Once `Late` is set, it has to end what it has made, and to raise that. It is not cancelled;
-        raises `SpawnTooSlowError`, and `OSError` if there is no thread.
+        `make` asks `Late` whether what it has made was `delivered`, as soon as it is held; if not,
+        it has to end it, and raise that. It is not cancelled; raises `SpawnTooSlowError`, and
+        `OSError` if there is no thread.
         """
         late = Late()
-        job = await self._threads.begin(
-            doing, partial(make, late), kind="spawning", at_once=AT_ONCE, forks=True
-        )
+
+        def work() -> Made:
+            try:
+                return make(late)
+            finally:
+                late.delivered()  # what it raises, too
+
+        job = await self._threads.begin(doing, work, kind="spawning", at_once=AT_ONCE, forks=True)
         with trio.move_on_after(SLOW_S, shield=True):
             await job.done.wait()
             return job.result()
@@ -96,20 +122,23 @@ class Spawner:
         with trio.move_on_after(SPAWN_S - SLOW_S, shield=True):
             await job.done.wait()
             return job.result()
-        if not job.leave() and self._give_up(job.thread, late):
-            with trio.move_on_after(ENDED_S, shield=True):
-                await job.done.wait()
-                return job.result()
+        if job.leave():  # no thread has begun it
+            raise SpawnTooSlowError
+        patience_s = math.inf  # nothing that is done after it was delivered may block
+        if late.give_up():
+            patience_s = ENDED_S if self._kill_untold(job.thread, late) else 0.0
+        with trio.move_on_after(patience_s, shield=True):
+            await job.done.wait()
+            return job.result()
         raise SpawnTooSlowError
 
-    def _give_up(self, thread: int, late: Late) -> bool:
+    def _kill_untold(self, thread: int, late: Late) -> bool:
         """Kill a child that a thread has just forked, and that waits for its program, if any does.
 
         Only that thread knows of the child.
         """
         untold = self._orphans.untold(thread)
         late.held_by = next(filter(None, (why_held(one.pid) for one in untold)), None)
-        late.set()
         for one in untold:
             procfs.send(one, signal.SIGKILL)
         return bool(untold)
@@ -154,7 +183,7 @@ class Spawner:
                     raise OSError("/proc does not show the processes of this machine")
                 self._orphans.spawned(process)
                 self._orphans.brands.remove(popen.pid)  # of one spawned at the same moment
-            if late.is_set():
+            if not late.delivered():
                 popen.returncode = 0
                 self.abandon(popen.pid)
                 self._orphans.reaped(process)

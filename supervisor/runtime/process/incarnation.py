@@ -186,7 +186,7 @@ class Incarnation:
     # From spawn to gone.
 
     def take_opening(self) -> None:
-        """Have what is to be written by now written by the thread that spawns."""
+        """Take what the connection has to say already; the spawning thread writes it to stdin."""
         data = self._outgoing.take()
         self.opening = Opening(data, closes_stdin=self.connection.closes_stdin)
 
@@ -320,7 +320,7 @@ class Incarnation:
         self.close()
 
     def close(self) -> None:
-        """Cancel all waits, and answer nothing; idempotent."""
+        """Stop all timers, and write nothing more; may be called again."""
         self._is_open = False
         for _, timer in self._timers:
             timer.cancel()

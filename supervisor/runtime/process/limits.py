@@ -121,7 +121,6 @@ class Sampler:
         watched = dict(self._watched)
         # In a thread: a tree of a thousand processes is not to hold up the neighbours.
         measure = partial(_measure, watched)
-        # In any case: what has begun as many processes as there may be is to be ended.
         found = await self._threads.run("measuring what modules use", measure)
         present = {one: use for one, use in found.items() if one in self._watched}
         for one, (_, breach) in present.items():

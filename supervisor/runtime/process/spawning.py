@@ -90,6 +90,10 @@ async def spawn(
                 registry.spawner.abandon(popen.pid)
                 late.check()
             pidfd, containment = _take(popen.pid, program, instance, registry, found, brand=brand)
+            if not late.delivered():
+                os.close(pidfd)
+                _end(containment, registry)
+                late.check()
             ours = pipes.keep()
         unset = unset_variables(found.transport, environment)
         process = Process(
@@ -170,10 +174,14 @@ def _take(
         apply(limits, containment)
         pidfd = os.pidfd_open(pid)
     except (LimitError, OSError) as error:
-        containment.kill()
-        registry.spawner.abandon(pid)
-        registry.release(containment)
+        _end(containment, registry)
         if isinstance(error, LimitError):
             raise SpawnError(str(error)) from None
         raise SpawnError(explain(error, program), error.errno) from None
     return pidfd, containment
+
+
+def _end(containment: Containment, registry: ProcessRegistry) -> None:
+    containment.kill()
+    registry.spawner.abandon(containment.leader.pid)
+    registry.release(containment)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
 import threading
+import time
+from pathlib import Path
 
 import pytest
 import trio
 import trio.testing
 
 from supervisor.runtime.containment import procfs
+from supervisor.runtime.containment.contained import ProcessGroup, ProcessGroupRung
 from supervisor.runtime.containment.process_registry import ProcessRegistry
 from supervisor.runtime.containment.spawn import (
     AT_ONCE,
@@ -23,7 +27,10 @@ from supervisor.runtime.containment.spawn import (
     Spawner,
     SpawnTooSlowError,
 )
+from supervisor.runtime.process.program import SpawnError
+from supervisor.runtime.process.spawning import spawn
 from tests.bounds import WAIT_S
+from tests.factories import PYTHON, descriptor, open_files, opened_since
 from tests.runtime.containment.tracer import Tracer
 
 
@@ -207,3 +214,65 @@ async def test_who_holds_a_child_before_it_has_its_program_is_named(
         nursery.start_soon(spawn)
         await begun.wait()
         await give_up(mock_clock)
+
+
+@pytest.mark.fault(36)
+async def test_what_was_delivered_in_time_is_returned_however_late_that_is_heard_of(
+    spawner: Spawner, mock_clock: trio.testing.MockClock
+) -> None:
+    goes_on, begun = threading.Event(), trio.Event()
+    token = trio.lowlevel.current_trio_token()
+
+    def make(late: Late) -> bool:
+        delivered = late.delivered()
+        token.run_sync_soon(begun.set)
+        assert goes_on.wait(WAIT_S)
+        return delivered
+
+    async def spawn() -> None:
+        assert await spawner.run("spawning", make)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(spawn)
+        await begun.wait()
+        await give_up(mock_clock)
+        goes_on.set()
+
+
+class SlowRung(ProcessGroupRung):
+    """Holds a process only when it may."""
+
+    def __init__(self) -> None:
+        super().__init__("a daemon")
+        self.held: list[int] = []
+        self.begun, self.may_hold = threading.Event(), threading.Event()
+
+    def contain(self, instance: str, leader: procfs.Stat, brand: int) -> ProcessGroup:
+        self.held.append(leader.pid)
+        self.begun.set()
+        assert self.may_hold.wait(WAIT_S)
+        return super().contain(instance, leader, brand)
+
+
+@pytest.mark.fault(36)
+async def test_a_process_that_is_held_too_late_is_ended(
+    tmp_path: Path, mock_clock: trio.testing.MockClock
+) -> None:
+    registry, rung = ProcessRegistry.bare(), SlowRung()
+    registry.rung = rung
+    module = descriptor(tmp_path, [*PYTHON, "-c", "input()"])
+
+    async def refused() -> None:
+        with pytest.raises(SpawnError, match="was not there within"):
+            await spawn(module, dict(os.environ), "m#1", registry)
+
+    before = open_files()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(refused)
+        await trio.to_thread.run_sync(rung.begun.wait, WAIT_S)
+        await give_up(mock_clock)
+    rung.may_hold.set()
+    ends_at = time.monotonic() + WAIT_S
+    while procfs.stat(rung.held[0]) is not None or opened_since(before):
+        assert time.monotonic() < ends_at, "the process, or a descriptor of it, is left behind"
+        await trio.to_thread.run_sync(time.sleep, 0.01)
