@@ -246,7 +246,6 @@ class TranscriptFile:
         self.error: str | None = None
         """Why the file is incomplete, once the block of `written` is left."""
         self._path = path
-        self._written = trio.Event()
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         # Without a buffer: that would be flushed to a disk that hangs as the interpreter ends.
         self._file = os.open(path, flags, 0o600)
@@ -269,10 +268,8 @@ class TranscriptFile:
             except BaseException as error:  # noqa: BLE001 - raised once all is written
                 failure = error
             self.recording.end(why)
-            with trio.move_on_after(CLOSE_S, shield=True) as patience:
-                await self._written.wait()
-            writing.cancel()
-        if patience.cancelled_caught:
+            writing.deadline = trio.current_time() + CLOSE_S
+        if writing.cancelled_caught:
             self.error = f"{self._path}: the disk did not answer in {CLOSE_S:g} s"
         else:
             os.close(self._file)
@@ -289,7 +286,6 @@ class TranscriptFile:
         except OSError as error:
             # The recording goes on into its bounded buffer; the module is not concerned.
             self.error = f"{self._path}: {os.strerror(error.errno or 0)}"
-        self._written.set()
 
     def _write(self, records: Iterable[Header | Entry]) -> None:
         data = memoryview(b"".join(map(encode_record, records)))
