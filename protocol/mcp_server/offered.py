@@ -137,12 +137,14 @@ class Offered:
             if wait in self._fetching:
                 fetching, asked = self._fetching[wait]
                 found = await fetching
-                is_enough = look_again and {*look_again} <= {*asked}
+                if isinstance(found, Table) and (
+                    {*look_again} <= {*asked} if look_again else self._is_current(found, wait=wait)
+                ):
+                    return found
             else:
                 found = await self._fetch_for_all(look_again, wait=wait)
-                is_enough = True
-            if isinstance(found, Table) and is_enough:
-                return found
+                if isinstance(found, Table):
+                    return found
             if isinstance(found, Failure):
                 pause_s = pause_of(found)
                 if pause_s is None or not is_patient:

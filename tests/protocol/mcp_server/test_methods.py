@@ -512,6 +512,17 @@ def test_lists_are_of_one_caller() -> None:
 
 
 @pytest.mark.fault(29)
+def test_who_wants_the_lists_while_they_are_fetched_waits_for_these() -> None:
+    bridge, daemon = bridge_to(offer("dice", tool("roll")))
+    bridge.result("tools/list")
+    daemon.is_silent = True
+    asked = [bridge.ask("tools/list") for _ in range(20)]
+    (fetch,) = (one for one in daemon.open.values() if not one["input"].get("follow"))
+    daemon.serve(fetch)
+    bridge.turn()
+    assert all(bridge.answer(one)["result"]["tools"] for one in asked)
+
+
 def test_a_long_list_comes_in_pages() -> None:
     entry = {"description": "x" * (PAGE_BYTES // 2)}
     tools = [tool(f"t{number}", **entry) for number in range(3)]
