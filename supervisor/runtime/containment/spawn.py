@@ -204,8 +204,14 @@ class Spawner:
 
         Not cancelled.
         """
-        with contextlib.suppress(OSError):  # no descriptor is left
+        try:
             pidfd = os.pidfd_open(process.pid)
+        except OSError:  # no descriptor is left
+            popen.kill()
+            with trio.move_on_after(OWN_GONE_WITHIN_S, shield=True):
+                while popen.poll() is None:  # noqa: ASYNC110 - nothing else tells
+                    await trio.sleep(LOOK_S)
+        else:
             try:
                 with trio.move_on_after(patience_s, shield=True):
                     await trio.lowlevel.wait_readable(pidfd)
