@@ -66,7 +66,7 @@ class RpcMistake(msgspec.Struct, frozen=True):
 RpcMessage = RpcAnswer | RpcCall | RpcNotification | RpcMistake
 
 RpcReply = dict[str, Any] | RpcError | Fault
-"""What a request is answered with; a fault is of the bad line in the place of its answer."""
+"""The answer to a request: a result, an error, or the fault of a bad line that came instead."""
 
 
 _WHOLE = re.compile(r"[1-9][0-9]{0,17}")

@@ -1,4 +1,4 @@
-r"""What dialects share: a process that prints lines, and one that serves one invocation.
+r"""Base classes of dialects: a process that prints lines, and one that serves one invocation.
 
 receive_data -> each whole line to `_receive_line`, one too long to be held to `_reject`
 receive_eof  -> a last line without a newline: to `_receive_line` if it is a whole object

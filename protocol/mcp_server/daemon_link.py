@@ -44,7 +44,7 @@ that are stopped first takes longer; most clients give a call up after 60 s."""
 
 
 class NarrowedCaller(msgspec.Struct, frozen=True):
-    """Who asks, through which view, and which daemon: the answer to `narrow`."""
+    """The answer to `narrow`: the principal that asks, its view, and the run of the daemon."""
 
     view: ModuleView
     name: str = ""

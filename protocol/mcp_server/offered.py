@@ -42,7 +42,7 @@ STEPS = 512
 """Of laying out a table, before the host has its turn: some milliseconds."""
 
 CHANGING = tuple(dict.fromkeys(one.capability for one in LISTS.values()))
-"""What a `list_changed` may be about."""
+"""The lists whose changes a `list_changed` notification may tell."""
 
 Given = dict[str, Definitions]
 """The lists as a client knows them, by field."""

@@ -153,7 +153,7 @@ class ClientRequest:
         """Return the params of these names; null counts as missing."""
         return {name: self.params[name] for name in names if self.params.get(name) is not None}
 
-    # What it holds.
+    # Bytes that the request holds.
 
     def gather(self, size: int) -> None:
         """Count so many bytes more, or less, that are held until it is answered or given up."""

@@ -128,7 +128,7 @@ class Conversation:
         self._nursery: trio.Nursery | None = None
         """For lines that wait by login, while waiting lines are served at all."""
         self.turn = Turn(party.label)
-        """What is read is received in it."""
+        """The turn in which bytes of the client are received."""
         party.has_logins = True
         self.until_mcp = trio.CancelScope()
         """Cancelled once the client has asked for MCP."""

@@ -341,7 +341,7 @@ class ServerLists:
             self._complaints.append(f"{name}: {quoted(named)}: {words}")
         return mended
 
-    # What the lists say.
+    # The module as its lists describe it.
 
     @property
     def _offered(self) -> list[str]:

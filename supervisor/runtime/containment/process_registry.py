@@ -70,7 +70,7 @@ log = structlog.get_logger()
 
 
 class ProcessRegistry:
-    """What a daemon has to hold processes, from before the first one until `owned` is closed."""
+    """The resources by which a daemon holds processes, until `owned` is closed."""
 
     def __init__(
         self,

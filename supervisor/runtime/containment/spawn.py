@@ -70,7 +70,7 @@ class Late(threading.Event):
     """
 
     held_by: str | None = None
-    """What holds the child that the thread waits for, if anything does (`reaping.why_held`)."""
+    """Why the child that the thread waits for does not end, if it is known (`reaping.why_held`)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -158,7 +158,7 @@ class Spawner:
                 time.sleep(LOOK_S)
 
     def _leave_unreapable(self, pid: int, process: Stat | None, words: str) -> None:
-        """Have it reaped with the orphans, once a tracer that holds it lets go."""
+        """Log the process, and leave it to `Orphans`, which reaps it once its tracer lets go."""
         tracer = tracer_of(pid)
         log.error(words, pid=pid, traced_by=None if tracer is None else tracer.words)
         if process is not None:

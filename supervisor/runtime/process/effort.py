@@ -1,6 +1,6 @@
-"""What a process did while it was waited for in vain: it computed, or waited itself.
+"""Tell whether a process that did not answer in time used CPU, or waited for something.
 
-Where it stood when it was asked is marked (`Incarnation.ask`); `effort` compares that with now.
+`Incarnation.ask` marks the CPU time at which a request began; `effort` compares that with now.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class Effort(NamedTuple):
-    """What a process and those below it did, as a clause; how much CPU they used; if still so."""
+    """A clause on the work of a process and its children, their CPU time, and if they are busy."""
 
     words: str = ""
     cpu_s: float | None = None

@@ -83,20 +83,21 @@ async def test_a_spawn_that_has_begun_is_not_abandoned_when_cancelled(spawner: S
             assert ended.is_set()
 
 
-async def test_a_child_stays_in_the_list_of_the_thread_that_spawned_it(spawner: Spawner) -> None:
+async def test_a_child_stays_in_the_list_of_the_thread_that_spawned_it() -> None:
     """Also if more threads wait for work than are kept: one that has forked does not end."""
     command = [sys.executable, "-I", "-S", "-c", "input()"]
     threads: list[int] = []
     met = threading.Barrier(2 * AT_ONCE)
+    registry = ProcessRegistry.bare()
 
     def spawn(_: Late) -> subprocess.Popen[bytes]:
         threads.append(threading.get_native_id())
         return subprocess.Popen(command, stdin=subprocess.PIPE)
 
-    with await spawner.run("spawning", spawn) as spawned:
+    with await registry.spawner.run("spawning", spawn) as spawned:
         async with trio.open_nursery() as nursery:
             for number in range(2 * AT_ONCE):
-                nursery.start_soon(spawner._threads.run, f"reading {number}", met.wait)
+                nursery.start_soon(registry.threads.run, f"reading {number}", met.wait)
         me = threading.main_thread().native_id
         assert me is not None
         assert spawned.pid in (procfs.children_of_thread(me, threads[0]) or ())
