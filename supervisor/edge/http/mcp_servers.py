@@ -305,6 +305,7 @@ class Hosted(Holder):
 
     def _is_over(self, stream: McpStream) -> None:
         self.open.discard(stream)
+        self.used_at = time.monotonic()
         self.hold(-stream.waiting_bytes)
         stream.waiting_bytes = 0
 
