@@ -21,6 +21,9 @@ MOST_PROCESSES = 8
 NO_CPU_S = 0.05
 """Less is called none."""
 
+MARK_S = 0.01
+"""Requests of so long a time share one look at the CPU clocks: each is a system call."""
+
 BUSY, IDLE_BY_CHANCE = 0.5, 0.05
 """The part of its time for which one computed that was busy, and for which one that happens to run
 at the moment may have been idle: on a busy machine an endless loop gets little CPU."""

@@ -52,7 +52,7 @@ from supervisor.policy.verdict import Breach, Exit, unset_remark
 from supervisor.runtime.containment.contained import Containment
 from supervisor.runtime.containment.reaping import REAP_AGAIN_S, End
 from supervisor.runtime.files.module_log import ModuleLog, Stderr
-from supervisor.runtime.process.effort import Mark, cpu_clock, tree
+from supervisor.runtime.process.effort import MARK_S, Mark, cpu_clock, tree
 from supervisor.runtime.process.pipes import READ_BYTES, Output, read, read_rest
 from supervisor.runtime.process.process import Opening, Process
 from supervisor.runtime.taps import Taps
@@ -452,14 +452,17 @@ class Incarnation:
         # As `_follow` and `flush` would do it; but each request passes here.
         connection = self.connection
         if self.pid is not None:
-            clocks = self.clocks = self.clocks or [cpu_clock(one) for one in tree(self.pid)]
-            try:
-                cpu_s = dict(zip(clocks, map(time.clock_gettime, clocks), strict=True))
-                now = time.clock_gettime(time.CLOCK_BOOTTIME)
-                self.mark = Mark(self, now, cpu_s, self.times_heard)
-            except OSError:  # one of them is gone
-                self.mark = None
-                del clocks[1:]
+            now, mark = time.clock_gettime(time.CLOCK_BOOTTIME), self.mark
+            if mark is None or not mark.cpu_s or now - mark.at_s > MARK_S:
+                clocks = self.clocks = self.clocks or [cpu_clock(one) for one in tree(self.pid)]
+                try:
+                    cpu_s = dict(zip(clocks, map(time.clock_gettime, clocks), strict=True))
+                    self.mark = Mark(self, now, cpu_s, self.times_heard)
+                except OSError:  # one of them is gone
+                    self.mark = None
+                    del clocks[1:]
+            elif mark.times_heard != self.times_heard:
+                self.mark = Mark(self, mark.at_s, mark.cpu_s, self.times_heard)
         events = connection.ask(request)
         if events:
             self._receive(events)
