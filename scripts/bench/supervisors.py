@@ -9,10 +9,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import shlex
 import signal
-import socket
-import struct
 import subprocess
 import sys
 import time
@@ -20,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import psutil
 
@@ -38,71 +37,38 @@ from scripts.bench.contenders import (
 from scripts.bench.table import Module, Scene, modules_named
 from scripts.checkout import COMMAND_WITHIN_S, STDIOD, family
 from supervisor.edge.bindings.blocking import BlockingClient, connect
+from tests.system.liveness import Liveness
 
-BORN_WITHIN_S: Final = 30.0
 ENDED_WITHIN_S: Final = 20.0
 RAN_S: Final = 1.5
 """How long a process ran before it is killed; supervisord's `startsecs` is 1."""
-CREDENTIALS: Final = struct.Struct("3i")
-"""SO_PEERCRED: pid, uid, gid."""
 
 
-class Births:
-    """A socket to which each process connects: the connection is its birth, its end the death."""
-
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "births"
-        self.last_s = 0.0
-        """When the last one was seen, in monotonic time."""
-        self.alive: dict[int, socket.socket] = {}
-        self._listener = socket.create_server(str(self.path), family=socket.AF_UNIX, backlog=1024)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Kill what was left behind; what only comes now finds nobody, and ends."""
-        with contextlib.suppress(TimeoutError):
-            self.wait_for(sys.maxsize, 0.01)
-        for pid, connection in self.alive.items():
-            # Whose connection is open lives, so that the number is its own.
-            if not _has_ended(connection, time.monotonic()):
+@contextlib.contextmanager
+def births(folder: Path) -> Iterator[Liveness]:
+    """Have native modules connect to a socket; what still lives after the block is killed."""
+    with Liveness(folder / "births") as register:
+        try:
+            yield register
+        finally:
+            for process in register.take_in():
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            connection.close()
-        self._listener.close()
-
-    def wait_for(self, number: int, within_s: float = BORN_WITHIN_S) -> None:
-        """Wait until so many processes have come; raises `TimeoutError`."""
-        ends_at = time.monotonic() + within_s
-        while len(self.alive) < number:
-            self._listener.settimeout(max(ends_at - time.monotonic(), 0.001))
-            try:
-                connection, _ = self._listener.accept()
-            except TimeoutError:
-                raise TimeoutError(f"only {len(self.alive)} of {number} processes came") from None
-            self.last_s = time.monotonic()
-            said = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
-            self.alive[CREDENTIALS.unpack(said)[0]] = connection
-
-    def wait_dead(self) -> bool:
-        """Wait until all processes have ended; returns whether they have."""
-        ends_at = time.monotonic() + ENDED_WITHIN_S
-        return all(_has_ended(connection, ends_at) for connection in self.alive.values())
-
-    def helpers(self, pid: int) -> list[psutil.Process]:
-        """Return a supervisor's processes without those that it runs."""
-        return [process for process in family(pid) if process.pid not in self.alive]
+                    os.kill(process.pid, signal.SIGKILL)
 
 
-def _has_ended(connection: socket.socket, ends_at: float) -> bool:
-    connection.settimeout(max(ends_at - time.monotonic(), 0.001))
-    try:
-        return connection.recv(1) == b""
-    except TimeoutError:
-        return False
-    except ConnectionError:
-        return True
+def all_dead(born: Liveness) -> bool:
+    """Wait until all have ended; returns whether they have."""
+    ends_at = time.monotonic() + ENDED_WITHIN_S
+    return all(
+        select.select([one.connection], [], [], max(ends_at - time.monotonic(), 0))[0]
+        for one in born.members
+    )
+
+
+def helpers_of(pid: int, born: Liveness) -> list[psutil.Process]:
+    """Return a supervisor's processes without those that it runs."""
+    pids = {one.pid for one in born.members}
+    return [process for process in family(pid) if process.pid not in pids]
 
 
 # --- Others ------------------------------------------------------------------
@@ -159,18 +125,18 @@ def _configure(supervisor: str, folder: Path, commands: Mapping[str, str]) -> li
 @contextlib.contextmanager
 def _under(
     bench: Bench, supervisor: str, count: int
-) -> Iterator[tuple[subprocess.Popen[bytes], float, Births]]:
+) -> Iterator[tuple[subprocess.Popen[bytes], float, Liveness]]:
     """Run a supervisor of so many processes around the block; nothing is left afterwards.
 
-    Yields when it was started, too (monotonic time).
+    Yields how long it took until all ran, too (s).
     """
     package = peers.PACKAGES[supervisor]
     if peers.version(package) is None:
         raise NotInstalledError(peers.why_missing(package))
     folder, native = bench.new_folder(), bench.command("native")
-    with Births(folder) as births, (folder / "stderr").open("wb") as log:
+    with births(folder) as born, (folder / "stderr").open("wb") as log:
         names = [f"process-{number}" for number in range(count)]
-        commands = {name: shlex.join([*native, name, str(births.path)]) for name in names}
+        commands = {name: shlex.join([*native, name, str(born.path)]) for name in names}
         program, *words = _configure(supervisor, folder, commands)
         installed, quiet = peers.program(package, program), subprocess.DEVNULL
         command = [str(installed) if installed.exists() else program, *words]
@@ -179,11 +145,11 @@ def _under(
             command, cwd=folder, stdin=quiet, stdout=quiet, stderr=log, start_new_session=True
         )
         try:
-            births.wait_for(count)
-            yield process, began_s, births
+            born.wait_for("native", count)
+            yield process, time.monotonic() - began_s, born
         finally:
             # Helpers go before the processes, or they would start them again.
-            helpers = births.helpers(process.pid)
+            helpers = helpers_of(process.pid, born)
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(ENDED_WITHIN_S)
@@ -196,27 +162,26 @@ def _under(
 def crash(bench: Bench, scene: Scene, supervisor: str) -> list[Figure]:
     """Kill each process once."""
     count, took_s = bench.times(scene), []
-    with _under(bench, supervisor, count) as (_, _, births):
+    with _under(bench, supervisor, count) as (_, _, born):
         time.sleep(RAN_S)
-        for number, pid in enumerate(list(births.alive), start=count + 1):
+        for number, process in enumerate(list(born.members), start=count + 1):
             began_s = time.monotonic()
-            os.kill(pid, signal.SIGKILL)
-            births.wait_for(number)
-            took_s.append(births.last_s - began_s)
+            os.kill(process.pid, signal.SIGKILL)
+            born.wait_for("native", number)
+            took_s.append(time.monotonic() - began_s)
     return [median(took_s) * 1000]
 
 
 def fleet(bench: Bench, scene: Scene, supervisor: str) -> list[Figure]:
     """Start many processes, watch the supervisor do nothing, stop them."""
-    with _under(bench, supervisor, bench.times(scene)) as (process, started_s, births):
-        start_s = births.last_s - started_s
+    with _under(bench, supervisor, bench.times(scene)) as (process, start_s, born):
         # Its start goes on for a while after the last process runs.
         time.sleep(RAN_S)
-        helpers = births.helpers(process.pid)
+        helpers = helpers_of(process.pid, born)
         idle = (idle_cpu(bench, helpers), pss_mb(*helpers))
         began_s = time.monotonic()
         process.send_signal(signal.SIGTERM)
-        ended = births.wait_dead()
+        ended = all_dead(born)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(max(0.0, began_s + ENDED_WITHIN_S - time.monotonic()))
         stop_s = time.monotonic() - began_s
@@ -235,24 +200,24 @@ def our_fleet(
     Of a daemon that serves HTTP, the gateway's memory stands by itself. Modules that are described
     have the schemas of `primes`.
     """
-    with Births(bench.new_folder()) as births:
+    with births(bench.new_folder()) as born:
         names = [f"idle-{number:03}" for number in range(bench.times(scene))]
         modules = {
-            name: Module(shlex.join(["native", name, str(births.path)]), described=described)
+            name: Module(shlex.join(["native", name, str(born.path)]), described=described)
             for name in names
         }
         with Daemon(bench, modules) as daemon:
             start_s = daemon.up(options)
-            births.wait_for(len(modules))
+            born.wait_for("native", len(modules))
             states = {module["state"] for module in daemon.status()["modules"]}
             assert states == {"ready"}, states
             pid, *gateway = daemon.pids()
-            all_helpers = births.helpers(pid)
+            all_helpers = helpers_of(pid, born)
             idle = idle_cpu(bench, all_helpers)
             helpers = [process for process in all_helpers if process.pid not in gateway]
             memory = [pss_mb(*helpers), *(pss_mb(psutil.Process(pid)) for pid in gateway)]
             stop_s = daemon.took_s("down")
-            assert births.wait_dead(), "processes are left"
+            assert all_dead(born), "processes are left"
     return [start_s, idle, *memory, stop_s]
 
 
