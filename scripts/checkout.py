@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -69,6 +70,16 @@ class Stdiod:
             check=False,
             timeout=COMMAND_WITHIN_S,
         )
+
+
+def copy_known_files(target: Path) -> None:
+    """Copy what git tracks, or would track."""
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True)
+    for name in filter(None, names.stdout.split("\0")):
+        if (ROOT / name).exists():  # a deletion may not be staged yet
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, target / name, follow_symlinks=False)
 
 
 def family(pid: int) -> list[psutil.Process]:

@@ -24,7 +24,8 @@ import zipfile
 from pathlib import Path
 from typing import Final
 
-CHECKOUT: Final = Path(__file__).resolve().parent.parent
+from scripts.checkout import copy_known_files
+
 PACKAGES: Final = ("supervisor", "protocol", "schemas")
 TESTED: Final = ("tests/schemas", "tests/system/test_daemon_life.py")
 """What of the sdist's tests needs all of the wheel; the rest says nothing about packaging."""
@@ -94,11 +95,7 @@ def build_and_compare(scratch: Path) -> tuple[Path, Path]:
     """Return the wheel and the unpacked sdist, having checked what is in them."""
     say("building sdist and wheel from a clean copy")
     tree = scratch / "tree"
-    listing = run("git", "ls-files", "-co", "--exclude-standard", "-z", cwd=CHECKOUT)
-    for path in filter(None, listing.split("\0")):
-        if (CHECKOUT / path).is_file():  # a deletion may not be staged yet
-            (tree / path).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(CHECKOUT / path, tree / path)
+    copy_known_files(tree)
     wheel = build(tree, "wheel", scratch / "from-tree")
     sdist = build(tree, "sdist", scratch / "from-tree")
     shutil.unpack_archive(sdist, scratch / "unpacked", filter="data")
@@ -185,7 +182,8 @@ class Venv:
         options = ("--import-mode=importlib", "--quiet", "-p", "no:cacheprovider")
         where = ("-c", unpacked / "pyproject.toml", "--rootdir", unpacked)
         tests = (unpacked / folder for folder in TESTED)
-        command = [self._bin / "python", "-Im", "pytest", *options, *where, *tests]
+        python: list[str | Path] = [self._bin / "python", "-Im", "pytest"]
+        command = [*python, *options, *where, *tests]
         if subprocess.run(command, cwd=self._cwd, env=ENVIRONMENT, check=False).returncode:
             sys.exit("the tests fail against the installed wheel")
 
