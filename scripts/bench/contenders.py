@@ -92,7 +92,7 @@ class Bench:
             case ".js":
                 interpreter = [needed(shutil.which("node"), peers.NO_NODE)]
             case ".py" if name.startswith("mcp_"):
-                python = shutil.which(peers.program("mcp", "python"))
+                python = shutil.which(str(peers.program("mcp", "python")))
                 interpreter = [needed(python, "mcp is not installed")]
             case ".py":
                 # The small server is to be as small as it gets.
